@@ -1,11 +1,13 @@
 """Take the screenshots of the study pages that chapter 11 shows: ``python -m tools.shoot_study``.
 
 A rehearsal of both studies is written from the sample's histories and replies, started on this machine, visited
-with a browser, and deleted. Pictures go to ``book/images/study``, small enough to be committed.
+with a browser, and deleted. Pictures go to ``book/images/study``, small enough to be committed, with a checksum of the files
+that the pages are made from: a test compares it, and fails when the pictures have aged.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import socket
 import sys
@@ -18,10 +20,11 @@ from PIL import Image
 
 from heart_utils.judging.respond import PROBES
 from heart_utils.people.study import KINDS, load_settings, start_study, stop_study, write_study
-from heart_utils.runs import Run, find_root
+from heart_utils.runs import Run, find_root, write_atomically
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
 
 WIDTH = 900
+PHONE = 360
 COLOURS = 64
 FILL_IN = {
     "support_line": "(the support line that you fill in)",
@@ -54,16 +57,28 @@ def main() -> int:
                     port = probe.getsockname()[1]
                 server = start_study(study, port=port)
                 try:
-                    visitor = Visitor(chromium, f"http://127.0.0.1:{port}", width=WIDTH, height=700)
-                    _rating(visitor, pictures) if kind == "rating" else _reply(visitor, pictures)
+                    address = f"http://127.0.0.1:{port}"
+                    visitor = Visitor(chromium, address, width=WIDTH, height=700)
+                    if kind == "rating":
+                        _rating(visitor, pictures)
+                        _on_a_phone(Visitor(chromium, address, width=PHONE, height=740), pictures)
+                    else:
+                        _reply(visitor, pictures)
                 finally:
                     stop_study(server)
     except BrowserMissing as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    write_atomically(pictures / "pages.sha256", f"{checksum_of_pages(root)}\n".encode())
     for file in sorted(pictures.glob("*.png")):
         print(f"{file.relative_to(root)}: {file.stat().st_size / 1000:.0f} kB")
     return 0
+
+
+def checksum_of_pages(root: Path) -> str:
+    """Give one checksum of all files of texts and style that the pages are made from."""
+    files = sorted(file for file in (root / "data" / "study").iterdir() if file.suffix in (".css", ".html", ".jinja", ".yaml"))
+    return hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()
 
 
 def _rehearsal(folder: Path, root: Path) -> Run:
@@ -105,6 +120,20 @@ def _rating(visitor: Visitor, pictures: Path) -> None:
     while visitor.page.query_selector(".pairwise-tile"):
         visitor.rate("A", 3, "It stays with what was said.")
     _shoot(visitor.page, pictures / "rating-debrief.png")
+
+
+def _on_a_phone(visitor: Visitor, pictures: Path) -> None:
+    visitor.arrive("phone")
+    _shoot(visitor.page, pictures / "phone-consent.png")
+    visitor.consent()
+    visitor.practise()
+    while ".check-" in visitor.item():
+        visitor.rate("A", 3, "It stays with what was said.")
+    visitor.page.wait_for_selector(".pairwise-content")
+    _shoot(visitor.page, pictures / "phone-comparison.png")
+    while visitor.page.query_selector(".pairwise-tile"):
+        visitor.rate("A", 3, "It stays with what was said.")
+    _shoot(visitor.page, pictures / "phone-debrief.png")
 
 
 def _reply(visitor: Visitor, pictures: Path) -> None:

@@ -1,24 +1,58 @@
-"""Mend two faults of Potato's server. Its interpreter reads this file when it starts.
+"""Mend four faults of Potato's server. Its interpreter reads this file when it starts.
+
+Keep no address and no browser: Potato notes both beside a person's name with every answer, and the log holds the address.
+Here each request reaches it without them, and what it would note of devices is not written.
 
 Let a logout hold: Flask would send the session's cookie with every answer. Potato's pages report to the server as they
 close, and an answer that comes after a logout would log the person in again. So it is sent at login and at logout alone.
 
 Let many people answer at once: Potato walks through the items that are left while another person's answer takes one out, which
 ends in an error page for the first. So each walk is over the items as they were when it began.
+
+Say how to come back: a name written with other capitals is refused as taken, which tells its owner nothing.
 """
 
 from collections import deque
 
 from flask import Flask
+from werkzeug.serving import WSGIRequestHandler
 
 Flask.default_config = Flask.default_config | {"SESSION_REFRESH_EACH_REQUEST": False}
 
+TELLING = ("HTTP_USER_AGENT", "HTTP_REFERER", "HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "REMOTE_PORT")
+"""What a request says of who sends it, besides its address."""
+
+
+def _unseen(app, environ, start_response):  # noqa: ANN001, ANN202  the study's interpreter checks no types
+    for name in [name for name in environ if name in TELLING or name.startswith("HTTP_SEC_CH_UA")]:
+        del environ[name]
+    environ["REMOTE_ADDR"] = ""
+    return _answer(app, environ, start_response)
+
+
+_answer, Flask.__call__ = Flask.__call__, _unseen
+WSGIRequestHandler.address_string = lambda _: "-"  # in the log
+
 
 class _Items(deque):
-    def __iter__(self):  # noqa: ANN204  the study's interpreter checks no types
+    def __iter__(self):  # noqa: ANN204
         return iter(list(super().__iter__()))
 
 
-from potato import item_state_management  # noqa: E402  after the first mending, which holds even where this fails
+# What follows needs Potato; the mendings above hold even where this fails.
+from potato import authentication, item_state_management  # noqa: E402
+from potato.pocket import devices  # noqa: E402
 
 item_state_management.deque = _Items
+devices.DeviceTracker._save_locked = lambda _: None
+_add_user = authentication.UserAuthenticator.add_user
+
+
+def _add_user_or_say(*given, **named):  # noqa: ANN002, ANN003, ANN202
+    said = _add_user(*given, **named)
+    if said == "That username is already in use on this task.":
+        return "This name is in use here, written with other capitals. If it is yours, write it as you did the first time."
+    return said
+
+
+authentication.UserAuthenticator.add_user = _add_user_or_say

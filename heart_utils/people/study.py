@@ -30,28 +30,31 @@ from heart_utils.judging.design import pair_replies
 from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import StudyError, assign_raters, assign_writers, check_balance, choose_pairs, largest_load
 from heart_utils.people.exports import restore_answers
-from heart_utils.people.raters import STATEMENT, TIE
-from heart_utils.runs import Run, csv_text, find_root, open_run, visible_text, write_atomically
+from heart_utils.people.raters import TIE
+from heart_utils.people.terms import (
+    ASKED_OF_PUBLIC,
+    Offer,
+    check_settings,
+    make_offer,
+    read_settings,
+    short_time,
+    unfinished,
+    wrong_language,
+)
+from heart_utils.runs import Run, RunError, csv_text, find_home, find_root, open_run, visible_text, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
-__all__ = ["KINDS"]
+__all__ = ["ASKED_OF_PUBLIC", "KINDS"]
 
 KINDS = ("rating", "reply")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
 SERVER_SECONDS = 60.0
 STOP_SECONDS = 30.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A service manager, or a terminal that is closed, means what Ctrl-C means."""
 SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
 LABELS = ["Reply A", "Reply B"]
-CHECK = (
-    "This page is a check that pages are being read. Please choose this reply, {side}, with strength "
-    "{strength}, and write the word read."
-)
-"""What a check says, in the reply that it asks for."""
-
 CLOSED_TAG = "<\u2060"
 """A less-than sign and a word joiner. Potato 2.12 copies items into a script element without escaping them, so that a
 reply holding a closing script tag would run in every rater's browser. With a joiner it looks the same and closes nothing."""
@@ -59,13 +62,7 @@ reply holding a closing script tag would run in every rater's browser. With a jo
 
 def load_settings(run: Run) -> dict[str, Any]:
     """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
-    settings: dict[str, Any] = read_yaml(run.root / "data" / "study" / "settings.yaml", dict[str, Any], StudyError)
-    file = run.folder / "study.yaml"
-    if file.is_file():
-        settings = _merged(settings, read_yaml(file, dict[str, Any], StudyError), file)
-    if settings["rehearsal"] is not True:
-        _check_filled_in(settings, file)
-    return settings
+    return read_settings(run.root / "data" / "study" / "settings.yaml", run.folder / "study.yaml")
 
 
 def write_study(
@@ -74,8 +71,9 @@ def write_study(
     """Write a complete Potato project from a run's histories and replies into ``runs/<run>/study/<name>``."""
     if kind not in KINDS:
         raise StudyError(f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}.")
-    settings = load_settings(run) if settings is None else settings
-    texts = run.root / "data" / "study"
+    own = run.folder / "study.yaml"
+    settings = load_settings(run) if settings is None else check_settings(settings, own)
+    texts = [run.folder / "study-texts", run.root / "data" / "study"]
     folder = run.folder / "study" / (name or kind)
     _clear(folder)
     histories = run.read("histories")
@@ -87,10 +85,12 @@ def write_study(
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
     extra, shown = dict[str, bytes](), dict[str, tuple[str, str]]()
+    checks: dict[str, Any] = {}
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
-        assignment = _with_checks(assignment, read_yaml(texts / "checks.yaml", list[dict[str, Any]], StudyError))
+        checks = read_yaml(_text_file(texts, "checks.yaml"), dict[str, Any], StudyError)
+        assignment = _with_checks(assignment, checks["checks"])
         texts_of = _texts_shown(replies)
         pairs = comparisons[["pair_id", "reply_a", "reply_b"]].drop_duplicates("pair_id").itertuples(index=False)
         shown = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
@@ -100,44 +100,58 @@ def write_study(
         given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
         draw = partial(assign_writers, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
-    items = _items(assignment, turns, shown)
+    offer = make_offer(assignment.groupby("seat").size(), settings, kind)
+    items = _items(assignment, turns, shown, checks)
     assignment = assignment.assign(item_id=[item["id"] for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
-    pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32))
+    pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32), offer)
+    talk = (turn["text"] for history in turns.values() for turn in history)
+    faults = [*short_time(offer, settings), *wrong_language(talk, _page_texts(kind, texts), settings)]
+    if faults:
+        raise StudyError(f"{own}: {' '.join(faults)}")
     files = {
         "study.json": _json({"run": run.name, "kind": kind, "settings": dict(settings)}),
         "assignment.csv": csv_text(assignment).encode(),
         "items.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode(),
-        "study.css": (texts / "study.css").read_bytes(),
-        "server/sitecustomize.py": (texts / "sitecustomize.py").read_bytes(),
+        "study.css": _text_file(texts, "study.css").read_bytes(),
+        "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
         **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
         **extra,
     }
     for file, content in files.items():  # config.yaml holds the key that signs sessions; answers will come beside it
         write_atomically(folder / file, content, private=True)
+    if reasons := {name: reason for name, reason in settings["overruled"].items() if reason.strip()}:
+        run.record(studies={folder.name: {"overruled": reasons, "minutes": offer.minutes, "reckoned": offer.reckoned}})
     return folder
 
 
 def study_pages(
-    kind: str, settings: Mapping[str, Any], texts: Path, seats: Mapping[str, Sequence[str]], secret: str
+    kind: str,
+    settings: Mapping[str, Any],
+    texts: Sequence[Path],
+    seats: Mapping[str, Sequence[str]],
+    secret: str,
+    offer: Offer,
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
     """Make the pages around a study, and Potato's configuration, as ``potato.yaml.jinja`` describes both."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def filled(name: str, words: Mapping[str, str]) -> str:
         """Fill the words in braces, as text; what a rehearsal leaves empty is shown as empty."""
+        all_words = {**words, "minutes": f"{offer.minutes:g}", "wage": offer.wage}
 
         def fill(match: re.Match[str]) -> str:
             word = match[1]
-            text = words[word] if word in words else str(settings[word]).strip() or f"[not filled in: {word}]"
+            text = all_words[word] if word in all_words else str(settings[word]).strip() or f"[not filled in: {word}]"
             return html.escape(text)
 
-        return re.sub(r"\{(\w+)\}", fill, (texts / name).read_text(encoding="utf-8"))
+        return re.sub(r"\{(\w+)\}", fill, _text_file(texts, name).read_text(encoding="utf-8"))
 
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
-    practice = read_yaml(texts / "practice.yaml", list[dict[str, Any]], StudyError) if kind == "rating" else []
+    practice_file = _text_file(texts, "practice.yaml")
+    practice = read_yaml(practice_file, list[dict[str, Any]], StudyError) if kind == "rating" else []
     limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
     words = {"instructions": REPLY_INSTRUCTIONS, "limits": limits, "speakers": SPEAKERS, "labels": LABELS, "tie": TIE}
     template = pages.get_template("potato.yaml.jinja")
@@ -149,11 +163,11 @@ def study_pages(
 def start_study(folder: Path, *, host: str = "127.0.0.1", port: int = 8000) -> subprocess.Popen[bytes]:
     """Start Potato on a study, and wait until it answers."""
     settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
-    if host not in LOOPBACK:
-        _check_filled_in(settings, folder.parents[1] / "study.yaml")
-        if settings["rehearsal"] is True:
-            said = "Set rehearsal: false in study.yaml and write it again."
-            raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
+    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (faults := unfinished(settings)):
+        raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
+    if host not in LOOPBACK and settings["rehearsal"] is True:
+        said = "Set rehearsal: false in study.yaml and write it again."
+        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
     program = _find_potato()
     _check_port(host, port)
     try:
@@ -237,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write-only", action="store_true", help="write the folder and do not start it")
     options = parser.parse_args(arguments)
     try:
-        run = open_run(options.run, create=False)
+        run = _run_of_texts(options.run)
         folder = run.folder / "study" / (options.name or options.kind)
         if not options.resume:
             write_study(run, options.kind, name=options.name, top_up=options.top_up)
@@ -269,38 +283,42 @@ def _describe(folder: Path) -> str:
     about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
     rules = about["settings"]["cost"]
     seats = pd.read_csv(folder / "assignment.csv").groupby("seat").agg(pages=("item_id", "size"), spare=("spare", "first"))
-    minutes = seats["pages"] * rules["seconds_a_page"][about["kind"]] / 60 + rules["minutes_around"]
-    cost = minutes / 60 * rules["pay_per_hour"] * (1 + rules["fee_share"])
-    needed = ~seats["spare"].astype(bool)
-    most = f", and {cost.sum():,.2f} if all {(~needed).sum()} spare seats are taken too" if not needed.all() else ""
-    least = f"{minutes[needed].sum() / 60:,.1f} hours: {cost[needed].sum():,.2f} {rules['currency']}"
+    offer = make_offer(seats["pages"], about["settings"], about["kind"])
+    each = offer.reward * (1 + rules["fee_share"])
+    n_spare = int(seats["spare"].sum())
+    n_needed = len(seats) - n_spare
+    most = f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too" if n_spare else ""
+    least = f"{n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f} {rules['currency']}"
+    reckoned = f" ({offer.reckoned:.0f} by the reckoning of `cost:`)" if offer.minutes != math.ceil(offer.reckoned) else ""
     return (
         f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them, {len(_begun(folder))} have begun.\n"
-        f"{minutes.max():.0f} minutes a person, {least}{most}, at {rules['pay_per_hour']} an hour and a fee of "
-        f"{100 * rules['fee_share']:g} % (`cost:` in the settings)."
+        f"{offer.minutes:g} minutes a person{reckoned}, {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of "
+        f"{100 * rules['fee_share']:g} % (`cost:` in the settings).\n"
+        f"The first page says: about {offer.minutes:g} minutes. {offer.wage}"
     )
 
 
-def _merged(settings: dict[str, Any], given: object, file: Path) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise StudyError(f"{file} holds a {type(given).__name__}, expected settings by name.")
-    unknown = [name for name in given if name not in settings]
-    if unknown:
-        raise StudyError(f"{file}: {', '.join(map(str, unknown))} is no setting. There are {', '.join(settings)}.")
-    merged = dict(settings)
-    for name, value in given.items():
-        merged[name] = _merged(settings[name], value, file) if isinstance(settings[name], dict) else value
-    return merged
+def _run_of_texts(name: str) -> Run:
+    """Open a run; where it is not there but has settings, say which command makes it."""
+    try:
+        return open_run(name, create=False)
+    except RunError as error:
+        if not (find_home() / "params" / f"{name}.yaml").is_file():
+            raise
+        quick = ", in seconds and without a call" if name == "sample" else ""
+        raise RunError(f"{error} `make collect RUN={name}` makes it{quick}; then ask people.") from None
 
 
-def _check_filled_in(settings: Mapping[str, Any], file: Path) -> None:
-    """Refuse to ask real people for anything before they can be told what they must be."""
-    missing = [name for name in ASKED_OF_PUBLIC if not str(settings[name] or "").strip()]
-    missing += [f"statement: {name}" for name in STATEMENT if not str(settings["statement"].get(name) or "").strip()]
-    if not missing:
-        return
-    first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
-    raise StudyError(f"A study with real people needs {', '.join(missing)}. {first}Fill them in in {file}.")
+def _text_file(texts: Sequence[Path], name: str) -> Path:
+    """Find a text in the run's own folder of texts, or else among those that come with the project."""
+    return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
+
+
+def _page_texts(kind: str, texts: Sequence[Path]) -> list[str]:
+    """Read what people will be shown beside the conversations, without marks."""
+    names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
+    names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
+    return [re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name).read_text(encoding="utf-8")) for name in names]
 
 
 def _clear(folder: Path) -> None:
@@ -318,7 +336,7 @@ def _clear(folder: Path) -> None:
 
 
 def _begun(folder: Path) -> set[Path]:
-    return {file.parent for file in (folder / "answers").glob("*/*")}
+    return {file.parent for file in (folder / "answers").glob("*/user_state.json")}
 
 
 def _rating_assignment(
@@ -377,7 +395,12 @@ def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.D
     return assignment.join(asked.set_axis(assignment.index).where(assignment["task"] == "check"))
 
 
-def _items(assignment: pd.DataFrame, turns: Mapping[str, Any], replies: Mapping[str, tuple[str, str]]) -> list[dict[str, Any]]:
+def _items(
+    assignment: pd.DataFrame,
+    turns: Mapping[str, Any],
+    replies: Mapping[str, tuple[str, str]],
+    checks: Mapping[str, str],
+) -> list[dict[str, Any]]:
     """Make the pages of all seats: the conversation, and for a rater the replies in the order shown; titles count the pages."""
     length, items = assignment.groupby("seat").size(), []
     for row in assignment.to_dict("records"):
@@ -385,9 +408,9 @@ def _items(assignment: pd.DataFrame, turns: Mapping[str, Any], replies: Mapping[
         about = row.get("comparison_id", row["history_id"])
         if row["task"] == "check":
             about = f"check-{row['check']}"
-            asks = CHECK.format(side=row["check_side"], strength=row["check_strength"])
-            shown = ("Thank you for telling me. How was it?", asks)[:: 1 if row["check_side"] == "B" else -1]
-            said = [("supporter", "What has been on your mind?"), ("seeker", row["check_topic"])]
+            asks = checks["asks"].format(side=row["check_side"], strength=row["check_strength"])
+            shown = (checks["other_reply"], asks)[:: 1 if row["check_side"] == "B" else -1]
+            said = [("supporter", checks["opening"]), ("seeker", row["check_topic"])]
             talk = [{"speaker": speaker, "text": str(text)} for speaker, text in said]
         else:
             talk = turns[row["history_id"]]

@@ -24,6 +24,7 @@ from heart_utils.people.assignment import StudyError
 from heart_utils.people.raters import import_study
 from heart_utils.people.study import ASKED_OF_PUBLIC, load_settings, main, start_study, write_study
 from heart_utils.runs import Run, find_root
+from tools.shoot_study import checksum_of_pages
 
 
 @pytest.fixture
@@ -325,6 +326,14 @@ def test_answers_are_never_overwritten(run):
     assert file.is_file()
 
 
+def test_a_folder_of_the_server_s_own_is_no_person(run, capsys):
+    study = write_study(run, "rating", settings=small(run))
+    (study / "answers" / "pocket").mkdir(parents=True)
+    (study / "answers" / "pocket" / "device_visits.json").write_text("{}")
+    assert main([str(run.folder), "rating", "--write-only", "--resume"]) == 0
+    assert "0 have begun" in capsys.readouterr().out
+
+
 def test_a_folder_of_somebody_else_is_left_alone(run):
     (run.folder / "study" / "rating").mkdir(parents=True)
     (run.folder / "study" / "rating" / "notes.txt").write_text("mine")
@@ -341,6 +350,154 @@ def test_a_study_with_real_people_needs_a_support_line_and_all_else_they_must_be
     (run.folder / "study.yaml").write_text("rehearsal: false\n")
     with pytest.raises(StudyError, match="support_line, researcher, review_board, .* statement: population"):
         load_settings(run)
+
+
+def test_the_pictures_in_the_book_are_of_the_pages_as_they_are():
+    kept = (find_root() / "book" / "images" / "study" / "pages.sha256").read_text().strip()
+    assert kept == checksum_of_pages(find_root()), "the pages changed; take their pictures again: python -m tools.shoot_study"
+
+
+PROLIFIC = "arrival: prolific\ncompletion_code: C1\nscreened_out_code: C2\n"
+
+
+def test_a_study_on_prolific_needs_two_codes_that_differ_however_it_is_written(run, capsys):
+    file = run.folder / "study.yaml"
+    for codes, said in (
+        (PROLIFIC.replace("C1", "''"), r"it needs completion_code, from"),
+        (PROLIFIC.replace("C2", "' '"), r"it needs screened_out_code, from"),
+        (PROLIFIC.replace("C2", "c1"), r"are the same, so who declines would be paid"),
+    ):
+        file.write_text(filled_in() + codes)
+        with pytest.raises(StudyError, match=said):
+            load_settings(run)
+        assert main([str(run.folder), "rating", "--write-only"]) == 1
+        assert not (run.folder / "study").exists()
+    settings = small(small_run(run.folder.parent / "other")) | yaml.safe_load(filled_in()) | {"arrival": "prolific"}
+    with pytest.raises(StudyError, match="needs completion_code and screened_out_code"):
+        write_study(run, "rating", settings=settings)
+    capsys.readouterr()
+    file.write_text(filled_in() + PROLIFIC + "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    folder = write_study(run, "rating")
+    completion = yaml.safe_load((folder / "config.yaml").read_text())["crowdsourcing"]["prolific"]["completion"]
+    assert completion == {"code": "C1", "screened_out_code": "C2"}
+    about = json.loads((folder / "study.json").read_text())
+    about["settings"]["completion_code"] = ""  # as an earlier version would have written it
+    (folder / "study.json").write_text(json.dumps(about))
+    with pytest.raises(StudyError, match="needs completion_code, from"):
+        start_study(folder)
+
+
+def test_all_faults_of_the_settings_are_told_at_once(run):
+    (run.folder / "study.yaml").write_text(
+        "rehearsal: false\narrival: mturk\nminutes: thirty\nsupport_line: 0116123\nfoo: 1\n"
+        "rating: {load: 0, spare: 2, pairs_per_history: few, bar: 2}\ncost: {pay_per_hour: -1}\n"
+    )
+    with pytest.raises(StudyError) as error:
+        load_settings(run)
+    said = str(error.value)
+    for words in (
+        "foo is no setting",
+        "rating: bar is no setting. There are slices,",
+        "needs researcher, review_board,",
+        "minutes is 'thirty', expected a number.",
+        "support_line is 40019, expected text (in quotes).",
+        "arrival is 'mturk', expected one of 'name' or 'prolific'.",
+        "rating: load is 0, expected 1 or more.",
+        "spare is 2, expected a share of seats from 0 to 1.",
+        "rating: pairs_per_history is 'few', expected one of 'all' or a whole number.",
+        "cost: pay_per_hour is -1, expected 0 or more.",
+    ):
+        assert words in said, words
+
+
+@pytest.mark.parametrize("minutes", ["-5", "0", ".inf", ".nan", "true", "[30]"])
+def test_minutes_are_a_positive_number(run, minutes):
+    (run.folder / "study.yaml").write_text(f"minutes: {minutes}\n")
+    with pytest.raises(StudyError, match="minutes is .*, expected (a number|a finite number|more than 0)"):
+        load_settings(run)
+
+
+def test_people_are_told_the_time_that_is_reckoned_and_what_it_is_an_hour(run, capsys):
+    """Six pages of a minute and ten minutes around them: 16 minutes at 12 GBP an hour are 3.20."""
+    rules = "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n"
+    (run.folder / "study.yaml").write_text(rules)
+    assert main([str(run.folder), "rating", "--write-only"]) == 0
+    promise = "about 16 minutes. You get 3.20 GBP for it, which is 12.00 GBP an hour."
+    assert promise in capsys.readouterr().out
+    assert promise in pages(run.folder / "study" / "rating")["consent"]
+    (run.folder / "study.yaml").write_text(rules + "minutes: 20\n")  # more than reckoned: paid for what people are told
+    assert main([str(run.folder), "rating", "--write-only"]) == 0
+    assert "20 minutes a person (16 by the reckoning of `cost:`), 1.0 hours: 15.96 GBP" in capsys.readouterr().out
+    assert "about 20 minutes. You get 4.00 GBP" in pages(run.folder / "study" / "rating")["consent"]
+    (run.folder / "study.yaml").write_text(rules + "cost: {pay_per_hour: 0}\n")
+    write_study(run, "rating")
+    assert "You get" not in pages(run.folder / "study" / "rating")["consent"]
+
+
+def test_less_time_than_is_reckoned_is_refused_unless_a_reason_is_given_and_kept(run):
+    with pytest.raises(StudyError, match="minutes is 15, and the study takes 16 minutes a person"):
+        write_study(run, "rating", settings=small(run) | {"minutes": 15})
+    assert not (run.folder / "study" / "rating").exists()
+    overruled = {"overruled": {"minutes": "the pilot took 12", "language": ""}}
+    write_study(run, "rating", settings=small(run) | {"minutes": 15} | overruled)
+    assert run.manifest["studies"]["rating"] == {
+        "overruled": {"minutes": "the pilot took 12"},
+        "minutes": 15,
+        "reckoned": 16,
+    }
+
+
+SPANISH = [
+    {
+        "speaker": "seeker",
+        "text": "Desde que murió mi perro ya no quiero volver a casa por la noche. Me quedo en el tranvía hasta el final.",
+    },
+]
+
+
+def test_pages_in_another_language_than_the_conversations_are_refused(run):
+    histories = run.read("histories")
+    run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
+    with pytest.raises(StudyError, match="language is English, and the conversations seem to not be in English"):
+        write_study(run, "rating", settings=small(run))
+    with pytest.raises(StudyError, match=r"language is Spanish, and the pages .* seem to be in English"):
+        write_study(run, "rating", settings=small(run) | {"language": "Spanish"})
+    reason = {"minutes": "", "language": "raters read both"}
+    write_study(run, "rating", settings=small(run) | {"language": "Spanish", "overruled": reason})
+    assert run.manifest["studies"]["rating"]["overruled"] == {"language": "raters read both"}
+
+
+def test_translated_pages_in_the_run_take_the_place_of_the_project_s(run):
+    histories = run.read("histories")
+    run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
+    theirs = run.folder / "study-texts"
+    theirs.mkdir()
+    for name in ("consent", "instructions-rating", "debrief-rating", "stop"):
+        (theirs / f"{name}.html").write_text(
+            "<p>Le pedimos que tome parte en un estudio sobre conversaciones. Dura {minutes} minutos.</p>"
+        )
+    for name in ("checks", "practice"):
+        text = (find_root() / "data" / "study" / f"{name}.yaml").read_text()
+        words = yaml.safe_load(text)
+        (theirs / f"{name}.yaml").write_text(yaml.safe_dump(_in_spanish(words), allow_unicode=True))
+    study = write_study(run, "rating", settings=small(run) | {"language": "Spanish"})
+    assert "Dura 16 minutos" in pages(study)["consent"]
+    assert "esta respuesta" in (study / "items.jsonl").read_text()
+
+
+def _in_spanish(words):
+    """Put Spanish in the place of every sentence of a file of texts."""
+    if isinstance(words, dict):
+        return {name: _in_spanish(value) for name, value in words.items()}
+    if isinstance(words, list):
+        return [_in_spanish(value) for value in words]
+    return "Por favor elija esta respuesta, {side}, {strength}." if isinstance(words, str) and " " in words else words
+
+
+def test_a_run_that_is_not_there_yet_says_which_command_makes_it(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("heart_utils.runs.find_home", lambda: tmp_path)
+    assert main(["sample", "rating"]) == 1
+    assert "`make collect RUN=sample` makes it, in seconds and without a call" in capsys.readouterr().err
 
 
 def test_a_rehearsal_starts_on_this_machine_only(run):

@@ -262,6 +262,59 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
     assert sorted(run.read("verdicts").groupby("rater").size()) == [1, 1, 3, 3]
 
 
+EDGES = """() => [...document.querySelectorAll('body *')].filter(one => {
+    const box = one.getBoundingClientRect();
+    const seen = box.width && box.height && getComputedStyle(one).visibility != 'hidden';
+    return seen && (box.right > innerWidth + 0.5 || box.left < -0.5);
+}).map(one => one.className)"""
+SIZES = """where => [...document.querySelectorAll(where)].map(one => {
+    const box = one.getBoundingClientRect();
+    return [box.width, box.height];
+})"""
+
+
+def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_choice(tmp_path, chromium):
+    words = (
+        "I hear how much this weighs on you, and that nobody noticed. What would help you tonight, and who could be there? " * 2
+    )
+    run = small_run(tmp_path / "run", n_histories=3, texts={"person": words, "model": words[::-1]})
+    study = write_study(run, "rating", settings=settings_for(run, rating={"raters_per_pair": 1, "load": 3, "n_checks": 1}))
+    with served(study) as address:
+        visitor = Visitor(chromium, address, width=360, height=740)
+        page = visitor.page
+        visitor.arrive("phone")
+        wide = {"consent": page.evaluate(EDGES)}
+        visitor.consent()
+        wide["instructions"] = page.evaluate(EDGES)
+        visitor.practise()
+        wide["rating"] = page.evaluate(EDGES)
+        assert min(width for width, _ in page.evaluate(SIZES, ".pairwise-content")) >= 290
+        assert min(height for _, height in page.evaluate(SIZES, ".pairwise-tile")) >= 44
+        assert min(height for _, height in page.evaluate(SIZES, ".shadcn-radio-label")) >= 44
+        first, choice = (page.locator(where).first.bounding_box()["y"] for where in (".pairwise-cell", ".pairwise-tile"))
+        assert choice - first < 740  # the choice is within a screen of the first reply
+        while page.query_selector(".pairwise-tile"):
+            visitor.rate("A", 3, "warm")
+        page.wait_for_selector("#debrief_text")
+        wide["debrief"] = page.evaluate(EDGES)
+    assert wide == {name: [] for name in wide}
+    kept = {file.name for file in study.rglob("*") if file.is_file() and re.search(rb"127\.0\.0\.1|Mozilla", file.read_bytes())}
+    assert kept == set(), "no address and no browser of who took part is kept"
+    assert not (study / "answers" / "pocket").exists()
+
+
+def test_a_name_with_other_capitals_is_told_how_to_come_back(tmp_path, chromium):
+    run = small_run(tmp_path / "run", n_histories=3)
+    settings = load_settings(run)
+    settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0}
+    study = write_study(run, "rating", settings=settings)
+    with served(study) as address:
+        log_in(Visitor(chromium, address), "Cy")
+    with served(study) as address:
+        visitor = Visitor(chromium, address)
+        log_in(visitor, "cy", until="text=write it as you did the first time")
+
+
 def log_in(visitor, name, until="#consent_text"):
     visitor.page.goto(visitor.address)
     visitor.page.fill('#login-email, input[name="email"]', name)

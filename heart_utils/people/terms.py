@@ -1,0 +1,235 @@
+"""The terms of a study with people, as ``study.yaml`` sets them, checked whole before a page is written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from heart_utils.people.assignment import StudyError
+from heart_utils.people.raters import STATEMENT
+from heart_utils.settings import Text, read_strictly, read_yaml
+
+__all__ = ["Offer"]
+
+ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
+
+ENGLISH = frozenset(
+    re.findall(r"\w+", "the and to of you that it with this your my are not but they have what just about when")
+)
+"""Common English words that are rare in other languages."""
+ENGLISH_SHARE = 0.1
+"""In English conversations about a fifth of all words are among these, in others hardly any."""
+ENOUGH_WORDS = 20
+
+
+def _share_of_seats(share: float) -> float:
+    if not 0 <= share <= 1:
+        raise ValueError(f"spare is {share:g}, expected a share of seats from 0 to 1.")
+    return share
+
+
+Words = Annotated[str, BeforeValidator(lambda given: "" if given is None else given)]
+"""A text, which may be left empty."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Slices = Annotated[list[Text], Field(min_length=1)]
+Share = Annotated[float, AfterValidator(_share_of_seats)]
+
+
+@dataclass(frozen=True)
+class _Statement:
+    population: Words
+    language: Words
+    pay: Words
+
+
+@dataclass(frozen=True)
+class _Pace:
+    rating: Positive
+    reply: Positive
+
+
+@dataclass(frozen=True)
+class _Cost:
+    currency: Text
+    pay_per_hour: NotNegative
+    fee_share: NotNegative
+    seconds_a_page: _Pace
+    minutes_around: NotNegative
+
+
+@dataclass(frozen=True)
+class _Overruled:
+    minutes: Words
+    language: Words
+
+
+@dataclass(frozen=True)
+class _Rating:
+    slices: Slices
+    pairs_per_history: Literal["all"] | Count
+    raters_per_pair: Count
+    load: Count
+    n_checks: Annotated[int, Field(ge=0)]
+    spare: Share
+    ties: bool
+    dimension: Words
+    dimension_name: Words
+
+
+@dataclass(frozen=True)
+class _Reply:
+    slices: Slices
+    writers_per_history: Count
+    n_writers: Count
+    spare: Share
+
+
+@dataclass(frozen=True)
+class _Settings:
+    rehearsal: bool
+    language: Text
+    minutes: Positive | None
+    support_line: Words
+    researcher: Words
+    review_board: Words
+    withdraw_contact: Words
+    withdraw_until: Words
+    retention: Words
+    licence: Words
+    pay: Words
+    statement: _Statement
+    cost: _Cost
+    arrival: Literal["name", "prolific"]
+    completion_code: Words
+    screened_out_code: Words
+    overruled: _Overruled
+    seed: int
+    rating: _Rating
+    reply: _Reply
+
+
+def read_settings(defaults: Path, file: Path) -> dict[str, Any]:
+    """Read the settings that come with the project, with those of `file` in their place; all faults are told at once."""
+    settings: dict[str, Any] = read_yaml(defaults, dict[str, Any], StudyError)
+    faults: list[str] = []
+    if file.is_file():
+        settings = _merged(settings, read_yaml(file, dict[str, Any], StudyError), faults)
+    return check_settings(settings, file, faults)
+
+
+def check_settings(settings: Mapping[str, Any], where: object, faults: Sequence[str] = ()) -> dict[str, Any]:
+    """Give settings back with a date as text and the like, or refuse them with every fault that they have."""
+    faults = [*faults, *unfinished(settings)] if settings.get("rehearsal") is not True else list(faults)
+    codes = [str(settings.get(name) or "").strip().casefold() for name in ("completion_code", "screened_out_code")]
+    if codes[0] and codes[0] == codes[1]:
+        faults.append(
+            "completion_code and screened_out_code are the same, so who declines would be paid as who finished. Give two codes."
+        )
+    return asdict(read_strictly(_Settings, dict(settings), where, StudyError, faults=faults))
+
+
+def unfinished(settings: Mapping[str, Any]) -> list[str]:
+    """Say what real people could not be told, or paid for, with these settings."""
+    faults = []
+    statement = settings.get("statement")
+    statement = statement if isinstance(statement, Mapping) else {}
+    missing = [name for name in ASKED_OF_PUBLIC if not str(settings.get(name) or "").strip()]
+    missing += [f"statement: {name}" for name in STATEMENT if not str(statement.get(name) or "").strip()]
+    if missing:
+        first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
+        faults.append(f"A study with real people needs {', '.join(missing)}. {first}Fill them in.")
+    codes = [name for name in ("completion_code", "screened_out_code") if not str(settings.get(name) or "").strip()]
+    if codes and settings.get("arrival") == "prolific":
+        faults.append(
+            f"With arrival: prolific it needs {' and '.join(codes)}, from the study's page on Prolific: the first proves that "
+            "somebody finished, the other that they declined. Without them nobody can be paid."
+        )
+    return faults
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What people are told that a study takes and brings, and what it should take."""
+
+    reckoned: float  #: Minutes of who has most pages, by ``cost:`` in the settings.
+    minutes: float  #: What the first page says.
+    reward: float  #: For each person, in the currency of the settings, to the hundredth above.
+    currency: str
+
+    @property
+    def wage(self) -> str:
+        """Say the reward as people are told it, with what it is an hour; nothing where nothing is paid."""
+        if not self.reward:
+            return ""
+        hourly = self.reward / self.minutes * 60
+        return f"You get {self.reward:.2f} {self.currency} for it, which is {hourly:.2f} {self.currency} an hour."
+
+
+def make_offer(n_pages: Iterable[int], settings: Mapping[str, Any], kind: str) -> Offer:
+    """Reckon what a study takes from the pages of each seat; the reward is for the minutes that people are told."""
+    cost = settings["cost"]
+    reckoned = max(n_pages) * cost["seconds_a_page"][kind] / 60 + cost["minutes_around"]
+    minutes = settings["minutes"] or math.ceil(round(reckoned, 6))
+    reward = math.ceil(round(100 * cost["pay_per_hour"] * minutes / 60, 6)) / 100
+    return Offer(reckoned, minutes, reward, cost["currency"])
+
+
+def short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
+    """Refuse to tell people less time than the study takes, unless somebody gave a reason."""
+    if offer.minutes >= round(offer.reckoned, 6) or settings["overruled"]["minutes"].strip():
+        return []
+    return [
+        f"minutes is {offer.minutes:g}, and the study takes {offer.reckoned:.0f} minutes a person by its `cost:` "
+        f"(seconds_a_page, minutes_around). People would work longer than they agreed to, at a lower wage than they were told. "
+        f"Leave minutes empty to tell the reckoned time, put under `cost:` what a pilot took, or say under "
+        f"`overruled: minutes:` why it is right."
+    ]
+
+
+def wrong_language(conversations: Iterable[str], pages: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
+    """Refuse pages or conversations in another language than the settings say, as far as counting English words can tell."""
+    if settings["overruled"]["language"].strip():
+        return []
+    stated = settings["language"].strip()
+    english = stated.casefold().startswith("en")
+    seen = {"conversations": looks_english(conversations), "pages (consent, checks and the others)": looks_english(pages)}
+    wrong = [name for name, looks in seen.items() if looks is not None and looks != english]
+    if not wrong:
+        return []
+    said = "not be in English" if english else "be in English"
+    return [
+        f"language is {stated}, and the {' and the '.join(wrong)} seem to {said} (by the share of common English words). "
+        f"Raters would see which pages are checks. Put translated pages into `study-texts/` in the run's folder, under the "
+        f"names that they have in data/study, and set `language:`; or say why this is wrong under `overruled: language:`."
+    ]
+
+
+def looks_english(texts: Iterable[str]) -> bool | None:
+    """Tell whether texts are in English; None where they are too short to tell."""
+    joined = " ".join(texts)
+    words = re.findall(r"[^\W\d_]+", joined.casefold())
+    if len(words) < ENOUGH_WORDS and len(joined) < 5 * ENOUGH_WORDS:
+        return None
+    return sum(word in ENGLISH for word in words) >= ENGLISH_SHARE * len(words)
+
+
+def _merged(settings: dict[str, Any], given: Mapping[str, Any], faults: list[str], at: str = "") -> dict[str, Any]:
+    """Lay what is given over the settings, and note names that are none."""
+    unknown = [f"{at}{name}" for name in given if name not in settings]
+    if unknown:
+        faults.append(f"{', '.join(unknown)} is no setting. There are {', '.join(settings)}.")
+    merged = dict(settings)
+    for name, value in given.items():
+        if isinstance(settings.get(name), dict) and isinstance(value, dict):
+            merged[name] = _merged(settings[name], value, faults, f"{at}{name}: ")
+        elif name in settings:
+            merged[name] = value
+    return merged
