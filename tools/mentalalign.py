@@ -96,10 +96,10 @@ def read_mentalalign(_source: Source, files: Mapping[str, Path], *, as_published
 def _read(file: Path) -> pd.DataFrame:
     table = pd.read_excel(file, dtype=str, engine="calamine")
     table.columns = [re.sub(r"^(human|judge)_response_", "", column.strip()) for column in table.columns]
-    missing = [column for column in ("ConvID", "context", *RESPONDERS) if column not in table]
-    if missing:
+    used = ["ConvID", "context", *RESPONDERS]
+    if missing := [column for column in used if column not in table]:
         raise DataError(f"{file}: missing {', '.join(missing)}.")
-    return table
+    return table[used]
 
 
 def _plain(questions: pd.Series) -> pd.Series:

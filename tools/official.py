@@ -18,13 +18,14 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from heart_utils.identities import show_cell
 from heart_utils.sources.catalogue import DataError, Source, find_data, find_source
 from heart_utils.sources.files import complete
 from heart_utils.sources.load import load_responders
@@ -34,6 +35,8 @@ from tools.mentalalign import read_mentalalign
 __all__ = ["PUBLISHED"]
 
 Files = Mapping[str, Path]
+
+VOTE = ["question_id", "turn", "model_a", "model_b", "judge", "winner"]  #: What is read of a vote of MT-Bench.
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
     facts = source.reading
     kinds = {"human.jsonl": "human", "gpt4_pair.jsonl": "model"}
     votes = pd.concat(
-        [pd.read_json(files[name], lines=True).assign(kind=kind) for name, kind in kinds.items()], ignore_index=True
+        [pd.read_json(files[name], lines=True)[VOTE].assign(kind=kind) for name, kind in kinds.items()], ignore_index=True
     )
     _need(source, "the files", votes, "winner", facts["winners"])
     pair = votes[["model_a", "model_b"]].apply(sorted, axis=1)
@@ -88,7 +91,7 @@ def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
         histories = {id_: f"{group}-{place:03d}" for place, id_ in enumerate(rated["crowd"][of["id"]], 1)}
         for who, table in rated.items():
             file = f"{group}__{who}_ratings.csv"
-            check_size(source.name, file, table, [of["id"], *of["dimensions"]])
+            table = keep_columns(source.name, file, table, [of["id"], *of["dimensions"]])
             _need(source, file, table, of["id"], histories, "a conversation of the crowd's file")
             for dimension in of["dimensions"]:
                 _need_score(source, file, table, dimension, of["scale"])
@@ -106,9 +109,9 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
     """455 people who wrote what troubled them and got one reply, by a person or an AI, labelled as either."""
     facts = source.reading
     own_file, observed_file = files
-    own, observed = pd.read_csv(files[own_file]).copy(), pd.read_csv(files[observed_file])
-    check_size(source.name, own_file, own, ["id", "responseR", "labelR", *facts["trust"], *facts["items"]])
-    check_size(source.name, observed_file, observed, ["OriginalDiscloserID"])
+    asked = ["id", "responseR", "labelR", *facts["trust"], *facts["items"]]
+    own = keep_columns(source.name, own_file, pd.read_csv(files[own_file]), asked).copy()
+    observed = keep_columns(source.name, observed_file, pd.read_csv(files[observed_file]), ["OriginalDiscloserID"])
     if set(observed["OriginalDiscloserID"]) - set(own["id"]):
         raise DataError(f"{observed_file}: it names recipients whom {own_file} lacks.")
     for column in ("responseR", "labelR"):
@@ -135,9 +138,9 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     """Classes of 80 replies of therapists, 350 of each of five models, ten of each of five bots to ten hard moments."""
     facts = source.reading
     (file,) = files
-    rows = pd.read_csv(files[file])
-    by_people, by_model = rows.get(facts["by_people"]), rows.get(facts["by_model"])
-    check_size(source.name, file, rows, [*facts["used"], facts["by_people"], facts["by_model"]])
+    asked = [*facts["used"], facts["by_people"], facts["by_model"]]
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), asked)
+    by_people, by_model = rows[facts["by_people"]], rows[facts["by_model"]]
     _need(source, file, rows, "participant_type", facts["writers"])
     responder = rows["participant_type"].map(facts["writers"])
     said = by_people.fillna(by_model)
@@ -184,9 +187,8 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
     """Which of two replies to one of 2,000 messages a stranger rated higher: a person's, or one of two of GPT-4."""
     arms, ratings = source.reading["arms"], source.reading["ratings"]
     (file,) = files
-    rows = pd.read_csv(files[file])
     used = [f"{what}_{arm}" for what in ("annotator", "rating", "response", "empathy_propensity") for arm in arms.values()]
-    check_size(source.name, file, rows, ["part_no", "emotion", *used])
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), ["part_no", "emotion", *used])
     for arm in arms.values():
         _need(source, file, rows, f"rating_{arm}", ratings)
         raters = rows.groupby("part_no")[f"annotator_{arm}"].nunique()
@@ -220,7 +222,7 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
     rows = pd.json_normalize(json.loads(files[file].read_text(encoding="utf-8")))
     shown = ["Reddit ID", "appraisal_dimension_id"]
     used = [f"human_eval_annotation_{number}.{what}" for number in (1, 2) for what in ("annotator", *scales)]
-    check_size(source.name, file, rows, [*shown, "model", "pipeline", "method", *used])
+    rows = keep_columns(source.name, file, rows, [*shown, "model", "pipeline", "method", *used])
     _need(source, file, rows, "model", people | models)
     plain = rows["pipeline"].isin(facts["plain"])
     posts = {post: f"post_{place:02d}" for place, post in enumerate(rows["Reddit ID"].unique(), 1)}
@@ -286,12 +288,12 @@ def _need_score(source: Source, file: str, rows: pd.DataFrame, column: str, scal
 def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expected: str) -> None:
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        held = values.tolist()[row]
-        raise DataError(f"{source.name}/{file}: row {row} has {values.name} {held!r}; expected {expected}.")
+        held = show_cell(str(values.name), values.tolist()[row])
+        raise DataError(f"{source.name}/{file}: row {row} has {values.name} {held}; expected {expected}.")
 
 
-def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -> None:
-    """Refuse a table of an official file that is not the one known: a column gone or new, other rows."""
+def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str]) -> pd.DataFrame:
+    """Keep the columns that are used, by name; refuse a table that is not the one known: a column gone or new, other rows."""
     missing = [column for column in used if column not in table]
     if missing:
         raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
@@ -300,3 +302,4 @@ def check_size(name: str, file: str, table: pd.DataFrame, used: Iterable[str]) -
         if expected is not None and found != expected:
             said = f"{name}/{file}: {found} {what}, {expected} were expected"
             raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
+    return table[list(used)]

@@ -8,7 +8,10 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -158,7 +161,8 @@ def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
     """Keep what is used of a file; what was kept once stays as it is."""
     if not file.kept:
         return content
-    steps = {"labels": _labels, "ratings": _ratings, "dialogues": _dialogues}
+    steps: dict[str, Callable[[bytes], bytes]] = {"labels": _labels, "dialogues": _dialogues}
+    steps["ratings"] = partial(_ratings, source.reading)
     try:
         return steps[file.kept](content)
     except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
@@ -177,14 +181,15 @@ def _labels(content: bytes) -> bytes:
     return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows).encode()
 
 
-def _ratings(content: bytes) -> bytes:
-    """Drop the column with conversations from a file of ratings."""
+def _ratings(reading: dict[str, Any], content: bytes) -> bytes:
+    """Keep the ids and the scores of a file of ratings, by name: it is served with conversations."""
     rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
-    if "full_conversation" not in rows[0]:
+    named = {*reading["row_ids"], *chain.from_iterable((of["id"], *of["dimensions"]) for of in reading["sets"].values())}
+    used = [place for place, head in enumerate(rows[0]) if head in named]
+    if len(used) == len(rows[0]):
         return content
-    dropped = rows[0].index("full_conversation")
     kept = io.StringIO(newline="")
-    csv.writer(kept, lineterminator="\n").writerows(row[:dropped] + row[dropped + 1 :] for row in rows)
+    csv.writer(kept, lineterminator="\n").writerows([row[place] for place in used] for row in rows)
     return kept.getvalue().encode()
 
 

@@ -27,6 +27,9 @@ SPEAKERS = {"usr": "seeker", "sys": "supporter"}
 LICENCE = "CC-BY-NC-4.0"
 
 
+ABOUT = ("emotion_type", "problem_type", "situation", "survey_score")  #: What is read of a dialogue beside its turns.
+
+
 @dataclass(frozen=True)
 class Dialogue:
     """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them."""
@@ -34,7 +37,7 @@ class Dialogue:
     dialogue_id: str  # ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
     strategies: tuple[str, ...]  # of each merged turn of the supporter, joined by a plus sign between spaces
-    about: dict[str, Any]  # ESConv's other fields
+    about: dict[str, Any]  # ESConv's fields that ``ABOUT`` names
 
 
 def read_dialogues() -> dict[str, list[Dialogue]]:
@@ -67,7 +70,7 @@ def _merge(dialogue_id: str, record: dict[str, Any]) -> Dialogue:
         dialogue_id,
         turns=tuple({"speaker": who, "text": " ".join(raw["text"] for raw in run)} for who, run in merged),
         strategies=tuple(" + ".join(raw["strategy"] for raw in run) for who, run in merged if who == "supporter"),
-        about={key: value for key, value in record.items() if key != "dialog"},
+        about={key: record[key] for key in ABOUT},
     )
 
 

@@ -33,11 +33,15 @@ def _places(monkeypatch, tmp_path):
     monkeypatch.setattr(fetching, "TIMEOUT", (60, 60))
 
 
+READING = {"row_ids": [], "sets": {"epitome": {"id": "sp_id", "dimensions": ["level"]}}}
+
+
 def toy(monkeypatch, address: str, *, kept: str = "", content: bytes = CONTENT, file: str = "a.txt"):
     source = Source(
         name="toy",
         folder="toy",
         title="A toy set",
+        reading=READING,
         licence="MIT",
         terms="MIT, all of it",
         citation="Nobody (2026)",
@@ -196,9 +200,10 @@ def test_a_damaged_parquet_is_named_and_not_kept(monkeypatch, tmp_path):
     assert left_in(tmp_path) == []
 
 
-def test_conversations_are_dropped_from_files_of_ratings(monkeypatch, tmp_path):
+def test_ids_and_scores_alone_are_kept_of_files_of_ratings(monkeypatch, tmp_path):
     served = io.StringIO(newline="")
-    csv.writer(served).writerows([["sp_id", "full_conversation", "level"], ["x1", 'He said "no",\nthen left', "2"]])
+    heads = ["sp_id", "full_conversation", "level", "email", "password"]
+    csv.writer(served).writerows([heads, ["x1", 'He said "no",\nthen left', "2", "ann@example.org", "hunter2"]])
     with serving({"/folder/the%20file.txt": served.getvalue().encode()}) as (address, _):
         toy(monkeypatch, address, kept="ratings", content=b"sp_id,level\nx1,2\n")
         assert fetch_data("toy")["a.txt"].read_bytes() == b"sp_id,level\nx1,2\n"
