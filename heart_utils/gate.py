@@ -117,17 +117,26 @@ def compare_responders(
     ----------
     verdicts : pandas.DataFrame
         The table ``verdicts``, with orders combined.
-    baseline, candidate, mode : str, str, {"regression", "non-inferiority"}
-        Two responders; as above.
-    max_drop, alpha : float
-        Rating points, above 0 (25 are 3.6 percentage points of preference between equals); one-sided error rate.
+    baseline : str
+        The responder that is in use.
+    candidate : str
+        The responder that is to take its place.
+    mode : {"regression", "non-inferiority"}
+        What is tested, as above.
+    max_drop : float
+        Rating points, above 0 (25 are 3.6 percentage points of preference between equals).
+    alpha : float
+        One-sided error rate.
     max_inconsistent : float
         Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it there is no pass.
     max_detectable : float
         Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
-    dimensions, responders, n_resamples, rng
-        Lines of the rubric, by default all; the table of this name, for the kinds in the ratings; as in
-        :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    dimensions
+        Lines of the rubric, by default all.
+    responders
+        The table of this name, for the kinds in the ratings.
+    n_resamples, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -177,17 +186,26 @@ def compare_anytime(
 
     Parameters
     ----------
-    verdicts, baseline, candidate, max_inconsistent, dimensions : as in :func:`compare_responders`
-    margin : float, the drop in win share, above 0 and below 1, that must be ruled out to pass
-    alpha, n_releases : largest probability that any of so many equals is stopped, or that one worse by `margin` passes
+    verdicts, baseline, candidate
+        As in :func:`compare_responders`.
+    margin : float
+        The drop in win share, above 0 and below 1, that must be ruled out to pass.
+    alpha
+        Largest probability that any of `n_releases` equals is stopped, or that one worse by `margin` passes.
+    n_releases
+        Number of releases over which `alpha` holds.
+    max_inconsistent, dimensions
+        As in :func:`compare_responders`.
 
     Returns
     -------
-    Comparison, in percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them after each dialogue
+    Comparison
+        In percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them after each dialogue.
 
     Raises
     ------
-    GateError : as :func:`compare_responders`
+    GateError
+        As :func:`compare_responders`.
 
     Examples
     --------
@@ -230,12 +248,17 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
 
     Parameters
     ----------
-    values : numpy.ndarray, from -1 to 1, independent or with a mean that does not depend on those before
-    alpha, guess : float, probability that the bound is ever above the mean; mean that first bets expect (only power changes)
+    values : numpy.ndarray
+        From -1 to 1, independent or with a mean that does not depend on those before.
+    alpha : float
+        Probability that the bound is ever above the mean.
+    guess
+        Mean that first bets expect (only power changes).
 
     Returns
     -------
-    tuple of numpy.ndarray, bound and p value after each value
+    tuple of numpy.ndarray
+        Bound and p value after each value.
 
     Examples
     --------

@@ -93,12 +93,15 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
 
     Parameters
     ----------
-    word : the id
-    human : whether the id is known to be a person's; of others only addresses and ids of 24 hex digits are
+    word
+        The id.
+    human
+        Whether the id is known to be a person's; of others only addresses and ids of 24 hex digits are.
 
     Returns
     -------
-    bool : false for a code that stands for a person already
+    bool
+        False for a code that stands for a person already.
 
     Examples
     --------
@@ -141,11 +144,13 @@ def redact_contacts(text: str) -> str:
 
     Parameters
     ----------
-    text : what somebody wrote
+    text
+        What somebody wrote.
 
     Returns
     -------
-    str : with ``[email]``, ``[link]``, ``[handle]``, ``[ip]``, ``[number]`` or ``[id]`` in their places
+    str
+        With ``[email]``, ``[link]``, ``[handle]``, ``[ip]``, ``[number]`` or ``[id]`` in their places.
 
     Examples
     --------
@@ -222,14 +227,19 @@ def code_rows(
 
     Parameters
     ----------
-    rows : one of the project's tables
-    code : from people and what their codes begin with to each person's code
-    every : columns of which each id is a person, whatever it looks like; of models only what is an address
-    texts : whether addresses are taken out of what raters read, too
+    rows
+        One of the project's tables.
+    code
+        From people and what their codes begin with to each person's code.
+    every
+        Columns of which each id is a person, whatever it looks like; of models only what is an address.
+    texts
+        Whether addresses are taken out of what raters read, too.
 
     Returns
     -------
-    tuple : the table, and column -> what kind of values were replaced in it
+    tuple
+        The table, and column -> what kind of values were replaced in it.
     """
     rows, human, told = rows.copy(), _human(rows), dict[str, str]()
     people = {column: _people(column, rows[column], human, column in every) for column in (*PEOPLE, *WRITERS) if column in rows}
@@ -307,12 +317,15 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
 
     Parameters
     ----------
-    rows : the table
-    known : people whom a key file names
+    rows
+        The table.
+    known
+        People whom a key file names.
 
     Returns
     -------
-    dict : column -> what kind of values there are, with how many rows hold one, and never the values
+    dict
+        Column -> what kind of values there are, with how many rows hold one, and never the values.
 
     Examples
     --------

@@ -147,17 +147,21 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 
     Parameters
     ----------
-    name_or_path : a bare name, or a path with a separator, from the caller's folder
-        A name means ``runs/<name>`` under the project's root, or else the current folder; ``"public"`` means ``data/public``.
-    create : whether a run that is not there is opened empty, its folder made with the first table, or is an error
+    name_or_path
+        A bare name, or a path with a separator, from the caller's folder. A name means ``runs/<name>`` under the project's
+        root, or else the current folder; ``"public"`` means ``data/public``.
+    create
+        Whether a run that is not there is opened empty, its folder made with the first table, or is an error.
 
     Returns
     -------
-    Run : with ``read``, ``write``, ``root`` and ``manifest``
+    Run
+        With ``read``, ``write``, ``root`` and ``manifest``.
 
     Raises
     ------
-    RunError : if the run was written by a newer version, the path is a file, or it is not there and `create` is false
+    RunError
+        If the run was written by a newer version, the path is a file, or it is not there and `create` is false.
 
     Examples
     --------
@@ -188,11 +192,13 @@ def find_root() -> Path:
 
     Returns
     -------
-    pathlib.Path : absolute; without a checkout the installed package itself, whose wheel has the data inside
+    pathlib.Path
+        Absolute; without a checkout the installed package itself, whose wheel has the data inside.
 
     Raises
     ------
-    RunError : if neither holds the project
+    RunError
+        If neither holds the project.
 
     Examples
     --------
@@ -222,11 +228,13 @@ def strictest_licence(licences: list[str]) -> str:
 
     Parameters
     ----------
-    licences : list of names as in ``LICENCES``; one that is not known binds most of all
+    licences
+        List of names as in ``LICENCES``; one that is not known binds most of all.
 
     Returns
     -------
-    str : ``"CC0-1.0"`` where there are none
+    str
+        ``"CC0-1.0"`` where there are none.
 
     Examples
     --------
@@ -241,7 +249,8 @@ def may_publish(licence: str) -> bool:
 
     Parameters
     ----------
-    licence : name as in ``LICENCES``; under one that is not known they may not
+    licence
+        Name as in ``LICENCES``; under one that is not known they may not.
 
     Returns
     -------

@@ -32,17 +32,23 @@ def average_scores(
 
     Parameters
     ----------
-    scores : pandas.DataFrame, the table ``scores``
-    scale, n_resamples, ci_level, rng : least and greatest score; as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    scores : pandas.DataFrame
+        The table ``scores``.
+    scale
+        Least and greatest score.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    pandas.DataFrame, one row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``ci_level``
-        And ``n_scores``, ``n_left_out`` (not valid), ``n_clusters`` and ``provisional`` (fewer than 30).
+    pandas.DataFrame
+        One row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``ci_level``. And ``n_scores``,
+        ``n_left_out`` (not valid), ``n_clusters`` and ``provisional`` (fewer than 30).
 
     Raises
     ------
-    ScaleError : if no score is valid, or one lies outside the scale
+    ScaleError
+        If no score is valid, or one lies outside the scale.
 
     Examples
     --------
@@ -82,15 +88,20 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 
     Parameters
     ----------
-    means, weights : ``score`` by ``responder`` and ``dimension``; dimension to weight, none negative, with the sum 1
+    means
+        ``score`` by ``responder`` and ``dimension``.
+    weights
+        Dimension -> weight, none negative, with the sum 1.
 
     Returns
     -------
-    pandas.DataFrame, one row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank)
+    pandas.DataFrame
+        One row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank).
 
     Raises
     ------
-    ScaleError : if weights do not sum to one, are negative, or name a dimension that a responder lacks
+    ScaleError
+        If weights do not sum to one, are negative, or name a dimension that a responder lacks.
 
     Examples
     --------
@@ -118,16 +129,23 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
 
     Parameters
     ----------
-    means, n_draws, rng : as in :func:`weigh_scores`; how many weights are drawn, and by what
+    means
+        As in :func:`weigh_scores`.
+    n_draws
+        How many weights are drawn.
+    rng
+        The source of chance.
 
     Returns
     -------
-    pandas.DataFrame, by ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``
-        And of how many it is ``surely_behind`` (nowhere better and somewhere worse, so with any weights) and ``surely_ahead``.
+    pandas.DataFrame
+        By ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``. And of how many it is ``surely_behind`` (nowhere
+        better and somewhere worse, so with any weights) and ``surely_ahead``.
 
     Raises
     ------
-    ScaleError : if a responder lacks a dimension that another has
+    ScaleError
+        If a responder lacks a dimension that another has.
 
     Examples
     --------
@@ -154,8 +172,12 @@ def pairs_against_scores(
 
     Parameters
     ----------
-    verdicts, scores : pandas.DataFrame, orders combined and with ``reply_a`` and ``reply_b``; by the same raters
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
+    verdicts : pandas.DataFrame
+        Verdicts with orders combined, and with ``reply_a`` and ``reply_b``.
+    scores
+        Scores by the same raters.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
@@ -165,7 +187,8 @@ def pairs_against_scores(
 
     Raises
     ------
-    ScaleError : if no rater has both on one dimension
+    ScaleError
+        If no rater has both on one dimension.
 
     Examples
     --------
@@ -247,16 +270,22 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
 
     Parameters
     ----------
-    scores : pandas.DataFrame, people's rows (``rater_kind`` ``"human"``; several are averaged) and judges' on the same replies
-    fold, n_folds : the column whose values are kept together (``"group"``: the error is that of a new block); at most so many
+    scores : pandas.DataFrame
+        People's rows (``rater_kind`` ``"human"``; several are averaged) and judges' on the same replies.
+    fold
+        The column whose values are kept together (``"group"``: the error is that of a new block).
+    n_folds
+        The most folds.
 
     Returns
     -------
-    Calibration, judges by name, dimensions by name
+    Calibration
+        Judges by name, dimensions by name.
 
     Raises
     ------
-    ScaleError : if there are no people, no judges, no reply that both scored, or fewer than two folds
+    ScaleError
+        If there are no people, no judges, no reply that both scored, or fewer than two folds.
 
     Examples
     --------

@@ -88,11 +88,15 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    name, table : str of :data:`TABLES`; rows, in which columns marked optional, and of responders all but two, may be absent
+    name
+        Name of a table of :data:`TABLES`.
+    table
+        Rows; columns marked optional may be absent, and of responders all but two.
 
     Returns
     -------
-    pandas.DataFrame : the same rows, with a fresh index, columns in order, absent ones empty, and the types of :data:`TABLES`
+    pandas.DataFrame
+        The same rows, with a fresh index, columns in order, absent ones empty, and the types of :data:`TABLES`.
 
     Raises
     ------

@@ -167,6 +167,18 @@ def test_no_page_names_a_file_from_outside(pages):
             assert not re.match(r"(https?:)?//", address), (page, tag, address)
 
 
+def test_every_parameter_on_the_pages_of_functions_has_a_type(pages):
+    entries = 0
+    for page in (page for page in pages if page.name.startswith("api")):
+        text = page.read_text(encoding="utf-8")
+        for part in text.split(">Parameters<span")[1:]:
+            field = re.split(r'<dt class="(?:field-|sig )', part)[0]
+            for name, rest in re.findall(r"<dt><strong>([^<]+)</strong>(.*?)</dt>", field):
+                assert 'class="classifier"' in rest, (page.name, name)
+                entries += 1
+    assert entries > 400
+
+
 def test_every_link_within_the_book_leads_somewhere(pages):
     places: dict[Path, set[str]] = {}
     dead, followed = [], set()

@@ -11,9 +11,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from numpydoc.docscrape import FunctionDoc
+from numpydoc.docscrape import FunctionDoc, NumpyDocString
 
 import heart_utils
+from heart_utils.ratings import resampling
+from heart_utils.runs import find_root
 
 MODULES = sorted(
     name
@@ -45,13 +47,51 @@ def test_a_module_says_what_it_offers_and_each_of_it_has_words(name):
     assert silent == []
 
 
-def test_a_documented_parameter_is_there_and_none_beside_it_is_left_out():
+def test_parameters_are_documented_in_the_order_of_the_signature_and_none_is_left_out():
+    """Who calls a function as its page reads, without names, must not hand one argument over as another."""
     drifted = {}
     for name, function in public_functions():
-        said, there = documented(function), list(inspect.signature(function).parameters)
-        if said and sorted(said) != sorted(there):
-            drifted[name] = sorted({*said} ^ {*there})
+        on_the_page, in_the_signature = documented(function), list(inspect.signature(function).parameters)
+        if on_the_page and on_the_page != in_the_signature:
+            drifted[name] = (on_the_page, in_the_signature)
     assert drifted == {}
+
+
+TYPE_WITH_A_SENTENCE = re.compile(
+    r"; |, (?!optional\b|[\w.]+ or |[\w.]+$|\S+[\]}\"])|\b(which|whose|whether|from|that|such as)\b"
+)
+
+
+def test_what_is_behind_the_colon_of_a_parameter_is_its_type_and_no_sentence():
+    """numpydoc sets it as a type; the sentence is in the lines below."""
+    wrong = {
+        (name, entry.name): entry.type
+        for name, function in public_functions()
+        for entry in FunctionDoc(function)["Parameters"]
+        if TYPE_WITH_A_SENTENCE.search(entry.type) or not "".join(entry.desc).strip()
+    }
+    assert wrong == {}
+
+
+def test_each_parameter_has_a_type_on_the_pages(monkeypatch):
+    """From the docstring, or else from the annotation, as the extension of the book adds it."""
+    monkeypatch.syspath_prepend(str(find_root() / "book" / "extensions"))
+    add_types = importlib.import_module("heart_types").add_types
+    untyped = [
+        (name, entry.name)
+        for name, function in public_functions()
+        for entry in NumpyDocString("\n".join(add_types(inspect.getdoc(function).splitlines(), function)))["Parameters"]
+        if not entry.type
+    ]
+    assert untyped == []
+
+
+def test_a_type_is_written_as_a_reader_knows_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(find_root() / "book" / "extensions"))
+    write_type = importlib.import_module("heart_types").write_type
+    assert write_type("Sequence[pd.DataFrame] | None", {}) == "Sequence[pandas.DataFrame], optional"
+    assert write_type("Rng", vars(resampling)) == "numpy.random.Generator, optional"
+    assert write_type('Literal["a", "b"]', {}) == '{"a", "b"}'
 
 
 def test_a_function_says_what_it_takes_and_gives_and_has_an_example():

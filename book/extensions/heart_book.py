@@ -11,6 +11,7 @@ from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from heart_tables import lay_out
+from heart_types import write_types
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -103,6 +104,7 @@ def draw_chip(kind: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tu
 def setup(app: Sphinx) -> dict[str, Any]:
     """Draw chips, leave thebe out, let a docstring name a function as its users import it, and build on all cores."""
     app.connect("missing-reference", resolve_short_name)
+    app.connect("autodoc-process-docstring", write_types, priority=400)  # before numpydoc, at 500
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)
     app.connect("config-inited", lambda _, config: setattr(config, "linkcode_resolve", link_to_line))
@@ -120,7 +122,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 14}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 15}
 
 
 def write_formula(writer: Any, node: nodes.Element) -> None:

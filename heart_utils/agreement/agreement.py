@@ -67,13 +67,18 @@ def pairwise_agreement(
 
     Parameters
     ----------
-    verdicts, between : the table, joined by ``combine_orders``; two of ``"human"``, ``"model"`` and raters' names, people first
-    ties : {"include", "exclude"}, whether a tie is an answer, or only pairs of votes count that both decided
+    verdicts
+        The table, joined by ``combine_orders``.
+    between
+        Two of ``"human"``, ``"model"`` and raters' names, people first.
+    ties : {"include", "exclude"}
+        Whether a tie is an answer, or only pairs of votes count that both decided.
     by : sequence of str
-        Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``: ``"ambiguous"`` if the other
-        people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
+        Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``: ``"ambiguous"`` if the
+        other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
     cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ``["dialogue_id", "rater"]`` is for people like these too.
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ``["dialogue_id", "rater"]`` is for people like these
+        too.
 
     Returns
     -------

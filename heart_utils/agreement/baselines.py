@@ -38,9 +38,13 @@ def agreement_with_baselines(
 
     Parameters
     ----------
-    between : tuple of str, people, and who is compared with them, or None for the guesses alone
-    gaps : pandas.DataFrame, by ``pair_id`` a column a feature, a minus b, a missing value being zero
-    verdicts, by, cluster, n_resamples, ci_level, rng
+    verdicts
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
+    between : tuple of str
+        People, and who is compared with them, or None for the guesses alone.
+    gaps : pandas.DataFrame
+        By ``pair_id`` a column a feature, a minus b, a missing value being zero.
+    by, cluster, n_resamples, ci_level, rng
         As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
 
     Returns
@@ -51,7 +55,8 @@ def agreement_with_baselines(
 
     Raises
     ------
-    AgreementError : as :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides
+    AgreementError
+        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides.
 
     Examples
     --------
@@ -169,8 +174,10 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, of which people's decided verdicts count
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    verdicts : pandas.DataFrame
+        Of which people's decided verdicts count.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -178,7 +185,8 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
 
     Raises
     ------
-    AgreementError : if no pair has three decided votes by different people
+    AgreementError
+        If no pair has three decided votes by different people.
 
     Examples
     --------

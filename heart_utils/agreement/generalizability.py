@@ -43,15 +43,19 @@ def variance_components(scores: pd.DataFrame) -> Components:
 
     Parameters
     ----------
-    scores : one dimension, judges and people apart; repeats are averaged; a dialogue with a missing score is left out
+    scores
+        Scores on one dimension, judges and people apart; repeats are averaged, and a dialogue with a missing score is left
+        out.
 
     Returns
     -------
-    Components : a negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ between dialogues
+    Components
+        A negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ between dialogues.
 
     Raises
     ------
-    AgreementError : if there are several dimensions, or fewer than two responders or complete dialogues
+    AgreementError
+        If there are several dimensions, or fewer than two responders or complete dialogues.
 
     Examples
     --------
@@ -71,11 +75,15 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Parameters
     ----------
-    verdicts, panels : one dimension; to how many panels votes on a dialogue go in turn, each then being a rater
+    verdicts
+        Verdicts on one dimension.
+    panels
+        Number of panels to which the votes on a dialogue go in turn; each panel is then a rater.
 
     Returns
     -------
-    pandas.DataFrame : columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``
+    pandas.DataFrame
+        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``.
 
     Examples
     --------
@@ -105,17 +113,28 @@ def cheapest_design(
 
     Parameters
     ----------
-    components, reliability : from :func:`variance_components`; from 0 to 1
-    cost_dialogue, cost_rating : cost of a dialogue with all replies, and of one rater for it
-    most_raters, same_raters : the most to try; whether these raters score (at most as many), or others like them
+    components
+        Variances, from :func:`variance_components`.
+    reliability
+        The reliability that is wanted, from 0 to 1.
+    cost_dialogue
+        Cost of a dialogue with all its replies.
+    cost_rating
+        Cost of one rater for one dialogue.
+    most_raters
+        The largest number of raters to try.
+    same_raters
+        Whether these raters score (at most as many), or others like them.
 
     Returns
     -------
-    pandas.DataFrame : one row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``
+    pandas.DataFrame
+        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``.
 
     Raises
     ------
-    AgreementError : if no design of up to 10,000 dialogues is enough
+    AgreementError
+        If no design of up to 10,000 dialogues is enough.
 
     Examples
     --------
@@ -143,8 +162,16 @@ def check_reliability(
 
     Parameters
     ----------
-    scores, n_dialogues : as in :func:`variance_components`; dialogues a study, of which a half must hold two
-    raters, n_halves, rng : whether ``"all"`` score both studies or ``"another"`` the second; random halves, and their source
+    scores
+        As in :func:`variance_components`.
+    n_dialogues
+        Number of dialogues of a study; a half must hold two.
+    raters
+        Whether ``"all"`` score both studies, or ``"another"`` the second.
+    n_halves
+        How often dialogues are cut into random halves.
+    rng
+        The source of chance.
 
     Returns
     -------

@@ -123,7 +123,8 @@ def gwet_ac(
 
     Parameters
     ----------
-    table, cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`; a unit with one answer counts in :math:`\pi` alone
+    table, cluster, n_resamples, ci_level, rng
+        As in :func:`cohen_kappa`; a unit with one answer counts in :math:`\pi` alone.
 
     Returns
     -------
@@ -131,7 +132,8 @@ def gwet_ac(
 
     Raises
     ------
-    AgreementError : if no two raters share a unit, or only one category occurs
+    AgreementError
+        If no two raters share a unit, or only one category occurs.
 
     Examples
     --------
@@ -173,8 +175,12 @@ def krippendorff_alpha(
 
     Parameters
     ----------
-    table, cluster, n_resamples, ci_level, rng : as in :func:`cohen_kappa`
-    level : {"nominal", "ordinal", "interval"}, what distance means; verdicts are ordered a, tie, b
+    table
+        As in :func:`cohen_kappa`.
+    level : {"nominal", "ordinal", "interval"}
+        What distance means; verdicts are ordered a, tie, b.
+    cluster, n_resamples, ci_level, rng
+        As in :func:`cohen_kappa`.
 
     Returns
     -------
@@ -182,7 +188,8 @@ def krippendorff_alpha(
 
     Raises
     ------
-    AgreementError : if no two raters share a unit, only one category occurs, or the level is unknown
+    AgreementError
+        If no two raters share a unit, only one category occurs, or the level is unknown.
 
     Examples
     --------
@@ -294,16 +301,24 @@ def judge_reliability(
 
     Parameters
     ----------
-    scores, person : where a row left out takes the reply out for that judge; with whom
-    of, kinds : whether rows are means of each ``"responder"``, or replies (None); as `kind` of :func:`icc`
+    scores
+        The scores table; a row that is left out takes its reply out for that judge.
+    person
+        The person with whom each judge is compared.
+    of
+        Whether rows are means of each ``"responder"``, or replies (None).
+    kinds
+        Kinds of coefficient, as `kind` of :func:`icc`.
 
     Returns
     -------
-    pandas.DataFrame : by ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows``
+    pandas.DataFrame
+        By ``dimension``, ``judge`` and ``kind``: ``value`` (``nan`` without variance), ``n_rows``.
 
     Raises
     ------
-    AgreementError : if the person scored nothing, or shares fewer than two rows with a judge
+    AgreementError
+        If the person scored nothing, or shares fewer than two rows with a judge.
 
     Examples
     --------

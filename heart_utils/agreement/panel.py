@@ -28,8 +28,12 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Parameters
     ----------
-    table, judge : verdicts or scores with ``rater_kind``; the judge's name
-    epsilon : float from 0 to 1, what a judge is forgiven for being cheap: beforehand 0.2 against experts, 0.1 against a crowd
+    table
+        Verdicts or scores with ``rater_kind``.
+    judge
+        The judge's name.
+    epsilon
+        What a judge is forgiven for being cheap, from 0 to 1: beforehand 0.2 against experts, 0.1 against a crowd.
 
     Returns
     -------
@@ -39,7 +43,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Raises
     ------
-    AgreementError : if fewer than three people share 30 items with the judge and with others
+    AgreementError
+        If fewer than three people share 30 items with the judge and with others.
 
     Examples
     --------
@@ -88,8 +93,10 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Parameters
     ----------
-    table : pandas.DataFrame, scores or verdicts on one dimension
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    table : pandas.DataFrame
+        Scores or verdicts on one dimension.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -99,7 +106,8 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
 
     Raises
     ------
-    AgreementError : if there are fewer than two judges, no person, or no unit that all judges and a person answered
+    AgreementError
+        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
 
     Examples
     --------
@@ -209,7 +217,8 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
 
     Raises
     ------
-    AgreementError : if the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters
+    AgreementError
+        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
 
     Examples
     --------

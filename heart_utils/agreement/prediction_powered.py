@@ -90,20 +90,34 @@ def prediction_powered_ratings(
 
     Parameters
     ----------
-    verdicts, dimension : orders joined, what people judged being a random part; a line of the rubric
-    judge, cluster : a rater, or ``"model"`` for the mean of all judges; the unit that was drawn
-    rater : str, optional, column of who judged, where people would be drawn again too (two-way variance)
-    stands_for : str, optional, column of one over the chance that people were asked about a pair, where chances differ
-    weight, ci_level : fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full; of the intervals
+    verdicts
+        Verdicts with orders joined; what people judged is a random part of what the judge did.
+    judge
+        A rater, or ``"model"`` for the mean of all judges.
+    dimension
+        A line of the rubric.
+    cluster
+        Column of the unit that was drawn.
+    rater : str, optional
+        Column of who judged, where people would be drawn again too (two-way variance).
+    stands_for : str, optional
+        Column of one over the chance that people were asked about a pair, where chances differ.
+    weight
+        Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full.
+    ci_level
+        Level of the intervals.
 
     Returns
     -------
-    PoweredRatings : intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom
+    PoweredRatings
+        Intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom.
 
     Raises
     ------
-    AgreementError : if people judged fewer than five dialogues, or the judge not all of these or no others
-    NotComparableError : if comparisons do not link all responders
+    AgreementError
+        If people judged fewer than five dialogues, or the judge not all of these or no others.
+    NotComparableError
+        If comparisons do not link all responders.
 
     Examples
     --------

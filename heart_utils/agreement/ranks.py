@@ -32,8 +32,10 @@ def rank_agreement(
 
     Parameters
     ----------
-    scores, between, cluster, n_resamples, ci_level, rng
-        The scores table; the others as in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
+    scores
+        The scores table.
+    between, cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
 
     Returns
     -------
@@ -42,7 +44,8 @@ def rank_agreement(
 
     Raises
     ------
-    AgreementError : if a party has no score, or the parties share no history
+    AgreementError
+        If a party has no score, or the parties share no history.
 
     Examples
     --------
@@ -104,9 +107,16 @@ def track_recipients(
 
     Parameters
     ----------
-    values : one row a ``history_id`` and combination of the columns of `by`, with ``value``
-    histories, by, outcomes : the table with the seeker's answers; columns of `values`; which of :data:`OUTCOMES`
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    values
+        One row a ``history_id`` and combination of the columns of `by`, with ``value``.
+    histories
+        The table with the seeker's answers.
+    by
+        Columns of `values`.
+    outcomes
+        Which of :data:`OUTCOMES`.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -116,7 +126,8 @@ def track_recipients(
 
     Raises
     ------
-    AgreementError : if a column is missing, a history appears twice in a combination, or no value has an outcome
+    AgreementError
+        If a column is missing, a history appears twice in a combination, or no value has an outcome.
 
     Examples
     --------

@@ -48,8 +48,12 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, of one panel; ``seconds`` and ``position`` are used if they are there
-    raters, dimension : the table of attention checks, if any; the line of the rubric that all were asked
+    verdicts : pandas.DataFrame
+        Of one panel; ``seconds`` and ``position`` are used if they are there.
+    raters
+        The table of attention checks, if any.
+    dimension
+        The line of the rubric that all were asked.
 
     Returns
     -------
@@ -61,7 +65,8 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
 
     Raises
     ------
-    AgreementError : if no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one
+    AgreementError
+        If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one.
 
     Examples
     --------
@@ -98,11 +103,15 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Parameters
     ----------
-    quality, rule : pandas.DataFrame, ExclusionRule; as :func:`rater_quality` makes it; by default the protocol's rule
+    quality : pandas.DataFrame
+        As :func:`rater_quality` makes it.
+    rule : ExclusionRule
+        By default the protocol's rule.
 
     Returns
     -------
-    pandas.DataFrame : one row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``
+    pandas.DataFrame
+        One row per rater: ``rater``, ``excluded``, ``signs`` (a list of words) and ``n_verdicts``.
 
     Examples
     --------
@@ -177,8 +186,12 @@ def rate_writers(
 
     Parameters
     ----------
-    verdicts, comparisons, replies, responders, dimension : tables of these names, the last optional; a line of the rubric
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    verdicts, comparisons, replies, responders
+        The tables of these names; the last is optional.
+    dimension
+        A line of the rubric.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -186,7 +199,8 @@ def rate_writers(
 
     Raises
     ------
-    RatingsError : if there are fewer than three writers, nobody else, or a writer is not known
+    RatingsError
+        If there are fewer than three writers, nobody else, or a writer is not known.
 
     Examples
     --------

@@ -56,15 +56,22 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
 
     Parameters
     ----------
-    models, people, ci_level : array_like of one score a reply, and one reply a rater; level of the interval
+    models
+        Scores of models' replies, one a reply.
+    people
+        Scores of people's replies; there is one reply a rater.
+    ci_level
+        Level of the interval.
 
     Returns
     -------
-    dict : ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies``, ``n_clusters``
+    dict
+        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies``, ``n_clusters``.
 
     Raises
     ------
-    EffectError : if a side has fewer than two scores, or all comparisons go one way
+    EffectError
+        If a side has fewer than two scores, or all comparisons go one way.
 
     Examples
     --------
@@ -96,16 +103,24 @@ def share_clustered(
 
     Parameters
     ----------
-    wins : one row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5 a tie), columns below
-    clusters, weight, ci_level : one or two columns; column of weights, if they differ; level of the interval
+    wins
+        One row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5 a tie), columns below.
+    clusters
+        One or two columns.
+    weight
+        Column of weights, if they differ.
+    ci_level
+        Level of the interval.
 
     Returns
     -------
-    dict : ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``
+    dict
+        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``.
 
     Raises
     ------
-    EffectError : if there is one cluster, or all have the same share between 0 and 1
+    EffectError
+        If there is one cluster, or all have the same share between 0 and 1.
 
     Examples
     --------
@@ -132,12 +147,15 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
 
     Parameters
     ----------
-    found : dict of :func:`share_between` or :func:`share_clustered`
-    **words : the other columns, some text and counts; what is not said is empty, and ``evidence`` is ``"measured"``
+    found
+        What :func:`share_between` or :func:`share_clustered` returns.
+    **words
+        The other columns, some text and counts; what is not said is empty, and ``evidence`` is ``"measured"``.
 
     Returns
     -------
-    pandas.DataFrame : one row, as ``check_table`` lets it pass
+    pandas.DataFrame
+        One row, as ``check_table`` lets it pass.
 
     Examples
     --------
@@ -155,18 +173,22 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
 
     Parameters
     ----------
-    path : path of a CSV file, such as ``data/published/effects.csv``
-        The columns of ``effects`` that are not computed; ``printed`` (in words), ``favours``, ``read``, ``read_on``;
-        ``measure`` (of :data:`CONVERSIONS`, or empty where what is printed gives no share) with ``value``, ``low``, ``high``.
+    path
+        A CSV file, such as ``data/published/effects.csv``, with the columns of ``effects`` that are not computed;
+        ``printed`` (in words), ``favours``, ``read``, ``read_on``; ``measure`` (of :data:`CONVERSIONS`, or empty where what
+        is printed gives no share) with ``value``, ``low``, ``high``.
 
     Returns
     -------
-    pandas.DataFrame : one row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`
+    pandas.DataFrame
+        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`.
 
     Raises
     ------
-    EffectError : if a column is missing, a measure is unknown, or `value` and `measure` do not come together
-    heart_utils.tables.TableError : if a row lacks its source or every count, or a share is outside 0 to 1
+    EffectError
+        If a column is missing, a measure is unknown, or `value` and `measure` do not come together.
+    heart_utils.tables.TableError
+        If a row lacks its source or every count, or a share is outside 0 to 1.
 
     Examples
     --------
@@ -198,8 +220,16 @@ def measured_effects(
 
     Parameters
     ----------
-    recipients, therapists, welivita, resort : two tables of scores, and two of tallies in which a is a person and b a model
-    ci_level : of the intervals
+    recipients
+        Scores by recipients.
+    welivita
+        Tallies in which a is a person and b a model.
+    resort
+        The same, of another study.
+    therapists
+        Classes of replies, as scores.
+    ci_level
+        Level of the intervals.
 
     Returns
     -------
@@ -210,7 +240,8 @@ def measured_effects(
 
     Raises
     ------
-    EffectError : if a study has one cluster
+    EffectError
+        If a study has one cluster.
 
     Examples
     --------
@@ -250,15 +281,22 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
     Parameters
     ----------
-    tallies, by, **chosen : table of tallies; the cut, such as ``"batch"``; column -> the one word to keep
+    tallies
+        Table of tallies.
+    by
+        The cut, such as ``"batch"``.
+    **chosen
+        Column -> the one word to keep.
 
     Returns
     -------
-    pandas.DataFrame : the rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half
+    pandas.DataFrame
+        The rows kept, with ``n`` comparisons and ``won``, the share that b won, a tie half.
 
     Raises
     ------
-    ValueError : if no row is left
+    ValueError
+        If no row is left.
 
     Examples
     --------

@@ -94,11 +94,17 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
 
     Parameters
     ----------
-    questions, skills, rng : as in :func:`score_rubric`; responder -> skill in log-odds; draws difficulties and hits
+    questions
+        As in :func:`score_rubric`.
+    skills
+        Responder -> skill in log-odds.
+    rng
+        Draws difficulties and hits.
 
     Returns
     -------
-    pandas.DataFrame : `hits` for :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``
+    pandas.DataFrame
+        `hits` for :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``.
 
     Examples
     --------
@@ -199,9 +205,12 @@ def rubric_board(
 
     Parameters
     ----------
-    cells : what :func:`score_rubric` gives
-    mean : what weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or ``"item"``
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    cells
+        What :func:`score_rubric` gives.
+    mean
+        What weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or ``"item"``.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -212,7 +221,8 @@ def rubric_board(
 
     Raises
     ------
-    RubricError : if nothing was scored, or `mean` is not known
+    RubricError
+        If nothing was scored, or `mean` is not known.
 
     Examples
     --------
@@ -243,11 +253,13 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
 
     Parameters
     ----------
-    cells, n_resamples, rng : as in :func:`rubric_board`
+    cells, n_resamples, rng
+        As in :func:`rubric_board`.
 
     Returns
     -------
-    pandas.DataFrame : a row per rater, responder and ability, largest share first: ``n_questions``, ``sd`` (points), ``share``
+    pandas.DataFrame
+        A row per rater, responder and ability, largest share first: ``n_questions``, ``sd`` (points), ``share``.
 
     Examples
     --------

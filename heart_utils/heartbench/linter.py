@@ -28,12 +28,19 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
 
     Parameters
     ----------
-    rule : callable of questions and hits that gives a series of scores, 0 to 100, by responder
-    questions, n_questions, rng : one row per rubric item; in how many of them, drawn, single items are flipped; draws all
+    rule
+        Callable of questions and hits that gives a series of scores, 0 to 100, by responder.
+    questions
+        One row per rubric item.
+    n_questions
+        In how many of them, drawn, single items are flipped.
+    rng
+        Draws all.
 
     Returns
     -------
-    pandas.DataFrame : one row per check: ``check``, ``found``, ``expected``, ``passed``; a rule that fails raises nothing
+    pandas.DataFrame
+        One row per check: ``check``, ``found``, ``expected``, ``passed``; a rule that fails raises nothing.
 
     Examples
     --------
@@ -61,8 +68,14 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
     Parameters
     ----------
-    score, histories : callable that takes ``histories`` and ``replies`` and gives ``scores``, with any rubric; the histories
-    low, high : ends of the scale
+    score
+        Callable that takes ``histories`` and ``replies`` and gives ``scores``, with any rubric.
+    histories
+        The table of histories.
+    low
+        Lower end of the scale.
+    high
+        Upper end of the scale.
 
     Returns
     -------

@@ -40,15 +40,18 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
 
     Parameters
     ----------
-    scores, rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    scores, rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    Halo : tables; a rater without variation in a dimension has no correlation there, and is left out of its means
+    Halo
+        Tables; a rater without variation in a dimension has no correlation there, and is left out of its means.
 
     Raises
     ------
-    BiasError : if there are fewer than two raters, dimensions or responders, a score twice, or no history is complete
+    BiasError
+        If there are fewer than two raters, dimensions or responders, a score twice, or no history is complete.
 
     Examples
     --------

@@ -33,8 +33,10 @@ def position_bias(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, orders not yet joined
-    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    verdicts : pandas.DataFrame
+        Orders not yet joined.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -78,7 +80,8 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : pandas.DataFrame, the table of replies; those without text are left out
+    replies : pandas.DataFrame
+        The table of replies; those without text are left out.
 
     Returns
     -------
@@ -124,8 +127,16 @@ def feature_bias(
 
     Parameters
     ----------
-    verdicts, comparisons, features : orders joined here; the pairs' replies; as :func:`text_features` gives
-    within_authors, ci_level : bool, float; whether strengths of the responders are in the model; level of the intervals
+    verdicts
+        Orders joined here.
+    comparisons
+        The pairs' replies.
+    features
+        As :func:`text_features` gives.
+    within_authors : bool
+        Whether strengths of the responders are in the model.
+    ci_level : float
+        Level of the intervals.
 
     Returns
     -------
@@ -238,9 +249,13 @@ def compare_answers(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, orders not joined
-    by : ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column of your own, such as a month
-    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    verdicts : pandas.DataFrame
+        Orders not joined.
+    by
+        ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column of your own, such as a
+        month.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------

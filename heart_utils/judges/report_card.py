@@ -33,8 +33,12 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, the table of verdicts; each compares a reply by ``reference`` with a probe made from it
-    expected, alpha : probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction; for Holm's procedure
+    verdicts : pandas.DataFrame
+        The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
+    expected
+        Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction.
+    alpha
+        For Holm's procedure.
 
     Returns
     -------
@@ -45,7 +49,8 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
 
     Raises
     ------
-    BiasError : if a verdict is on another pair, or a word of `expected` is unknown
+    BiasError
+        If a verdict is on another pair, or a word of `expected` is unknown.
 
     Examples
     --------
@@ -88,11 +93,13 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    grades : pandas.DataFrame, from :func:`grade_probes`
+    grades : pandas.DataFrame
+        From :func:`grade_probes`.
 
     Returns
     -------
-    pandas.DataFrame : one row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``
+    pandas.DataFrame
+        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``.
 
     Examples
     --------

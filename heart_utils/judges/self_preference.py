@@ -48,8 +48,10 @@ def self_preference(
 
     Parameters
     ----------
-    scores, responders : the tables of these names
-    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    scores, responders
+        The tables of these names.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -60,7 +62,8 @@ def self_preference(
 
     Raises
     ------
-    BiasError : if no judge has own replies, or no model's family is neutral
+    BiasError
+        If no judge has own replies, or no model's family is neutral.
 
     Examples
     --------

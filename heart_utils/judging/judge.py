@@ -70,8 +70,10 @@ def collect_verdicts(
     ----------
     histories, replies, comparisons, judges
         As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
-    ledger, plan
-        Where calls are kept; and whether to ask nothing, and say what it would take by judge, protocol and answer format.
+    ledger
+        Where calls are kept.
+    plan
+        And whether to ask nothing, and say what it would take by judge, protocol and answer format.
     **how
         The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks,
         ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
@@ -168,19 +170,34 @@ def plan_questions(
 
     Parameters
     ----------
-    histories, replies, comparisons : the tables of these names; if comparisons is None, each valid reply is asked about alone
-    judges : sequence of Model, a panel of one or more
-    responders : pandas.DataFrame, optional, tells which judges share a family with a responder
-    protocol : how judges are asked; by default what each comparison says, and ``likert`` of replies alone
-    dimensions, repeats, seed : by default all of the rubric's; how often each is asked; decides what is drawn
+    histories
+        The table of histories.
+    replies
+        The table of replies.
+    comparisons
+        The table of comparisons; if None, each valid reply is asked about alone.
+    judges : sequence of Model
+        A panel of one or more.
+    responders : pandas.DataFrame, optional
+        Tells which judges share a family with a responder.
+    protocol
+        How judges are asked; by default what each comparison says, and ``likert`` of replies alone.
+    dimensions
+        By default all of the rubric's.
+    repeats
+        How often each is asked.
+    seed
+        Decides what is drawn.
 
     Returns
     -------
-    list of Question : judge by judge, by history and the reply shown first, so that a server's cache of prefixes serves
+    list of Question
+        Judge by judge, by history and the reply shown first, so that a server's cache of prefixes serves.
 
     Raises
     ------
-    JudgeError, TableError : if a comparison does not fit the tables or protocol or has no order, or a judge is named twice
+    JudgeError, TableError
+        If a comparison does not fit the tables or protocol or has no order, or a judge is named twice.
 
     Examples
     --------

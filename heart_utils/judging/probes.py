@@ -119,11 +119,13 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : pandas.DataFrame, as ``rewrite_replies`` gives them
+    replies : pandas.DataFrame
+        As ``rewrite_replies`` gives them.
 
     Returns
     -------
-    pandas.DataFrame : by ``reply_id`` a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`
+    pandas.DataFrame
+        By ``reply_id`` a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`.
 
     Examples
     --------

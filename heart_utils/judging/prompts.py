@@ -108,15 +108,18 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
 
     Parameters
     ----------
-    name_or_path : str or path, a name in ``data/rubrics``; or with a separator or suffix a file with the same keys
+    name_or_path : str or path
+        A name in ``data/rubrics``; or with a separator or suffix a file with the same keys.
 
     Returns
     -------
-    Rubric : its dimensions, in the order of the file
+    Rubric
+        Its dimensions, in the order of the file.
 
     Raises
     ------
-    RubricError : if there is no such file, a key is missing, unknown or empty, or a dimension's name is unusable or repeats
+    RubricError
+        If there is no such file, a key is missing, unknown or empty, or a dimension's name is unusable or repeats.
 
     Examples
     --------
@@ -165,15 +168,18 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
 
     Parameters
     ----------
-    name_or_path : str or path, as in :func:`load_rubric`, of ``data/protocols``
+    name_or_path : str or path
+        As in :func:`load_rubric`, of ``data/protocols``.
 
     Returns
     -------
-    Protocol : what the file says
+    Protocol
+        What the file says.
 
     Raises
     ------
-    ProtocolError : if there is no such file, a key is missing, unknown or empty, or a value is none of its choices
+    ProtocolError
+        If there is no such file, a key is missing, unknown or empty, or a value is none of its choices.
 
     Examples
     --------
@@ -314,11 +320,13 @@ def load_codebooks() -> dict[str, Codebook]:
 
     Returns
     -------
-    dict : name of a codebook -> its codes
+    dict
+        Name of a codebook -> its codes.
 
     Raises
     ------
-    RubricError : if the file cannot be read, or a code has no name or definition, or a name stands in it twice
+    RubricError
+        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
 
     Examples
     --------
@@ -467,11 +475,17 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 
     Parameters
     ----------
-    protocol, rubric, answer_format : how judges are asked; about which dimensions; ``"json"`` or ``"logprob"``
+    protocol
+        How judges are asked.
+    rubric
+        About which dimensions.
+    answer_format
+        ``"json"`` or ``"logprob"``.
 
     Returns
     -------
-    str : hexadecimal; another word in the rules, the rubric or this module gives another one
+    str
+        Hexadecimal; another word in the rules, the rubric or this module gives another one.
 
     Examples
     --------

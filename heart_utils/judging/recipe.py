@@ -93,15 +93,18 @@ def read_recipe(run: str) -> Recipe:
 
     Parameters
     ----------
-    run : str, its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``
+    run : str
+        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
 
     Returns
     -------
-    Recipe : checked, but for what only the data can tell
+    Recipe
+        Checked, but for what only the data can tell.
 
     Raises
     ------
-    RecipeError, ModelError : if a setting, or a model's, is unknown, missing or none of its choices
+    RecipeError, ModelError
+        If a setting, or a model's, is unknown, missing or none of its choices.
 
     Examples
     --------
@@ -152,15 +155,18 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe, whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial ones chosen
+    recipe : Recipe
+        Whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial ones chosen.
 
     Returns
     -------
-    pandas.DataFrame : the table of histories
+    pandas.DataFrame
+        The table of histories.
 
     Raises
     ------
-    RecipeError : if a slice has fewer histories than asked for, or none is left
+    RecipeError
+        If a slice has fewer histories than asked for, or none is left.
 
     Examples
     --------
@@ -197,11 +203,13 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe : Recipe, who answers
+    recipe : Recipe
+        Who answers.
 
     Returns
     -------
-    pandas.DataFrame : the table ``responders``
+    pandas.DataFrame
+        The table ``responders``.
 
     Examples
     --------
@@ -219,12 +227,19 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
 
     Parameters
     ----------
-    recipe, histories : who answers; what is answered
-    ledger, **how : as in :func:`heart_utils.judging.respond.collect_replies`; ``mode``, ``plan``, ``progress``, ...
+    recipe
+        Who answers.
+    histories
+        What is answered.
+    ledger
+        As in :func:`heart_utils.judging.respond.collect_replies`.
+    **how
+        ``mode``, ``plan``, ``progress``, ...
 
     Returns
     -------
-    pandas.DataFrame : the table of replies, or the plan
+    pandas.DataFrame
+        The table of replies, or the plan.
 
     Examples
     --------
@@ -253,11 +268,15 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    recipe, replies : how they are paired, and what :func:`recipe_replies` gives
+    recipe
+        How replies are paired.
+    replies
+        What :func:`recipe_replies` returns.
 
     Returns
     -------
-    pandas.DataFrame : the table of comparisons; no row if no protocol compares
+    pandas.DataFrame
+        The table of comparisons; no row if no protocol compares.
 
     Examples
     --------
@@ -278,18 +297,24 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
     Parameters
     ----------
-    recipe : Recipe, who is asked, and how
-    step : ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are no part of the run's own
-    *tables : histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table
-    **how : ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in :func:`heart_utils.judging.judge.collect_verdicts`
+    recipe : Recipe
+        Who is asked, and how.
+    step
+        ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are no part of the run's own.
+    *tables
+        Histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table.
+    **how
+        ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in :func:`heart_utils.judging.judge.collect_verdicts`.
 
     Returns
     -------
-    pandas.DataFrame : the table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan
+    pandas.DataFrame
+        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan.
 
     Raises
     ------
-    RecipeError, JudgeError : if there is no such step, or the tables do not fit each other
+    RecipeError, JudgeError
+        If there is no such step, or the tables do not fit each other.
 
     Examples
     --------

@@ -73,8 +73,10 @@ def collect_replies(
         Models, and the names of :data:`PROBES`.
     ledger : Ledger
         Where calls are kept.
-    repeats, instructions
-        Replies of each model to each history, and what it is told first; a probe always says the same, once.
+    repeats
+        Replies of each model to each history, and what it is told first.
+    instructions
+        A probe always says the same, once.
     language : str, optional
         Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
     max_concurrency : int, optional
@@ -82,8 +84,8 @@ def collect_replies(
     plan : bool
         Ask nothing, and say what it would take, model by model.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that is not recorded is 40 words
-        of filler, flagged ``planned``: good for estimates only.
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that is not recorded is 40
+        words of filler, flagged ``planned``: good for estimates only.
 
     Returns
     -------

@@ -142,8 +142,8 @@ class TrainedJudge:
     dimension : str
         The line of the rubric that it was trained on.
     predictions : pandas.DataFrame
-        Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people gave labels, each comes from
-        a model that saw neither the dialogue nor the raters left out; elsewhere it is the mean over folds.
+        Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people gave labels, each comes
+        from a model that saw neither the dialogue nor the raters left out; elsewhere it is the mean over folds.
     trained_on : dict
         ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``, ``n_dialogues``,
         ``n_raters``, ``responders``, ``licence`` of the texts, ``leave_out``, ``within``, ``features``, ``simulated``.
@@ -327,8 +327,8 @@ def train_judge(
         What a fold's model must not have seen. ``("dialogue_id",)`` where every rater met most dialogues: answers may then
         know the raters' habits.
     within : str, optional
-        A column of `replies`, such as ``"responder"`` or ``"author_id"``: learn only what differs within its values, so that
-        the judge cannot live on knowing authors. Each value gets an effect of its own, which is not used to predict.
+        A column of `replies`, such as ``"responder"`` or ``"author_id"``: learn only what differs within its values, so
+        that the judge cannot live on knowing authors. Each value gets an effect of its own, which is not used to predict.
     pairs : pandas.DataFrame, optional
         For verdicts: further pairs to be answered, with ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``.
     n_folds : int

@@ -27,16 +27,22 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
 
     Parameters
     ----------
-    comparisons : pandas.DataFrame, with ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``
-    pairs_per_history, rng : a history with fewer keeps all it has; orders the histories, and breaks ties
+    comparisons : pandas.DataFrame
+        With ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
+    pairs_per_history
+        Pairs to keep of each history; a history with fewer keeps all it has.
+    rng
+        Orders the histories, and breaks ties.
 
     Returns
     -------
-    pandas.DataFrame : the rows of the pairs that are kept, in the orders that were there
+    pandas.DataFrame
+        The rows of the pairs that are kept, in the orders that were there.
 
     Raises
     ------
-    StudyError : if a column is missing or `pairs_per_history` is below 1
+    StudyError
+        If a column is missing or `pairs_per_history` is below 1.
 
     Examples
     --------
@@ -81,9 +87,16 @@ def assign_raters(
 
     Parameters
     ----------
-    comparisons, rng : both orders of each pair (``pair_replies(..., orders="both")``); the source of chance
-    raters_per_pair : how many rate each pair; a mapping from ``pair_id`` gives some more, or tops up (0: none)
-    load, n_checks : the most comparisons a rater, and attention checks besides, spread over the seat and never first
+    comparisons
+        Both orders of each pair (``pair_replies(..., orders="both")``).
+    raters_per_pair
+        How many rate each pair; a mapping from ``pair_id`` gives some more, or tops up (0: none).
+    load
+        The most comparisons that one rater makes.
+    n_checks
+        Attention checks of a seat besides, spread over it and never first.
+    rng
+        The source of chance.
 
     Returns
     -------
@@ -93,7 +106,8 @@ def assign_raters(
 
     Raises
     ------
-    StudyError : if a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there
+    StudyError
+        If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
 
     Examples
     --------
@@ -123,11 +137,13 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    assignment : pandas.DataFrame, as :func:`assign_raters` makes it
+    assignment : pandas.DataFrame
+        As :func:`assign_raters` makes it.
 
     Returns
     -------
-    pandas.DataFrame : one row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``
+    pandas.DataFrame
+        One row per measure: ``measure``, ``least``, ``most``, ``allowed`` (in words) and ``holds``.
 
     Examples
     --------
@@ -176,16 +192,24 @@ def assign_writers(
 
     Parameters
     ----------
-    histories : pandas.DataFrame, with a column ``history_id``
-    writers_per_history, n_writers, rng : HEART's design, from secondary sources, is three of twelve; the source of chance
+    histories : pandas.DataFrame
+        With a column ``history_id``.
+    writers_per_history
+        Writers of each history; three in HEART's design, as secondary sources tell it.
+    n_writers
+        Size of the pool; twelve in that design.
+    rng
+        The source of chance.
 
     Returns
     -------
-    pandas.DataFrame : one row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at most one
+    pandas.DataFrame
+        One row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at most one.
 
     Raises
     ------
-    StudyError : if there are more writers a history than writers, or a number is below 1
+    StudyError
+        If there are more writers a history than writers, or a number is below 1.
 
     Examples
     --------
@@ -220,13 +244,25 @@ def study_cost(
 
     Parameters
     ----------
-    n_pairs, raters_per_pair, load : pairs of replies; how many rate each, one row a number; comparisons a rater
-    seconds_each, minutes_around : time on one comparison, from a pilot, and on consent, instructions, practice and debrief
-    pay_per_hour, fee_share : float; in any currency, and what a platform adds to it, as a share
+    n_pairs
+        Number of pairs of replies.
+    raters_per_pair
+        How many people rate each pair; one row a number.
+    load
+        Comparisons that one rater makes.
+    seconds_each
+        Seconds on one comparison, from a pilot.
+    minutes_around
+        Minutes of consent, instructions, practice and debrief.
+    pay_per_hour
+        Pay of a rater, in any currency.
+    fee_share
+        What a platform adds to the pay, as a share of it.
 
     Returns
     -------
-    pandas.DataFrame : columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``
+    pandas.DataFrame
+        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``.
 
     Examples
     --------

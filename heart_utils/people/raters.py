@@ -90,16 +90,23 @@ def import_study(
 
     Parameters
     ----------
-    run : Run, whose histories and replies were shown
-    source : folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's
-    statement : mapping, optional, the rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own
-    redact : str, what is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone)
-    withdrawn : sequence of str, people who asked that their answers be deleted, as they were named in the study
-    simulated : bool, whether a program answered; the answers to a rehearsal are simulated whatever is said here
+    run : Run
+        Whose histories and replies were shown.
+    source
+        Folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's.
+    statement : mapping, optional
+        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
+    redact : str
+        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone).
+    withdrawn : sequence of str
+        People who asked that their answers be deleted, as they were named in the study.
+    simulated : bool
+        Whether a program answered; the answers to a rehearsal are simulated whatever is said here.
 
     Returns
     -------
-    ImportedStudy : a page answered but for its side is ``abstained``; one never answered is counted in ``raters`` alone
+    ImportedStudy
+        A page answered but for its side is ``abstained``; one never answered is counted in ``raters`` alone.
 
     Raises
     ------
@@ -161,15 +168,22 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
 
     Parameters
     ----------
-    run, replies, histories : whose imported replies take part, each study being a part of ``replies``; those of its recipe
+    run
+        The run whose imported replies take part; each study is a part of ``replies``.
+    replies
+        The replies of the run's recipe.
+    histories
+        The histories of the run's recipe.
 
     Returns
     -------
-    pandas.DataFrame : the table of replies, people's last
+    pandas.DataFrame
+        The table of replies, people's last.
 
     Raises
     ------
-    StudyError : if people answered a history that the recipe does not choose any more
+    StudyError
+        If people answered a history that the recipe does not choose any more.
 
     Examples
     --------

@@ -46,17 +46,20 @@ def consistency(
 
     Parameters
     ----------
-    verdicts, rng, dimension, n_resamples, ci_level : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
+    verdicts, rng, dimension, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
-    pandas.DataFrame, one row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t intervals
-        One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution; ``n_clusters`` have two verdicts or
-        more, ``n_single`` one (left out). ``nan`` where no dialogue has two opponents of a responder that has several.
+    pandas.DataFrame
+        One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t intervals. One dialogue
+        in ten goes as badly as ``tenth`` or worse, by a beta distribution; ``n_clusters`` have two verdicts or more,
+        ``n_single`` one (left out). ``nan`` where no dialogue has two opponents of a responder that has several.
 
     Raises
     ------
-    RatingsError, ValueError : if verdicts cannot be read, or do not link all responders; if there is one dialogue only
+    RatingsError, ValueError
+        If verdicts cannot be read, or do not link all responders; if there is one dialogue only.
 
     Examples
     --------
@@ -149,19 +152,32 @@ def head_to_head(
 
     Parameters
     ----------
-    verdicts, rng, dimension, n_resamples, ci_level : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
-    responders, by : names each ``responder_kind`` (only ``human`` is a person); columns to split by, such as ``slice``
-    cluster : str, or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller number
+    verdicts
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    responders
+        Names each ``responder_kind`` (only ``human`` is a person).
+    rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    by
+        Columns to split by, such as ``slice``.
+    dimension
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    cluster : str
+        Or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller number.
+    n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
-    pandas.DataFrame, one row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``, ``n_clusters``
-        ``people``, ``models``, ``tie`` and ``inconsistent`` are shares of all; ``models_of_decided`` is models' share where
-        someone was preferred. Of two clusters, ``n_clusters`` is the smaller number.
+    pandas.DataFrame
+        One row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``, ``n_clusters``. ``people``,
+        ``models``, ``tie`` and ``inconsistent`` are shares of all; ``models_of_decided`` is models' share where someone was
+        preferred. Of two clusters, ``n_clusters`` is the smaller number.
 
     Raises
     ------
-    RatingsError : if a kind is unknown, no person meets a model, or raters of two clusters are under 20 or in one dialogue each
+    RatingsError
+        If a kind is unknown, no person meets a model, or raters of two clusters are under 20 or in one dialogue each.
 
     Examples
     --------

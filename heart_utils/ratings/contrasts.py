@@ -50,10 +50,16 @@ def twin_contrasts(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, of both slices; ``dialogue_id`` is that of the original, which twins share
-    contrasts : mapping of name to two lists of responders, whose means are compared; by default every pair of responders
-    n_flips : int, ways to flip signs (all of them where dialogues are few)
-    dimension, n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
+    verdicts : pandas.DataFrame
+        Of both slices; ``dialogue_id`` is that of the original, which twins share.
+    contrasts
+        Mapping of name to two lists of responders, whose means are compared; by default every pair of responders.
+    dimension, n_resamples
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    n_flips : int
+        Ways to flip signs (all of them where dialogues are few).
+    ci_level, rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
@@ -62,7 +68,8 @@ def twin_contrasts(
 
     Raises
     ------
-    RatingsError, NotComparableError : if no dialogue has both slices or a contrast is not one; if a slice does not link all
+    RatingsError, NotComparableError
+        If no dialogue has both slices or a contrast is not one; if a slice does not link all.
 
     Examples
     --------

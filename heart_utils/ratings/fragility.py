@@ -39,16 +39,22 @@ def find_fragility(
 
     Parameters
     ----------
-    verdicts, dimension, weights : as in :func:`~heart_utils.ratings.ratings.fit_ratings`
-    unit : str, ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``
+    verdicts
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
+    unit : str
+        ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``.
+    dimension, weights
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
-    Fragility, of one verdict where two lead together
+    Fragility
+        Of one verdict where two lead together.
 
     Raises
     ------
-    RatingsError : if verdicts cannot be read, or the column is missing
+    RatingsError
+        If verdicts cannot be read, or the column is missing.
 
     Examples
     --------

@@ -215,16 +215,20 @@ def fit_judge_aware(
     Parameters
     ----------
     verdicts, responders, dimension, ci_level, rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``, ``order``; orders not joined.
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``, ``order``; orders not
+        joined.
 
     Returns
     -------
-    JudgeAware, in which each verdict weighs the same; a rater who never ties has ``ties`` 0
+    JudgeAware
+        In which each verdict weighs the same; a rater who never ties has ``ties`` 0.
 
     Raises
     ------
-    RatingsError : if a column is missing, there is one rater only, or all verdicts are ties
-    NotComparableError, ConvergenceError : if comparisons do not link all responders; if the steps run out
+    RatingsError
+        If a column is missing, there is one rater only, or all verdicts are ties.
+    NotComparableError, ConvergenceError
+        If comparisons do not link all responders; if the steps run out.
 
     Examples
     --------

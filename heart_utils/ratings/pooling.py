@@ -40,16 +40,20 @@ def pool_strengths(
 
     Parameters
     ----------
-    verdicts, dimension, cluster : as in :func:`~heart_utils.ratings.ratings.fit_ratings`; every verdict counts the same
-    ci_level : float, of intervals that hold on average over responders, not for one that is far from all the others
+    verdicts, dimension, cluster
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`; every verdict counts the same.
+    ci_level : float
+        Of intervals that hold on average over responders, not for one that is far from all the others.
 
     Returns
     -------
-    PooledRatings, of strengths with mean zero
+    PooledRatings
+        Of strengths with mean zero.
 
     Raises
     ------
-    NotComparableError, ValueError : if comparisons do not link all responders; if there is one cluster only
+    NotComparableError, ValueError
+        If comparisons do not link all responders; if there is one cluster only.
 
     Examples
     --------

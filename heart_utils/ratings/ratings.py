@@ -136,11 +136,13 @@ class Ratings:
 
         Parameters
         ----------
-        simultaneous : bool, all ranges at once, as in ``table``; or each alone, for one responder chosen in advance
+        simultaneous : bool
+            All ranges at once, as in ``table``; or each alone, for one responder chosen in advance.
 
         Returns
         -------
-        pandas.DataFrame, columns ``responder``, ``rank_low`` and ``rank_high``, best responder first
+        pandas.DataFrame
+            Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
         """
         gaps, size = self.gaps, len(self.strength)
         found = gaps.ranks() if simultaneous else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
@@ -151,8 +153,9 @@ class Ratings:
 
         Returns
         -------
-        pandas.DataFrame, one row a pair
-            ``better`` (by the estimate), ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``, ``win_probability``.
+        pandas.DataFrame
+            One row a pair. ``better`` (by the estimate), ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``,
+            ``win_probability``.
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
@@ -190,25 +193,25 @@ def fit_ratings(
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and, where
-        there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
-        :func:`~heart_utils.ratings.verdicts.combine_orders`.
+        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and,
+        where there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair
+        joined by :func:`~heart_utils.ratings.verdicts.combine_orders`.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
     dimension : str
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
-        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a
-        ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
+        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a ladder
+        (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
     cluster : str or two of them
-        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table
-        that has no ``dialogue_id`` gets no interval.
+        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table that has no
+        ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
-        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an even
-        tournament; or every verdict counts once, as in published tables and other programs.
+        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an
+        even tournament; or every verdict counts once, as in published tables and other programs.
     interval : {"bootstrap", "sandwich", "product"}, optional
-        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the
-        product-weight bootstrap is the conservative neighbour.
+        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the product-weight
+        bootstrap is the conservative neighbour.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges too.
 
@@ -290,8 +293,12 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
 
     Parameters
     ----------
-    verdicts, **settings : as in :func:`fit_ratings`; ``dimension`` is needed unless `by` has it
-    by : list of str, columns: one board, with its own zero point, per combination; ``group`` names what the table lacks
+    verdicts
+        As in :func:`fit_ratings`.
+    by : list of str
+        Columns: one board, with its own zero point, per combination; ``group`` names what the table lacks.
+    **settings
+        ``dimension`` is needed unless `by` has it.
 
     Returns
     -------
@@ -299,7 +306,8 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
 
     Raises
     ------
-    RatingsError : as in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is taken that has no board
+    RatingsError
+        As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is taken that has no board.
 
     Examples
     --------

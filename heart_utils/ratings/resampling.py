@@ -43,11 +43,15 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
     Parameters
     ----------
-    seed, name : int, of the whole analysis, zero or more; str, of the estimate (another name draws other resamples)
+    seed : int
+        Of the whole analysis, zero or more.
+    name : str
+        Of the estimate (another name draws other resamples).
 
     Returns
     -------
-    numpy.random.Generator, the same for the same seed and name, in any process
+    numpy.random.Generator
+        The same for the same seed and name, in any process.
 
     Examples
     --------
@@ -106,8 +110,8 @@ def bootstrap_ci(
     observations : pandas.DataFrame
         One row per observation; every column but `cluster` is a number that may be summed.
     statistic : callable
-        Takes a table of sums, one row a resample, with the columns of `observations`; gives one
-        number a row. ``nan`` means that the statistic has no value there.
+        Takes a table of sums, one row a resample, with the columns of `observations`; gives one number a row. ``nan`` means
+        that the statistic has no value there.
     cluster : str or pandas.Series
         What is resampled together: a column of `observations`, or one value a row.
     rng : numpy.random.Generator, optional
@@ -116,8 +120,10 @@ def bootstrap_ci(
         How many; 0 for the estimate alone.
     ci_level : float
         Such as 0.95.
-    least, most : float
-        The range of the statistic, such as 0 and 1 of a share; no end lies beyond.
+    least : float
+        The range of the statistic, such as 0 and 1 of a share.
+    most : float
+        No end lies beyond.
 
     Returns
     -------

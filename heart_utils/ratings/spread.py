@@ -230,11 +230,17 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
     Parameters
     ----------
-    n_responders, n_clusters, ci_level : int; clusters, or what they are worth (``Ratings.n_effective``); such as 0.95
+    n_responders : int
+        Number of responders.
+    n_clusters : float
+        Number of clusters, or of those that count in effect (``Ratings.n_effective``).
+    ci_level : float
+        Level of the intervals, such as 0.95.
 
     Returns
     -------
-    float, for two responders Student's t; for more, between Tukey's studentised range and Bonferroni's t
+    float
+        For two responders Student's t; for more, between Tukey's studentised range and Bonferroni's t.
 
     Examples
     --------

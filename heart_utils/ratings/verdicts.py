@@ -156,7 +156,8 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame, the verdicts table, or a part of it
+    verdicts : pandas.DataFrame
+        The verdicts table, or a part of it.
 
     Returns
     -------

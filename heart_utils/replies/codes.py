@@ -24,13 +24,16 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
 
     Parameters
     ----------
-    replies : the table of replies
-    codes : sequence of what has ``name`` and ``words``, as in a codebook; those without words are left out
-        A star stands for any ending of a word; words in a row may be parted by punctuation; case does not matter.
+    replies
+        The table of replies.
+    codes
+        Sequence of what has ``name`` and ``words``, as in a codebook; those without words are left out. A star stands for
+        any ending of a word; words in a row may be parted by punctuation; case does not matter.
 
     Returns
     -------
-    pandas.DataFrame : the table of codes, ``probability`` 1 or 0, or none for a reply that failed or has no words
+    pandas.DataFrame
+        The table of codes, ``probability`` 1 or 0, or none for a reply that failed or has no words.
 
     Examples
     --------
@@ -66,9 +69,12 @@ def theme_overlap(
 
     Parameters
     ----------
-    reasons : rows of ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of several, ``dimension``
-    codes : ``reason_id``, ``code``, ``probability``; 0.5 or more is named; reasons without a valid code are left out
-    n_resamples, ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    reasons
+        Rows of ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of several, ``dimension``.
+    codes
+        ``reason_id``, ``code``, ``probability``; 0.5 or more is named; reasons without a valid code are left out.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -80,7 +86,8 @@ def theme_overlap(
 
     Raises
     ------
-    CodesError : if a column is missing, or the parties share no pair
+    CodesError
+        If a column is missing, or the parties share no pair.
 
     Examples
     --------

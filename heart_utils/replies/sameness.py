@@ -29,8 +29,10 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
 
     Parameters
     ----------
-    replies : ``reply_id``, ``history_id``, ``responder``, ``text``; ``attrs["left_out"]`` of the result counts rows left out
-    truths : ``history_id`` and ``text``, one row per history; a turn without text is none
+    replies
+        ``reply_id``, ``history_id``, ``responder``, ``text``; ``attrs["left_out"]`` of the result counts rows left out.
+    truths
+        ``history_id`` and ``text``, one row per history; a turn without text is none.
 
     Returns
     -------
@@ -40,7 +42,8 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
 
     Raises
     ------
-    OverlapError : if a column is missing, or a history has two true turns
+    OverlapError
+        If a column is missing, or a history has two true turns.
 
     Examples
     --------
@@ -86,8 +89,11 @@ def measure_sameness(
 
     Parameters
     ----------
-    replies : valid replies with ``text``, ``responder`` and ``dialogue_id``
-    n_resamples, ci_level, rng : of the bootstrap of dialogues; a pair counts the product of its two dialogues' counts
+    replies
+        Valid replies with ``text``, ``responder`` and ``dialogue_id``.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; dialogues are drawn, and a pair counts the product of
+        its two dialogues' counts.
 
     Returns
     -------

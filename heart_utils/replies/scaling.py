@@ -34,16 +34,24 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
 
     Parameters
     ----------
-    rho, n : float between -1 and 1, ends excluded; number of models, four or more
-    method, ci_level : ``"fisher"`` or ``"bonett-wright"``, float
+    rho
+        The rank correlation, between -1 and 1, ends excluded.
+    n
+        Number of models, four or more.
+    method
+        ``"fisher"`` or ``"bonett-wright"``.
+    ci_level
+        Level of the interval.
 
     Returns
     -------
-    tuple of float : lower and upper end
+    tuple of float
+        Lower and upper end.
 
     Raises
     ------
-    ScalingError : if there are too few models, rho is not inside -1 and 1, or the method is unknown
+    ScalingError
+        If there are too few models, rho is not inside -1 and 1, or the method is unknown.
 
     Examples
     --------
@@ -77,9 +85,14 @@ def correlate_scale(
 
     Parameters
     ----------
-    models : a row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or ``rating`` are out
-    x, n_shuffles : what is correlated with the rating; orders drawn, where there are too many to try all
-    ci_level, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    models
+        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or ``rating`` are out.
+    x
+        What is correlated with the rating.
+    n_shuffles
+        Orders drawn, where there are too many to try all.
+    ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -89,7 +102,8 @@ def correlate_scale(
 
     Raises
     ------
-    ScalingError : if fewer than four models have both, or all have the same
+    ScalingError
+        If fewer than four models have both, or all have the same.
 
     Examples
     --------

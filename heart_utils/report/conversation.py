@@ -42,16 +42,22 @@ def read_conversation(
 
     Parameters
     ----------
-    history : mapping or pandas.Series, a row of the histories table
-    replies, who_wrote : mapping of what stands above each reply to its text, and str: who wrote the words, for the reader
+    history : mapping or pandas.Series
+        A row of the histories table.
+    replies
+        What is above each reply -> its text.
+    who_wrote
+        Who wrote the words, for the reader.
 
     Returns
     -------
-    Html : markup inside a text is shown, never run
+    Html
+        Markup inside a text is shown, never run.
 
     Raises
     ------
-    ValueError : if the licence of the history does not let its words be published
+    ValueError
+        If the licence of the history does not let its words be published.
 
     Examples
     --------
@@ -92,13 +98,25 @@ def practise_comparisons(
 
     Parameters
     ----------
-    histories, replies, comparisons, verdicts, responders : tables of a run, verdicts may be none; only valid replies are shown
-    licences, who_wrote : iterable of str, str: what the manifest records; as in :func:`read_conversation`
-    cautions, rng : mapping of rater to what must stand beside its verdicts; draws conversations, pairs and sides
+    histories, replies, comparisons
+        The tables of a run; only valid replies are shown.
+    verdicts
+        The run's verdicts, if there are any.
+    responders
+        The table of responders.
+    licences : iterable of str
+        What the manifest records.
+    who_wrote : str
+        As in :func:`read_conversation`.
+    cautions
+        Mapping of rater to what must stand beside its verdicts.
+    rng
+        Draws conversations, pairs and sides.
 
     Returns
     -------
-    Html : with its own script, or a sentence where no words may be shown or there are none
+    Html
+        With its own script, or a sentence where no words may be shown or there are none.
 
     Examples
     --------

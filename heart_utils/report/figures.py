@@ -112,15 +112,22 @@ def plot_intervals(
     table : pandas.DataFrame or Ratings
         One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
         ``ci_high``, where there are such; an infinite one is drawn as an arrow.
-    value, label : str
-        Columns of the estimates and of the names of the rows.
-    by, looks : str, mapping of str to tuple, optional
-        Column of the colour and marker; its kinds -> both, where they have a meaning of their own.
+    value : str
+        Column of the estimates.
+    label : str
+        Column of the names of the rows.
+    by : str, optional
+        Column of the colour and marker.
+    looks : mapping of str to tuple, optional
+        Its kinds -> both, where they have a meaning of their own.
     reference : mapping of str to float, optional
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
-    xlabel, simulated, ax : str, bool, matplotlib.axes.Axes, optional
-        What is drawn, with its unit and what the interval covers; whether the figure says SIMULATED, as it also does if the
-        column ``simulated`` says so; where to draw.
+    xlabel : str, optional
+        What is drawn, with its unit and what the interval covers.
+    simulated : bool
+        Whether the figure says SIMULATED, as it also does if the column ``simulated`` says so.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
 
     Returns
     -------
@@ -180,8 +187,12 @@ def plot_leaderboard(
     ----------
     board : pandas.DataFrame or Ratings
         What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
-    title, origin, ax : str, str, matplotlib.axes.Axes, optional
-        What was rated and by whom; what the verdicts are, such as ``"replayed"``, unless simulated; where to draw.
+    title : str, optional
+        What was rated and by whom.
+    origin : str, optional
+        What the verdicts are, such as ``"replayed"``, unless simulated.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw.
 
     Returns
     -------
@@ -217,8 +228,12 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
 
     Parameters
     ----------
-    boards : mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`
-    by, origin : such as ``"dimension"``, ``"group"`` or ``"rater"``; as in :func:`plot_leaderboard`
+    boards
+        Mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`.
+    by
+        Such as ``"dimension"``, ``"group"`` or ``"rater"``.
+    origin
+        As in :func:`plot_leaderboard`.
 
     Returns
     -------
@@ -273,8 +288,9 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
 
     Parameters
     ----------
-    effects : rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50 characters) above each
-        An effect without an interval is a marker alone.
+    effects
+        Rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50 characters) above each. An
+        effect without an interval is a marker alone.
 
     Returns
     -------
@@ -321,9 +337,17 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
 
     Parameters
     ----------
-    models : ``responder``, `x`, without which a model is not drawn, and ``rating``
-        If known, also ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``, ``simulated``.
-    x, x_label, y_label, frontier : column of the logarithmic scale; names of it and the rating; whether to join the frontier
+    models
+        One row a model, with ``responder``, `x` (without it a model is not drawn) and ``rating``; if known, also
+        ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``, ``simulated``.
+    x
+        Column of the logarithmic scale.
+    x_label
+        Name of that scale, with its unit.
+    y_label
+        Name of the rating.
+    frontier
+        Whether to join the models on the frontier by a line.
 
     Returns
     -------
@@ -366,7 +390,10 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
 
     Parameters
     ----------
-    ax, table : where to write; pandas.DataFrame that was drawn, with ``simulated`` or without, or bool: whether to write
+    ax
+        Where to write.
+    table
+        The table that was drawn, with ``simulated`` or without; or whether to write.
 
     Examples
     --------
@@ -385,7 +412,8 @@ def use_cjk_font() -> Html:
 
     Returns
     -------
-    Html : a style element with the font inside; elements with ``lang="zh"`` and table cells use it
+    Html
+        A style element with the font inside; elements with ``lang="zh"`` and table cells use it.
 
     Examples
     --------

@@ -52,7 +52,8 @@ def check_calibration(
     run : str, optional
         The run that the verdicts come from, whose settings say what its judges are now.
     judges : pathlib.Path, optional
-        A YAML file that says it where votes come from a file: a judge's name -> ``model``, ``prompt``, ``rubric``, ``options``.
+        A YAML file that says it where votes come from a file: a judge's name -> ``model``, ``prompt``, ``rubric``,
+        ``options``.
     least_lead, least_labels : float, int
         As in :meth:`~heart_utils.judging.calibration.CalibrationRecord.faults`.
     dimensions : sequence of str, optional

@@ -94,9 +94,14 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Parameters
     ----------
-    baseline, candidate : responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``
-        Of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
-    run, protocol : of responders named alone; of the verdicts, needed where a run holds several
+    baseline
+        A responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``.
+    candidate
+        The same. Of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
+    run
+        The run of responders that are named alone.
+    protocol
+        Protocol of the verdicts, needed where a run holds several.
 
     Returns
     -------
@@ -104,7 +109,8 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
 
     Raises
     ------
-    GateError, heart_utils.runs.RunError : if a responder or a run is not there, or the runs do not match
+    GateError, heart_utils.runs.RunError
+        If a responder or a run is not there, or the runs do not match.
 
     Examples
     --------
@@ -231,7 +237,12 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
 
     Parameters
     ----------
-    comparison, folder, note : Comparison; pathlib.Path, made if need be; str, where the verdicts come from
+    comparison : Comparison
+        What a gate found.
+    folder : pathlib.Path
+        Where to write; it is made if need be.
+    note : str
+        Where the verdicts come from.
 
     Returns
     -------

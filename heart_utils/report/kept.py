@@ -39,8 +39,12 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
 
     Parameters
     ----------
-    name, function : of the table, which no other call has; callable whose DataFrame depends on its arguments alone
-    *args, **settings : for the function: numbers, texts, dataclasses or containers of them; a generator must be fresh
+    name
+        Name of the table, which no other call has.
+    function
+        Callable whose DataFrame depends on its arguments alone.
+    *args, **settings
+        Arguments of the function: numbers, texts, dataclasses or containers of them; a generator must be fresh.
 
     Returns
     -------

@@ -62,12 +62,17 @@ def leaderboard_html(
 
     Parameters
     ----------
-    ratings : pandas.DataFrame, the table ``ratings``, or mapping of several by the name of their data; each board gets a table
-    title, whole_page : str, of the page; bool, whether to give a page or only the part to put into one
+    ratings : pandas.DataFrame
+        The table ``ratings``, or mapping of several by the name of their data; each board gets a table.
+    title : str
+        Title of the page.
+    whole_page : bool
+        Whether to give a page or only the part to put into one.
 
     Returns
     -------
-    str : HTML, with the same rows as CSV and JSON to save from it
+    str
+        HTML, with the same rows as CSV and JSON to save from it.
 
     Examples
     --------
@@ -89,8 +94,12 @@ def write_leaderboard(
 
     Parameters
     ----------
-    ratings : Ratings, mapping of them as from :func:`heart_utils.fit_boards`, or pandas.DataFrame, the table ``ratings``
-    folder, title : str or path, made if need be; str, of page and tables
+    ratings
+        Ratings, mapping of them as from :func:`heart_utils.fit_boards`, or pandas.DataFrame, the table ``ratings``.
+    folder : str or path
+        Made if need be.
+    title : str
+        Title of the page and of the tables.
 
     Returns
     -------
@@ -161,17 +170,24 @@ def weigh_by_hand(
 
     Parameters
     ----------
-    scores : pandas.DataFrame, one row per responder, dialogue and dimension; intervals need two dialogues of each responder
-    profiles : mapping of a name, which becomes a button, to weights of dimensions with the sum 1
-    scale, ci_level : str, what the scores are; float, level of the intervals over dialogues
+    scores : pandas.DataFrame
+        One row per responder, dialogue and dimension; intervals need two dialogues of each responder.
+    profiles
+        Mapping of a name, which becomes a button, to weights of dimensions with the sum 1.
+    scale : str
+        What the scores are.
+    ci_level : float
+        Level of the intervals over dialogues.
 
     Returns
     -------
-    Html : with its own script; without scripts it shows the ranking under equal weights
+    Html
+        With its own script; without scripts it shows the ranking under equal weights.
 
     Raises
     ------
-    heart_utils.scores.ScaleError : if a responder lacks a dimension, or weights lack the sum 1 or name what nobody scored
+    heart_utils.scores.ScaleError
+        If a responder lacks a dimension, or weights lack the sum 1 or name what nobody scored.
 
     Examples
     --------

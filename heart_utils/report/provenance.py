@@ -49,15 +49,20 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
     Parameters
     ----------
-    run, tables : Run, name or path; ``"verdicts"`` (all parts), ``"verdicts/people"``, ``"public/verdicts"`` (another run's)
+    run : Run or str
+        A run, its name or its path.
+    tables
+        Such as ``"verdicts"`` (all parts), ``"verdicts/people"`` or ``"public/verdicts"`` (of another run).
 
     Returns
     -------
-    list of TableNote : in the order asked for
+    list of TableNote
+        In the order asked for.
 
     Raises
     ------
-    ValueError : if a name is no table's, or the manifest says an origin that is not known
+    ValueError
+        If a name is no table's, or the manifest says an origin that is not known.
 
     Examples
     --------
@@ -125,15 +130,18 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
 
     Parameters
     ----------
-    notebook : path of an executed copy, as papermill writes it
+    notebook
+        An executed copy, as papermill writes it.
 
     Returns
     -------
-    dict : name -> number or text, without figures, in the notebook's order; a name glued twice has its last value
+    dict
+        Name -> number or text, without figures, in the notebook's order; a name glued twice has its last value.
 
     Raises
     ------
-    ValueError : if the file is no notebook, or nothing in it was glued
+    ValueError
+        If the file is no notebook, or nothing in it was glued.
 
     Examples
     --------
@@ -164,11 +172,15 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
 
     Parameters
     ----------
-    run, ratings : Run, or its name or folder, with the table ``verdicts``; Ratings that were fitted to them
+    run : Run or str
+        A run with the table ``verdicts``, or its name or folder.
+    ratings : Ratings
+        What was fitted to these verdicts.
 
     Returns
     -------
-    str : what was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were is yours to add
+    str
+        What was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were is yours to add.
 
     Examples
     --------

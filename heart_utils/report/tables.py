@@ -33,10 +33,16 @@ def show_table(
 
     Parameters
     ----------
-    table : any; an index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become one, of ``ci_level``
-    digits, wrap : of numbers that are not whole by type; whether any cell may go on in the next line, not a sentence alone
-    percent : sequence of str, columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``)
-    filtered : bool, whether the book's page lets readers choose rows by words and by columns of few entries
+    table : any
+        An index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become one, of ``ci_level``.
+    digits
+        Decimals of numbers that are not whole by type.
+    wrap
+        Whether any cell may go on in the next line, not a sentence alone.
+    percent : sequence of str
+        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``).
+    filtered : bool
+        Whether the book's page lets readers choose rows by words and by columns of few entries.
 
     Returns
     -------
@@ -69,7 +75,10 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 
     Parameters
     ----------
-    values, prefix : mapping or pandas.Series of what is glued by the key that sentences use; str to put before each key
+    values
+        What is glued, by the key that sentences use.
+    prefix
+        What is put before each key.
 
     Examples
     --------

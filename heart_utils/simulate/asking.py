@@ -84,8 +84,14 @@ def compare_designs(
 
     Parameters
     ----------
-    verdicts, truth, rng : with people and a judge; strengths by responder, if known; the source of chance
-    sizes : sequence of int, for further designs: all votes on so many random dialogues
+    verdicts
+        Verdicts of people and a judge.
+    sizes : sequence of int
+        For further designs: all votes on so many random dialogues.
+    truth
+        Strengths by responder, if known.
+    rng
+        The source of chance.
 
     Returns
     -------
@@ -147,13 +153,25 @@ def simulate_designs(
 
     Parameters
     ----------
-    strengths, n_studies, rng, sizes : responder -> strength; how many studies; the others as in :func:`compare_designs`
-    people, judge : Panel, who judges, all of people's votes being the full design
-    **design : options of :func:`heart_utils.simulate.study.simulate_study`
+    strengths
+        Responder -> strength.
+    n_studies
+        How many studies are drawn.
+    rng
+        As in :func:`compare_designs`.
+    people
+        The people who judge; all of their votes are the full design.
+    judge
+        The judge.
+    sizes
+        As in :func:`compare_designs`.
+    **design
+        Options of :func:`heart_utils.simulate.study.simulate_study`.
 
     Returns
     -------
-    pandas.DataFrame : as :func:`compare_designs` gives, with ``study``
+    pandas.DataFrame
+        As :func:`compare_designs` gives, with ``study``.
 
     Examples
     --------

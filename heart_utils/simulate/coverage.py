@@ -43,8 +43,14 @@ def simulate_coverage(
 
     Parameters
     ----------
-    design, n_studies : without ties; two or more
-    rng, n_resamples, ci_level : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    design
+        A design without ties.
+    rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    n_studies
+        Number of studies, two or more.
+    n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
@@ -54,7 +60,8 @@ def simulate_coverage(
 
     Raises
     ------
-    ValueError : if the design has ties or one study only is asked for
+    ValueError
+        If the design has ties or one study only is asked for.
 
     Examples
     --------
@@ -188,17 +195,26 @@ def simulate_power(
 
     Parameters
     ----------
-    design, gap : Design, float; ties follow Davidson's model; the gap is on the scale of the fit, above zero
-    rng, n_studies : the source of chance; how many studies
-    ci_level, n_contrasts : as in :func:`heart_utils.simulate.power.minimum_gap`
+    design : Design
+        Ties follow Davidson's model.
+    gap : float
+        The gap is on the scale of the fit, above zero.
+    rng
+        The source of chance.
+    n_studies
+        How many studies.
+    ci_level, n_contrasts
+        As in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
     -------
-    pandas.DataFrame : one row a study: ``estimate``, ``se``, ``found``, ``simulated``; the share found estimates the power
+    pandas.DataFrame
+        One row a study: ``estimate``, ``se``, ``found``, ``simulated``; the share found estimates the power.
 
     Raises
     ------
-    ValueError : if the gap is not above zero
+    ValueError
+        If the gap is not above zero.
 
     Examples
     --------
@@ -245,8 +261,16 @@ def check_saving(
 
     Parameters
     ----------
-    verdicts, rng : with people and judges on all dialogues, orders joined; the source of chance
-    n_labelled, n_held_out, n_draws : how many people label, one row each; dialogues set aside; random choices of both
+    verdicts
+        Verdicts of people and judges on all dialogues, orders joined.
+    n_labelled
+        Numbers of dialogues that people label, one row each.
+    rng
+        The source of chance.
+    n_held_out
+        Number of dialogues that are set aside.
+    n_draws
+        How often both are chosen at random.
 
     Returns
     -------
@@ -256,7 +280,8 @@ def check_saving(
 
     Raises
     ------
-    AgreementError : if too few dialogues are left to label that many and leave one unlabelled
+    AgreementError
+        If too few dialogues are left to label that many and leave one unlabelled.
 
     Examples
     --------
@@ -303,8 +328,20 @@ def check_coverage(
 
     Parameters
     ----------
-    strengths, panels : as in :func:`heart_utils.simulate.study.simulate_study`; people and one judge
-    n_labelled, rng, n_dialogues, n_studies, ci_level : how many people label, one row each; chance; of a study; studies; level
+    strengths
+        As in :func:`heart_utils.simulate.study.simulate_study`.
+    n_labelled
+        Numbers of dialogues that people label, one row each.
+    rng
+        The source of chance.
+    n_dialogues
+        Number of dialogues of a study.
+    n_studies
+        Number of studies.
+    ci_level
+        Level of the intervals.
+    panels
+        People, and one judge.
 
     Returns
     -------
@@ -361,19 +398,34 @@ def simulate_gate(
 
     Parameters
     ----------
-    null : {"regenerated", "re-asked"}, whether an equal candidate's replies are written anew, or judged anew
-    drop, direct : float, bool; rating points by which it truly lies below; whether baseline and candidate meet
-    mode, max_drop, alpha : as in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``
-    n_studies, n_runs, n_dimensions, n_dialogues : in a study ``n_runs`` candidates are tested in turn
-    n_resamples, rng : as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    null : {"regenerated", "re-asked"}
+        Whether an equal candidate's replies are written anew, or judged anew.
+    drop : float
+        Rating points by which it truly lies below.
+    mode, max_drop, alpha
+        As in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``.
+    n_studies
+        Number of studies.
+    n_runs
+        Number of candidates that are tested in turn in a study.
+    n_dimensions
+        Number of dimensions that are tested at once.
+    n_dialogues
+        Number of dialogues of a study.
+    direct : bool
+        Whether baseline and candidate meet.
+    n_resamples, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    pandas.DataFrame : a row a study and run: ``passed``; of the first dimension ``drop``, ``se``, ``outcome``, ``n_dialogues``
+    pandas.DataFrame
+        A row a study and run: ``passed``; of the first dimension ``drop``, ``se``, ``outcome``, ``n_dialogues``.
 
     Raises
     ------
-    GateError : if `null` is not known
+    GateError
+        If `null` is not known.
 
     Examples
     --------

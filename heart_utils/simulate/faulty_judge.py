@@ -82,11 +82,17 @@ def recover_faults(
 
     Parameters
     ----------
-    rng, n_pairs, n_resamples, ci_level : pairs of each judge; else as in :func:`~heart_utils.ratings.resampling.bootstrap_ci`
+    rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    n_pairs
+        Number of pairs of each judge.
+    n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
-    pandas.DataFrame : by judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with its interval
+    pandas.DataFrame
+        By judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with its interval.
 
     Examples
     --------

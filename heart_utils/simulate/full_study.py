@@ -51,7 +51,8 @@ def calibrate() -> Settings:
 
     Returns
     -------
-    Settings : solved by quadrature, not by simulation
+    Settings
+        Solved by quadrature, not by simulation.
 
     Examples
     --------
@@ -76,16 +77,24 @@ def simulate_heart(
 
     Parameters
     ----------
-    rng, scores : as in :func:`heart_utils.simulate.study.simulate_study`
-    layout, settings : one of :data:`LAYOUTS`, how the published 42,000 votes may be spread; :func:`calibrate`'s, if not given
+    rng
+        As in :func:`heart_utils.simulate.study.simulate_study`.
+    layout
+        One of :data:`LAYOUTS`, how the published 42,000 votes may be spread.
+    settings
+        :func:`calibrate`'s, if not given.
+    scores
+        As in :func:`heart_utils.simulate.study.simulate_study`.
 
     Returns
     -------
-    Study : every row is marked as simulated; the responder ``human`` stands for whoever wrote for people
+    Study
+        Every row is marked as simulated; the responder ``human`` stands for whoever wrote for people.
 
     Raises
     ------
-    ValueError : if the layout is unknown
+    ValueError
+        If the layout is unknown.
 
     Examples
     --------

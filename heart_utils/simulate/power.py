@@ -70,16 +70,25 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
 
     Parameters
     ----------
-    design, power, ci_level : Design, float, float; chance of finding the gap; level of the interval
-    n_contrasts : int, that must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs of responders
+    design : Design
+        Who judges what, and how much replies and raters vary.
+    power : float
+        Probability of finding the gap.
+    ci_level : float
+        Level of the interval.
+    n_contrasts : int
+        Number of differences that must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs of
+        responders.
 
     Returns
     -------
-    float : in units of strength; times 400 / ln 10 in rating points
+    float
+        In units of strength; times 400 / ln 10 in rating points.
 
     Raises
     ------
-    ValueError : if the design cannot be
+    ValueError
+        If the design cannot be.
 
     Examples
     --------
@@ -127,8 +136,10 @@ def plan_study(
 
     Parameters
     ----------
-    designs, power, ci_level, n_contrasts
-        A list of :class:`Design`; the others as in :func:`minimum_gap`.
+    designs : list of Design
+        Designs to compare, one row each.
+    power, ci_level, n_contrasts
+        As in :func:`minimum_gap`.
 
     Returns
     -------

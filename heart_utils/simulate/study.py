@@ -65,16 +65,28 @@ def simulate_raters(
 
     Parameters
     ----------
-    behaviours, rng : a name in :data:`BEHAVIOURS` -> how many raters; the source of chance
-    load, votes, n_checks, advantage : pairs a rater, give or take one; raters a pair; checks; log-odds of a careful one for x
+    behaviours
+        Name in :data:`BEHAVIOURS` -> how many raters behave so.
+    rng
+        The source of chance.
+    load
+        Pairs that one rater judges, give or take one.
+    votes
+        Raters of each pair.
+    n_checks
+        Attention checks of each rater.
+    advantage
+        Log-odds with which a careful rater prefers the responder ``x``.
 
     Returns
     -------
-    SimulatedRaters : each pair is a dialogue of its own, between the responders ``x`` and ``y``
+    SimulatedRaters
+        Each pair is a dialogue of its own, between the responders ``x`` and ``y``.
 
     Raises
     ------
-    ValueError : if a behaviour is not known, or a pair would need more raters than there are
+    ValueError
+        If a behaviour is not known, or a pair would need more raters than there are.
 
     Examples
     --------
@@ -248,8 +260,8 @@ def simulate_study(
     rng : numpy.random.Generator
         The source of chance.
     strengths : mapping of str to float, optional
-        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if
-        absent. Who is called ``human...`` is a person.
+        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if absent. Who is called
+        ``human...`` is a person.
     n_responders : int
         How many, where strengths are drawn; every fourth is a person.
     n_dialogues : int
@@ -264,8 +276,10 @@ def simulate_study(
         Who judges.
     dimensions : sequence of str
         Lines of the rubric; any two correlate by 0.8.
-    strength_sd, dialogue_sd : float
-        Standard deviations in log-odds of strengths, and of a responder's replies about their strength.
+    strength_sd : float
+        Standard deviation of strengths, in log-odds.
+    dialogue_sd : float
+        Standard deviation of a responder's replies about their strength, in log-odds.
     adversarial_sd : float
         Standard deviation of what each responder gains or loses in the adversarial slice.
     scores : bool
@@ -451,17 +465,30 @@ def simulate_writers(
 
     Parameters
     ----------
-    models, rng : model -> strength; the source of chance
-    n_writers, writers_per_history, n_dialogues : the pool; how many write for each history; histories, one a dialogue
-    writer_sd, dialogue_sd : in log-odds, of writers, and of replies about their writer's strength
+    models
+        Model -> strength.
+    rng
+        The source of chance.
+    writer_sd
+        Standard deviation of writers' strengths, in log-odds.
+    n_writers
+        Number of writers in the pool.
+    writers_per_history
+        How many write for each history.
+    n_dialogues
+        Number of histories, one a dialogue.
+    dialogue_sd
+        Standard deviation of replies about their writer's strength, in log-odds.
 
     Returns
     -------
-    Study : writers take turns; all are the responder ``human``; ``truth`` has ``strength`` less the models' mean
+    Study
+        Writers take turns; all are the responder ``human``; ``truth`` has ``strength`` less the models' mean.
 
     Raises
     ------
-    ValueError : if a history would need more writers than there are
+    ValueError
+        If a history would need more writers than there are.
 
     Examples
     --------

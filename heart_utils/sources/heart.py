@@ -174,7 +174,12 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
 
     Parameters
     ----------
-    text, n_before, n_after : the reply, and int: the turns of the supporter before and after it in its dialogue
+    text
+        The reply.
+    n_before
+        Number of the supporter's turns before it in its dialogue.
+    n_after
+        Number of the supporter's turns after it.
 
     Returns
     -------

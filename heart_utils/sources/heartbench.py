@@ -74,7 +74,8 @@ def load_rubric() -> pd.DataFrame:
 
     Returns
     -------
-    pandas.DataFrame : ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in ``load_questions``
+    pandas.DataFrame
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in ``load_questions``.
 
     Examples
     --------

@@ -26,17 +26,23 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
 
     Parameters
     ----------
-    name_or_path : ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own
-        36 drafted for this project; HEART's 280 standard and 20 adversarial ones; 1,300 dialogues whole.
-    twins, **reading : with ``"heart"``, add each adversarial history's calm original; as in :func:`load_verdicts`
+    name_or_path
+        ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own. 36 drafted for this project; HEART's
+        280 standard and 20 adversarial ones; 1,300 dialogues whole.
+    twins
+        With ``"heart"``, add each adversarial history's calm original.
+    **reading
+        As in :func:`load_verdicts`.
 
     Returns
     -------
-    pandas.DataFrame : a table of histories
+    pandas.DataFrame
+        A table of histories.
 
     Raises
     ------
-    DataError : if a file does not hold histories, or (``DataUnavailableError``) a data set is not here
+    DataError
+        If a file does not hold histories, or (``DataUnavailableError``) a data set is not here.
 
     Examples
     --------
@@ -58,16 +64,20 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
 
     Parameters
     ----------
-    name_or_path : ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame
-    twins, **reading : as in :func:`load_histories`
+    name_or_path
+        ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame.
+    twins, **reading
+        As in :func:`load_histories`.
 
     Returns
     -------
-    pandas.DataFrame : a table of replies
+    pandas.DataFrame
+        A table of replies.
 
     Raises
     ------
-    DataError : as in :func:`load_histories`
+    DataError
+        As in :func:`load_histories`.
 
     Examples
     --------
@@ -84,16 +94,22 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
 
     Parameters
     ----------
-    name_or_path : ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame
-    as_published, **reading : with ``"mentalalign"``, zeros and sixes are scores, as in its tables; as in :func:`load_verdicts`
+    name_or_path
+        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame.
+    as_published
+        With ``"mentalalign"``, zeros and sixes are scores, as in its tables.
+    **reading
+        As in :func:`load_verdicts`.
 
     Returns
     -------
-    pandas.DataFrame : a table of scores; ``attrs["notes"]`` has what was counted on the way, for MentalAlign by rater
+    pandas.DataFrame
+        A table of scores; ``attrs["notes"]`` has what was counted on the way, for MentalAlign by rater.
 
     Raises
     ------
-    DataError : if a file does not hold scores; the message names file, row and column
+    DataError
+        If a file does not hold scores; the message names file, row and column.
 
     Examples
     --------
@@ -133,8 +149,10 @@ def load_verdicts(
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
         :func:`scores_to_verdicts`), or one's own DataFrame, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet`` or ``.jsonl``.
-    dimension, raters : str, {"human", "model"}, optional
-        Keep one line of the rubric, or one kind of raters.
+    dimension : str, optional
+        Keep one line of the rubric.
+    raters : {"human", "model"}, optional
+        Keep one kind of raters.
     **reading
         Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
         headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
@@ -231,7 +249,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    scores : table of scores, each reply once for a rater, dimension, item and group
+    scores
+        Table of scores, each reply once for a rater, dimension, item and group.
 
     Returns
     -------
@@ -240,7 +259,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
     Raises
     ------
-    DataError : if a column is missing, a valid row has no score, or a reply has two scores of one kind
+    DataError
+        If a column is missing, a valid row has no score, or a reply has two scores of one kind.
 
     Examples
     --------
