@@ -48,6 +48,7 @@ def test_the_error_of_people_s_mean_is_that_of_the_mean_of_the_other_folds():
     table = calibrate_scores(scores).table.iloc[0]
     assert table["rmse_mean"] == pytest.approx(np.sqrt((9 + 1 + 0 + 16) / 4))
     assert table["rmse_raw"] == pytest.approx(np.sqrt((0 + 1 + 1 + 4) / 4))
+    assert table["n_left_out"] == 0
 
 
 def test_people_who_jump_between_blocks_cannot_be_calibrated_away(rng):
@@ -256,6 +257,15 @@ def test_pairs_and_scores_by_hand(rng):
     assert found["n_decided"] == 3
     assert found["agree"] == pytest.approx(2 / 3)
     assert found["ci_low"] <= found["agree"] <= found["ci_high"]
+
+
+def test_the_interval_is_of_the_share_that_agrees(rng):
+    """18 of 20 decided pairs agree, each in a dialogue of its own: about 0.9 give or take twice its error of 0.07."""
+    alone = make_alone([4] * 18 + [1] * 2, [2] * 20)
+    found = pairs_against_scores(make_pairs(["a"] * 20), alone, rng=rng).iloc[0]
+    assert found["agree"] == pytest.approx(0.9)
+    assert 0.65 < found["ci_low"] < 0.85
+    assert 0.95 < found["ci_high"] <= 1
 
 
 def test_a_reply_that_was_scored_twice_has_the_mean_of_its_scores(rng):

@@ -2,6 +2,7 @@ import pandas as pd
 import pytest
 from builders import histories, verdicts
 
+from heart_utils.evidence.effects import effect_row
 from heart_utils.tables import TABLES, TableError, check_table, empty_table
 
 GOOD = verdicts([("d1", "x", "y", "a"), ("d1", "x", "y", "tie"), ("d2", "y", "z", "b")])
@@ -59,6 +60,28 @@ def test_lists_come_back_as_lists_through_a_file(tmp_path):
 def test_a_wrong_cell_is_named_with_its_table_column_row_and_what_was_expected(change, message):
     with pytest.raises(TableError, match=message):
         check_table("verdicts", GOOD.assign(**change))
+
+
+def test_text_that_may_be_absent_may_be_empty_too():
+    assert check_table("verdicts", GOOD.assign(rationale="")).shape[0] == 3
+
+
+@pytest.mark.parametrize(("verdict", "p_a", "fits"), [("b", 0.2, True), ("b", 0.8, False), ("a", 0.8, True), ("a", 0.2, False)])
+def test_the_chance_that_a_is_better_may_not_contradict_the_verdict(verdict, p_a, fits):
+    rows = GOOD.assign(verdict=[verdict, "tie", "b"], p_a=[p_a, None, None])
+    if fits:
+        assert check_table("verdicts", rows)["p_a"][0] == p_a
+    else:
+        with pytest.raises(TableError, match=r"does not contradict the verdict.*row 0"):
+            check_table("verdicts", rows)
+
+
+def test_an_effect_that_was_measured_here_has_an_interval_and_one_that_a_paper_states_may_lack_it():
+    quoted = effect_row({"win_share": 0.6}, study="s", people="p", models="m", raters="stranger", label="hidden",
+                        outcome="o", source="a paper", n_raters=9, evidence="quoted")  # fmt: skip
+    assert check_table("effects", quoted)["ci_low"].isna().all()
+    with pytest.raises(TableError, match="an interval and its clusters where measured"):
+        check_table("effects", quoted.assign(evidence="measured"))
 
 
 def test_only_the_first_bad_rows_are_shown_and_the_others_counted():
