@@ -367,13 +367,19 @@ def refuse_identities(
 
     Parameters
     ----------
-    tables, texts : name -> table; name -> text of a file, or whatever else is written
-    known : people whom a key file names
-    kept : tables whose ids of people stay, as their licence permits
+    tables
+        Name -> table.
+    texts
+        Name -> text of a file, or whatever else is written.
+    known
+        People whom a key file names.
+    kept
+        Tables whose ids of people stay, as their licence permits.
 
     Raises
     ------
-    IdentityError : if anybody is left; nothing has been written by then
+    IdentityError
+        If anybody is left; nothing has been written by then.
 
     Examples
     --------

@@ -28,8 +28,10 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
 
     Parameters
     ----------
-    study : ImportedStudy, as :func:`~heart_utils.people.raters.import_study` makes it
-    rule : ExclusionRule, optional, that of the study's protocol; by default the book's
+    study : ImportedStudy
+        As :func:`~heart_utils.people.raters.import_study` makes it.
+    rule : ExclusionRule, optional
+        That of the study's protocol; by default the book's.
 
     Returns
     -------
