@@ -223,6 +223,9 @@ def _typing(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
+            tables = database.execute("SELECT name FROM sqlite_master").fetchall()
+            if "typing_sessions" not in {row["name"] for row in tables}:
+                return {}  # nobody has typed anything yet
             for row in database.execute(TYPING):
                 notes.setdefault((row["user_id"], row["instance_id"]), {})[row["field"]] = dict(row)
     except sqlite3.Error as error:

@@ -15,7 +15,7 @@ from heart_utils.runs import Run, code_people, csv_text, write_atomically
 if TYPE_CHECKING:
     from heart_utils.people.raters import ImportedStudy
 
-__all__ = ["propose_payments", "write_payments"]
+__all__ = ["propose_payments"]
 
 APPROVE, REVIEW, REJECT = "approve", "review", "reject"
 

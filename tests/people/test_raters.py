@@ -73,6 +73,14 @@ def test_an_order_that_potato_swapped_itself_is_swapped_back(run, study):
     assert (verdicts["order"] != verdicts["comparison_id"].map(shown)).all()
 
 
+def test_a_study_in_which_nobody_has_typed_yet_can_go_on(run, study):
+    answer_seat(study, "seat-001", "ann", {})
+    with closing(sqlite3.connect(study / "project.sqlite")) as database:
+        database.execute("CREATE TABLE sessions (id)")
+        database.commit()
+    assert restore_answers(study) == 0
+
+
 def test_checks_are_counted_and_are_no_verdicts(run, study):
     answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
     answer_seat(study, "seat-002", "ben", seat_answers(study, "seat-002", pass_checks=False))
