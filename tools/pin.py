@@ -1,8 +1,8 @@
 """Keep every number that the book prints in one file, so that a commit that moves one shows which.
 
 ``tests/printed_numbers.json`` has a line for each value that a chapter glues into a sentence, as the page that prints
-most digits of it has it, and for each entry of a numbered table, as printed. `make test` compares the built sample
-book with it; ``python -m tools.pin`` (`make pin`) writes it anew and prints what moved.
+most digits of it has it, for each entry of a numbered table, and for each value that a cell shows bare. `make test`
+compares the built sample book with it; ``python -m tools.pin`` (`make pin`) writes it anew and prints what moved.
 
 Last digits of a float depend on the processor. A glued number is therefore compared before it is rounded: it may lie
 half a unit of the last printed digit from what is pinned, and a hair more, since a value on the edge of two roundings
@@ -27,13 +27,19 @@ from heart_utils.runs import find_root, write_atomically
 from tools.notebooks import read_cells
 from tools.plan import read_plan
 
-__all__ = ["Moved", "NotBuiltError", "PrintedNumber", "compare", "read_pinned", "read_printed", "write_pinned"]
+__all__ = [
+    "Moved", "NotBuiltError", "PrintedNumber", "compare", "read_chapter_numbers", "read_pinned", "read_printed", "read_specs",
+    "write_pinned",
+]  # fmt: skip
 
 PINNED = "tests/printed_numbers.json"
 GLUED = re.compile(r"\{glue:text\}`(?:[^`:]*?(?P<chapter>\w+)\.ipynb::)?(?P<key>[\w-]+)(?::(?P<spec>[^`]+))?`")
 NUMBER = re.compile(r"[+-]?[\d,]+(?:\.\d+)?")
 UNSEEN = ".2f"
 """The form of a glued number that no page prints."""
+BARE = re.compile(r"(?:np\.float64\()?(-?\d+\.\d+)\)?")
+MAX_DECIMALS = 8
+"""Those of numpy, of a number that a cell shows with all its digits."""
 HAIR = 1e-9
 """Share of a value by which it may differ from one processor to another: observed are 1e-14."""
 SENTENCE = 60
@@ -95,7 +101,8 @@ def read_printed(root: Path) -> dict[str, PrintedNumber]:
     Returns
     -------
     dict
-        ``chapter/key`` -> value of a sentence; ``chapter/table/row/column`` -> entry of a table.
+        ``chapter/key`` -> value of a sentence; ``chapter/table/row/column`` -> entry of a table; ``chapter/shown by the
+        cell id`` -> value that a cell shows.
 
     Raises
     ------
@@ -106,18 +113,25 @@ def read_printed(root: Path) -> dict[str, PrintedNumber]:
     chapters = [chapter.name for chapter in read_plan(root, "sample").chapters]
     if absent := [name for name in chapters if not (executed / f"{name}.ipynb").is_file()]:
         raise NotBuiltError(f"The book is not built ({', '.join(absent)} not in {executed}). Run `make book` first.")
-    specs = _read_specs(root)
+    specs = read_specs(root)
+    return {
+        name: number
+        for chapter in chapters
+        for name, number in read_chapter_numbers(executed / f"{chapter}.ipynb", chapter, specs).items()
+    }
+
+
+def read_chapter_numbers(copy: Path, chapter: str, specs: Mapping[tuple[str, str], set[str]]) -> dict[str, PrintedNumber]:
+    """Read what one executed copy of a chapter prints, in the forms of :func:`read_specs`."""
     printed: dict[str, PrintedNumber] = {}
-    for chapter in chapters:
-        copy = executed / f"{chapter}.ipynb"
-        for key, value in read_glued(copy).items():
-            printed[f"{chapter}/{key}"] = _as_printed(value, specs[chapter, key])
-        for name, text in _read_tables(copy):
-            printed[f"{chapter}/{name}"] = PrintedNumber(text)
+    for key, value in read_glued(copy).items():
+        printed[f"{chapter}/{key}"] = _as_printed(value, specs.get((chapter, key), set()))
+    for name, number in _read_shown(copy):
+        printed[f"{chapter}/{name}"] = number
     return printed
 
 
-def _read_specs(root: Path) -> defaultdict[tuple[str, str], set[str]]:
+def read_specs(root: Path) -> dict[tuple[str, str], set[str]]:
     """Collect in which forms the pages print each glued value: (chapter, key) -> format specifications."""
     pages = [*(root / "notebooks").glob("*.ipynb"), *(root / "book").rglob("*.md")]
     specs = defaultdict[tuple[str, str], set[str]](set)
@@ -131,22 +145,41 @@ def _as_printed(value: Any, specs: set[str]) -> PrintedNumber:
     """Print a glued value in the form that shows most of its digits."""
     if isinstance(value, str):
         return PrintedNumber(value)
-    texts = [format(value, spec) for spec in specs or {UNSEEN if isinstance(value, float) else ""}]
+    texts = [_format(value, spec) for spec in specs or {UNSEEN if isinstance(value, float) else ""}]
     text = max(sorted(texts), key=_decimals)
     return PrintedNumber(text, value if isinstance(value, float) else None)
+
+
+def _format(value: Any, spec: str) -> str:
+    try:
+        return format(value, spec)
+    except ValueError:  # of an executed copy that is older than its page
+        return str(value)
 
 
 def _decimals(text: str) -> int:
     return len(text.partition(".")[2])
 
 
-def _read_tables(copy: Path) -> Iterator[tuple[str, str]]:
-    """Name and read each entry of the numbered tables of an executed copy."""
+def _read_shown(copy: Path) -> Iterator[tuple[str, PrintedNumber]]:
+    """Name and read each entry of the numbered tables of an executed copy, and each value that a cell shows bare."""
     for cell in read_cells(copy):
         table = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name", "")
-        for output in cell.get("outputs", ()) if table.startswith("tab-") else ():
-            page = "".join(output.get("data", {}).get("text/html", ""))
-            yield from ((f"{table}/{name}", text) for name, text in _read_entries(page))
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if table.startswith("tab-"):
+                page = "".join(data.get("text/html", ""))
+                yield from ((f"{table}/{name}", PrintedNumber(text)) for name, text in _read_entries(page))
+            elif output["output_type"] == "execute_result" and {*data} == {"text/plain"}:
+                yield f"shown by the cell {cell['id']}", _as_shown("".join(data["text/plain"]))
+
+
+def _as_shown(text: str) -> PrintedNumber:
+    """Read a value that a cell shows; of a float with all its digits, the last depend on the processor."""
+    number = BARE.fullmatch(text)
+    if number and _decimals(number[1]) > MAX_DECIMALS:
+        return PrintedNumber(f"{float(number[1]):.{MAX_DECIMALS}f}", float(number[1]))
+    return PrintedNumber(text)
 
 
 def _read_entries(page: str) -> Iterator[tuple[str, str]]:

@@ -48,7 +48,7 @@ def code(*outputs, **metadata):
 def build(tmp_path):
     """Lay out a project of one chapter, and build it with the values that are given."""
 
-    def build(second="1,100", sentence="a sentence " * 6, **values):
+    def build(second="1,100", sentence="a sentence " * 6, bare="array([1. , 2.5])", **values):
         for folder in ("params", "notebooks", "book", "tests", "build/executed/sample"):
             (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "params" / "sample.yaml").write_text("chapters: [one]")
@@ -63,6 +63,7 @@ def build(tmp_path):
         chapter["cells"] = [
             code(*[glued(key, value) for key, value in values.items() if value is not None]),
             code(table, mystnb={"figure": {"name": "tab-ratings"}}),
+            code({"output_type": "execute_result", "data": {"text/plain": bare}, "metadata": {}}) | {"id": "scratch"},
         ]
         (tmp_path / "build" / "executed" / "sample" / "one.ipynb").write_text(json.dumps(chapter))
         return read_printed(tmp_path)
@@ -86,7 +87,9 @@ def test_a_value_is_pinned_as_the_page_with_most_digits_prints_it(build):
         "one/tab-ratings/gpt-4/rating": "1,124",
         "one/tab-ratings/gpt-4 (2)/rating": "1,100",
         "one/tab-ratings/gpt-4 (2)/why": "–",
+        "one/shown by the cell scratch": "array([1. , 2.5])",
     }
+    assert build(bare="np.float64(43.06765580733931)")["one/shown by the cell scratch"].text == "43.06765581"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,7 @@ def test_a_value_is_pinned_as_the_page_with_most_digits_prints_it(build):
         ({"odds": None}, "one/odds: +0.250 is gone"),
         ({"more": 3}, "one/more: 3 is new"),
         ({"second": "1,101"}, "one/tab-ratings/gpt-4 (2)/rating: 1,100 -> 1,101"),
+        ({"bare": "array([1. , 2. ])"}, "one/shown by the cell scratch: array([1. , 2.5]) -> array([1. , 2. ])"),
         ({"sentence": "holds"}, "one/tab-ratings/gpt-4/why: holds is new"),
     ],
 )
@@ -136,7 +140,7 @@ def test_the_command_says_what_moved_and_that_nothing_did(build, monkeypatch, ca
     main()
     assert capsys.readouterr().out.splitlines()[0] == "one/n: 16 -> 17"
     main()
-    assert capsys.readouterr().out.startswith("0 of 8 printed values moved")
+    assert capsys.readouterr().out.startswith("0 of 9 printed values moved")
 
 
 def test_a_book_that_is_not_built_is_told_with_the_command_that_builds_it(build, monkeypatch):

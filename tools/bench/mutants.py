@@ -32,8 +32,10 @@ from tools.bench import Figure
 
 __all__ = ["change", "run", "sites"]
 
-WINGS = ("ratings", "agreement", "judges", "evidence", "calls", "judging", "gate")
-"""Folders of the package, and one module that belongs to none."""
+WINGS = (
+    "ratings", "agreement", "judges", "evidence", "calls", "judging", "people", "sources", "report", "gate", "scores", "tables",
+)  # fmt: skip
+"""Folders of the package, and modules that belong to none."""
 
 QUICK = ("-m", "not (mirror or live or services or slow)", "-k", "not (ctrl_c or kill_9 or two_processes or reads_nothing)")
 """Left out: what needs more than the environment, and collectors in processes of their own, which no change reaches."""
@@ -45,6 +47,9 @@ NEAREST = {
     "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
     "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
+    "heart_utils.people.assignment": ("tests/people/test_assignment.py", "tests/people/test_privacy.py"),
+    "heart_utils.scores": ("tests/test_scores.py", "tests/report/test_weighing.py"),
+    "heart_utils.tables": ("tests/test_tables.py",),
     "heart_utils.gate": ("tests/test_gate_anytime.py", "tests/test_gate_drops.py", "tests/report/test_gate.py"),
 }
 """Wing or module -> its tests beside its doctests, where they are not those of its wing that import the module: ratings are
