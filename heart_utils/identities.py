@@ -210,6 +210,13 @@ def may_be_verdict(head: object, words: Collection[str]) -> bool:
     return bool(sides) or not any(map(looks_like_person, words))
 
 
+def show_answer(head: object, word: str) -> str:
+    """Give a word that stands where a verdict should, or what kind it is where it may be who judged: ``Anna Schmidt``."""
+    capital = all(part[0].isupper() for part in re.findall(r"[^\W\d_]+", word))
+    named = capital and _names_somebody(word) and WORDS["sides"].isdisjoint(words_of(word))
+    return SINGLE[describe_cells([word])] if names_people(head) or named else show_cell("verdict", word)
+
+
 def may_be_shown(word: str, *, at_most: int = 40) -> bool:
     """Tell whether a message may show a word of a file: it is short, and neither an address nor an id of a platform."""
     known = any(pattern.search(word) for pattern, _ in CONTACTS) or SHORT_WORKER.fullmatch(word)

@@ -210,7 +210,11 @@ def _histories(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
     if not run.has("histories"):
         return {}
     told = run.read("histories").set_index("history_id")["turns"]
-    words = {name: repr([(turn["speaker"], turn["text"]) for turn in told[name]]) for name in verdicts["history_id"].unique()}
+    words = {
+        name: repr([(turn["speaker"], turn["text"]) for turn in told[name]])
+        for name in verdicts["history_id"].unique()
+        if name in told
+    }
     return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in words.items()}
 
 

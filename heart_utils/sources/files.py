@@ -24,7 +24,7 @@ from heart_utils.identities import (
     may_be_verdict,
     names_people,
     redact_message,
-    show_cell,
+    show_answer,
 )
 from heart_utils.runs import RunError, code_people_in, find_root
 from heart_utils.sources.catalogue import DataError
@@ -330,11 +330,13 @@ def _read_cells(table: str, rows: pd.DataFrame, as_text: bool, how: FileOptions,
         strange = rows.loc[rows["verdict"].notna() & ~rows["verdict"].isin(VERDICTS), "verdict"].map(str)
         bad += list(strange.index)
         if counted := {word: found.index for word, found in strange.groupby(strange, sort=False)}:
-            shown = {show_cell("verdict", word): found for word, found in itertools.islice(counted.items(), 10)}
-            said = ", ".join(f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown.items())
+            head = next((head for head, name in (how.get("columns") or {}).items() if name == "verdict"), "verdict")
+            shown = [(show_answer(head, word), found) for word, found in itertools.islice(counted.items(), 10)]
+            said = ", ".join(f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown)
+            example = next((word for word, _ in shown if word[0] in "'\""), "'X'")
             faults.append(
                 f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
-                f"each means, as in words={{{next(iter(shown))}: 'a'}}, where {', '.join(FAILURES)} are failures."
+                f"each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are failures."
             )
     if (answer := ANSWERS.get(table)) and "state" not in rows and rows[answer].isna().any():
         empty = rows.index[rows[answer].isna()]
