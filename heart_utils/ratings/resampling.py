@@ -169,18 +169,25 @@ def share_ci(
     ci_level: float = 0.95,
 ) -> Interval:
     """Put an interval on a share, the sum of `of` over that of `among` (1 for all rows), for clusters like these."""
-    # With two columns, dialogue and rater: a two-way variance, a t quantile of the smaller number, and no replicates.
+    # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by an error, without replicates.
     counts = pd.DataFrame({"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index).astype(float)
-    if isinstance(cluster, pd.Series):
+    if isinstance(cluster, pd.Series) and cluster[counts["among"] > 0].nunique() >= MANY_CLUSTERS:
         options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0, "most": 1.0}
         return bootstrap_ci(
             counts, lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0), cluster=cluster, **options
         )
-    dialogue, rater = (pd.factorize(cluster[column])[0] for column in cluster)
-    total, n_clusters = float(counts["among"].sum()) or np.nan, int(min(dialogue.max(), rater.max()) + 1)
-    share = float(counts["of"].sum() / total)
-    se = crossed_error((counts["of"] - share * counts["among"]).to_numpy() / total, dialogue, rater)
-    low, high = error_ends(share, se, n_clusters, ci_level, least=0.0, most=1.0)
+    share = float(counts["of"].sum() / (counts["among"].sum() or np.nan))
+    influence = (counts["of"] - share * counts["among"]).to_numpy() / counts["among"].sum()
+    if isinstance(cluster, pd.Series):
+        code, names = pd.factorize(cluster)
+        check_clusters(len(names), cluster.name)
+        n_clusters = len(names)
+        se, even_clusters = clustered_error(influence, counts["among"].to_numpy(), code)
+    else:
+        dialogue, rater = (pd.factorize(cluster[column])[0] for column in cluster)
+        n_clusters = int(min(dialogue.max(), rater.max()) + 1)
+        se, even_clusters = crossed_error(influence, dialogue, rater), float(n_clusters)
+    low, high = error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0)
     few = n_clusters < ENOUGH_CLUSTERS
     return Interval(share, float(low), float(high), se, ci_level, n_clusters, 0, few, np.empty(0))
 
@@ -300,6 +307,35 @@ def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
     by_dialogue, by_rater, by_cell = (float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell))
     fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
     return float(np.sqrt(max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)))
+
+
+def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[float, float]:
+    """Give the standard error of a weighted mean over clusters of any size, and how many even ones it rests on.
+
+    ``influence`` is a row's part of the mean's error: its weight times its distance from the mean, over the sum of weights.
+    """
+    # Each cluster is left out in turn, "CV3" as in ``spread.covariance``: MacKinnon, Nielsen and Webb (2023),
+    # https://doi.org/10.1016/j.jeconom.2022.04.001
+    total = np.bincount(cluster, weight)
+    weighs = total > 0
+    number, share = int(weighs.sum()), total[weighs] / total.sum()
+    if number < 2:
+        return float("nan"), float(number)
+    moved = np.bincount(cluster, influence)[weighs] / (1.0 - share)
+    return float(np.sqrt((moved**2).sum() * (number - 1.0) / number)), 1.0 + _degrees(share)
+
+
+def _degrees(share: Array) -> float:
+    """Give the degrees of freedom of that variance, from the clusters' shares of the weight; one less than even clusters."""
+    # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002), https://www150.statcan.gc.ca/n1/pub/12-001-x/
+    # 2002002/article/9058-eng.pdf. The moved means have covariances scale_i scale_j (1[i = j] - share_i - share_j + squares).
+    squares = float((share**2).sum())
+    scale = (share / np.maximum(1.0 - share, 1e-12)) ** 2
+    total, first, second = (float((scale * share**power).sum()) for power in range(3))
+    own = scale * (1.0 - 2.0 * share + squares)
+    every_pair = (squares * total) ** 2 - 4.0 * squares * total * first + 2.0 * total * second + 2.0 * first**2
+    spread = every_pair - float((scale**2 * (squares - 2.0 * share) ** 2).sum()) + float((own**2).sum())
+    return max(float(own.sum()) ** 2 / spread, 1.0)
 
 
 def refuse_few_raters(dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = "") -> None:

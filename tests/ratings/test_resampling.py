@@ -5,7 +5,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.resampling import bootstrap_ci, crossed_error, draw_weights, interval_ends, interval_of, p_value
+from heart_utils.ratings.resampling import (
+    bootstrap_ci,
+    clustered_error,
+    crossed_error,
+    draw_weights,
+    error_ends,
+    interval_ends,
+    interval_of,
+    p_value,
+    share_ci,
+)
 
 
 def share(sums):
@@ -191,3 +201,39 @@ def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
     assert error == pytest.approx(np.sqrt(10 * 2))
     error = crossed_error(np.array([2.0, 2.0, 1.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
     assert error == pytest.approx(np.sqrt((20 + 18 - 10) * 2))
+
+
+def test_the_error_over_uneven_clusters_is_the_jackknife_s():
+    """Clusters of 1, 3 and 6 rows: leave each out, and take (n - 1) / n of the squared moves of the mean."""
+    values, cluster = np.array([1.0, 0, 1, 1, 0, 0, 0, 1, 0, 0]), np.repeat([0, 1, 2], [1, 3, 6])
+    moves = [values[cluster != left_out].mean() - values.mean() for left_out in range(3)]
+    error, even = clustered_error((values - values.mean()) / 10, np.ones(10), cluster)
+    assert error == pytest.approx(np.sqrt(2 / 3 * np.sum(np.square(moves))))
+    assert 2 <= even < 3
+
+
+def test_the_degrees_of_freedom_are_satterthwaites():
+    """By matrices: the trace squared over the trace of the square of what the moved means vary by."""
+    share = np.array([1.0, 2.0, 4.0, 8.0]) / 15
+    moved = np.diag(share / (1 - share)) @ (np.eye(4) - share)
+    matrix = moved @ moved.T
+    even = clustered_error(np.array([0.1, -0.1, 0.2, -0.2]), share, np.arange(4))[1]
+    assert even == pytest.approx(1 + np.trace(matrix) ** 2 / np.trace(matrix @ matrix))
+    assert clustered_error(np.array([0.1, -0.1, 0.0]), np.ones(3), np.arange(3))[1] == pytest.approx(3)
+
+
+def test_rows_of_no_weight_are_no_cluster():
+    influence, weight, cluster = np.array([0.1, -0.1, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 1, 2, 3])
+    two = clustered_error(influence[:2], weight[:2], cluster[:2])
+    assert clustered_error(influence, weight, cluster) == pytest.approx(two)
+    assert np.isnan(clustered_error(influence[1:], weight[1:], cluster[1:])[0])
+
+
+def test_a_share_over_few_clusters_of_unequal_size_has_that_error_too():
+    rows = pd.DataFrame({"cluster": np.repeat(range(6), [2, 4, 9, 19, 39, 80])})
+    yes = np.random.default_rng(3).random(len(rows)) < 0.4
+    found = share_ci(yes, 1, cluster=rows["cluster"])
+    error, even = clustered_error((yes - yes.mean()) / len(yes), np.ones(len(yes)), rows["cluster"].to_numpy())
+    assert (found.se, found.n_clusters, found.provisional) == (pytest.approx(error), 6, True)
+    low, high = error_ends(yes.mean(), error, even, 0.95, least=0.0, most=1.0)
+    assert (found.ci_low, found.ci_high) == pytest.approx((float(low), float(high)))
