@@ -183,6 +183,7 @@ def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, se
     summary = report_text(gate, "gate.md")
     assert f"error rate {alpha:g} for this run" in summary
     assert f"with a probability of up to {series}" in summary
+    assert f"one-sided {100 * (1 - alpha):g}% bounds" in report_text(gate, "gate.html")
 
 
 def test_a_passing_gate_lets_the_build_go_on(tmp_path, rng):

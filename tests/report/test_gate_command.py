@@ -1,6 +1,7 @@
 """heart-gate: its exit codes, what it prints, and what it writes."""
 
 import importlib
+import inspect
 import json
 import re
 import tomllib
@@ -10,7 +11,8 @@ import pytest
 import yaml
 from gate_case import THETA, write_run
 
-from heart_utils.report.gate_report import main
+from heart_utils.gate import compare_responders
+from heart_utils.report.gate_report import _parser, main
 from heart_utils.runs import find_root
 
 COLUMNS = ["history_id", "responder_a", "responder_b", "rater", "rater_kind", "dimension", "order", "verdict", "state"]
@@ -42,6 +44,19 @@ def folder(tmp_path_factory):
 def test_the_exit_code_is_the_answer(folder, capsys, candidate, options, code, word):
     assert main([str(folder / "old.csv"), str(folder / candidate), *options.split()]) == code
     assert capsys.readouterr().out.startswith(f"{word}: new against old")
+
+
+def test_the_help_names_the_defaults_that_the_command_has_and_the_functions_have():
+    parser = _parser()
+    numbers = [action for action in parser._actions if isinstance(action.default, float)]
+    assert len(numbers) >= 5
+    assert [action.dest for action in numbers if not action.help.endswith(f"({action.default:.2f})")
+            and not action.help.endswith(f"({action.default:g})")] == []  # fmt: skip
+    options = inspect.signature(compare_responders).parameters
+    shared = [action for action in numbers if action.dest in options]
+    assert {action.dest: action.default for action in shared} == {
+        action.dest: options[action.dest].default for action in shared
+    }
 
 
 @pytest.mark.parametrize(

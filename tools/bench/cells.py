@@ -112,9 +112,10 @@ class _Chapter:
     def try_changes(self, chosen: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """List the changes that nothing notices."""
         from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
 
         Run.write = lambda *_, **__: None  # type: ignore[assignment,method-assign]  # the tables of the run stay
-        self.shell: Any = InteractiveShell.instance()
+        self.shell: Any = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
         unnoticed = []
         for number, cell in enumerate(self.cells):
             for place in [place for other, place in chosen if other == number]:
