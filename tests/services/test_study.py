@@ -309,7 +309,9 @@ def test_a_name_with_other_capitals_is_told_how_to_come_back(tmp_path, chromium)
     settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0}
     study = write_study(run, "rating", settings=settings)
     with served(study) as address:
-        log_in(Visitor(chromium, address), "Cy")
+        visitor = Visitor(chromium, address)
+        log_in(visitor, "Cy")
+        visitor.consent()  # before it, nothing of Cy is kept
     with served(study) as address:
         visitor = Visitor(chromium, address)
         log_in(visitor, "cy", until="text=write it as you did the first time")
