@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,16 @@ from heart_utils.ratings.resampling import holm, standard_error
 from heart_utils.ratings.verdicts import Array, name_codes, need, need_cluster, won_by_a
 from heart_utils.settings import read_yaml
 
-__all__ = ["MODES", "Comparison", "GateError", "GateFailedError", "betting_bound", "compare_anytime", "compare_responders"]
+__all__ = [
+    "MODES",
+    "Comparison",
+    "GateError",
+    "GateFailedError",
+    "betting_bound",
+    "compare_anytime",
+    "compare_responders",
+    "order_dialogues",
+]
 
 MODES = ("regression", "non-inferiority")
 ALIKE = {"history_id": "histories", "rater": "raters", "protocol": "protocols", "answer_format": "formats"}
@@ -53,7 +63,8 @@ class Comparison:
 
     # a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``, bounds (at ``level``);
     # ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin passed, four times in five;
-    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_verdicts``, ``n_both_orders``, ``n_inconsistent``, ``n_failed``
+    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said), ``n_verdicts``, ``n_both_orders``,
+    # ``n_inconsistent``, ``n_failed``
     table: pd.DataFrame
     ratings: pd.DataFrame  # the ratings tables of all dimensions
     baseline: str  # as given
@@ -109,7 +120,8 @@ def compare_responders(
     of its standard deviation over resamples of dialogues. ``"regression"`` fails where the lower bound lies above 0 on any
     dimension, by Holm's procedure: an equal candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes
     only where the upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes with
-    probability `alpha` at most.
+    probability `alpha` at most. Equal and worse are meant for these raters: dialogues vary, raters do not. Where other raters
+    like a few people must be covered, take :func:`~heart_utils.ratings.ratings.fit_ratings` with both as clusters.
 
     A judge that reads nothing shows no drop, so a pass needs one that mostly says the same in both orders.
 
@@ -180,8 +192,9 @@ def compare_anytime(
 
     In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the candidate's, against the same
     opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. Stop as
-    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed). The order in which
-    dialogues first appear for the candidate must know nothing of the answers. Source: Waudby-Smith and Ramdas (2024),
+    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed). Dialogues count in the
+    order of :func:`order_dialogues`, whatever order the table is in. If you look while more are judged, judge them in that
+    order, so that each look continues the one before. A drop is one for these raters. Source: Waudby-Smith and Ramdas (2024),
     https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
@@ -213,7 +226,7 @@ def compare_anytime(
     ...     "verdict": ["a", "b", "b", "b", "b"] * 12, "dimension": "overall", "state": "valid"})
     >>> gate = compare_anytime(verdicts, baseline="old", candidate="new")
     >>> gate.table[["outcome", "n_dialogues"]].values.tolist()  # 60 were there
-    [['failed', 44]]
+    [['failed', 36]]
     """
     check_options(alpha=alpha, margin=margin, n_releases=n_releases, max_inconsistent=max_inconsistent)
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
@@ -238,6 +251,27 @@ def compare_anytime(
         paths.append(path)
     table, path = pd.DataFrame(rows), pd.concat(paths, ignore_index=True)
     return Comparison(table, pd.DataFrame(), baseline, candidate, "anytime", margin, alpha, n_releases, path)
+
+
+def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
+    """Put dialogues in the order of a digest (SHA-256) of their ids, which knows nothing of the answers.
+
+    Parameters
+    ----------
+    dialogue_ids : iterable of str
+        Each dialogue once.
+
+    Returns
+    -------
+    list
+        The same ids, in the order in which :func:`compare_anytime` counts them.
+
+    Examples
+    --------
+    >>> order_dialogues(["a", "b", "c"])
+    ['c', 'b', 'a']
+    """
+    return sorted(dialogue_ids, key=lambda dialogue_id: hashlib.sha256(str(dialogue_id).encode()).digest())
 
 
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
@@ -333,7 +367,10 @@ def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
     entered = turned | (rows["state"] == "valid")
     both = turned | rows["order"].isna() if "order" in rows else entered  # a row of one order names it
     counted = {"n_verdicts": entered, "n_both_orders": both & entered, "n_inconsistent": turned, "n_failed": ~entered}
-    return {"dimension": rows["dimension"].iloc[0], **{name: int(which.sum()) for name, which in counted.items()}}
+    n_raters = rows.loc[entered, "rater"].nunique() if "rater" in rows else 0  # 0: the table does not say
+    return {"dimension": rows["dimension"].iloc[0], "n_raters": n_raters} | {
+        name: int(which.sum()) for name, which in counted.items()
+    }
 
 
 def _of(verdicts: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -406,18 +443,19 @@ def _judge(
     words = zip(pd.DataFrame(said).to_dict("records"), table.to_dict("records"), strict=True)
     table["message"] = [_say(keys, row, **numbers) for keys, row in words]
     columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
-    return table[[*columns, "n_dialogues", "n_verdicts", "n_both_orders", "n_inconsistent", "n_failed"]]
+    return table[[*columns, "n_dialogues", "n_raters", "n_verdicts", "n_both_orders", "n_inconsistent", "n_failed"]]
 
 
 def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:
-    """Join the messages that hold of a dimension, with its numbers."""
+    """Join the messages that hold of a dimension, with its numbers and whose verdicts they are about."""
+    raters = {0: "these raters", 1: "this rater"}.get(row["n_raters"], f"these {row['n_raters']} raters")
     return "".join(MESSAGES[key] for key, holds in said.items() if holds).format(
-        **row, sure=100 * (1 - row["level"]), **numbers
+        **row, raters=raters, sure=100 * (1 - row["level"]), **numbers
     )
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, float]:
-    """Give each dialogue's mean drop where both were judged alike, in the candidate's order, and the largest drop possible."""
+    """Give each dialogue's mean drop where both were judged alike, in the order of digests, and the largest drop possible."""
     rows = _entered(rows)
     keys = [key for key in ("dialogue_id", "history_id", "rater", "opponent") if key in rows or key == "opponent"]
     won = won_by_a(rows)
@@ -427,9 +465,8 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, fl
     others = both[~both["opponent"].isin([baseline, candidate])]
     sides = [others[others["responder_a"] == name].groupby(keys)["won"].mean() for name in (baseline, candidate)]
     drops = pd.concat([sides[0].sub(sides[1]).dropna(), direct]).groupby("dialogue_id").mean()
-    order = _of(rows, candidate)["dialogue_id"].unique()
     most = 1.0 if len(direct) else float(both.loc[both["responder_a"] == baseline, "won"].mean())
-    return drops.reindex([name for name in order if name in drops.index]).to_numpy(float), most
+    return drops.reindex(order_dialogues(drops.index)).to_numpy(float), most
 
 
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:

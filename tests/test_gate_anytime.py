@@ -4,16 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.gate import GateError, betting_bound, compare_anytime
+from heart_utils.gate import GateError, betting_bound, compare_anytime, order_dialogues
 from heart_utils.simulate.coverage import simulate_gate
 
 
 def make_verdicts(drops):
-    """One dialogue a drop in -1, -1/2, ... 1: both meet one opponent in both orders, and each other nowhere."""
+    """One dialogue a drop in -1, -1/2, ... 1, in the order in which they count: both meet one opponent, and not each other."""
     said = {1.0: ("a", "b"), 0.5: ("a", "tie"), 0.0: ("tie", "tie"), -0.5: ("tie", "a"), -1.0: ("b", "a")}
     rows = [
-        (f"d{i:03}", name, "x", verdict)
-        for i, drop in enumerate(drops)
+        (dialogue, name, "x", verdict)
+        for dialogue, drop in zip(order_dialogues(f"d{i:03}" for i in range(len(drops))), drops, strict=True)
         for name, verdict in zip(("old", "new"), said[drop], strict=True)
     ]
     table = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
@@ -65,7 +65,7 @@ def test_a_large_drop_stops_early_and_what_comes_later_changes_nothing():
     row = compare(verdicts).table.iloc[0]
     assert row["outcome"] == "failed"
     assert row["n_dialogues"] < 30
-    first = verdicts[verdicts["dialogue_id"] < f"d{row['n_dialogues']:03}"]
+    first = verdicts.head(2 * row["n_dialogues"])
     assert (
         compare(first).table.iloc[0][["outcome", "n_dialogues", "drop"]].tolist()
         == row[["outcome", "n_dialogues", "drop"]].tolist()
@@ -85,11 +85,37 @@ def test_an_equal_candidate_passes_once_the_margin_is_ruled_out():
     assert not compare(verdicts, margin=0.01).passed
 
 
-def test_dialogues_count_in_the_order_in_which_the_candidate_was_judged():
-    early = [1.0] * 25 + [-1.0] * 25
-    assert compare(make_verdicts(early)).table["outcome"].tolist() == ["failed"]
-    late = make_verdicts(early).sort_values("dialogue_id", ascending=False, kind="stable")
-    assert compare(late).table["outcome"].tolist() != ["failed"]
+def test_dialogues_count_in_an_order_that_the_table_does_not_set():
+    verdicts = make_verdicts([1.0] * 25 + [-1.0] * 25)
+    found = compare(verdicts).table
+    assert found["outcome"].tolist() == ["failed"]
+    for mixed in (
+        verdicts.iloc[::-1],
+        verdicts.sort_values(["dialogue_id", "verdict"]),
+        verdicts.sample(frac=1, random_state=1),
+    ):
+        assert compare(mixed).table.equals(found)
+
+
+def test_a_table_sorted_by_its_answers_does_not_stop_an_equal_candidate(rng):
+    """In the order of the table all 20 were stopped, since the drops come first."""
+    stopped = 0
+    for _ in range(20):
+        drops = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], size=120)
+        table = make_verdicts(np.sort(drops)[::-1])
+        renamed = dict(zip(table["dialogue_id"].unique(), [f"x{i}" for i in range(120)], strict=True))
+        stopped += compare(table.replace({"dialogue_id": renamed})).table["outcome"].iloc[0] == "failed"
+    assert stopped <= 2
+
+
+def test_what_is_said_is_about_these_raters():
+    verdicts = make_verdicts([0.5, 0.0] * 20)
+    both = pd.concat([verdicts, verdicts.assign(rater="ann")])
+    assert "dialogues, this rater; drop" in compare(verdicts).table["message"].iloc[0]
+    found = compare(both).table
+    assert "dialogues, these 2 raters; drop" in found["message"].iloc[0]
+    assert found["n_raters"].tolist() == [2]
+    assert "dialogues, these raters; drop" in compare(verdicts.drop(columns="rater")).table["message"].iloc[0]
 
 
 def test_a_series_and_several_dimensions_share_the_error_rate():
@@ -168,7 +194,7 @@ def test_what_is_said_is_what_was_found_when_it_stopped():
         n, drops = int(row["n_dialogues"]), gate.path["drop"].to_numpy()
         assert n < len(drops)
         assert row["drop"] == pytest.approx(100 * drops[n - 1])
-        assert f"{said} after {n} dialogues; drop {row['drop']:.1f} percentage points" in row["message"]
+        assert f"{said} after {n} dialogues, this rater; drop {row['drop']:.1f} percentage points" in row["message"]
         before, there = gate.path.iloc[n - 2], gate.path.iloc[n - 1]
         assert before["drop_low"] < 0
         assert before["drop_high"] >= 0.1

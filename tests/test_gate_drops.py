@@ -282,17 +282,17 @@ def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
     row = compare(equal, rng).table.iloc[0]
     assert row["message"] == (
         f"overall: not shown to be worse; drop {row['drop']:.1f} points, with 95% confidence {row['drop_low']:.1f} or more "
-        f"(60 dialogues); a drop of {row['detectable']:.0f} would be found four times in five"
+        f"(60 dialogues, this rater); a drop of {row['detectable']:.0f} would be found four times in five"
     )
     row = compare(worse, rng).table.iloc[0]
     assert row["message"] == (
         f"overall: worse than the baseline; drop {row['drop']:.1f} points, with 95% confidence {row['drop_low']:.1f} or more "
-        f"(60 dialogues)"
+        f"(60 dialogues, this rater)"
     )
     row = compare(equal, rng, mode="non-inferiority", max_drop=300, alpha=0.1).table.iloc[0]
     assert row["message"] == (
         f"overall: not worse by 300 points or more; drop {row['drop']:.1f}, with 90% confidence {row['drop_high']:.1f} or less "
-        f"(60 dialogues); an equal candidate passes a margin of {row['detectable']:.0f} four times in five"
+        f"(60 dialogues, this rater); an equal candidate passes a margin of {row['detectable']:.0f} four times in five"
     )
     assert (
         compare(worse, rng, mode="non-inferiority").table["message"][0].startswith("overall: may be worse by 25 points or more")
