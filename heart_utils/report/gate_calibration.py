@@ -69,6 +69,12 @@ def check_calibration(
     ------
     GateError, heart_utils.judging.calibration.CalibrationError
         If a file cannot be read, or two records are for one judge and dimension.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"rater": ["judge"], "dimension": "overall", "protocol": "heart"})
+    >>> check_calibration(votes, [], run=None, judges=None, least_lead=0.0, least_labels=100).faults
+    ("'judge' has no calibration on 'overall': `calibrate_judge` makes one from people's votes.",)
     """
     known = _by_judge([load_calibration(path) for path in records])
     told = {} if judges is None else read_yaml(judges, dict[str, dict[str, Any]], GateError)
@@ -110,6 +116,14 @@ def decide_nothing(comparison: Comparison, faults: Sequence[str]) -> Comparison:
     Returns
     -------
     Comparison
+
+    Examples
+    --------
+    >>> from heart_utils.gate import compare_anytime
+    >>> duels = {"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b", "state": "valid"}
+    >>> found = compare_anytime(pd.DataFrame({**duels, "dimension": "overall"}), baseline="old", candidate="new")
+    >>> decide_nothing(found, ["It has no record."]).outcome
+    'cannot tell'
     """
     reasons = f"{UNDECIDED} {' '.join(faults)}"
     table = comparison.table.assign(outcome="cannot tell", message=comparison.table["message"] + reasons)
