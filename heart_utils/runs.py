@@ -271,7 +271,7 @@ def key_file() -> Path:
 
 
 def code_people_in(table: str, rows: pd.DataFrame, *, every: Collection[str] = (), texts: bool = False) -> pd.DataFrame:
-    """Put codes in the place of people in a table, keep the key in :func:`key_file`, and tell the user when it grows."""
+    """Put codes in the place of people in a table, keep the key in ``keys/people.csv``, and tell the user when it grows."""
     file, known = key_file(), known_people()
     try:
         coded, kinds = code_rows(
