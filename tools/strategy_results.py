@@ -20,7 +20,7 @@ from sklearn.naive_bayes import ComplementNB
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from heart_utils.agreement.prediction_powered import LEAST_LABELLED, corrected_covariance, labelled_weights
+from heart_utils.agreement.prediction_powered import LEAST_LABELLED, labelled_weights
 from heart_utils.ratings.resampling import bootstrap_ci, check_level, estimate_rng
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.runs import find_root
@@ -245,8 +245,7 @@ def corrected_gap(
         estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
         reach = stats.t.ppf((1 + ci_level) / 2, n - 1)
         half, plain = (
-            reach * float(np.sqrt(corrected_covariance(own, apart, elsewhere, part, share, unit).item()))
-            for part in (weights, np.zeros(n))
+            reach * corrected_error(own[:, 0], apart[:, 0], elsewhere[:, 0], part, share) for part in (weights, np.zeros(n))
         )
         coder = reach_of_mean(elsewhere, ci_level)
         rows.append(
@@ -261,6 +260,13 @@ def corrected_gap(
     if (without := table["why"] != "").all():
         raise AgreementError("; ".join(table["code"] + ": " + table["why"]))
     return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True)
+
+
+def corrected_error(own: np.ndarray, apart: np.ndarray, elsewhere: np.ndarray, weights: np.ndarray, share: float) -> float:
+    """Give the standard error of a corrected mean: of Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N²."""
+    labelled = (own - weights * apart).var(ddof=1) / len(own)
+    rest = weights.mean() ** 2 * (1.0 - share) / len(elsewhere) * elsewhere.var(ddof=1)
+    return float(np.sqrt(labelled + rest))
 
 
 def reach_of_mean(values: np.ndarray, ci_level: float) -> float:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import check_comparable, find_separated, fit_strengths
-from heart_utils.ratings.resampling import check_level, ratio, sums_by
-from heart_utils.ratings.spread import Gaps, centring
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries, party, read_verdicts, refuse_ties_alone
+from heart_utils.ratings.bradley_terry import (
+    BradleyTerry,
+    ConvergenceError,
+    Truths,
+    count_wins,
+    find_separated,
+    fit_strengths,
+    pairs_of,
+    voices,
+)
+from heart_utils.ratings.resampling import check_level, ratio, refuse_few_raters, sums_by
+from heart_utils.ratings.spread import Gaps, centring, covariance, effective_clusters, sums_of_scores, sums_of_sides
+from heart_utils.ratings.verdicts import AgreementError, Array, Entries, party, read_verdicts, refuse_ties_alone
 
 __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 
 LEAST_LABELLED = 5
+LEAST_A_PAIR = 2.0  # labelled dialogues, on average; fewer were not tried
+NEGLIGIBLE = 1e-9  # of a verdict
+UNBIASED = 0.5  # the correction for leverage: with the jackknife's 97 to 99 % of the intervals from 30 votes hold
 Fitted = tuple[Array, Array]
 """Strengths and their covariance."""
 
@@ -34,40 +46,27 @@ class PoweredRatings:
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
     most_saving: float  # its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the dialogues' part
-    saving: float  # estimated share of the people's verdicts that the judge saves: one minus a ratio of variances
+    # Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances. A judge that saves nothing
+    # is not used; it is below zero only where a `weight` was given that costs verdicts.
+    saving: float
     people_variance: float  # sum over responders of the variance of the strengths from people alone
     n_labelled: int  # dialogues with people's verdicts; with the judge's
     n_dialogues: int
     covariances: tuple[pd.DataFrame, pd.DataFrame] = field(repr=False)  # of the strengths, and of those from people alone
     fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
+    n_effective: float  # of even information that tell as much of a difference, as in ``Ratings``
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
         """Give ``rank_low`` and ``rank_high`` of each ``responder``, all at once: with the judge, or from people alone."""
-        names, n = self.table["responder"], self.fewest
-        covariance = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
-        values, vectors = np.linalg.eigh(covariance)
+        names, n = self.table["responder"], self.n_labelled
+        robust = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
+        strength = self.table["strength" if judge else "people_strength"].to_numpy()
+        values, vectors = np.linalg.eigh(robust)
         root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
         rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)  # have this covariance
         level = float(self.table["ci_level"].iloc[0])
-        low, high = Gaps(self.table["strength" if judge else "people_strength"].to_numpy(), rows, n, level, n).ranks()
+        low, high = Gaps(strength, rows, n, level, self.n_effective).ranks()
         return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
-
-
-@dataclass(frozen=True, eq=False)
-class _Party:
-    """What one party said, one matrix a dialogue: wins, and which pairs it saw."""
-
-    wins: Array
-    seen: Array
-
-    @property
-    def mean(self) -> Array:
-        """Give the mean wins on each pair."""
-        return ratio(self.wins.sum(axis=0), self.seen.sum(axis=0), 0.0)
-
-    def scores(self) -> Array:
-        """Give how each dialogue moves each responder's mean wins, to shape (dialogues, responders)."""
-        return np.asarray(ratio(self.wins - self.seen * self.mean, self.seen.mean(axis=0), 0.0).sum(axis=2))
 
 
 def prediction_powered_ratings(
@@ -90,32 +89,39 @@ def prediction_powered_ratings(
 
     Parameters
     ----------
-    verdicts
-        Verdicts with orders joined; what people judged is a random part of what the judge did.
-    judge
+    verdicts : pandas.DataFrame
+        One row a verdict, two orders of a pair joined; the dialogues that people judged are a random part.
+    judge : str
         A rater, or ``"model"`` for the mean of all judges.
-    dimension
+    dimension : str
         A line of the rubric.
-    cluster
-        Column of the unit that was drawn.
+    cluster : str
+        The column of what was drawn.
     rater : str, optional
-        Column of who judged, where people would be drawn again too (two-way variance).
+        The column of who judged, where people would be drawn again too (two-way variance; 20 people or more).
     stands_for : str, optional
-        Column of one over the chance that people were asked about a pair, where chances differ.
-    weight
-        Fixes lambda, if given: 0 is people alone, 1 trusts the judge's differences in full.
-    ci_level
-        Level of the intervals.
+        The column of one over the chance that people were asked about a pair, where chances differ.
+    weight : float, optional
+        Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full.
+    ci_level : float
+        Such as 0.95.
 
     Returns
     -------
     PoweredRatings
-        Intervals are for dialogues like these, with a t quantile on n - 1 degrees of freedom.
+        Intervals are for dialogues like these: a covariance that has no bias for few dialogues a pair ("CV2", see
+        :func:`heart_utils.ratings.spread.covariance`) and a t quantile on n - 1 degrees of freedom. A judge that does not help
+        is not used.
 
     Raises
     ------
     AgreementError
-        If people judged fewer than five dialogues, or the judge not all of these or no others.
+        If people judged fewer than five dialogues, or fewer than two a pair on average, or the judge not all of these or no
+        others.
+    VerdictsError
+        If fewer than 20 people would be drawn again.
+    ConvergenceError
+        If a `weight` was given with which somebody has no finite strength.
     NotComparableError
         If comparisons do not link all responders.
 
@@ -130,119 +136,159 @@ def prediction_powered_ratings(
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
-    mine = party(entries.rows, verdicts, "human")
-    people, counts = _count(entries, mine, verdicts[stands_for] if stands_for else None)
-    said, _ = _count(entries, party(entries.rows, verdicts, judge))
-    labelled, heard = (np.asarray(one.seen.any(axis=(1, 2))) for one in (people, said))
-    cells = float((people.seen > 0).sum() / said.seen.sum())
-    _check(labelled, heard, cells if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
-    people, everywhere = (_Party(one.wins[some], one.seen[some]) for one, some in ((people, labelled), (said, heard)))
-    beside = _Party(said.wins[labelled] * people.seen, said.seen[labelled] * people.seen)
-    check_comparable(people.wins.sum(axis=0), entries.responders)
-    used = people.seen.sum(axis=0) > 0
-    fit = _Fit(used, mine.sum() / (used.sum() / 2.0), find_separated(people.mean[None])[0])
-    alone, share = fit.strengths(people.mean), int(labelled.sum()) / int(heard.sum())
-    own, elsewhere = people.scores(), everywhere.scores()
-    apart = beside.scores() - share * elsewhere[labelled[heard]]
-    weights = labelled_weights(own, apart, elsewhere, share, fit.inverse(alone))
-    weights = weights if weight is None else np.full(len(own), float(weight))
-    # People's mean on each pair moves by how the judge's verdicts beside theirs differ from its mean everywhere.
-    moved = (weights[:, None, None] * (beside.wins - beside.seen * everywhere.mean)).sum(axis=0)
-    theta = fit.strengths(people.mean - ratio(moved, beside.seen.sum(axis=0), 0.0), alone)
-    powered = corrected_covariance(own, apart, elsewhere, weights, share, fit.inverse(theta))
-    plain = corrected_covariance(own, apart, elsewhere, np.zeros(len(own)), share, fit.inverse(alone))
+    chances = verdicts[stands_for] if stands_for else None
+    people = _of_people(entries, party(entries.rows, verdicts, "human"), chances)
+    judged = _Judged.read(entries, party(entries.rows, verdicts, judge))
+    cells = pd.DataFrame({"dialogue": people.cluster, "pair": pairs_of(people)[0]}).drop_duplicates()
+    labelled = np.isin(np.arange(len(entries.clusters)), people.cluster)
+    part = len(cells) / judged.n_cells
+    _check(labelled, judged, cells, part if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
+    if rater is not None and people.rater is not None:
+        refuse_few_raters(people.cluster, people.rater, (cluster, rater))
+    alone = BradleyTerry.fit(people, "pairs")
+    plain, bread = covariance(alone, correction=UNBIASED), alone.bread
+    # How far the judge, beside each of people's verdicts and in each dialogue, is from its mean on the pair.
+    beside = judged.apart[people.cluster, people.a, people.b]
+    scores = _Scores.of(alone, beside, judged)
+    trust = scores.weights(labelled, bread) if weight is None else np.full(len(labelled), float(weight))
+    powered, robust = alone, plain
+    try:
+        corrected = _with_judge(alone, trust[people.cluster] * beside)
+        by_judge = covariance(corrected, trust[:, None] * scores.judge, correction=UNBIASED)
+        if trust.any() and (weight is not None or np.trace(by_judge) < np.trace(plain)):
+            powered, robust = corrected, by_judge
+    except ConvergenceError:  # the judge's differences put somebody beyond all wins or all losses
+        if weight is not None:
+            raise
+    if powered is alone:  # the judge does not help, so its verdicts are not used
+        trust = np.zeros(len(labelled))
     # The correlation of people's and the judge's scores, in the metric of strengths.
-    one, other = ((part - part.mean(axis=0)) @ fit.inverse(alone) for part in (own, beside.scores()))
+    one, other = ((some[labelled] - some[labelled].mean(axis=0)) @ bread for some in (scores.own, scores.beside))
     rho_squared = float(ratio((one * other).sum() ** 2, (one**2).sum() * (other**2).sum()))
-    by_dialogue, fewest = float(np.trace(plain)), len(own)
-    if entries.rater is not None:
-        where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
-        won, judged = entries.share[mine] - 0.5, (said.wins - 0.5 * said.seen)[where, a, b]
-        votes = where, entries.rater[mine], a, b, counts
-        powered = _add_raters(powered, *votes, won - float(weights.mean()) * judged, fit.inverse(theta))
-        plain = _add_raters(plain, *votes, won, fit.inverse(alone))
-        fewest = min(fewest, len(np.unique(entries.rater[mine])))
+    by_dialogue = covariance(replace(alone, entries=replace(people, rater=None)), correction=UNBIASED)
+    n_effective = min(effective_clusters(alone, *group) for group in people.groups())
     names = entries.responders.astype("str")
+    fits = (powered.theta, robust), (alone.theta, plain)
+    n, n_all = int(labelled.sum()), len(labelled)
+    fewest = min(n, n if people.raters is None else len(people.raters))
     return PoweredRatings(
-        table=_table(names, (theta, powered), (alone, plain), everywhere.mean, fit.penalised, fewest, ci_level),
-        weight=float(weights.mean()),
+        table=_table(names, *fits, judged.mean, alone.penalised, fewest, ci_level),
+        weight=float(trust[labelled].mean()),
         rho_squared=rho_squared,
-        most_saving=(1.0 - cells) * rho_squared * (by_dialogue / float(np.trace(plain))),
-        saving=1.0 - float(np.trace(powered) / np.trace(plain)),
+        most_saving=(1.0 - part) * rho_squared * float(np.trace(by_dialogue) / np.trace(plain)),
+        saving=1.0 - float(np.trace(robust) / np.trace(plain)),
         people_variance=float(np.trace(plain)),
-        n_labelled=len(own),
-        n_dialogues=int(heard.sum()),
-        covariances=(pd.DataFrame(powered, names, names), pd.DataFrame(plain, names, names)),
+        n_labelled=n,
+        n_dialogues=n_all,
+        covariances=(pd.DataFrame(robust, names, names), pd.DataFrame(plain, names, names)),
         fewest=fewest,
+        n_effective=n_effective,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    """How mean wins on each pair become strengths: which pairs count, what each weighs, who gets the weak prior."""
-
-    used: NDArray[np.bool_]
-    per_pair: float
-    penalised: NDArray[np.bool_]
-
-    def strengths(self, mean: Array, start: Array | None = None) -> Array:
-        return np.asarray(fit_strengths(np.where(self.used, mean, 0.0)[None] * self.per_pair, self.penalised, start)[0])
-
-    def inverse(self, theta: Array) -> Array:
-        """Invert the information that one verdict a pair holds; only differences of strengths have any."""
-        chance = expit(theta[:, None] - theta[None, :])
-        information = np.where(self.used, chance * (1.0 - chance), 0.0)
-        return np.asarray(np.linalg.pinv(np.diag(information.sum(axis=1)) - information))
-
-
-def _count(entries: Entries, mine: NDArray[np.bool_], stands_for: pd.Series | None = None) -> tuple[_Party, Array]:
-    """Give a party's wins on each pair of each dialogue and for how much they count; and for how much each verdict does."""
-    where, a, b = (part[mine] for part in (entries.cluster, entries.a, entries.b))
-
-    def gather(won: Array, lost: Array) -> Array:
-        shape = len(entries.clusters), len(entries.responders), len(entries.responders)
-        return sums_by((where, a, b), won, *shape) + sums_by((where, b, a), lost, *shape)
-
-    if stands_for is None:
-        counts = 1.0 / gather(np.ones(len(a)), np.ones(len(a)))[where, a, b]
-    else:
-        counts = stands_for.to_numpy(float)[entries.rows][mine]
-        if not (counts > 0).all():
+def _of_people(entries: Entries, mine: Truths, stands_for: pd.Series | None) -> Entries:
+    """Keep the verdicts of people, with what each stands for where that is known."""
+    weight = None
+    if stands_for is not None:
+        weight = stands_for.to_numpy(float)[entries.rows][mine]
+        if not (weight > 0).all():
             raise AgreementError(f"{stands_for.name} of people's verdicts must be above zero: one over a chance.")
-    won, seen = entries.share[mine], gather(counts, counts)
-    seen = seen if stands_for is not None else (seen > 0).astype(float)
-    return _Party(gather(counts * won, counts * (1.0 - won)), seen), counts
+    kept = {name: getattr(entries, name)[mine] for name in ("a", "b", "cluster", "share", "word", "inconsistent", "rows")}
+    if entries.rater is None or entries.raters is None:
+        return replace(entries, **kept, weight=weight)
+    used, rater = np.unique(entries.rater[mine], return_inverse=True)
+    return replace(entries, **kept, weight=weight, rater=rater, raters=entries.raters[used])
 
 
-def _add_raters(
-    covariance: Array, where: Codes, rater: Codes, a: Codes, b: Codes, counts: Array, left: Array, inverse: Array
-) -> Array:
-    """Add the variance of other raters, less that of dialogues by raters, which both contain, as in ``crossed_error``."""
-    size, pair = len(inverse), np.minimum(a, b) * len(inverse) + np.maximum(a, b)
-    left = np.where(a < b, left, -left)
-    total, off = (np.bincount(pair, part, size**2) for part in (counts, counts * left))
-    moved = counts * (left - ratio(off, total, 0.0)[pair]) / total[pair] * np.where(a < b, 1.0, -1.0)
-    for sign, code in ((1.0, rater), (-1.0, where * (rater.max() + 1) + rater)):
-        group = np.unique(code, return_inverse=True)[1]
-        n = int(group.max()) + 1
-        sums = np.bincount(group * size + a, moved, n * size) - np.bincount(group * size + b, moved, n * size)
-        moves = sums.reshape(n, size) @ inverse
-        covariance = covariance + sign * n / (n - 1.0) * moves.T @ moves
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What the judge said, one matrix a dialogue: the mean of its verdicts on each pair, and which pairs it saw."""
+
+    wins: Array
+    seen: Array
+
+    @classmethod
+    def read(cls, entries: Entries, mine: Truths) -> _Judged:
+        where, a, b, won = (part[mine] for part in (entries.cluster, entries.a, entries.b, entries.share))
+        shape = len(entries.clusters), len(entries.responders), len(entries.responders)
+        times = sums_by((where, a, b), np.ones(len(a)), *shape)
+        times += times.swapaxes(1, 2)
+        wins = sums_by((where, a, b), won, *shape) + sums_by((where, b, a), 1.0 - won, *shape)
+        return cls(ratio(wins, times, 0.0), (times > 0).astype(float))
+
+    @property
+    def n_cells(self) -> int:
+        """How many pairs of dialogues it saw."""
+        return int(self.seen.sum() / 2.0)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Its mean wins on each pair."""
+        return ratio(self.wins.sum(axis=0), self.seen.sum(axis=0), 0.0)
+
+    @cached_property
+    def apart(self) -> Array:
+        """How far it is from its mean, on each pair of each dialogue."""
+        return np.asarray(self.wins - self.seen * self.mean)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """How each dialogue moves the mean wins of each responder, shape (dialogues, responders)."""
+
+    own: Array  # by people's verdicts
+    beside: Array  # by the judge's, beside people's
+    judge: Array  # by the judge's, through its mean over all dialogues
+
+    @classmethod
+    def of(cls, model: BradleyTerry, beside: Array, judged: _Judged) -> _Scores:
+        entries, n, size = model.entries, len(judged.wins), len(model.theta)
+        voice = voices(entries, "pairs")
+        sides = entries.cluster, entries.a, entries.b
+        games = sums_by(sides[1:], voice, size, size)
+        # A pair that people did not judge moves nobody.
+        means = ratio(games + games.T, judged.seen.sum(axis=0), 0.0)
+        own = sums_of_scores(model, entries.cluster, n)
+        return cls(own, sums_of_sides(*sides, voice * beside, n, size), (judged.apart * means).sum(axis=2))
+
+    def weights(self, labelled: Truths, inverse: Array) -> Array:
+        """Estimate what the judge's differences weigh in each dialogue; where people said nothing, on average."""
+        n, n_all = int(labelled.sum()), len(labelled)
+        # By how much the judge's verdicts beside people's differ from its mean over all dialogues.
+        apart = (self.beside - self.judge)[labelled]
+        apart[np.abs(apart) < NEGLIGIBLE] = 0.0  # rounding, where people judged all that the judge did
+        learnt = labelled_weights(n * self.own[labelled], n * apart, n_all * self.judge, n / n_all, inverse)
+        found = np.full(n_all, learnt.mean())
+        found[labelled] = learnt
+        return found
+
+
+def _with_judge(alone: BradleyTerry, moved: Array) -> BradleyTerry:
+    """Fit again after moving what people said by the judge's differences."""
+    entries = replace(alone.entries, share=alone.entries.share - moved)
+    counts = count_wins(entries, weights="pairs").total()
+    theta = fit_strengths(counts[:, 0], alone.penalised, alone.theta)[0]
+    return replace(alone, entries=entries, counts=counts, theta=theta)
 
 
 def _check(
-    labelled: NDArray[np.bool_], heard: NDArray[np.bool_], cells: float, clusters: pd.Index, name: str, judge: str
+    labelled: Truths, judged: _Judged, cells: pd.DataFrame, part: float, clusters: pd.Index, name: str, judge: str
 ) -> None:
-    if len(deaf := np.flatnonzero(labelled & ~heard)):
+    if len(deaf := np.flatnonzero(labelled & ~judged.seen.any(axis=(1, 2)))):
         first = f"{name} {clusters[deaf[0]]}, which people judged ({len(deaf)} such)"
         raise AgreementError(f"{judge} gave no verdict on {first}. Where people judged, the judge must too.")
     if labelled.sum() < LEAST_LABELLED:
         raise AgreementError(f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge.")
-    if cells >= 1.0:
+    if part >= 1.0:
         raise AgreementError(
             f"People judged every {name} and pair that {judge} did; nothing is left to save: use `fit_ratings`."
+        )
+    per_pair = len(cells) / cells["pair"].nunique()
+    if per_pair < LEAST_A_PAIR:
+        needed = ceil(labelled.sum() * LEAST_A_PAIR / per_pair)
+        raise AgreementError(
+            f"People judged {per_pair:.1f} {name} a pair of responders on average; {LEAST_A_PAIR:.0f} or more are needed for "
+            f"intervals that hold. Label {needed} {name} like these instead of {labelled.sum()}, or more pairs in each."
         )
 
 
@@ -262,23 +308,15 @@ def _left_out(one: Array, other: Array) -> Array:
     return np.asarray((products.sum() - products - (without_one * without_other).sum(axis=1) / n) / (n - 1))
 
 
-def corrected_covariance(own: Array, apart: Array, elsewhere: Array, weights: Array, share: float, inverse: Array) -> Array:
-    """Give the covariance of strengths, of Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N²."""
-    n, n_all = len(own), len(elsewhere)
-    labelled = np.atleast_2d(np.cov(own - weights[:, None] * apart, rowvar=False)) / n
-    rest = weights.mean() ** 2 * (1.0 - share) / n_all * np.cov(elsewhere, rowvar=False)
-    return np.asarray(inverse @ (labelled + rest) @ inverse)
-
-
 def _table(
-    names: pd.Index, powered: Fitted, plain: Fitted, judged: Array, penalised: NDArray[np.bool_], n: int, ci_level: float
+    names: pd.Index, powered: Fitted, plain: Fitted, judged: Array, penalised: Truths, n: int, ci_level: float
 ) -> pd.DataFrame:
     """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
     reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
     centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
     columns: dict[str, Any] = {"responder": names}
-    for three, (theta, covariance) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
-        variance = np.diag(centre @ covariance @ centre.T)
+    for three, (theta, robust) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
+        variance = np.diag(centre @ robust @ centre.T)
         half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
         columns |= dict(zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
     table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})

@@ -116,8 +116,11 @@ def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
     if weights == "verdicts":
         return np.ones(len(entries.rows)), None
     pair, _ = pairs_of(entries)
+    per_pair = len(pair) / int(np.count_nonzero(np.bincount(pair)))
+    if entries.weight is not None:
+        return entries.weight, per_pair
     group = pd.factorize(entries.cluster * len(entries.responders) ** 2 + pair)[0]
-    return 1.0 / np.bincount(group)[group], len(pair) / int(np.count_nonzero(np.bincount(pair)))
+    return 1.0 / np.bincount(group)[group], per_pair
 
 
 def voices(entries: Entries, weights: str) -> Array:
@@ -255,7 +258,10 @@ def fit_levels(
     moving = np.arange(n)
     for _ in range(MAX_STEPS):
         gradient, curvature = _terms(found[moving], *data, scores)
-        move = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        try:
+            move = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:  # somebody is so far from the others that no game tells how far
+            break
         move[:, :size] -= move[:, :size].mean(axis=1, keepdims=True)
         wide = 2.0 * (scores[-1] * np.ptp(move[:, :size], axis=1) + np.abs(move[:, size:]).max(axis=1, initial=0.0))
         damped = np.where(wide > FULL_STEP, np.log1p(wide) / np.maximum(wide, FULL_STEP), 1.0)
@@ -266,7 +272,7 @@ def fit_levels(
         if not still.all():
             moving, data = moving[still], tuple(part[still] for part in data)
     raise ConvergenceError(
-        f"The strengths of {len(moving)} of {n} fits still move after {MAX_STEPS} steps. "
+        f"The strengths of {len(moving)} of {n} fits find no end within {MAX_STEPS} steps. "
         f"Look for responders that hardly meet the others, and drop them or collect more comparisons."
     )
 

@@ -54,6 +54,7 @@ class Entries:
     left_out: pd.Series  # state -> answers that do not enter
     rater: Codes | None = None  # where raters vary too
     raters: pd.Index | None = None
+    weight: Array | None = None  # what each verdict stands for; without it those of a pair and cluster share one vote evenly
 
     @property
     def tie(self) -> NDArray[np.bool_]:

@@ -69,6 +69,19 @@ def test_the_one_way_sandwich_is_the_jackknife(rows):
     np.testing.assert_allclose(np.diag(covariance(fitted(few, rater=None))), jackknife, rtol=0.05)
 
 
+@pytest.mark.parametrize("correction", [0.0, 0.5, 1.0])
+def test_a_score_is_divided_by_what_leverage_leaves_to_the_power_of_the_correction(correction):
+    """Two responders, four dialogues of 1, 2, 3 and 4 verdicts, 6 of 10 won: leverage is a dialogue's share of the verdicts."""
+    sizes, won = np.array([1, 2, 3, 4]), np.array([0, 2, 1, 3])
+    words = [["a"] * n_won + ["b"] * (size - n_won) for size, n_won in zip(sizes, won, strict=True)]
+    rows = pd.DataFrame({"dialogue_id": np.repeat(list("defg"), sizes), "verdict": np.concatenate(words)})
+    rows = rows.assign(responder_a="x", responder_b="y", dimension="overall", state="valid")
+    found = covariance(fitted(rows, rater=None), correction=correction)
+    scores = (won - 0.6 * sizes) / (1 - spread.NEARLY * sizes / 10) ** correction
+    wanted = (scores**2).sum() / (10 * 0.6 * 0.4) ** 2 * 3 / 4
+    assert found[0, 0] + found[1, 1] - 2 * found[0, 1] == pytest.approx(wanted)
+
+
 def test_effective_clusters_are_all_where_even_and_fewer_where_not(rows):
     one, other = np.triu_indices(4, 1)
     names, told = np.array(list("wxyz")), np.where(np.random.default_rng(1).random(54) < 0.5, "a", "b")

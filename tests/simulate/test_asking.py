@@ -69,7 +69,7 @@ def test_equals_that_are_told_apart_make_a_rank_false(rng):
 
 
 def test_the_same_chance_gives_the_same_studies():
-    panels = {"people": Panel("human", 20, 1), "judge": Panel("model", 1, 1)}
+    panels = {"people": Panel("human", 25, 2), "judge": Panel("model", 1, 1)}
     one, other = (
         simulate_designs(FOUR, n_studies=2, n_dialogues=40, sizes=(10,), rng=np.random.default_rng(3), **panels) for _ in "ab"
     )
