@@ -22,7 +22,7 @@ from heart_utils.judging.recipe import read_recipe
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.runs import find_root, write_atomically
-from heart_utils.simulate.power import Design, critical_value, shared_covariances
+from heart_utils.simulate.power import LARGEST_GAP, LEAST_A_PAIR, OTHERS, Design, critical_value, shared_covariances
 from tools.bench.reliability import tables
 
 __all__ = ["PAGE_DATA", "calculator_data"]
@@ -85,8 +85,11 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         "df": DF,
         "critical": reach,
         "named": [round(critical_value(2, df, n_contrasts=1), 6) for df in DF],
-        "found": {f"{power:g}": [round(float(stats.t.ppf(power, df)), 6) for df in DF] for power in POWER},
+        "found": {f"{power:g}": round(float(stats.norm.ppf(power)), 6) for power in POWER},
         "few_raters": FEW_RATERS,
+        "least_a_pair": LEAST_A_PAIR,
+        "largest_gap": LARGEST_GAP,
+        "others": OTHERS,
         "points": POINTS,
         "judges": judges,
         "most_raters": MOST_RATERS,

@@ -27,20 +27,60 @@ const StudyCalculator = (() => {
     const [low, share] = place(grid.df.map((one) => -1 / one), -1 / df);
     return row[low] + share * (row[low + 1] - row[low]);
   };
-  function gap(design, power, named) {
-    const { responders: size, dialogues, pairs, votes, raters } = design;
-    const part = pairs / (size * (size - 1) / 2), verdicts = dialogues * pairs * votes;
-    const perPair = size * dialogues * part, shared = covariances(design), drawn = raters >= grid.few_raters;
-    const parts = {
-      verdicts: 2 * (4 * (1 - design.ties) - shared.replies - 2 * shared.taste) / (perPair * votes),
-      dialogues: 2 * shared.reply / dialogues * (1 + 2 * (1 - part) / (part * size)) + 2 * (shared.replies - 2 * shared.reply) / perPair,
-      raters: 2 * shared.taste * ((1 - votes / raters) * size / (2 * verdicts) + (drawn ? 1 / raters : 0)),
+  // How many pairs there are, how often one is compared, and the mean of one over that, which chance makes uneven.
+  const meetings = ({ responders, dialogues, pairs }) => {
+    const compared = responders * (responders - 1) / 2, part = pairs / compared, met = dialogues * part, uneven = (1 - part) / met;
+    return { compared, part, met, inverse: (1 + uneven + 2 * uneven ** 2 + 6 * uneven ** 3) / met };
+  };
+  const variance = (design, shared, apart) => {
+    const { responders: size, dialogues, pairs, votes, raters } = design, { compared, met, inverse } = meetings(design);
+    const others = size - 2, verdicts = dialogues * pairs * votes, drawn = raters >= grid.few_raters;
+    let slopes = 0, squares = 0, verdict = 0;
+    [[apart, 4, 2], [apart / 2 - grid.others, others, others / 2], [apart / 2 + grid.others, others, others / 2]].forEach(([far, times, half]) => {
+      const slope = 0.25 / Math.cosh(far / 2) ** 2, near = design.ties * Math.sqrt(4 * slope), ties = near / (1 - design.ties + near);
+      slopes += half * slope;
+      squares += times * slope ** 2;
+      verdict += times * (slope - ties / 4);
+    });
+    squares /= slopes ** 2;
+    verdict /= slopes ** 2;
+    const together = compared > 1 ? (1 - 1 / pairs) / (1 - 1 / compared) : 1;
+    return {
+      verdicts: (verdict - squares * (shared.replies + 2 * shared.taste)) * inverse / votes,
+      dialogues: 2 * shared.reply * others / (size * dialogues) * together + squares * shared.replies * inverse,
+      raters: 2 * shared.taste * ((1 - votes / raters) * size / (2 * verdicts) * met * inverse + (drawn ? 1 / raters : 0)),
     };
-    const variance = parts.verdicts + parts.dialogues + parts.raters;
-    const df = (drawn && design.rater_sd > 0 ? Math.min(dialogues, raters) : dialogues) - 1;
-    const reach = quantile(named ? grid.named : grid.critical[size - 2], df) + quantile(grid.found[power], df);
-    const shares = Object.fromEntries(Object.entries(parts).map(([name, one]) => [name, one / variance]));
-    return { points: grid.points * reach * Math.sqrt(variance), parts: shares };
+  };
+  const effective = (design, varying) => {
+    const { responders: size, dialogues, pairs, votes, raters } = design, { compared, part } = meetings(design);
+    const uneven = (2 * size + 12) / (2 * size) ** 2;
+    const ofDialogues = dialogues / (1 + (1 - part) / part * (uneven * compared - 1) / Math.max(compared - 1, 1));
+    if (!varying) return ofDialogues;
+    const byRater = (1 - votes / raters) * (uneven * compared - 1 / raters) / (dialogues * pairs * votes / raters);
+    return Math.min(ofDialogues, raters / (1 + byRater));
+  };
+  function gap(design, power, named) {
+    const { responders: size, dialogues, pairs, votes, raters } = design, { met, inverse } = meetings(design);
+    if (met < grid.least_a_pair) return { why: `not reckoned for fewer than ${grid.least_a_pair} dialogues a pair (${met.toFixed(1)} here)` };
+    const varying = raters >= grid.few_raters && design.rater_sd > 0, df = effective(design, varying) - 1;
+    const leverage = (size - 1) / (dialogues * pairs * votes) * met * inverse, fewest = Math.min(dialogues, raters);
+    const excess = Math.sqrt(varying ? (1 + 3 * leverage) * fewest / (fewest - 1) : 1 + leverage);
+    const reach = quantile(named ? grid.named : grid.critical[size - 2], df);
+    const errors = excess * reach * (1 - 0.25 / df) + grid.found[power] * Math.sqrt(1 + reach ** 2 / (2 * df));
+    const shared = covariances(design), sum = (parts) => parts.verdicts + parts.dialogues + parts.raters;
+    const missed = (apart) => errors * Math.sqrt(sum(variance(design, shared, apart))) > apart;
+    let low = 0, high = 1;
+    while (missed(high)) {
+      if (high > grid.largest_gap) return { why: "none: no gap is large enough to be found" };
+      high *= 2;
+    }
+    for (let step = 0; step < 50; step += 1) {
+      const middle = (low + high) / 2;
+      if (missed(middle)) low = middle; else high = middle;
+    }
+    const parts = variance(design, shared, high);
+    const shares = Object.fromEntries(Object.entries(parts).map(([name, one]) => [name, one / sum(parts)]));
+    return { points: grid.points * high, parts: shares };
   }
   function plan(asked) {
     const verdicts = asked.dialogues * asked.pairs * asked.votes;
@@ -104,8 +144,8 @@ for (const box of document.querySelectorAll(".heart-calculator")) {
   }
   const words = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
   const share = (value) => Math.round(100 * value) + " %";
-  const points = ({ points }) => `${words(points)} points (wins ${share(1 / (1 + Math.exp(-points / STUDY_GRID.points)))})`;
-  const sources = ({ parts }) => ["verdicts", "dialogues", "raters"].map((name) => `${name} ${share(parts[name])}`).join(", ");
+  const points = ({ points, why }) => why || `${words(points)} points (wins ${share(1 / (1 + Math.exp(-points / STUDY_GRID.points)))})`;
+  const sources = ({ parts }) => parts ? ["verdicts", "dialogues", "raters"].map((name) => `${name} ${share(parts[name])}`).join(", ") : "–";
   const show = () => {
     const fields = [...form.elements].filter((field) => field.name), asked = {};
     for (const field of fields) asked[field.name] = Number(field.value);
@@ -135,8 +175,10 @@ for (const box of document.querySelectorAll(".heart-calculator")) {
       const row = box.querySelector(`[data-row=${name}]`);
       cells.forEach((text, column) => { row.cells[column + 1].textContent = text; });
     }
-    said.textContent = `With this design people can detect a difference of ${words(people.board.points)} rating points`
-      + (panel ? `, and these judges one of ${words(panel.board.points)}.` : ".");
+    const also = panel && panel.board.points ? `, and these judges one of ${words(panel.board.points)}.` : ".";
+    said.textContent = people.board.why
+      ? `The smallest gap of this design is ${people.board.why}.`
+      : `With this design people can detect a difference of ${words(people.board.points)} rating points${also}`;
   };
   const scores = box.querySelector("form.scores");
   scores.elements.like.append(...Object.keys(STUDY_GRID.scored).map((name) => new Option(name)));

@@ -16,9 +16,9 @@ from scipy.special import expit
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.gate import GateError, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
-from heart_utils.ratings.ratings import POINTS, fit_ratings
+from heart_utils.ratings.ratings import POINTS, check_interval, fit_ratings
 from heart_utils.ratings.resampling import error_ends, interval_ends
-from heart_utils.ratings.spread import covariance, draw_strengths
+from heart_utils.ratings.spread import covariance, draw_strengths, spread_of
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
@@ -185,12 +185,13 @@ def simulate_power(
     *,
     rng: np.random.Generator,
     n_studies: int = 200,
+    n_resamples: int = 500,
     ci_level: float = 0.95,
     n_contrasts: int | None = None,
 ) -> pd.DataFrame:
-    """Draw studies in which two responders lie a gap apart, and note in which it is found.
+    """Draw studies in which two responders lie a gap apart, and note in which the leaderboard finds it.
 
-    The interval of the difference must leave out zero on the right side: a sandwich over dialogues and raters, or over
+    The leaderboard's interval of the difference must leave out zero on the right side: over dialogues and raters, or over
     dialogues alone where raters do not differ or are fewer than 20 and so fixed.
 
     Parameters
@@ -198,18 +199,22 @@ def simulate_power(
     design : Design
         Ties follow Davidson's model.
     gap : float
-        The gap is on the scale of the fit, above zero.
-    rng
+        On the scale of the fit, above zero.
+    rng : numpy.random.Generator
         The source of chance.
-    n_studies
-        How many studies.
-    ci_level, n_contrasts
+    n_studies : int
+        How many are drawn.
+    n_resamples : int
+        Behind each leaderboard's intervals, as in :func:`heart_utils.ratings.ratings.fit_ratings`.
+    ci_level : float
+        The level of the interval.
+    n_contrasts : int, optional
         As in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a study: ``estimate``, ``se``, ``found``, ``simulated``; the share found estimates the power.
+        One row a study: ``estimate``, ``se``, ``found``, ``n_effective``, ``simulated``. The share found estimates the power.
 
     Raises
     ------
@@ -229,16 +234,20 @@ def simulate_power(
     others = np.linspace(-OTHERS, OTHERS, n_others) if n_others > 1 else np.zeros(n_others)
     spread = float(np.hypot(design.dialogue_sd, design.rater_sd))
     theta = placed(lambda apart: np.array([apart / 2.0, -apart / 2.0, *others]), gap, spread, pairs, design.ties)
-    reach = critical_value(design.n_responders, design.n_clusters - 1, ci_level=ci_level, n_contrasts=n_contrasts)
+    clusters = ("dialogue_id", "rater") if design.raters_vary else ("dialogue_id",)
     rows = []
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
         entries = draw_study(design, rng, theta, tastes, pairs)
         model = BradleyTerry.fit(entries if design.raters_vary else replace(entries, rater=None), "pairs")
-        robust = covariance(model)
-        se = np.sqrt(max(robust[0, 0] + robust[1, 1] - 2.0 * robust[0, 1], 0.0))
-        estimate = model.theta[0] - model.theta[1]
-        rows.append({"estimate": estimate, "se": se, "found": estimate > reach * se})
+        gaps, _ = spread_of(model, clusters, check_interval(None, clusters), n_resamples, ci_level, rng)
+        estimate, se = gaps.strength[0] - gaps.strength[1], gaps.errors()[1][0, 1]
+        if n_contrasts is None:
+            reach = gaps.reach()[0, 1]
+        else:
+            df = gaps.n_effective - 1.0
+            reach = se * critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
+        rows.append({"estimate": estimate, "se": se, "found": estimate > reach, "n_effective": gaps.n_effective})
     return pd.DataFrame(rows).assign(simulated=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,18 @@ from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.ratings.spread import simultaneous_quantile
 from heart_utils.ratings.verdicts import Array
 
-__all__ = ["Design", "minimum_gap", "plan_study"]
+__all__ = ["Design", "NotReckonedError", "minimum_gap", "plan_study"]
+
+LEAST_A_PAIR = (
+    6  # dialogues in which a pair is compared on average, below which no simulated studies were compared with the formula
+)
+LARGEST_GAP = 16.0
+OTHERS = 0.5  # how far the other responders lie above or below the middle, on the scale of the fit
+PLANNED = ("n_verdicts", "gap", "gap_points", "win_probability", "verdicts", "dialogues", "raters", "why")
+
+
+class NotReckonedError(ValueError):
+    """The formula does not hold for a design."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +64,59 @@ class Design:
         return self.n_raters >= FEW_RATERS and self.rater_sd > 0
 
     @property
-    def n_clusters(self) -> int:
-        """The smallest number of clusters behind a difference."""
-        return min(self.n_dialogues, self.n_raters) if self.raters_vary else self.n_dialogues
+    def n_compared(self) -> int:
+        """How many pairs of responders there are."""
+        return self.n_responders * (self.n_responders - 1) // 2
+
+    @property
+    def dialogues_a_pair(self) -> float:
+        """In how many dialogues a pair is compared on average."""
+        return self.n_dialogues * self.pairs / self.n_compared
+
+    @property
+    def n_effective(self) -> float:
+        """Clusters of even information that tell as much of a difference, as a leaderboard will count them."""
+        # What a pair tells of the difference between two responders: 4 where the two meet, 1 where either meets another.
+        total, squares = 2.0 * self.n_responders, 2.0 * self.n_responders + 12.0
+        uneven = squares / total**2
+        missed, part = 1.0 / max(self.n_compared - 1, 1), self.pairs / self.n_compared
+        by_dialogue = (1.0 - part) / part * (uneven * self.n_compared - 1.0) * missed
+        dialogues = self.n_dialogues / (1.0 + by_dialogue)
+        if not self.raters_vary:
+            return dialogues
+        a_rater = self.n_verdicts / self.n_raters
+        by_rater = (1.0 - self.votes / self.n_raters) * (uneven * self.n_compared - 1.0 / self.n_raters) / a_rater
+        return min(dialogues, self.n_raters / (1.0 + by_rater))
 
 
 def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
-    r"""Give the smallest true gap of strengths that is found with some probability: :math:`c + t_\text{power}` standard errors.
+    r"""Return the smallest true gap of strengths that is found with some probability.
 
-    The interval of the difference must exclude zero, with c from ``critical_value``. The variance for two middling responders
-    adds, with K responders, v votes and M dialogues a pair, D dialogues, R raters, N verdicts a responder and the part f of
-    pairs compared a dialogue: dialogues :math:`2 C_1 / D \cdot (1 + 2 (1 - f) / (f K)) + 2 (C_2 - 2 C_1) / (K M)`; raters
-    :math:`2 C_r (1 / R + (1 - v / R) / N)`, without 1 / R where they are fixed; verdicts :math:`2 (4 (1 - t) - C_2 - 2 C_r) /
-    (K v M)` for a share t of ties. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the covariance of two verdicts that share
-    one reply, both, or the rater's taste, ties as in Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082
+    The interval of the difference must exclude zero: the gap is :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard
+    errors, with c from ``critical_value`` on the :math:`\nu` degrees of freedom that the leaderboard will have (its effective
+    clusters less one), and r for how much its standard error exceeds that of the estimates.
+    The two lie half a gap above and below the middle, half of the others 0.5 above and half 0.5 below. With K responders, D
+    dialogues, R raters, v votes, N verdicts a responder, each pair in M dialogues on average, and P pairs of which p are
+    compared a dialogue, the variance is
+
+    .. math::
+
+        \frac{2 C_1 (K - 2)}{K D} \frac{1 - 1 / p}{1 - 1 / P} + S C_2 E(1 / M) + \frac{E(1 / M)}{v} (U - S (C_2 + 2 C_r)) +
+        2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
+
+    without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the covariance of two verdicts that
+    share one reply, both, or the rater's taste, ties as in Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082; U
+    and S are sums over pairs of a verdict's variance and of its squared slope, over the squared sum of slopes.
 
     Parameters
     ----------
     design : Design
-        Who judges what, and how much replies and raters vary.
     power : float
-        Probability of finding the gap.
+        The chance of finding the gap.
     ci_level : float
-        Level of the interval.
-    n_contrasts : int
-        Number of differences that must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs of
-        responders.
+        The level of the interval.
+    n_contrasts : int, optional
+        How many differences must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs of responders.
 
     Returns
     -------
@@ -89,18 +127,36 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     ------
     ValueError
         If the design cannot be.
+    NotReckonedError
+        If a pair is compared in fewer than six dialogues, where the formula does not hold, or no gap is large enough.
 
     Examples
     --------
     >>> from heart_utils.ratings.ratings import POINTS
     >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
     >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the leaderboard, one named pair
-    [49, 32]
+    [50, 32]
     """
     _check(design, power, ci_level)
-    df = design.n_clusters - 1
+    if design.dialogues_a_pair < LEAST_A_PAIR:
+        raise NotReckonedError(
+            f"not reckoned for fewer than {LEAST_A_PAIR} dialogues a pair; here it is {design.dialogues_a_pair:.1f}. "
+            f"Compare more pairs in a dialogue, or ask for more dialogues."
+        )
+    df = design.n_effective - 1.0
     reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
-    return float((reach + stats.t.ppf(power, df)) * np.sqrt(sum(_parts(design).values())))
+    # The estimate and its error both vary: the usual approximation to a noncentral t.
+    errors = _excess(design) * reach * (1.0 - 0.25 / df) + stats.norm.ppf(power) * np.sqrt(1.0 + reach**2 / (2.0 * df))
+
+    def missed(gap: float) -> float:
+        return float(errors * np.sqrt(sum(_parts(design, gap).values()))) - gap
+
+    most = 1.0
+    while missed(most) > 0.0:
+        if most > LARGEST_GAP:
+            raise NotReckonedError(f"no gap up to {LARGEST_GAP:.0f} log-odds is found. Ask for more dialogues or more raters.")
+        most *= 2.0
+    return float(optimize.brentq(missed, 0.0, most))
 
 
 def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
@@ -137,46 +193,84 @@ def plan_study(
     Parameters
     ----------
     designs : list of Design
-        Designs to compare, one row each.
-    power, ci_level, n_contrasts
+        One row each.
+    power : float
+        As in :func:`minimum_gap`.
+    ci_level : float
+        As in :func:`minimum_gap`.
+    n_contrasts : int, optional
         As in :func:`minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of the better at that gap), and
-        the parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``.
+        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of the better at that gap), the
+        parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``, and ``why``: where a
+        design is not reckoned, since it compares a pair in too few dialogues, the reason in words, and no gap.
 
     Examples
     --------
     >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
     >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
-    [[100, 14100, 88], [300, 42300, 49]]
+    [[100, 14100, 89], [300, 42300, 50]]
     """
     rows = []
     for design in designs:
-        gap = minimum_gap(design, power=power, ci_level=ci_level, n_contrasts=n_contrasts)
-        parts = _parts(design)
+        try:
+            gap = minimum_gap(design, power=power, ci_level=ci_level, n_contrasts=n_contrasts)
+        except NotReckonedError as error:
+            rows.append(asdict(design) | {"n_verdicts": design.n_verdicts, "why": str(error)})
+            continue
+        parts = _parts(design, gap)
         total = sum(parts.values())
+        shares = {name: part / total for name, part in parts.items()}
         found = {"n_verdicts": design.n_verdicts, "gap": gap, "gap_points": POINTS * gap, "win_probability": expit(gap)}
-        rows.append(asdict(design) | found | {name: part / total for name, part in parts.items()})
-    return pd.DataFrame(rows)
+        rows.append(asdict(design) | found | shares | {"why": ""})
+    return pd.DataFrame(rows, columns=[*(field.name for field in fields(Design)), *PLANNED])
 
 
-def _parts(design: Design) -> dict[str, float]:
-    size, compared = design.n_responders, design.n_responders * (design.n_responders - 1) / 2
-    part = design.pairs / compared
-    per_pair = size * design.n_dialogues * part
-    of_responder = 2.0 * design.n_verdicts / size
-    shared = shared_covariances(design)
+def _excess(design: Design) -> float:
+    """Give by how much the leaderboard's standard error exceeds that of the estimates."""
+    # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums does; of those, the draws
+    # from the covariance are corrected as resamples of the fewer clusters are.
+    leverage = (design.n_responders - 1.0) / design.n_verdicts * design.dialogues_a_pair * inverse_met(design)
+    if not design.raters_vary:
+        return float(np.sqrt(1.0 + leverage))
+    fewest = min(design.n_dialogues, design.n_raters)
+    return float(np.sqrt((1.0 + 3.0 * leverage) * fewest / (fewest - 1.0)))
+
+
+def inverse_met(design: Design) -> float:
+    """Give the mean of one over the number of dialogues in which a pair meets, which chance makes uneven."""
+    met = design.dialogues_a_pair
+    uneven = (1.0 - design.pairs / design.n_compared) / met
+    return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / met
+
+
+def _parts(design: Design, gap: float) -> dict[str, float]:
+    """Give the variance of the difference of two responders that far apart, by where it comes from."""
+    others = design.n_responders - 2
+    shared, inverse = shared_covariances(design), inverse_met(design)
+    # The pair itself, which counts twice, and the pairs of either with the others.
+    distance = np.array([gap, gap / 2.0 - OTHERS, gap / 2.0 + OTHERS])
+    times = np.array([4.0, others, others])
+    slope = 0.25 / np.cosh(distance / 2.0) ** 2
+    near = design.tie_share * np.sqrt(4.0 * slope)
+    ties = near / (1.0 - design.tie_share + near)
+    total = float(np.array([2.0, others / 2.0, others / 2.0]) @ slope) ** 2
+    squares, verdict = float(times @ slope**2) / total, float(times @ (slope - ties / 4.0)) / total
+    alone = verdict - squares * (shared["replies"] + 2.0 * shared["taste"])
+    together = (1.0 - 1.0 / design.pairs) / (1.0 - 1.0 / design.n_compared) if design.n_compared > 1 else 1.0
+    own = 2.0 * shared["reply"] * others / (design.n_responders * design.n_dialogues) * together
     # Who is dealt which pair is chance even where the raters are fixed, unless all judge everything.
-    dealt = (1.0 - design.votes / design.n_raters) / of_responder
+    of_responder = 2.0 * design.n_verdicts / design.n_responders
+    dealt = (1.0 - design.votes / design.n_raters) / of_responder * design.dialogues_a_pair * inverse
     drawn = 1.0 / design.n_raters if design.n_raters >= FEW_RATERS else 0.0
-    own = 2.0 * shared["reply"] / design.n_dialogues * (1.0 + 2.0 * (1.0 - part) / (part * size))
-    met = 2.0 * (shared["replies"] - 2.0 * shared["reply"]) / per_pair
-    alone = 4.0 * (1.0 - design.tie_share) - shared["replies"] - 2.0 * shared["taste"]
-    by_verdict, by_taste = 2.0 * alone / (per_pair * design.votes), 2.0 * shared["taste"] * (dealt + drawn)
-    return {"verdicts": by_verdict, "dialogues": own + met, "raters": by_taste}
+    return {
+        "verdicts": alone * inverse / design.votes,
+        "dialogues": own + squares * shared["replies"] * inverse,
+        "raters": 2.0 * shared["taste"] * (dealt + drawn),
+    }
 
 
 def shared_covariances(design: Design) -> dict[str, float]:
@@ -204,11 +298,12 @@ def _gaps(variance: float) -> tuple[Array, Array]:
 
 
 def _check(design: Design, power: float, ci_level: float) -> None:
-    compared = design.n_responders * (design.n_responders - 1) // 2
     if design.n_responders < 2 or design.n_dialogues < 2 or design.votes < 1 or design.n_raters < design.votes:
         raise ValueError(f"A study needs two responders, two dialogues and as many raters as votes a pair; this is {design}.")
-    if not 1 <= design.pairs <= compared:
-        raise ValueError(f"{design.n_responders} responders make {compared} pairs; {design.pairs} cannot meet in a dialogue.")
+    if not 1 <= design.pairs <= design.n_compared:
+        raise ValueError(
+            f"{design.n_responders} responders make {design.n_compared} pairs; {design.pairs} cannot meet in a dialogue."
+        )
     if not 0 <= design.tie_share < 1:
         raise ValueError(f"tie_share is {design.tie_share}; it lies from 0 to below 1.")
     if not 0 < power < 1 or not 0 < ci_level < 1:

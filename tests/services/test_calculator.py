@@ -49,6 +49,9 @@ def cases():
 def compare(found, design, power):
     for name, n_contrasts in (("board", None), ("named", 1)):
         [planned] = plan_study([design], power=power, n_contrasts=n_contrasts).to_dict("records")
+        if planned["why"]:
+            assert found[name]["why"].startswith("not reckoned") == planned["why"].startswith("not reckoned"), design
+            continue
         assert found[name]["points"] == pytest.approx(planned["gap_points"], rel=0.01), design
         parts = {part: planned[part] for part in ("verdicts", "dialogues", "raters")}
         assert found[name]["parts"] == pytest.approx(parts, abs=0.01), design
@@ -117,7 +120,7 @@ def page(chromium):
 
 
 def test_the_page_answers_what_python_on_it_prints_and_follows_a_change(page):
-    assert page.locator("[data-row=board] td").first.inner_text().startswith("104 points")
+    assert page.locator("[data-row=board] td").first.inner_text().startswith("108 points")
     assert page.locator("[data-row=raters] td").first.inner_text() == "100"
     assert page.locator("[data-row=cost] td").first.inner_text() == "800"
     assert page.locator("[data-row=relative] td").all_inner_texts() == ["0.91", "0.87 with 1 rater"]

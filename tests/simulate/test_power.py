@@ -5,13 +5,20 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
+from heart_utils.ratings.bradley_terry import BradleyTerry
 from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.spread import effective_clusters
+from heart_utils.simulate.coverage import draw_study
 from heart_utils.simulate.full_study import calibrate
 from heart_utils.simulate.power import (
+    LEAST_A_PAIR,
     Design,
+    NotReckonedError,
     critical_value,
     expected_share,
+    inverse_met,
     minimum_gap,
     plan_study,
 )
@@ -75,9 +82,13 @@ def test_few_raters_are_fixed():
 def test_a_duel_by_hand():
     """Two responders, N forced verdicts: the variance of the log-odds near zero is 4 / N, a share t of ties takes t off it."""
     duel = Design(n_dialogues=400, n_responders=2, pairs=1, votes=1, n_raters=1, dialogue_sd=0, rater_sd=0)
-    assert minimum_gap(duel) == pytest.approx(stats.t.ppf([0.975, 0.8], 399).sum() * np.sqrt(4 / 400))
+    gap = minimum_gap(duel)
+    # A verdict's own leverage is 1 / 400; at the gap a verdict tells a little less than between equals.
+    reach = stats.t.ppf(0.975, 399)
+    errors = reach * np.sqrt(401 / 400) + stats.norm.ppf(0.8) * np.sqrt(1 + reach**2 / (2 * 399))
+    assert gap == pytest.approx(errors / np.sqrt(400 * expit(gap) * expit(-gap)), rel=1e-3)
     ties = dataclasses.replace(duel, tie_share=0.36)
-    assert minimum_gap(ties) == pytest.approx(0.8 * minimum_gap(duel))
+    assert minimum_gap(ties) == pytest.approx(0.8 * gap, rel=0.01)
 
 
 def test_ties_bring_the_effect_of_a_dialogue_closer_to_none():
@@ -132,6 +143,47 @@ def test_designs_that_cannot_be_are_refused(change, message):
         minimum_gap(BASE, power=1.2)
     with pytest.raises(ValueError, match="tie_share is 1.0"):
         minimum_gap(dataclasses.replace(BASE, tie_share=1.0))
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        Design(120, 17, 10, 1, 45),  # 45 raters count as 37
+        Design(60, 6, 15, 3, 45),
+        Design(80, 12, 9, 2, 45, rater_sd=0.0),
+        Design(100, 2, 1, 1, 30),
+    ],
+)
+def test_the_plan_counts_clusters_as_the_leaderboard_will(design):
+    rng = np.random.default_rng(1)
+    pairs = np.triu_indices(design.n_responders, k=1)
+    found = []
+    for _ in range(4):
+        tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
+        entries = draw_study(design, rng, np.zeros(design.n_responders), tastes, pairs)
+        model = BradleyTerry.fit(entries if design.raters_vary else dataclasses.replace(entries, rater=None), "pairs")
+        found.append(min(effective_clusters(model, *group) for group in model.entries.groups()))
+    assert design.n_effective == pytest.approx(np.mean(found), rel=0.06)
+
+
+def test_a_pair_met_in_few_dialogues_is_not_reckoned():
+    """Two thirds of the pairs of six responders; 60 dialogues would be 40 a pair."""
+    few = dataclasses.replace(BASE, n_dialogues=9)
+    with pytest.raises(NotReckonedError, match=rf"fewer than {LEAST_A_PAIR} dialogues a pair; here it is 5\.4"):
+        minimum_gap(few)
+    table = plan_study([few, BASE])
+    assert table["gap"].isna().tolist() == [True, False]
+    assert table["why"].str.startswith("not reckoned").tolist() == [True, False]
+
+
+def test_one_over_the_dialogues_of_a_pair_is_as_large_as_chance_makes_it():
+    """10 of 136 pairs in each of 120 dialogues: 8.8 on average, and one over it is a seventh more than 1 / 8.8."""
+    design = Design(120, 17, 10, 1, 45)
+    rng = np.random.default_rng(1)
+    dealt = np.argsort(rng.random((40, 120, 136)), axis=2)[:, :, :10]
+    met = np.array([np.bincount(study.ravel(), minlength=136) for study in dealt])
+    assert inverse_met(design) == pytest.approx((1.0 / met[met > 0]).mean(), rel=0.02)
+    assert inverse_met(design) > 1.1 / design.dialogues_a_pair
 
 
 def test_more_contrasts_need_a_larger_gap():
