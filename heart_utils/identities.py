@@ -195,6 +195,11 @@ def show_cell(column: str, value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def show_rater(rater: object) -> str:
+    """Name a rater in a message, unless that would name a person."""
+    return "(somebody)" if looks_like_person(rater) else str(rater)
+
+
 def show_row(cells: pd.Series) -> dict[str, object]:
     """Give the filled cells of a row that a message may show."""
     return {str(column): cell for column, cell in cells.dropna().items() if column not in HIDDEN}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from heart_utils import load_replies, load_scores, load_verdicts, open_run
+from heart_utils import combine_orders, load_replies, load_scores, load_verdicts, open_run, pairwise_agreement
 from heart_utils.identities import find_identities, looks_like_person, redact_contacts
 from heart_utils.runs import RunError, code_people
 from heart_utils.sources.catalogue import DataError
@@ -187,3 +187,14 @@ def test_the_key_file_is_where_it_is_asked_for(monkeypatch, tmp_path):
     with pytest.warns(UserWarning, match=str(tmp_path / "safe" / "people.csv")):
         load_verdicts(votes("ann@example.org"))
     assert sorted(os.listdir(tmp_path / "safe")) == [".gitignore", ".people.lock", "people.csv"]
+
+
+def test_messages_of_statistics_name_no_rater_who_looks_like_a_person(keys):
+    rows = load_verdicts(votes("ann@example.org", "Bernadette Plant", "r3"), keep_ids=True)
+    for between in (("r7", "r3"), ("model", "r3")):
+        with pytest.raises(ValueError, match=r"\(somebody\), \(somebody\), r3|rater_kind is: human") as caught:
+            pairwise_agreement(rows, between=between)
+        assert not [name for name in ("ann@", "Plant") if name in str(caught.value)]
+    twice = pd.concat([rows, rows]).assign(order="ab")
+    with pytest.raises(ValueError, match=r"rater '\(somebody\)'"):
+        combine_orders(twice)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from heart_utils.identities import show_rater
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, sums_by
 from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
 
@@ -281,7 +282,7 @@ def icc(
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
     if len(set(chosen)) < 2 or not set(chosen) <= set(votes.raters):
-        raise AgreementError(f"Name two raters or more of {', '.join(map(str, votes.raters))}; got {chosen}.")
+        raise AgreementError(f"Name two raters or more of {', '.join(map(show_rater, votes.raters))}; got {chosen}.")
     table = answer_sheet(votes)[:, votes.raters.get_indexer(pd.Index(chosen))]
     complete = ~np.isnan(table).any(axis=1)
     if complete.sum() < 2:
@@ -331,7 +332,7 @@ def judge_reliability(
     for dimension, rows in need(scores, ["score", "dimension", "responder"], "This needs scores.").groupby("dimension"):
         votes = read_votes(rows, cluster=None)
         if person not in votes.raters:
-            raise AgreementError(f"{person} has no score that counts. Raters: {', '.join(map(str, votes.raters))}.")
+            raise AgreementError(f"{person} has no score that counts. Raters: {', '.join(map(show_rater, votes.raters))}.")
         sheet, author = pd.DataFrame(answer_sheet(votes), columns=votes.raters), unit_values(votes, rows, "responder")
         for judge in votes.raters.drop(person):
             both = sheet[[person, judge]].dropna()

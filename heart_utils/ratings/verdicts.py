@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from heart_utils.identities import redact_message, show_rater
 from heart_utils.tables import ORDERS, RATER_KINDS, STATES
 
 __all__ = ["AgreementError", "Entries", "RatingsError", "VerdictsError", "Votes", "combine_orders", "won_by_a"]
@@ -203,7 +204,7 @@ def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
         raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
     mask = (table[column] == who).to_numpy(dtype=bool)[rows]
     if not mask.any():
-        there = ", ".join(map(str, sorted(table[column].dropna().unique())[:8]))
+        there = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
         raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.")
     return mask
 
@@ -385,8 +386,8 @@ def _refuse_repeats(table: pd.DataFrame, unit: Codes, rater: Codes, units: pd.Da
     elif differ:
         advice = f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
     raise VerdictsError(
-        f"{raters[rater[second]]} answers {dict(units.iloc[unit[second]])} more than once (rows {table.index[pair[0]]} and "
-        f"{table.index[pair[1]]}; {int(again.sum())} such repeats). {advice}"
+        f"{show_rater(raters[rater[second]])} answers {dict(units.iloc[unit[second]])} more than once (rows "
+        f"{table.index[pair[0]]} and {table.index[pair[1]]}; {int(again.sum())} such repeats). {advice}"
     )
 
 
@@ -458,7 +459,9 @@ def _find_pairs(verdicts: pd.DataFrame, group: Codes, shown: Codes) -> tuple[Cod
     twice = pd.DataFrame({"group": group, "shown": shown}).duplicated().to_numpy()
     if twice.any():
         row = verdicts.iloc[int(np.argmax(twice))]
-        said = ", ".join(f"{column} {row[column]!r}" for column in KEY[:4] if column in verdicts)
+        cells = {column: row[column] for column in KEY[:4] if column in verdicts}
+        cells |= {"rater": show_rater(cells["rater"])} if "rater" in cells else {}
+        said = redact_message(", ".join(f"{column} {cell!r}" for column, cell in cells.items()))
         raise VerdictsError(
             f"One rater answered the same order twice: {said}, order {row['order']!r} ({int(twice.sum())} such rows). "
             f"Number repeated answers with `repeat`."
