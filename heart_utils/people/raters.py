@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m heart_utils.people.raters", description="Import what people answered.")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument("source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv")
-    parser.add_argument("--redact", default="contacts", choices=REDACTIONS)
+    parser.add_argument("--redact", default="contacts", choices=REDACTIONS, help="a run takes contacts out in any case")
     parser.add_argument(
         "--withdraw", action="append", default=[], metavar="NAME", help="leave out somebody who asked for it; repeat as needed"
     )
