@@ -38,6 +38,7 @@ endif
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  More than one process or machine: book/machines.md"
 	@echo "  Settings: RUN=sample (which run), JOBS=2 (notebooks at a time), NAME= (a data set)"
 
 env: $(ENV) ## put the pinned packages in .venv

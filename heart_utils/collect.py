@@ -29,7 +29,7 @@ from heart_utils.calls.ledger import (
     ledger_file,
     merge_calls,
 )
-from heart_utils.calls.models import Model, ModelError, Request, key_fault
+from heart_utils.calls.models import Model, ModelError, Request, key_fault, quieten_litellm
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid, price_fault
 from heart_utils.calls.salvage import salvage_ledger
 from heart_utils.extras import MissingExtraError
@@ -75,6 +75,7 @@ class NotAllowedError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Collect a run; 0 if all is recorded, 1 after an error, 3 if calls failed or ``--check`` found a fault."""
     options = _parser().parse_args(arguments)
+    quieten_litellm()  # to the end of the process
     options.said = []  # by warnings, such as why a queue was stopped: each is said once
     try:
         with warnings.catch_warnings():

@@ -54,7 +54,17 @@ FAULTS = (
     "unsaid",  # a stream that never says why it ended, though it ends with [DONE]
     "blank",
     "zero",  # a count of tokens of zero
+    "thought",  # a judge that thinks aloud first, of another verdict
+    "draft",  # one that never comes out of its thought
+    "cutdraft",  # a draft of another verdict that is cut off
+    "example",  # a verdict, and what would have been another
+    "doubled",  # a key twice, with two winners
+    "fence",
+    "foreign",  # an answer in another language, with no JSON
+    "surrogate",  # half a character
+    "huge",  # 2 MB
 )
+STRAY = ("401", "403", "404")
 
 
 @dataclass
@@ -97,6 +107,7 @@ class Provider:
     filled: float = 0.0
     filled_at: float = 0.0
     headers: dict = field(default_factory=dict)  # of every answer
+    calm: int = 0  # so many requests go by before the first stray denial: a model that never answered has a wrong key
     out_until: float = 0.0  # of an outage: every connection is cut
 
     def __post_init__(self):
@@ -123,7 +134,7 @@ class Provider:
         for name, share in self.faults.items():
             draw -= share
             if draw < 0:
-                return name
+                return None if name in STRAY and len(self.times) <= self.calm else name
         return None
 
     def text(self, body):
@@ -226,12 +237,22 @@ async def reply(provider, request):
         if request.transport is not None:
             request.transport.abort()
         return response
-    if fault not in ("empty", "tool", "truncate", "half", "broken", "blank"):  # those are asked again with intent
+    if fault not in (
+        "empty",
+        "tool",
+        "truncate",
+        "half",
+        "broken",
+        "blank",
+        "cutdraft",
+        "silent",
+    ):  # those are asked again with intent
         provider.answered[asked(body["messages"])] += 1
     if fault == "filter":
         answer["choices"][0] |= {"finish_reason": "content_filter"}
     if fault in ("empty", "blank"):
         answer["choices"][0]["message"]["content"] = " \n \u200b" if fault == "blank" else ""
+    spoil_verdict(answer["choices"][0], fault, body)
     if fault == "broken":
         answer["choices"][0]["finish_reason"] = "error"
     if fault == "zero":
@@ -254,6 +275,26 @@ async def reply(provider, request):
     if body.get("stream") and fault != "whole":
         return await stream(request, answer, fault=fault, headers=headers)
     return web.json_response(answer, headers=headers)
+
+
+def spoil_verdict(choice, fault, body):
+    """Say a judge's verdict in a way that is hard to read."""
+    said = choice["message"]["content"]
+    other = choose_later(body) if fault in ("thought", "draft", "cutdraft", "example", "doubled") else ""
+    ways = {
+        "thought": f"<think>Perhaps {other}, but no.</think>\n{said}",
+        "draft": f"<think>Perhaps {other}, but",
+        "cutdraft": f"Let me weigh both. Perhaps {other}, but",
+        "example": f"{said}\nHad the other been warmer: {other}",
+        "doubled": f"{said[:-1]}, {other[1:]}" if other.startswith("{") else other,
+        "fence": f"Here is my judgement.\n```json\n{said}\n```",
+        "foreign": "Die erste Antwort ist wärmer. 第一个回复更好。",
+        "surrogate": said.replace("Because.", "Because \ud83d."),
+        "huge": said.replace("Because.", "Because. " * 250_000) if said else said,
+    }
+    choice["message"]["content"] = ways.get(fault, said)
+    if fault == "cutdraft":
+        choice["finish_reason"] = "length"
 
 
 def asked(messages):
@@ -475,13 +516,18 @@ def choose_first(body):
     return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", asked, flags=re.MULTILINE), line))
 
 
-def choose_earlier(body):
+def choose_earlier(body, which=min):
     """Answer a question for a judge in JSON: the reply that comes first in the alphabet, whatever its place."""
     text = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")
     replies = re.findall(r"^Reply (\w+):\n(?:<<<\n)?(.*)$", text, flags=re.MULTILINE)[:2]
-    winner = min(replies, key=lambda reply: reply[1].strip())[0]
+    winner = which(replies, key=lambda reply: reply[1].strip())[0]
     line = {"reasoning": "Because.", "winner": winner, "margin": 3}
     return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", text, flags=re.MULTILINE), line))
+
+
+def choose_later(body):
+    """Answer it the other way round."""
+    return choose_earlier(body, which=max)
 
 
 def main():
@@ -491,6 +537,7 @@ def main():
     parser.add_argument("--hang", type=float, default=30.0)
     parser.add_argument("--words", type=int, default=40)
     parser.add_argument("--retry-after")
+    parser.add_argument("--calm", type=int, default=0)
     parser.add_argument("--judge", action="store_true", help="answer judges in JSON, and others in words")
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
@@ -502,6 +549,7 @@ def main():
         keep=False,
         cuts_hung=True,
         retry_after=options.retry_after,
+        calm=options.calm,
     )
 
     async def serve():

@@ -249,6 +249,8 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
         raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
     if version is None:
         with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":  # two that begin at once would both make the tables
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219923)"))
             metadata.create_all(connection)
             connection.execute(upsert(engine, about).values(name="format", value=str(FORMAT)).on_conflict_do_nothing())
     elif version != str(FORMAT) or not there.issuperset(metadata.tables) or not columns.issuperset(calls.c.keys()):

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -308,8 +309,14 @@ def load_litellm() -> ModuleType:
     with extra("collect"):
         import litellm
 
+    quieten_litellm()
     litellm.suppress_debug_info = True
     return litellm
+
+
+def quieten_litellm() -> None:
+    """Leave unsaid that a call which was given up left a coroutine of litellm's behind."""
+    warnings.filterwarnings("ignore", r"coroutine '\w+\.acompletion' was never awaited", RuntimeWarning)
 
 
 def forgo_records() -> None:

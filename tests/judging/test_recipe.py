@@ -235,6 +235,31 @@ def test_a_price_of_zero_for_a_listed_model_keeps_everything_from_being_asked(
     assert provider.requests == []
 
 
+def test_a_reply_that_holds_no_words_is_told_apart_from_a_call_that_is_asked_again(project, provider, capsys):
+    provider.answer = lambda body: "A" if body.get("logprobs") else "Supporter:"
+    assert main(["mine", "--quiet", "--yes"]) == 3
+    said = capsys.readouterr().err
+    assert "3 replies of m hold no words although their calls were answered, and are not asked for again" in said
+    assert "the same command asks for them again" not in said
+    n = len(provider.requests)
+    assert main(["mine", "--quiet", "--yes"]) == 3
+    assert len(provider.requests) == n
+
+
+def test_what_costs_nothing_goes_on_where_the_budget_is_spent(project, provider, capsys):
+    folder, settings = project
+    free = {**settings["judges"][0], "name": "free", "model": "openai/free", "price_prompt": 0, "price_completion": 0}
+    write(folder, {**settings, "orders": "random"})
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    write(folder, {**settings, "judges": [*settings["judges"], free], "budget_usd": 1e-9})
+    n = len(provider.requests)
+    assert main(["mine", "--quiet", "--yes"]) == 1
+    assert "does not reach for another call" in capsys.readouterr().err
+    asked = provider.requests[n:]
+    assert {body["model"] for body in asked} == {"free"}
+    assert len(asked) == 18
+
+
 def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_never_stops(project, provider, capsys):
     folder, settings = project
     provider.piece_s = 0.0

@@ -5,6 +5,7 @@ import threading
 import pytest
 import test_ledger
 import test_models
+from test_ledger import clock  # noqa: F401 - a fixture
 from test_models import _short_pauses, provider  # noqa: F401 - fixtures
 
 from heart_utils.calls.ledger import open_ledger
@@ -75,6 +76,23 @@ def test_the_environment_names_it(database_url, monkeypatch, tmp_path):
     opened = open_ledger(tmp_path / "run")
     assert opened.shared
     opened.close()
+
+
+def test_two_may_begin_at_once_on_an_empty_database(database_url):
+    opened, together = [], threading.Barrier(4)
+
+    def begin():
+        together.wait()
+        opened.append(open_ledger(database_url))
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 4
+    for one in opened:
+        one.close()
 
 
 def test_a_server_that_is_restarted_costs_no_answer_and_no_second_call(provider, ledger, postgresql_server):  # noqa: F811

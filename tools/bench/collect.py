@@ -32,6 +32,7 @@ import sqlalchemy as sa
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, calls, check_calls, open_ledger, owners
 from heart_utils.calls.models import Call, Model, Request, load_litellm
+from heart_utils.calls.salvage import salvage_ledger
 from tools.bench import Figure
 
 __all__ = ["run"]
@@ -43,32 +44,44 @@ FAULTS = {
     "429": 0.05, "429bare": 0.02, "500": 0.03, "503": 0.02, "drop": 0.02, "late": 0.01, "hang": 0.002, "malformed": 0.02,
     "text": 0.01, "empty": 0.01, "tool": 0.005, "garbled": 0.03, "truncate": 0.01, "filter": 0.005,
     "refusal": 0.005, "filter400": 0.005, "error": 0.01, "nousage": 0.01, "other": 0.01,
+    "401": 0.005, "403": 0.005, "404": 0.005, "blank": 0.01, "broken": 0.01, "zero": 0.01,
+    "thought": 0.02, "draft": 0.02, "cutdraft": 0.01, "example": 0.02, "doubled": 0.02, "fence": 0.02, "foreign": 0.01,
+    "surrogate": 0.01, "huge": 0.003,
 }  # fmt: skip
 """Statuses, cut connections and bodies, JSON that is not sound: the provider's (malformed), and the judge's own (garbled);
-HTML, answers that are empty, truncated, refused, uncounted or another model's, and errors with status 200."""
+HTML with status 200, answers that are empty, blank, truncated, refused, uncounted, counted as zero or another model's, errors
+with status 200, stray denials, and verdicts within a thought, beside another or in half a character, or of 2 MB."""
+STREAMED = {"half": 0.1, "blank": 0.05, "broken": 0.05, "silent": 0.02, "drop": 0.05, "429": 0.05, "unsaid": 0.05, "zero": 0.05,
+            "tool": 0.02, "text": 0.02}  # fmt: skip
 HANG_S, TIME_OUT_S = 40.0, 30.0  # long: on a busy machine a call that was only slow would be paid twice
 IN_FLIGHT = 64
-JUMP_S = 100.0
+JUMP_S = 1200.0
+CLOCK = "HEART_BENCH_CLOCK"  #: Names a file with the seconds by which the database's clock is wrong at present.
 
 
-def run(quick: bool) -> Iterator[Figure]:
+def run(quick: bool, only: str | None = None) -> Iterator[Figure]:
     """Measure what the ledger and the flow of calls must reach.
 
     Parameters
     ----------
     quick : bool
         Fewer calls and repeats, to see that the bench works.
+    only : str or None
+        ``faults`` leaves out what is measured of speed.
 
     Yields
     ------
     Figure
         One at a time.
     """
+    if only == "faults":
+        yield from run_faults(*((400, 5.0) if quick else (10_000, 60.0)))
+        return
     for in_flight in (64, 256):
         yield from _throughput(in_flight, 300 if quick else 2000, 2 if quick else 5)
     yield from _two_processes(300 if quick else 3000, 1 if quick else 3)
     yield from _recorded(2_000 if quick else 42_000)
-    yield from _faults(*((400, 12.0) if quick else (10_000, 180.0)))
+    yield from run_faults(*((400, 12.0) if quick else (10_000, 180.0)))
 
 
 # -- throughput
@@ -259,8 +272,11 @@ class _Collectors:
         """Start one; what it complains of goes into a file."""
         arguments = f"{self.address!r}, {self.url!r}, {self.n}, {self.hosts[which]!r}, {self.scheduler!r}"
         code = f"from tools.bench.collect import judge_all; judge_all({arguments})"
+        environment = {**os.environ, CLOCK: str(Path(self.folder, "clock"))}
         with Path(self.folder, "errors").open("a") as errors:
-            return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True)
+            return subprocess.Popen(
+                [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            )
 
     def wait_for(self, share: float) -> None:
         """Wait until that share of the calls is recorded, or nobody works any more."""
@@ -281,10 +297,9 @@ class _Collectors:
         self.in_flight |= self.claimed_by(self.processes[which].pid)
         self.processes[which] = self.begin(which)
 
-    def jump(self) -> None:
-        """Make all stamps look as they do after the database's clock was set forward."""
-        with self.ledger.writing() as connection:
-            connection.execute(owners.update().values(seen_at=owners.c.seen_at - JUMP_S))
+    def jump(self, seconds: float) -> None:
+        """Set the database's clock wrong by so much, for all who use it."""
+        Path(self.folder, "clock").write_text(str(seconds))
 
     def outage(self, seconds: float) -> None:
         """Let the provider cut every connection for a while."""
@@ -322,15 +337,22 @@ class _Collectors:
             left, again = len(set(met) - ended), len(set(met) & twice - self.in_flight)
             attempts = statistics["outcomes"][fault]
             note = f"{attempts} attempts at {len(met)} calls; {again} of them paid twice, not in flight at a kill"
-            yield Figure(f"{name}: met {fault}, without an answer in the end", left, "", "0", not (left or again), note)
+            denied = fault in ("tool", "403")  # which may be this request's own fault, and end it
+            yield Figure(
+                f"{name}: met {fault}, without an answer in the end", left, "", "0", denied or not (left or again), note
+            )
 
 
-def _faults(n: int, outage_s: float) -> Iterator[Figure]:
+def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
     """Judge against a provider that fails, while processes, clock, database and provider are taken away."""
     from tools.postgresql import serving_postgresql
 
     options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
-    options += ["--judge", "--hang", str(HANG_S), "--retry-after", "0.2"]
+    options += ["--judge", "--hang", str(HANG_S), "--retry-after", "0.2", "--calm", "300"]
+    yield from _streams(n // 20)
+    yield from _nowhere()
+    yield from _flipped(n // 20)
+    yield from _full_or_closed_disk(n // 20)
     for stage, size in ((_on_sqlite, n // 2), (_on_postgresql, 3 * n // 10), (_on_dask, n // 5)):
         with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
             started = time.perf_counter()
@@ -349,22 +371,24 @@ def _faults(n: int, outage_s: float) -> Iterator[Figure]:
 def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> Iterator[Figure]:
     with _Collectors(address, url, n, folder) as both:
         steps: Sequence[tuple[float, Callable[[], None]]] = (
-            (0.15, partial(both.kill, 0)), (0.3, both.jump), (0.45, partial(both.kill, 1)),
-            (0.6, partial(both.outage, outage_s)), (0.8, partial(both.kill, 0)),
+            (0.1, partial(both.kill, 0)), (0.2, partial(both.jump, JUMP_S)), (0.3, partial(both.kill, 1)),
+            (0.4, partial(both.jump, 0.0)), (0.5, partial(both.outage, outage_s)), (0.6, partial(both.jump, -JUMP_S)),
+            (0.7, partial(both.kill, 0)), (0.8, partial(both.jump, 0.0)),
         )  # fmt: skip
         for share, step in steps:
             both.wait_for(share)
             step()
-        happened = f"3 kills, a jump of {JUMP_S:.0f} s, an outage of {outage_s:.0f} s"
+        happened = f"3 kills, a clock {JUMP_S:.0f} s ahead and then behind, an outage of {outage_s:.0f} s"
         yield from both.end(f"two collectors, SQLite, {n} calls", happened)
 
 
 def _on_postgresql(address: str, url: str, n: int, folder: str, restart: Callable[[], None]) -> Iterator[Figure]:
     with _Collectors(address, url, n, folder, hosts=("one", "two")) as both:
-        for share, step in ((0.25, restart), (0.5, both.jump), (0.75, restart)):
+        ahead, right = partial(both.jump, JUMP_S), partial(both.jump, 0.0)
+        for share, step in ((0.2, ahead), (0.25, restart), (0.5, right), (0.75, restart)):
             both.wait_for(share)
             step()
-        happened = f"2 restarts of the database, a jump of {JUMP_S:.0f} s"
+        happened = f"2 restarts of the database, its clock {JUMP_S:.0f} s ahead and then right"
         yield from both.end(f"two hosts, PostgreSQL, {n} calls", happened)
 
 
@@ -383,6 +407,136 @@ def _on_dask(address: str, url: str, n: int, folder: str) -> Iterator[Figure]:
         yield from one.end(f"Dask, two workers, {n} calls", "a worker killed")
 
 
+# -- streams, names, bits and disks
+
+
+def _streams(n: int) -> Iterator[Figure]:
+    """Ask for replies of a provider whose streams break off, are blank or say nothing."""
+    options = [part for name, share in STREAMED.items() for part in ("--fault", f"{name}={share}")]
+    with _serving(*options, "--words", "30") as address, tempfile.TemporaryDirectory() as folder:
+        ledger = open_ledger(f"sqlite:///{folder}/ledger.sqlite")
+        model = Model("responder", "openai/test", api_base=address, max_concurrency=IN_FLIGHT, timeout_s=TIME_OUT_S)
+        requests = [Request(model, ({"role": "user", "content": f"w{i}"},), stream=True) for i in range(n)]
+        calls_made = ask_all(requests, ledger=ledger, progress=False)
+        wrong = sum(call.status == "ok" and call.text.split() != ["word"] * 30 for call in calls_made)
+        failed = {call.error for call in calls_made if call.status != "ok"}
+        lost = sum(call.status != "ok" for call in calls_made)
+        ledger.close()
+        twice = _statistics(address)["answered_twice"]
+    yield Figure(f"streams, {n} replies: broken off or blank, and taken for whole", wrong, "", "0", wrong == 0)
+    yield Figure(f"streams, {n} replies: lost", lost, "", "0", lost == 0, "; ".join(sorted(map(str, failed))))
+    yield Figure(f"streams, {n} replies: paid twice", twice, "", "0", twice == 0)
+
+
+def _nowhere() -> Iterator[Figure]:
+    """Ask a server whose name nobody knows."""
+    code = (
+        "import warnings; from heart_utils.calls import engine; from heart_utils.calls.models import Model, Request\n"
+        "from heart_utils.calls.ledger import open_ledger\n"
+        "engine.UNHEARD_S = 5.0\n"
+        "model = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\n"
+        "asked = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in range(20)]\n"
+        "print({c.status for c in engine.ask_all(asked, ledger=open_ledger('sqlite://'), progress=False)})"
+    )
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    said = [line for line in done.stderr.splitlines() if "queue was stopped" in line]
+    right = done.stdout.strip().endswith("{'error'}") and len(said) == 1
+    words = said[0].split("UserWarning: ")[-1][:110] if said else done.stderr[-200:]
+    note = f"after {time.perf_counter() - started:.0f} s: {words}"
+    yield Figure("a name that no server has: sentences that say so", len(said), "", "1", right, note)
+
+
+def _flipped(n: int) -> Iterator[Figure]:
+    """Turn bits over in stored answers, then in the file anywhere; collect again, and count what is wrong, lost or bought."""
+    draw = random.Random(4)
+    with _serving("--judge") as address, tempfile.TemporaryDirectory() as folder:
+        file, url = Path(folder, "ledger.sqlite"), f"sqlite:///{folder}/ledger.sqlite"
+        _collect(address, url, n, folder)
+        ledger = open_ledger(url)
+        [*rows] = ledger.rows(sa.select(calls.c.key, calls.c.answer))
+        for key, answer in draw.sample(rows, n // 10):
+            spoilt = bytearray(answer)
+            spoilt[draw.randrange(len(spoilt))] ^= 1 << draw.randrange(8)
+            with ledger.writing() as connection:
+                connection.execute(calls.update().where(calls.c.key == key).values(answer=bytes(spoilt)))
+        ledger.close()
+        found = _collect(address, url, n, folder)
+        bought = sum(_statistics(address)["outcomes"].values()) - n
+        right = (found["rows"], found["wrong"], bought) == (n, 0, n // 10)
+        note = f"{n // 10} answers damaged, {found['wrong']} wrong verdicts, {n - found['answered']} lost"
+        yield Figure("a bit turned over in stored answers: asked again", bought, "", str(n // 10), right, note)
+        saved, wrong, lost = [], 0, 0
+        for _ in range(3):
+            content = bytearray(file.read_bytes())
+            for _ in range(20):
+                content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+            file.write_bytes(content)
+            if not _collect(address, url, n, folder):  # it said that the file is damaged, and what to do
+                saved.append(salvage_ledger(file)[0])
+                found = _collect(address, url, n, folder)
+            wrong, lost = wrong + found["wrong"], lost + n - found["answered"]
+        salvaged = ", ".join(map(str, saved)) or "none needed"
+        note = f"{len(saved)} of 3 files could not be read; whole answers saved: {salvaged} of {n}"
+        name = "20 bits turned over anywhere in the file, three times: wrong or lost"
+        yield Figure(name, wrong + lost, "", "0", not (wrong or lost), note)
+
+
+def _full_or_closed_disk(n: int) -> Iterator[Figure]:
+    """Let the ledger's disk run full, and then let nobody write on it; give room, and collect to the end."""
+    if os.geteuid() != 0:
+        return
+    with _serving("--judge") as address, tempfile.TemporaryDirectory() as folder:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", folder], capture_output=True)
+        if mounted.returncode:
+            return
+        try:
+            yield from _on_small_disk(address, folder, n)
+        finally:
+            subprocess.run(["umount", "-l", folder], check=True)
+
+
+def _on_small_disk(address: str, folder: str, n: int) -> Iterator[Figure]:
+    url = f"sqlite:///{folder}/ledger.sqlite"
+    for happened, wanted, spoilt, mended in (
+        ("a disk that is full", n, "", "size=50m"),
+        ("a folder that may not be written any more", 2 * n, "ro", "rw"),
+    ):
+        if spoilt:
+            subprocess.run(["mount", "-o", f"remount,{spoilt}", folder], check=True)
+        _, complaint = _collect_or_fail(address, url, wanted)
+        sentence = next((line for line in complaint.splitlines()[::-1] if "could not be written" in line), "")
+        at = _recorded_keys(url)
+        subprocess.run(["mount", "-o", f"remount,{mended}", folder], check=True)
+        found = _collect(address, url, wanted, folder)
+        twice = _statistics(address)["answered_twice"]
+        lost, wrong = wanted - found["answered"], found["wrong"]
+        note = f"{at} answers could be read meanwhile; {twice} in flight bought twice so far; it says: {sentence[-110:]}"
+        right = lost == wrong == 0 and bool(sentence) and twice <= 2 * IN_FLIGHT and "never awaited" not in complaint
+        yield Figure(f"{happened}: lost or wrong", lost + wrong, "", "0", right, note)
+
+
+def _recorded_keys(url: str) -> int:
+    ledger = open_ledger(url)
+    n = len(ledger.find(list(ledger.statuses())))
+    ledger.close()
+    return n
+
+
+def _collect_or_fail(address: str, url: str, n: int) -> tuple[str, str]:
+    code = f"from tools.bench.collect import judge_all; judge_all({address!r}, {url!r}, {n})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    return done.stdout, done.stderr
+
+
+def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
+    """Judge a study in a process of its own; nothing where it ended with a sentence that names the way on."""
+    said, complaint = _collect_or_fail(address, url, n)
+    if not said and "--salvage" in complaint:
+        return {}
+    return dict(json.loads(said.splitlines()[-1]))
+
+
 def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
     """Judge a study; print how many rows came of it, and how many say other than the provider meant."""
     from heart_utils.calls import ledger
@@ -390,6 +544,8 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
 
     if host:
         ledger._host = lru_cache(lambda: host)
+    if CLOCK in os.environ:
+        _keep_wrong_time(Path(os.environ[CLOCK]))
     histories, replies, comparisons = _study(n)
     judge = replace(_judge(address), answer_format="json")
     verdicts = collect_verdicts(
@@ -413,6 +569,19 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
     }  # fmt: skip
     print(json.dumps(found))
     sys.exit(3 if states.get("error") else 0)
+
+
+def _keep_wrong_time(file: Path) -> None:
+    """Take the database's clock to be wrong by the seconds that a file holds, as everybody does who reads the same one."""
+    from heart_utils.calls import ledger
+
+    right = ledger.now
+
+    def wrong(engine: sa.Engine) -> sa.ColumnElement[float]:
+        ahead = float(file.read_text() or 0) if file.exists() else 0.0
+        return right(engine) + sa.literal(ahead, sa.Float)
+
+    ledger.now = wrong
 
 
 # -- what they share
