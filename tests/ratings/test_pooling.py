@@ -47,7 +47,7 @@ def test_votes_that_go_together_count_less():
 
 def test_pooling_beats_the_plain_fit_and_its_intervals_hold():
     for design in DESIGNS[:2]:
-        error, coverage = measure(design, 40, quick=True)
+        error, coverage, _ = measure(design, 40, quick=True)
         assert error.met, error
         assert coverage.met, coverage
 
@@ -104,3 +104,12 @@ def test_each_spread_weighs_what_laplaces_approximation_gives_it():
     held = 2 * (won + lost) * expit(gap) * expit(-gap) + 1 / SPREADS**2
     weight = np.exp(value) / SPREADS / np.sqrt(held)
     assert found.table["strength"].max() == pytest.approx(float(weight @ gap / weight.sum()) / 2, rel=1e-5)
+
+
+def test_the_leader_the_last_and_who_is_far_from_the_others_are_flagged(rng):
+    table = pool_strengths(draw(rng, 60, 6, 15, 3, 0.3, theta=np.array([1.0, 0.5, 0.1, -0.1, -0.5, -1.0]))).table
+    assert table["flag"].iloc[[0, -1]].tolist() == ["leader", "last"]
+    assert set(table["flag"].iloc[1:-1]) <= {"", "far"}
+    few = pool_strengths(draw(rng, 8, 6, 3, 1, 0.3, theta=np.array([4.0, 3.5, 0.0, 0.0, 0.0, 0.0]))).table
+    outside = ~few["plain"].between(few["ci_low"], few["ci_high"])
+    assert (few["flag"].iloc[1:-1] == "far").tolist() == outside.iloc[1:-1].tolist()
