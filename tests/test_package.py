@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import heart_utils
 from heart_utils.runs import find_root
 
 ROOT = find_root()
@@ -21,10 +22,12 @@ ALONE = {"xllamacpp"}
 
 VISIT = """
 import sys, pandas as pd, heart_utils
+from pathlib import Path
 from heart_utils import fit_ratings, load_histories, load_verdicts, open_run
 for name in heart_utils.__all__:
     getattr(heart_utils, name)
 assert "heart_utils" in heart_utils.__file__ and "site-packages" in heart_utils.__file__, heart_utils.__file__
+assert {"py.typed", "__init__.pyi"} <= {path.name for path in Path(heart_utils.__file__).parent.iterdir()}
 assert len(load_histories("sample")) == 36
 assert len(load_verdicts("mtbench")) > 5000
 rows = load_verdicts("votes.csv", columns={"Urteil": "verdict"}, words={"links": "a", "rechts": "b"})
@@ -121,3 +124,10 @@ def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, versi
         done = subprocess.run([*gate, *options], cwd=home, env=bare, capture_output=True, text=True, check=False)
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stderr
     assert (home / "gate.json").is_file()
+
+
+def test_the_types_that_editors_see_are_of_the_names_that_the_package_has():
+    tree = ast.parse((ROOT / "heart_utils" / "__init__.pyi").read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    typed = {alias.asname: f"{node.module}".removeprefix("heart_utils.") for node in imports for alias in node.names}
+    assert typed == heart_utils._PUBLIC

@@ -111,6 +111,7 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     Parameters
     ----------
     design : Design
+        Who judges what, and how much replies and raters vary.
     power : float
         The chance of finding the gap.
     ci_level : float

@@ -143,10 +143,10 @@ class _Chapter:
             if "parameters" in cell["metadata"].get("tags", []):
                 self.shell.push(self.parameters)
         result.raise_error()
-        shown = [(output.data, output.metadata or {}) for output in captured.outputs]
+        shown = [("display_data", output.data, output.metadata or {}) for output in captured.outputs]
         if result.result is not None:
-            shown.append(self.shell.display_formatter.format(result.result))
-        self.outputs.append([{"output_type": "display_data", "data": data, "metadata": about} for data, about in shown])
+            shown.append(("execute_result", *self.shell.display_formatter.format(result.result)))
+        self.outputs.append([{"output_type": kind, "data": data, "metadata": about} for kind, data, about in shown])
 
     def _prints_what_is_pinned(self) -> bool:
         cells = [{**cell, "outputs": outputs} for cell, outputs in zip(self.cells, self.outputs, strict=True)]

@@ -59,9 +59,9 @@ def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Give every table of scores: what was scored, by whom, and its rows."""
     people = {"human": "people", "model": "judges"}
     for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
-        yield f"MentalAlign, {attribute}", people[kind], rows
+        yield f"MentalAlign, {attribute}", people[str(kind)], rows
     for kind, rows in load_verdicts("mtbench").groupby("rater_kind"):
-        yield "MT-Bench, wins", people[kind], win_scores(rows, panels=2 if kind == "human" else 1)
+        yield "MT-Bench, wins", people[str(kind)], win_scores(rows, panels=2 if kind == "human" else 1)
 
 
 def measured(n_halves: int) -> Iterator[Figure]:
