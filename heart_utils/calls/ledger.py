@@ -479,9 +479,9 @@ class Ledger:
     @_patiently
     def book(self, places: Mapping[str, float]) -> float:
         """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
-        clock, waits = now(self.engine), list[float]()
+        waits = list[float]()
         with self.writing() as connection:
-            self._follow_clock(connection)
+            clock = sa.literal(self._follow_clock(connection), sa.Float)  # read once: it may be set anew at any moment
             for name, seconds in sorted(places.items()):
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 behind = {"next_at": _later(paces.c.next_at, clock) + seconds}
@@ -492,10 +492,10 @@ class Ledger:
     @_patiently
     def hold(self, name: str, seconds: float) -> None:
         """Tell all processes that nothing is asked in a queue for so long, because its provider says so."""
-        hold = upsert(self.engine, paces).values(name=name, next_at=now(self.engine) + seconds)
-        later = {"next_at": _later(paces.c.next_at, hold.excluded.next_at)}
         with self.writing() as connection:
-            self._follow_clock(connection)
+            until = self._follow_clock(connection) + seconds
+            hold = upsert(self.engine, paces).values(name=name, next_at=until)
+            later = {"next_at": _later(paces.c.next_at, hold.excluded.next_at)}
             connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
 
     def held(self, names: Sequence[str]) -> dict[str, float]:
@@ -632,11 +632,12 @@ class Ledger:
     def _stamp(self, connection: sa.Connection) -> float:
         return float(connection.execute(sa.select(now(self.engine))).scalar_one())
 
-    def _follow_clock(self, connection: sa.Connection) -> None:
-        """Note what time it is; if the database's clock was set back, what waits for a time waits as long as was asked."""
-        clock = self._stamp(connection)
+    def _follow_clock(self, connection: sa.Connection) -> float:
+        """Read and note the time; if the database's clock was set back, what waits for a time waits as long as was asked."""
         its = paces.c.name == CLOCK
-        noted = connection.execute(sa.select(paces.c.next_at).where(its)).scalar_one_or_none()
+        # One process at a time, so that none writes by a time that another has found to be wrong.
+        noted = connection.execute(sa.select(paces.c.next_at).where(its).with_for_update()).scalar_one_or_none()
+        clock = self._stamp(connection)
         if noted is None:
             connection.execute(upsert(self.engine, paces).values(name=CLOCK, next_at=clock).on_conflict_do_nothing())
         elif abs(clock - noted) > SET_BACK_S:
@@ -646,6 +647,7 @@ class Ledger:
                 connection.execute(others.values(next_at=paces.c.next_at - (noted - clock)))
                 failed = calls.update().where(calls.c.status == "error", calls.c.finished_at > clock)
                 connection.execute(failed.values(finished_at=clock))  # or the next run would take them for its own
+        return clock
 
     def _execute(self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """Write rows of calls, and give the keys of those that were written."""

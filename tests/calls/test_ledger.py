@@ -353,6 +353,26 @@ def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_as_long_as_was_asked
     assert other.held(["rest"])["rest"] == pytest.approx(8.0, abs=2.5)
 
 
+def test_a_clock_that_is_set_right_while_a_wait_is_written_makes_it_no_longer(ledger, clock, monkeypatch):
+    follow = Ledger._follow_clock
+
+    def follow_and_jump(self, connection):
+        at = follow(self, connection)
+        clock[0] = 0.0
+        return at
+
+    clock[0] = 20 * 60
+    ledger.record([])
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Ledger, "_follow_clock", follow_and_jump)
+        ledger.hold("rest", 8.0)
+        clock[0] = 20 * 60
+        assert ledger.book({"pace": 0.5}) < 1.0
+    ledger.record([])
+    assert ledger.held(["rest"]) == {"rest": pytest.approx(8.0, abs=1.5)}
+    assert ledger.book({"pace": 0.5}) == pytest.approx(0.5, abs=1.5)
+
+
 def test_a_clock_that_was_behind_holds_nothing_for_longer(ledger, clock):
     clock[0] = -20 * 60
     ledger.hold("rest", 8.0)
