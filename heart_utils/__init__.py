@@ -23,7 +23,7 @@ _PUBLIC = {
         "scores": "average_scores calibrate_scores pairs_against_scores sweep_weights weigh_scores",
         "gate": "betting_bound compare_anytime compare_responders",
         "sources.catalogue": "DataUnavailableError",
-        "sources.load": "load_histories load_replies load_scores load_verdicts scores_to_verdicts",
+        "sources.load": "describe_votes load_histories load_replies load_scores load_verdicts scores_to_verdicts",
         "calls.ledger": "open_ledger",
         "calls.prices": "price",
         "judging.design": "pair_replies",

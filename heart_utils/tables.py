@@ -164,6 +164,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
     kinds: dict[str, Any] = {"text": "str", "truth": "bool", "number": "float64", "count": count}
     if values.dtype == kinds[what.kind]:
         return values
+    if what.kind == "text" and values.isna().all():
+        return pd.Series(np.nan, index=values.index, dtype="str", name=values.name)
     if what.kind == "text":  # numbers would silently become text
         other = [not isinstance(cell, str) for cell in values]
         numbers, wrong = values, values.notna() & np.array(other, bool)
@@ -181,6 +183,8 @@ def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series
 
 def _lists(values: pd.Series) -> pd.Series:
     """Turn arrays that Parquet gives back into plain lists."""
+    if set(map(type, values.to_numpy())) == {list}:
+        return values
 
     def plain(cell: Any) -> Any:
         if hasattr(cell, "tolist"):  # twice as fast as list(cell), and MentalAlign has 350,000 of them
@@ -196,6 +200,8 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
         what, cells = TABLES[name][str(column)], values.array  # what is asked of it costs less than the same of a column
         empty = np.asarray(cells.isna())
         wrong = np.zeros(len(table), bool) if what.nullable else empty
+        if what.kind == "list" and set(map(type, values.to_numpy())) == {list}:
+            continue
         if what.kind == "list":
             wrong = wrong | ~empty & np.array([not isinstance(cell, list) for cell in values], bool)
         elif what.words:  # no mask for each column, since words that do not fit are rare
@@ -210,14 +216,22 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
         refuse_rows(name, str(column), wrong, values, what.expected())
 
 
+REPEATED = (
+    " An answer that was given again has its number in the column repeat (of a file: repeats='number'); games that have "
+    "nothing to do with each other need a history_id each (made_of={'history_id': 'row-{row}'}); a copy goes out."
+)
+
+
 def _check_keys(name: str, table: pd.DataFrame) -> None:
     keys = KEYS[name]
     twice = table.duplicated(keys, keep=False)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
         shown = "; ".join(f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows())
+        advice = REPEATED if "repeat" in keys and name == "verdicts" else ""
         raise TableError(
-            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. {shown}.",
+            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. "
+            f"{shown}.{advice}",
             table.index[twice],
         )
 

@@ -122,6 +122,33 @@ def read_plan(root: Path, run: str) -> Plan:
     return Plan(run, chapters, values, recipe, left_out)
 
 
+def refuse_empty_run(root: Path, plan: Plan) -> None:
+    """Refuse a run of one's own whose chapters need verdicts while it has none, before any of them runs.
+
+    Parameters
+    ----------
+    root : pathlib.Path
+        The project's root.
+    plan : Plan
+        From :func:`read_plan`.
+
+    Raises
+    ------
+    PlanError
+        With the folder that was looked at and both ways to fill it.
+    """
+    readers = [chapter.name for chapter in plan.chapters if "verdicts" in chapter.reads]
+    made_here = any("verdicts" in chapter.writes for chapter in plan.chapters)
+    folder = root / "runs" / plan.run
+    filled = any([*folder.glob("verdicts*"), *folder.glob("scores*")])
+    if readers and not made_here and not filled:
+        raise PlanError(
+            f"{', '.join(readers)} needs votes, and the run {plan.run!r} has none: {folder} has no verdicts.parquet. "
+            f"Put votes of your own there, open_run({str(folder)!r}).write('verdicts', load_verdicts('votes.csv')), or "
+            f"ask judges for them, make collect RUN={plan.run}."
+        )
+
+
 def write_plan(root: Path, plan: Plan) -> None:
     """Write what `make` needs to know below ``build/``.
 
@@ -300,7 +327,9 @@ def main(arguments: list[str]) -> int:
     """Plan the run that is named; say what is wrong in one line."""
     root = find_root()
     try:
-        write_plan(root, read_plan(root, arguments[0] if arguments else "sample"))
+        plan = read_plan(root, arguments[0] if arguments else "sample")
+        refuse_empty_run(root, plan)
+        write_plan(root, plan)
     except (PlanError, NotebookError) as error:
         print(f"The notebooks were not run. {error}", file=sys.stderr)
         return 1

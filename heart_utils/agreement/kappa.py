@@ -225,6 +225,7 @@ def icc(
     scores: pd.DataFrame,
     *,
     kind: str = "A,1",
+    dimension: str | None = None,
     raters: Sequence[str] | None = None,
     cluster: str | None = "dialogue_id",
     n_resamples: int = 1000,
@@ -246,9 +247,11 @@ def icc(
     Parameters
     ----------
     scores : pandas.DataFrame
-        The scores table, one dimension.
+        The scores table.
     kind : {"A,1", "C,1", "A,k", "C,k"}
         Absolute agreement or consistency, of a single rater or of the mean of all.
+    dimension : str, optional
+        A line of the rubric; needed where the table has several.
     raters : sequence of str, optional
         Which raters; by default all.
     cluster : str or None
@@ -278,7 +281,7 @@ def icc(
     >>> round(icc(scores, kind="A,1", cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
     0.667
     """
-    votes = read_votes(need(scores, ["score"], "This needs scores."), cluster=cluster)
+    votes = read_votes(_on_dimension(need(scores, ["score"], "This needs scores."), dimension), cluster=cluster)
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
     if len(set(chosen)) < 2 or not set(chosen) <= set(votes.raters):
@@ -367,6 +370,17 @@ def answer_sheet(votes: Votes) -> Array:
     sheet = np.full((len(votes.units), len(votes.raters)), np.nan)
     sheet[votes.unit, votes.rater] = values[votes.value]
     return sheet
+
+
+def _on_dimension(table: pd.DataFrame, dimension: str | None) -> pd.DataFrame:
+    """Keep one line of the rubric, where one is named."""
+    if dimension is None:
+        return table
+    rows = need(table, ["dimension"], "A dimension was named.")
+    if dimension not in set(rows["dimension"]):
+        there = ", ".join(map(str, rows["dimension"].unique()))
+        raise AgreementError(f"The table has no dimension {dimension!r}. It has {there}.")
+    return rows[rows["dimension"] == dimension]
 
 
 def _read(table: pd.DataFrame, cluster: str | None) -> tuple[Votes, Array]:

@@ -19,7 +19,7 @@ from heart_utils.judging.prompts import AUTHORS, PROMPTS
 from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
 from heart_utils.runs import find_root
-from heart_utils.sources.files import read_lines
+from heart_utils.sources.formats import read_lines
 from heart_utils.sources.load import load_histories, load_replies, load_responders
 from heart_utils.tables import check_table, empty_table
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,11 @@ import pandas as pd
 from heart_utils.identities import redact_message
 from heart_utils.people.assignment import StudyError
 from heart_utils.runs import write_atomically
-from heart_utils.sources.files import HALF, is_whole_text
-from heart_utils.tables import TableError, check_table
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.files import read_rows
+from heart_utils.sources.formats import HALF, RawTable, is_whole_text, read_table, suffix_of
+from heart_utils.sources.guess import propose
+from heart_utils.sources.options import FileOptions, as_yaml, check_options
 
 __all__ = ["QUESTIONS"]
 
@@ -82,31 +85,32 @@ def restore_answers(folder: Path) -> int:
     return restored
 
 
-def read_answers(file: Path) -> pd.DataFrame:
-    """Read a JSON export of Label Studio's pairwise template, or a plain CSV; the index says where in it each answer is."""
+def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame:
+    """Read a JSON export of Label Studio's pairwise template, or a table of answers; the index says where in it each is."""
+    how, faults = reading or FileOptions(), list[str]()
     try:
-        if file.suffix == ".json":
-            rows = _label_studio(file)
+        check_options(how)
+        content = _load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
+        if isinstance(content, list) and all(isinstance(task, dict) and "annotations" in task for task in content):
+            raw = RawTable(_label_studio(file, content))
         else:
-            with file.open(encoding="utf-8-sig", newline="") as handle:
-                reader = csv.DictReader(handle, restkey="cells beyond the header", strict=True)
-                lines = {f"line {reader.line_num} of {file.name}": line for line in reader}
-            rows = pd.DataFrame(list(lines.values()), index=list(lines))
-            if short := rows.index[rows.isna().any(axis=1)].tolist():
-                raise StudyError(f"{short[0]} has fewer cells than the header. The file may have been cut short there.")
-    except (csv.Error, OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"{file} cannot be read as CSV in UTF-8 ({error}). It may have been cut short.") from None
-    if rows.empty:
+            table = read_table(file, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header"))
+            raw = replace(
+                table, rows=table.rows.set_axis([f"line {row + 2} of {file.name}" for row in table.rows.index], axis=0)
+            )
+    except DataError as error:
+        raise StudyError(str(error)) from None
+    if raw.rows.empty:
         raise StudyError(f"{file} holds no answer.")
-    rows = rows.map(lambda cell: cell.strip() or None if isinstance(cell, str) else cell)
-    rows = rows.rename(columns=lambda name: str(name).strip())
-    if halves := [where for where, row in rows.iterrows() if not is_whole_text(row.tolist())]:
+    if halves := [where for where, row in raw.rows.iterrows() if not is_whole_text(row.tolist())]:
         raise StudyError(f"{halves[0]}: {HALF}")
-    try:
-        return check_table("answers", rows.fillna({"dimension": "overall"})).set_index(rows.index)
-    except TableError as error:
+    answers = read_rows("answers", raw, how, file.stem, faults)
+    if faults:
         called = " The rater is completed_by, left and right are left_reply and right_reply." if file.suffix == ".json" else ""
-        raise StudyError(redact_message(f"{file.name}: {error}{called}")) from None
+        options = propose("answers", raw, how).options
+        hint = f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}" if options != how else ""
+        raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{called}{hint}"))
+    return answers
 
 
 def check_people(names: dict[str, str]) -> None:
@@ -268,11 +272,9 @@ def _times(behaviour: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _label_studio(file: Path) -> pd.DataFrame:
+def _label_studio(file: Path, tasks: list[dict[str, Any]]) -> pd.DataFrame:
     """Make each annotation of an export a row of answers."""
-    tasks, rows = _load_json(file), dict[str, dict[str, Any]]()
-    if not isinstance(tasks, list):
-        raise StudyError(f"{file} holds a {type(tasks).__name__}, expected a list of tasks: export in the format JSON.")
+    rows = dict[str, dict[str, Any]]()
     for task in tasks:
         sides = {side: (task.get("data") or {}).get(f"{side}_reply") for side in ("left", "right")}
         for annotation in task.get("annotations") or []:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,7 @@ from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import read_yaml
 from heart_utils.sources.files import complete
 from heart_utils.sources.heart import flag_reply
+from heart_utils.sources.options import FileOptions, add_reading, reading_of
 from heart_utils.tables import KEYS, check_table, empty_table
 
 __all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
@@ -85,6 +86,7 @@ def import_study(
     redact: str = "contacts",
     withdrawn: Sequence[str] = (),
     simulated: bool = False,
+    **reading: Unpack[FileOptions],
 ) -> ImportedStudy:
     """Turn the answers of a study into verdicts, or into replies by people; nothing is written yet.
 
@@ -93,7 +95,7 @@ def import_study(
     run : Run
         Whose histories and replies were shown.
     source
-        Folder of a study written here; or a ``.json`` of Label Studio or a ``.csv``, whose replies must be the run's.
+        Folder of a study written here; or a ``.json`` of Label Studio or a table, whose replies must be the run's.
     statement : mapping, optional
         The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
     redact : str
@@ -102,6 +104,10 @@ def import_study(
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
         Whether a program answered; the answers to a rehearsal are simulated whatever is said here.
+    **reading
+        Of a file, as in :func:`~heart_utils.sources.load.load_verdicts`, such as ``columns``, ``words`` and ``only``; its
+        columns are ``rater``, ``left``, ``right`` (ids of replies), ``choice`` (``left``, ``right`` or ``tie``) and, where it
+        has them, ``margin``, ``reason``, ``dimension`` and ``seconds``.
 
     Returns
     -------
@@ -126,7 +132,7 @@ def import_study(
     simulated = simulated or rehearsal
     said = _statement(statement or settings.get("statement") or {}, rehearsal)
     if kind == "file":
-        rows = _match_answers(read_answers(source), run.read("comparisons"), source.name)
+        rows = _match_answers(read_answers(source, reading), run.read("comparisons"), source.name)
         raters = rows.groupby("person").size().rename("n_shown").reset_index()
         raters = raters.assign(n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True)
     else:
@@ -212,6 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--withdraw", action="append", default=[], metavar="NAME", help="leave out somebody who asked for it; repeat as needed"
     )
     parser.add_argument("--statement", metavar="FILE", help="YAML with population, language and pay, for a .json or .csv")
+    add_reading(parser)
     options = parser.parse_args(arguments)
     try:
         run = open_run(options.run, create=False)
@@ -221,7 +228,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise StudyError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
         kind = dict[Literal["population", "language", "pay"], str | None]
         statement = read_yaml(options.statement, kind, StudyError) if options.statement else None
-        imported = import_study(run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw)
+        imported = import_study(
+            run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw, **reading_of(options)
+        )
         imported.write(run)
         payments, proposed = write_payments(run, imported, withdrawn=options.withdraw)
     except ValueError as error:
@@ -361,7 +370,7 @@ def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) 
 
 
 def _refuse_second_answers(rows: pd.DataFrame) -> None:
-    key = ["person", "pair_id", "dimension"]
+    key = ["person", "pair_id", "dimension", "order"]  # the same pair with its sides changed is its second order
     twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
     if len(twice):
         both = f"first {' and '.join(twice['where'].head(2))}, both by one person"

@@ -26,6 +26,21 @@ LOWEST_RATING, HIGHEST_RATING = 500.0, 3000.0  # of what HEART released
 METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
 WEIGHTS = ("pairs", "verdicts")
 
+POPULATIONS = {
+    "benchmark": "raters (these dialogues)",
+    "dialogues": "dialogues (these raters)",
+    "dialogues_and_raters": "dialogues and raters",
+    "none": "",
+}
+"""Population of the table -> what the intervals are over, in words."""
+
+WEIGHING = {
+    "pairs": "\nEach pair of responders counts the same (weights='pairs'); published ratings count each verdict "
+    "(weights='verdicts').",
+    "verdicts": "\nEach verdict counts the same (weights='verdicts'), as in published ratings.",
+}
+"""What weights mean, as a result says it."""
+
 NO_DIALOGUE = (
     "The verdicts have no column dialogue_id, so these ratings have no interval. Name what stands for a dialogue, such as "
     "cluster='history_id', or say n_resamples=0 if no interval is wanted."
@@ -91,6 +106,7 @@ class Ratings:
     >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
     >>> fit_ratings(duel, n_resamples=0)
     Ratings (overall, bradley-terry): 4 verdicts, no interval
+    Each pair of responders counts the same (weights='pairs'); published ratings count each verdict (weights='verdicts').
     Rank Written by  Rating Interval  Verdicts
               human    1595                  4
               model    1405                  4
@@ -116,10 +132,13 @@ class Ratings:
 
     def _said(self) -> str:
         """Say in one line what was fitted, to what, and which intervals there are."""
-        board, level = f"{self.settings['dimension']}, {self.settings['method']}", self.settings["ci_level"]
-        population = str(self.settings["population"]).replace("_", " ")
+        among = f", one of {self.settings['n_dimensions']} dimensions" if self.settings["n_dimensions"] > 1 else ""
+        board, level = f"{self.settings['dimension']}{among}, {self.settings['method']}", self.settings["ci_level"]
+        population = POPULATIONS[self.settings["population"]]
         over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
-        return f"Ratings ({board}): {self.n_verdicts:,} verdicts, {'no interval' if population == 'none' else over}"
+        interval = over if population else "no interval"
+        weighing = WEIGHING.get(str(self.settings["weights"]), "")
+        return f"Ratings ({board}): {self.n_verdicts:,} verdicts, {interval}{weighing}"
 
     def _shown(self) -> pd.DataFrame:
         """Round what a reader of a leaderboard looks for."""
@@ -264,6 +283,7 @@ def fit_ratings(
     varies = "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
     settings: dict[str, Any] = {"dimension": dimension, "method": method, "weights": model.weights, "interval": chosen}
     settings |= {"ci_level": ci_level, "population": varies if resampled else "none"}
+    settings["n_dimensions"] = verdicts["dimension"].nunique() if "dimension" in verdicts else 1
     settings |= {"cluster": clusters if resampled else None, "n_resamples": n_resamples if resampled else 0}
     chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
     found |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.identities import redact_message, show_rater
+from heart_utils.identities import looks_like_person, redact_message, show_rater
 from heart_utils.tables import ORDERS, RATER_KINDS, STATES
 
 __all__ = ["AgreementError", "Entries", "RatingsError", "VerdictsError", "Votes", "combine_orders", "won_by_a"]
@@ -205,8 +205,20 @@ def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     mask = (table[column] == who).to_numpy(dtype=bool)[rows]
     if not mask.any():
         there = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
-        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.")
+        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.{_other_parties(rows, table)}")
     return mask
+
+
+def _other_parties(rows: Codes, table: pd.DataFrame) -> str:
+    """Say which two of the raters who are there could be compared."""
+    if "rater" not in table:
+        return ""
+    names = [str(name) for name in table["rater"].iloc[rows].value_counts().index]
+    if len(names) < 2:
+        return " There is one rater alone, and agreement takes two."
+    shown = [name for name in names if not looks_like_person(name)][:2] or ["one rater", "another"]
+    both = ", ".join(map(repr, shown)) if len(shown) == 2 else "'one rater', 'another'"
+    return f" {len(names)} raters are there: between=({both}) compares two, krippendorff_alpha(rows) all at once."
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,10 @@ from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, decide_nothing
 from heart_utils.runs import RunError, find_home, known_people, open_run, write_atomically
-from heart_utils.sources.files import SUFFIXES, read_file
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.files import read_file
+from heart_utils.sources.formats import COMPRESSED, SUFFIXES
+from heart_utils.sources.options import FileOptions, add_reading, as_yaml, reading_of
 from heart_utils.tables import empty_table
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["GateError", "Sides", "read_sides", "write_reports"]
 
 SIDES = ["responder_a", "responder_b"]
-VOTE_FILE = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, SUFFIXES))}))(?::(.+))?$", flags=re.IGNORECASE)
+ENDS = "|".join(map(re.escape, sorted(SUFFIXES, key=len, reverse=True)))
+PACKED = "|".join(map(re.escape, COMPRESSED))
+VOTE_FILE = re.compile(rf"(.+?(?:{ENDS})(?:{PACKED})?)(?::(.+))?$", flags=re.IGNORECASE)
 TABLES = ("histories", "replies", "responders", "verdicts")
 LOOKS = {"passed": (COLOURS[0], "o"), "failed": (COLOURS[4], "X"), "cannot tell": (COLOURS[5], "s")}
 EXITS = {"passed": (0, "PASSED"), "failed": (1, "WORSE"), "cannot tell": (3, "INCONCLUSIVE")}
@@ -86,7 +91,14 @@ class Side:
         return written.agg(lambda texts: "\n".join(sorted(texts)))
 
 
-def read_sides(baseline: str, candidate: str, *, run: str | None = None, protocol: str | None = None) -> Sides:
+def read_sides(
+    baseline: str,
+    candidate: str,
+    *,
+    run: str | None = None,
+    protocol: str | None = None,
+    **reading: Unpack[FileOptions],
+) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
     Runs match if their histories and opponents' replies are the same word for word. People's verdicts are left out, and the
@@ -102,6 +114,8 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
         The run of responders that are named alone.
     protocol
         Protocol of the verdicts, needed where a run holds several.
+    **reading
+        Of files, as in :func:`~heart_utils.sources.load.load_verdicts`.
 
     Returns
     -------
@@ -118,7 +132,7 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     Traceback (most recent call last):
     heart_utils.runs.RunError: There is no run 'nowhere'.
     """
-    one, other = _name_both(*(_find(asked, run, protocol) for asked in (baseline, candidate)))
+    one, other = _name_both(*(_find(asked, run, protocol, reading) for asked in (baseline, candidate)))
     if one.folder == other.folder:
         note = f"Both from {one.where}.{_alike(one, other)}"
         joint = combine_orders(one.tables["verdicts"])
@@ -146,12 +160,13 @@ def read_sides(baseline: str, candidate: str, *, run: str | None = None, protoco
     return Sides(combine_orders(joined[0]), joined[1], names[0], names[1], note, run=other.run)
 
 
-def _find(asked: str, run: str | None, protocol: str | None) -> Side:
+def _find(asked: str, run: str | None, protocol: str | None, reading: FileOptions) -> Side:
     """Read the run or the file of a side; a responder's own name may hold a colon, and a file need name none."""
     if file := VOTE_FILE.match(asked):
         path = Path(file[1]).expanduser().resolve()
         if path.is_file() or run is None:
-            verdicts = read_file("verdicts", path, {"keep_ids": True})  # of judges alone: people's rows are left out below
+            # Ids stay, since it is about judges alone: people's rows are left out below.
+            verdicts = read_file("verdicts", path, FileOptions({**reading, "keep_ids": True}))
             who = {"responder_kind": "source", "simulated": is_simulated(verdicts)}  # a person or a model: nobody said
             responders = pd.DataFrame({"responder": sorted({*verdicts[SIDES].to_numpy().flat}), **who})
             tables = {**{table: empty_table(table) for table in TABLES}, "verdicts": verdicts, "responders": responders}
@@ -349,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two responders as the command line says, report in the terminal, and give the exit code."""
     asked = _parser().parse_args(arguments)
     try:
-        sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol)
+        sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol, **reading_of(asked))
         found, sides = _decide(sides, asked)
         _refuse_people(found, sides.note)
         code, answer = EXITS[found.outcome]
@@ -365,6 +380,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_atomically(asked.json, f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode())
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-gate: {redact_message(str(error))}", file=sys.stderr)
+        if isinstance(error, DataError) and error.options:
+            print(f"The same as a file for --reading:\n{as_yaml(error.options)}", file=sys.stderr)
         return BAD_INPUT
     print(f"{answer}: {found.candidate} against {found.baseline}")
     print(*(f"  {message}" for message in found.table["message"]), sides.note, sep="\n")
@@ -401,6 +418,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, help="a folder for gate.html, gate.xml and gate.md (needs matplotlib)")
     for kind in ("json", "junit", "markdown"):
         add(f"--{kind}", type=Path, metavar="FILE", help=f"write the result as {kind}")
+    add_reading(parser)
     return parser
 
 

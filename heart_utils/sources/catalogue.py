@@ -8,11 +8,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +24,9 @@ __all__ = ["SOURCES", "DataError", "DataUnavailableError", "Source", "SourceFile
 
 
 class DataError(ValueError):
-    """A file or a data set does not hold what was asked of it."""
+    """A file or a data set does not hold what was asked of it; ``options`` may be those by which it could be read."""
+
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 class DataUnavailableError(DataError):

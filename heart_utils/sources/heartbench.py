@@ -11,7 +11,8 @@ import pandas as pd
 
 from heart_utils.runs import find_root
 from heart_utils.sources.catalogue import DataError, find_data, find_source
-from heart_utils.sources.files import complete, read_lines
+from heart_utils.sources.files import complete
+from heart_utils.sources.formats import read_lines
 from heart_utils.tables import check_table
 
 __all__ = ["load_rubric"]

@@ -12,11 +12,13 @@ import pandas as pd
 from heart_utils.identities import show_row
 from heart_utils.runs import PUBLIC, open_run, read_parquet
 from heart_utils.sources.catalogue import SOURCES, DataError
-from heart_utils.sources.files import SUFFIXES, FileOptions, read_file, read_sample
+from heart_utils.sources.files import describe_file, read_file, read_sample
+from heart_utils.sources.formats import COMPRESSED, SUFFIXES, is_table, suffix_of
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
+from heart_utils.sources.options import FileOptions
 from heart_utils.tables import check_table, empty_table, need_columns
 
-__all__ = ["load_histories", "load_replies", "load_scores", "load_verdicts", "scores_to_verdicts"]
+__all__ = ["describe_votes", "load_histories", "load_replies", "load_scores", "load_verdicts", "scores_to_verdicts"]
 
 Given = str | os.PathLike[str] | pd.DataFrame
 
@@ -148,7 +150,8 @@ def load_verdicts(
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
-        :func:`scores_to_verdicts`), or one's own DataFrame, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet`` or ``.jsonl``.
+        :func:`scores_to_verdicts`), or one's own table: a DataFrame, Arrow, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
+        ``.json`` or ``.jsonl``, packed as ``.gz`` or ``.zst`` too. Where it cannot be read, the message proposes the call.
     dimension : str, optional
         Keep one line of the rubric.
     raters : {"human", "model"}, optional
@@ -161,6 +164,15 @@ def load_verdicts(
         row. ``rater_columns``: where a row is a pair, the headers that are raters' names; blank cells are taken as not
         asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default
         the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where the file begins so.
+        ``only``: header -> the value or values of the rows that count; the others are counted by value in ``attrs["notes"]``,
+        and rows that say of themselves that they may not count (rejected, ignored, previews) are refused until it says so.
+        ``others="drop"`` leaves columns out that are not named. ``made_of``: a column -> others that make it, as
+        ``"{question_id}-{turn}"`` or ``"row-{row}"``; ``split``: a header -> a pattern whose named parts are columns.
+        ``explode``: lists of which each entry is a row. ``dimension_columns``, ``pair_columns``: headers, or a pattern, of
+        answers with a column each; ``shown``: a table (path, DataFrame or list) of what they were about. ``winner_columns``:
+        headers that are marked -> ``"a"``, ``"b"`` or ``"tie"``; ``winner_loser``: two headers of names; ``counts``: headers of
+        how often who won. ``soft``: the numbers of ``p_a`` that mean ``a`` and ``b`` for sure. ``repeats="number"``: what comes
+        again is a repeat. ``header``: the names of the columns of a file without a header.
         ``keep_ids``: by default ids of raters and writers that look like a person's (an address, a full name, an id of
         Prolific or Mechanical Turk, or any below a header such as ``WorkerId``) become codes, the same ones for as long as the
         key file ``keys/people.csv`` is there, and addresses are taken out of texts; ``False`` codes every person, whatever
@@ -193,6 +205,34 @@ def load_verdicts(
     return scores_to_verdicts(kept) if name == "mentalalign" else kept
 
 
+def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
+    """Print what a file of votes seems to hold and the call that may read it, without loading it.
+
+    Parameters
+    ----------
+    path : str, path or table
+        As :func:`load_verdicts` takes it.
+    **reading
+        What is known already, as in :func:`load_verdicts`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read at all.
+
+    Examples
+    --------
+    >>> describe_votes(pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]}))  # doctest: +ELLIPSIS
+    2 rows, 2 columns: winner ..., loser ...
+    What may be meant (it looks like a list of winners and losers), to be checked before it is believed:
+    load_verdicts(
+        rows,
+        winner_loser=('winner', 'loser'),
+        ...
+    """
+    print(describe_file("verdicts", path, reading))
+
+
 def _studies(table: str) -> tuple[str, ...]:
     return tuple(name for name, source in SOURCES.items() if source.table == table)
 
@@ -205,7 +245,7 @@ def _published(name: str, folder: str) -> pd.DataFrame:
 
 
 def _called(name_or_path: Given) -> str:
-    return "the DataFrame" if isinstance(name_or_path, pd.DataFrame) else os.fspath(name_or_path)
+    return "the DataFrame" if is_table(name_or_path) else os.fspath(name_or_path)  # type: ignore[arg-type]
 
 
 def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: FileOptions) -> str | None:
@@ -213,7 +253,7 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
     if strange := sorted(set(reading) - set(FileOptions.__annotations__)):
         options = ", ".join(FileOptions.__annotations__)
         raise TypeError(f"load_{table} has no option {', '.join(strange)}; of files it has {options}.")
-    if isinstance(name_or_path, pd.DataFrame):
+    if is_table(name_or_path):
         return None
     if not isinstance(name_or_path, str | os.PathLike):
         what = f"load_{table} was given a {type(name_or_path).__name__}"
@@ -223,9 +263,11 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
         if said := [option for option, value in reading.items() if value]:
             raise DataError(f"{', '.join(said)} is about a file of your own; {given} is a set that is known.")
         return given
-    if Path(given).suffix.lower() not in SUFFIXES:
+    if suffix_of(Path(given)) not in SUFFIXES:
         fault = f"{given!r} is neither a set with {table} ({', '.join(known)})"
-        raise DataError(f"{fault} nor a path that ends in {', '.join(SUFFIXES)}.")
+        raise DataError(
+            f"{fault} nor a path that ends in {', '.join(SUFFIXES)}, or in one of these and {' or '.join(COMPRESSED)}."
+        )
     return None
 
 

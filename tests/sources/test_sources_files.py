@@ -99,7 +99,7 @@ def test_nobodys_answer_is_a_default():
         ([{"turns": TURNS}], "missing history_id. A file of histories must have history_id, turns"),
         ([{**HISTORY, "colour": "red"}], "unknown colour"),
         ([{**HISTORY, "slice": "easy"}], "slice: expected one of standard, adversarial, calm_twin.*row 0 has 'easy'"),
-        ([{**HISTORY, "history_id": 7}], "history_id: expected text.*row 0 has 7"),
+        ([{**HISTORY, "history_id": 7.5}], "history_id: expected text.*row 0 has 7.5"),
     ],
 )
 def test_bad_histories_are_named_by_file_row_and_column(tmp_path, rows, said):
@@ -147,9 +147,12 @@ def test_a_failure_with_its_state_is_read_and_has_no_verdict(tmp_path):
     assert table["verdict"].isna().tolist() == [False, True]
 
 
-def test_an_id_that_is_a_number_is_not_silently_made_text(tmp_path):
+def test_a_whole_number_as_an_id_is_text_and_another_number_is_none(tmp_path):
+    table = load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "rater": 7, "history_id": 81.0}))
+    assert table[["rater", "history_id"]].to_numpy().tolist() == [["7", "81"]]
+    assert load_verdicts(pd.DataFrame([{**VOTE, "history_id": 2**60 + 1}]))["history_id"].tolist() == [str(2**60 + 1)]
     with pytest.raises(DataError, match="verdicts.rater: expected text, in every row; row 0 has a number"):
-        load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "rater": 7}))
+        load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "rater": 7.5}))
 
 
 def test_an_empty_score_is_not_a_number_without_a_word_why(tmp_path):
@@ -381,7 +384,7 @@ def test_a_table_with_a_column_for_each_rater_becomes_a_row_for_each_answer():
         load_verdicts(wide, rater_columns=["Ann", "Ben"], always={"rater_kind": "human"})
     with pytest.raises(DataError, match="rater_columns names Cem; the columns are history_id"):
         load_verdicts(wide, rater_columns=["Ann", "Cem"])
-    with pytest.raises(DataError, match=r"columns=.'Ann': 'rater'.*If each is a rater: rater_columns=.'Ann', 'Ben'.\."):
+    with pytest.raises(DataError, match=r"columns=.'Ann': None.*If each is a rater: rater_columns=.'Ann', 'Ben'.\."):
         load_verdicts(wide, always={"rater_kind": "human"})
     scores = pd.DataFrame({"history_id": ["c1"], "responder": ["x"], "Ann": ["4"], "Ben": ["5"]})
     always = {"rater_kind": "human", "dimension": "warmth"}

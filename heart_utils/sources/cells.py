@@ -1,0 +1,211 @@
+"""What the cells of a file mean: ids as text, the words of answers, who is named as the winner, how sure a rater was."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from heart_utils.identities import show_answer, show_cell
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.formats import TEXT
+from heart_utils.sources.options import FileOptions, word_of
+from heart_utils.sources.reshape import as_text, map_words
+from heart_utils.tables import TABLES, VERDICTS, Column, called
+
+__all__ = ["read_cells"]
+
+ANSWERS = {"verdicts": "verdict", "scores": "score", "replies": "text", "answers": "choice"}
+"""Table -> the column that is empty in a row that failed."""
+
+FAILURES = ("abstained", "refused", "unparsed", "error")
+SIDES = ("responder_a", "responder_b")
+NAMES = (*SIDES, "responder", "rater")
+"""Columns of names that people give, in which two spellings are one name."""
+
+
+def read_cells(table: str, rows: pd.DataFrame, text_file: bool, how: FileOptions, faults: list[str]) -> list[Any]:
+    """Read cells as what they mean, in place; give the labels of rows where that cannot be done."""
+    bad: list[Any] = []
+    for column, what in TABLES[table].items():
+        if column in rows and text_file:
+            rows[column], wrong = _of_text(column, what, rows[column])
+            faults += [f"{table}.{column}: {said}" for said in wrong.values()][:1]
+            bad += list(wrong)
+        elif column in rows and what.kind == "text":
+            rows[column] = _ids(rows[column])
+    given = rows.get("p_a", pd.Series(dtype=object))  # as the file has it
+    if table == "verdicts":
+        bad += _read_chances(rows, how.get("soft"), faults)
+    _translate(table, rows, how.get("words") or {})
+    _refuse_spellings(rows, faults)
+    if table == "verdicts":
+        head = next((head for head, name in (how.get("columns") or {}).items() if name == "verdict"), "verdict")
+        bad += _read_verdicts(rows, head, faults)
+        bad += _contradictions(rows, given, faults)
+    answer = ANSWERS.get(table, "")
+    if answer and table != "answers" and "state" not in rows and rows[answer].isna().any():
+        empty = rows.index[rows[answer].isna()]
+        bad += list(empty)
+        faults.append(
+            f"{answer}: {called(empty[0])} is empty ({len(empty)} in all). Say why in a column state, or for all of them by "
+            f"words={{'': 'abstained'}}: {', '.join(FAILURES)}; a failure is never taken for an answer."
+        )
+    return bad
+
+
+def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, dict[Any, str]]:
+    """Read a column of CSV or Excel, in which all is text; give it with what is wrong, by row."""
+    if what.words or not what.nullable:
+        cells = cells.str.strip() if cells.dtype == TEXT else map_words(cells, _stripped)
+    cells = cells.mask(cells.eq("").fillna(False).astype(bool), None)
+    if what.kind == "truth":
+        return map_words(cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)), {}
+    if what.kind != "list":
+        return cells, {}
+    wrong, read = dict[Any, str](), list[Any]()
+    for row, cell in cells.items():
+        try:
+            read.append(json.loads(cell) if isinstance(cell, str) else [] if column == "flags" else None)
+        except json.JSONDecodeError as error:
+            wrong[row] = f"row {row}: expected a list as JSON, {error}."
+            read.append(None)
+    return pd.Series(read, cells.index, dtype=object), wrong
+
+
+def _stripped(cell: Any) -> Any:
+    return cell.strip() if isinstance(cell, str) else cell
+
+
+def _ids(cells: pd.Series) -> pd.Series:
+    """Give whole numbers as the text that CSV has for them; a list of one word is the word, and an empty one nothing."""
+    if cells.dtype == TEXT or pd.api.types.is_bool_dtype(cells):
+        return cells
+    if cells.dtype == object:
+        cells = cells.map(lambda cell: (cell[0] if cell else None) if isinstance(cell, list) and len(cell) < 2 else cell)
+    return map_words(cells, as_text)
+
+
+def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None:
+    """Put the table's words in the place of the user's, for the answer or for a column that is named."""
+    answer = ANSWERS.get(table, "")
+    flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
+    for column, said in {answer: flat, **{name: said for name, said in words.items() if isinstance(said, Mapping)}}.items():
+        if column not in rows:
+            if said:
+                raise DataError(f"words speaks of the column {column or 'of answers'}, which {table} does not have here.")
+            continue
+        if not said:
+            continue
+        meant = {word_of(word): meaning for word, meaning in said.items()}
+        cells = map_words(rows[column], word_of)
+        known = cells.isin(list(meant))
+        meanings = map_words(cells, meant.get)
+        failed = meanings.isin((*FAILURES, "inconsistent")) & (column == answer)
+        rows[column] = rows[column].astype(object).mask(known, meanings).mask(failed, None)
+        if failed.any() and "state" in TABLES[table]:
+            state = rows["state"] if "state" in rows else pd.Series("valid", rows.index)
+            rows["state"] = state.astype(object).mask(failed, meanings)
+
+
+def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
+    """Refuse two spellings of one name: capitals and blanks tell nobody apart."""
+    seen: dict[tuple[str, str], dict[str, str]] = {}
+    for column in NAMES:
+        for name in rows[column].dropna().unique() if column in rows else ():
+            group = "responder" if column in SIDES else column
+            seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(str(name), column)
+    for (group, _), names in seen.items():
+        if len(names) > 1:
+            both = list(names.items())[:2]
+            found = [
+                f"{called(rows.index[rows[column].eq(name).fillna(False).astype(bool)][0])} has {show_cell(group, name)}"
+                for name, column in both
+            ]
+            (name, column), _ = both
+            words = "" if group == "rater" else f", as in words={{'{column}': {{'{name.casefold()}': '{name}'}}}}"
+            faults.append(
+                f"{column}: {found[0]} and {found[1]}, which differ in capitals or blanks alone. Give one spelling{words}."
+            )
+
+
+def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any]:
+    """Take the name of one of the two for its side, and refuse every word that is no answer."""
+    cells = rows["verdict"]
+    if (strange := cells.notna() & ~cells.isin(VERDICTS)).any() and set(SIDES) <= set(rows):
+        names = set(rows["responder_a"].dropna()) | set(rows["responder_b"].dropna())
+        if not names & {*VERDICTS}:  # where somebody is called `a`, a name could be a side
+            for side, column in zip(("a", "b"), SIDES, strict=True):
+                cells = cells.mask(strange & cells.astype(object).eq(rows[column].astype(object)), side)
+            rows["verdict"] = cells
+            strange = cells.notna() & ~cells.isin(VERDICTS)
+        third = strange & cells.isin(list(names))
+        if third.any():
+            row = cells.index[third][0]
+            faults.append(
+                f"verdicts.verdict: {called(row)} names {show_cell('verdict', cells[row])} ({int(third.sum())} such rows), "
+                f"who is neither responder_a ({rows.loc[row, 'responder_a']}) nor responder_b "
+                f"({rows.loc[row, 'responder_b']}) there. Mend those rows, or take them out."
+            )
+            strange &= ~third
+            if not strange.any():
+                return list(cells.index[third])
+    words = cells[strange].map(str)
+    if counted := {word: found.index for word, found in words.groupby(words, sort=False)}:
+        shown = [(show_answer(head, word), found) for word, found in itertools.islice(counted.items(), 10)]
+        said = ", ".join(f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown)
+        example = next((word for word, _ in shown if word[0] in "'\""), "'X'")
+        faults.append(
+            f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
+            f"each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are failures."
+        )
+    return list(cells.index[cells.notna() & ~cells.isin(VERDICTS)])
+
+
+def _read_chances(rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: list[str]) -> list[Any]:
+    """Read how sure a rater was that a is better, on the file's own scale and before any row is turned."""
+    if "p_a" not in rows:
+        if soft:
+            raise DataError("soft says what the numbers of p_a mean, and no column is p_a: columns={'preference': 'p_a'}.")
+        return []
+    sure_a, sure_b = (float(soft["a"]), float(soft["b"])) if soft else (1.0, 0.0)
+    given = rows["p_a"]
+    filled = map_words(given, word_of) != ""
+    numbers = pd.to_numeric(given, errors="coerce").astype(float)
+    share = (numbers - sure_b) / (sure_a - sure_b)
+    outside = filled & ~share.between(0.0, 1.0)
+    low, high = sorted((sure_a, sure_b))
+    if outside.any():
+        first = ", ".join(f"{called(row)} has {show_cell('p_a', value)}" for row, value in given[outside].head(3).items())
+        more = f" ({int(outside.sum())} in all)" if outside.sum() > 1 else ""
+        advice = (
+            "" if soft else " Is it on another scale? Say which number means a for sure, and which b: soft={'a': 1, 'b': 2}."
+        )
+        faults.append(f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing; {first}{more}.{advice}")
+    rows["p_a"] = share.mask(outside)
+    if rows["verdict"].isna().all() and "state" not in rows:  # the file says how sure they were, and nothing else
+        sides = np.array(["a", "b", "tie", None], dtype=object)[
+            np.select([share > 0.5, share < 0.5, share == 0.5], [0, 1, 2], 3)
+        ]
+        rows["verdict"] = pd.Series(sides, rows.index, dtype=object)
+    return list(rows.index[outside])
+
+
+def _contradictions(rows: pd.DataFrame, given: pd.Series, faults: list[str]) -> list[Any]:
+    """Refuse rows whose number leans to the other side than their word, with the number of the file."""
+    if "p_a" not in rows:
+        return []
+    against = (rows["verdict"].eq("a") & (rows["p_a"] < 0.5)) | (rows["verdict"].eq("b") & (rows["p_a"] > 0.5))
+    against = against.fillna(False).astype(bool)
+    if against.any():
+        row = rows.index[against][0]
+        faults.append(
+            f"verdicts.p_a: {called(row)} has {show_cell('p_a', given[row])} and says {rows.loc[row, 'verdict']!r} "
+            f"({int(against.sum())} such rows), but it must be the chance that a is better, which does not contradict the "
+            f"verdict. Leave one of the two columns out, or mend the rows."
+        )
+    return list(rows.index[against])

@@ -1,0 +1,369 @@
+"""Any table that people have, as rows of cells: CSV, Excel, Parquet, JSON, JSON Lines, also compressed, a DataFrame, Arrow.
+
+Nothing here knows what a column means. Rows keep the number that they have in their file, the first below the header being 0.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+
+from heart_utils.identities import show_cell
+from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import called
+
+__all__ = ["RawTable", "is_table", "read_lines", "read_table"]
+
+TEXTUAL = (".csv", ".tsv", ".xlsx")
+SUFFIXES = (*TEXTUAL, ".parquet", ".jsonl", ".json")
+COMPRESSED = (".gz", ".zst")
+MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+"""How a file may begin -> its encoding."""
+
+TEXT = pd.StringDtype(na_value=np.nan)
+HALF = "a text holds half of a character (\\ud83d without its other half). Write it anew from where it came, or mend that text."
+IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
+NEVER_FILLED = ("Approve", "Reject")  #: Headers of Mechanical Turk's batch files that its rows end before.
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """Rows as they stand in a file, before anything is known of what they mean."""
+
+    rows: pd.DataFrame
+    as_text: bool = False  #: Whether every cell came as text, as in CSV and Excel.
+    notes: dict[str, int] = field(default_factory=dict)  #: What was left out on the way -> how many rows.
+    questions: dict[str, str] = field(default_factory=dict)  #: Header -> what a form asked, where the file says so.
+
+
+def suffix_of(file: Path) -> str:
+    """Give what a file's name ends in, without what says that it is compressed."""
+    inner = file.with_suffix("") if file.suffix.lower() in COMPRESSED else file
+    return inner.suffix.lower()
+
+
+def is_table(given: object) -> bool:
+    """Tell whether something is a table in memory: of pandas, Arrow, Polars, DuckDB or any that speaks Arrow's interface."""
+    return isinstance(given, pd.DataFrame) or hasattr(given, "__arrow_c_stream__")
+
+
+def read_table(
+    given: str | os.PathLike[str] | pd.DataFrame,
+    *,
+    sep: str | None = None,
+    encoding: str | None = None,
+    header: Sequence[str] | None = None,
+    faults: list[str] | None = None,
+) -> RawTable:
+    """Read the rows of a file, or take those of a table in memory.
+
+    Parameters
+    ----------
+    given : path, pandas.DataFrame, or a table of Arrow's interface
+        A path ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl`` or ``.json``, and ``.gz`` or ``.zst`` may follow.
+    sep, encoding : str, optional
+        Of CSV: by default the one of ``, ; |`` and tab that cuts the first line into most parts; UTF-8, or UTF-16 by its mark.
+    header : sequence of str, optional
+        The names of the columns of a CSV or Excel file that has none.
+    faults : list of str, optional
+        Takes what is wrong with the file where the rest can be read all the same.
+
+    Returns
+    -------
+    RawTable
+
+    Raises
+    ------
+    DataError : if the file cannot be read, naming the line where there is one
+
+    Examples
+    --------
+    >>> read_table(pd.DataFrame({"winner": ["x"], "loser": ["y"]})).rows["winner"].tolist()
+    ['x']
+    """
+    if is_table(given):
+        return RawTable(_in_memory(given))
+    file = Path(given).expanduser().resolve()  # type: ignore[arg-type]
+    suffix = suffix_of(file)
+    if suffix not in SUFFIXES:
+        raise DataError(f"{file}: expected a file that ends in {', '.join(SUFFIXES)}, or in one of these and .gz or .zst.")
+    if not file.is_file():
+        raise DataError(f"{file}: there is no such file.")
+    if suffix == ".jsonl":
+        return RawTable(_of_objects([row for _, row in read_lines(file, encoding, faults)]))
+    if suffix == ".json":
+        return RawTable(_of_objects(_read_json(file, encoding, faults)))
+    if suffix == ".parquet":
+        return RawTable(_read_binary(file, "Parquet"))
+    if suffix == ".xlsx":
+        rows = _read_binary(file, "Excel", header)
+    else:
+        rows = _read_csv(file, _text(file, encoding, faults), sep, header)
+    rows = _without_blanks(rows)
+    if header is None and len(rows):
+        _refuse_no_header(file, rows)
+    return _without_more_headers(rows)
+
+
+def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
+    """Take out what a spreadsheet shows as nothing: rows without a cell, columns without a header or a cell."""
+    blank = np.ones(len(rows), bool)
+    for column in rows.columns:
+        if not blank.any():
+            break
+        blank &= (rows[column].isna() | (rows[column] == "")).to_numpy(bool)
+    rows = rows[~blank] if blank.any() else rows
+    nameless = [name for name in rows.columns if str(name).startswith("Unnamed: ")]
+    return rows.drop(columns=[name for name in nameless if (rows[name].isna() | (rows[name] == "")).all()])
+
+
+def _in_memory(given: Any) -> pd.DataFrame:
+    if not isinstance(given, pd.DataFrame):
+        return pa.table(given).to_pandas(types_mapper={pa.string(): TEXT, pa.large_string(): TEXT}.get)  # type: ignore[no-any-return]
+    for column in [name for name, kind in given.dtypes.items() if kind == "object"]:
+        whole = given[column].map(is_whole_text)
+        if not whole.all():
+            raise DataError(f"the DataFrame: {column}, {called(given.index[~whole][0])}: {HALF}")
+    rows = given.copy()
+    rows.attrs = {}
+    return rows if rows.index.is_unique else rows.reset_index(drop=True)
+
+
+def _content(file: Path) -> bytes:
+    """Read a file, unpacked where its name says that it is compressed."""
+    if not file.is_file():
+        raise DataError(f"{file}: there is no such file.")
+    content = file.read_bytes()
+    try:
+        if file.suffix.lower() == ".gz":
+            return gzip.decompress(content)
+        if file.suffix.lower() == ".zst":
+            import zstandard
+
+            with zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True) as reader:
+                return reader.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: it cannot be unpacked ({error}). It may have been cut short.") from None
+    except Exception as error:  # zstandard's own, which is imported late
+        raise DataError(f"{file}: it cannot be unpacked ({error}). It may have been cut short.") from None
+    return content
+
+
+def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> pd.DataFrame:
+    content = io.BytesIO(_content(file))
+    try:
+        if kind == "Parquet":
+            return pd.read_parquet(content)
+        first = None if header else 0
+        sheets = pd.read_excel(content, sheet_name=None, dtype=str, keep_default_na=False, engine="calamine", header=first)
+    except Exception as error:  # neither pyarrow nor calamine has a common class for a damaged file
+        raise DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.") from None
+    filled = {name: rows for name, rows in sheets.items() if not rows.empty}
+    if len(filled) > 1:
+        said = f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them as a DataFrame"
+        raise DataError(f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) reads it.")
+    rows = next(iter(filled.values()), pd.DataFrame())
+    return _with_header(file, rows, header) if header else rows
+
+
+def _of_objects(objects: list[dict[str, Any]]) -> pd.DataFrame:
+    """Make a table of objects, in which whole numbers stay whole where another row has none."""
+    return pd.DataFrame(objects, dtype=object)
+
+
+def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> list[dict[str, Any]]:
+    """Read an array of objects, an object that holds one, a column an entry, or objects line by line under this name."""
+    text = _text(file, encoding, faults)
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and text.lstrip().startswith("{"):
+            return [row for _, row in read_lines(file, encoding, faults)]
+        raise DataError(
+            f"{file}: it is not whole JSON (line {error.lineno}, column {error.colno}: {error.msg}). "
+            f"It may have been cut short."
+        ) from None
+    rows = _rows_within(file, content) if isinstance(content, dict) else content
+    if not isinstance(rows, list):
+        raise DataError(f"{file}: it holds a {type(content).__name__}, expected an array of objects.")
+    for place, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise DataError(f"{file}: entry {place} of the array is a {type(row).__name__}, expected an object.")
+        if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
+            raise DataError(f"{file}: row {place}, {halves[0]}: {HALF}")
+    return rows
+
+
+def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Find the rows in an object: its one array of objects, or a column an entry, as pandas writes by default."""
+    arrays = [name for name, value in content.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    if len(arrays) == 1:
+        rows: list[dict[str, Any]] = content[arrays[0]]
+        return rows
+    columns = [value for value in content.values() if isinstance(value, dict | list)]
+    if not arrays and len(columns) == len(content) and len({len(value) for value in columns}) == 1 and len(columns[0]):
+        cells = {name: list(value.values() if isinstance(value, dict) else value) for name, value in content.items()}
+        return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
+    inside = ", ".join(map(str, content)) or "nothing"
+    found = f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
+    raise DataError(
+        f"{file}: it is one object with {found}; inside are {inside}. Give the array alone, as a file or a DataFrame."
+    )
+
+
+def is_whole_text(cell: object) -> bool:
+    """Tell whether no text in a cell holds half of a character, which no file of a table can keep."""
+    try:
+        json.dumps(cell, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_lines(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> list[tuple[int, dict[str, Any]]]:
+    """Read the objects of a file of JSON Lines with the numbers of their lines."""
+    rows = []
+    text = _text(file, encoding, faults)
+    for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: a text may hold another break
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{file}: line {number} is not JSON ({error.msg}, column {error.colno}).") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{file}: line {number} holds a {type(row).__name__}, expected an object.")
+        if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
+            raise DataError(f"{file}: line {number}, {halves[0]}: {HALF}")
+        rows.append((number, row))
+    return rows
+
+
+def _text(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> str:
+    """Decode a file; one in another encoding is a fault, and is read as what it may be, so that more can be said of it."""
+    content = _content(file)
+    if not content.strip():
+        raise DataError(f"{file}: it is empty.")
+    named = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8")
+    try:
+        return content.decode(named)
+    except LookupError:
+        raise DataError(f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or 'cp1252'.") from None
+    except UnicodeDecodeError as error:
+        guess, line = content.decode("cp1252", errors="replace"), content[: error.start].count(b"\n")
+        byte = content[error.start : error.start + 1]
+        said = (
+            f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8, or name its "
+            f"encoding: with encoding='cp1252' this byte is {byte.decode('cp1252', errors='replace')!r}."
+        )
+        if faults is None:
+            raise DataError(f"{file}: {said}") from None
+        faults.append(said)
+        return guess
+
+
+def _read_csv(file: Path, content: str, sep: str | None, header: Sequence[str] | None) -> pd.DataFrame:
+    if sep and len(sep) > 1:
+        raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
+    if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
+        content = content.replace("\r", "\n")
+    try:
+        heads = {
+            mark: next(csv.reader(io.StringIO(content), delimiter=mark)) for mark in ([sep] if sep else [",", ";", "\t", "|"])
+        }
+        mark = max(heads, key=lambda mark: len(heads[mark]))
+        rows = None if header else _read_fast(content, mark, heads[mark])
+        if rows is None:
+            _refuse_short_rows(file, content, mark)
+            rows = pd.read_csv(io.StringIO(content), sep=mark, dtype=str, keep_default_na=False, header=None if header else 0)
+    except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise DataError(f"{file}: it cannot be read as CSV ({error}). It may have been cut short.") from None
+    if not isinstance(rows.index, pd.RangeIndex):
+        raise DataError(f"{file}: its rows have more cells than its header, which is {', '.join(map(str, rows.columns))}.")
+    rows = _with_header(file, rows, header) if header else rows
+    for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
+        if rows[name].str.fullmatch(r"\s*(-?\d+(,\d+)?)?\s*").all():
+            rows[name] = rows[name].str.replace(",", ".")
+    return rows
+
+
+def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
+    """Read a CSV whose rows are all as long as its header six times as fast as pandas would read cells as text."""
+    if len(set(head)) < len(head) or not all(head):
+        return None
+    as_text = pa.csv.ConvertOptions(column_types=dict.fromkeys(head, pa.string()), strings_can_be_null=False)
+    parsing = pa.csv.ParseOptions(delimiter=mark, newlines_in_values='"' in content)
+    try:
+        table = pa.csv.read_csv(pa.BufferReader(content.encode()), convert_options=as_text, parse_options=parsing)
+    except (pa.ArrowInvalid, UnicodeEncodeError):
+        return None
+    if table.column_names != head:
+        return None
+    rows: pd.DataFrame = table.to_pandas(types_mapper={pa.string(): TEXT}.get)
+    return rows
+
+
+def _with_header(file: Path, rows: pd.DataFrame, header: Sequence[str]) -> pd.DataFrame:
+    if isinstance(header, str) or len(header) != rows.shape[1]:
+        raise DataError(f"{file}: header names {header!r}, and the file has {rows.shape[1]} columns. Name each of them once.")
+    return rows.set_axis(list(header), axis=1)
+
+
+def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
+    """Refuse rows that end before others do; a file may end all of its rows before headers that it never fills."""
+    lines = csv.reader(io.StringIO(content), delimiter=mark, strict=True)
+    head = next(lines)
+    lengths: dict[int, int] = {}
+    for cells in lines:
+        if cells:
+            lengths[lines.line_num] = len(cells)
+    filled = max(lengths.values(), default=0)
+    if head[-len(NEVER_FILLED) :] == list(NEVER_FILLED):
+        filled = min(filled, len(head) - len(NEVER_FILLED))
+    short = [number for number, length in lengths.items() if length < min(filled, len(head))]
+    if short:
+        raise DataError(
+            f"{file}: line {short[0]} of {file.name} has fewer cells than the header. The file may have been cut short there "
+            f"({len(short)} such rows); write it anew, or take those rows out."
+        )
+
+
+def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
+    """Refuse a file whose first line reads like a row: numbers, or cells that come again below."""
+    heads = [str(head) for head in rows.columns]
+    numbers = [head for head in heads if re.fullmatch(r"-?\d+([.,]\d+)?", head)]
+    again = [head for head in rows.columns if len(str(head)) and rows[head].head(2000).eq(str(head)).any()]
+    if numbers or (len(again) > 1 and 2 * len(again) >= len(heads)):
+        names = ", ".join(f"'column_{place}'" for place in range(1, len(heads) + 1))
+        first = ", ".join(show_cell("header", head) for head in heads[:6])
+        raise DataError(
+            f"{file}: there seems to be no header: its first line ({first}) reads like a row. Name the {len(heads)} columns, "
+            f"as in header=[{names}]; if that line is the header, give its own names there and take the line out."
+        )
+
+
+def _without_more_headers(rows: pd.DataFrame) -> RawTable:
+    """Take out the rows of headers that Qualtrics writes below the first."""
+    top = rows.head(3)
+    marked = top.apply(lambda cells: cells.astype(str).str.strip().str.startswith(IMPORT_ID)).any(axis=1).to_numpy(bool)
+    if not marked.any():
+        return RawTable(rows, as_text=True)
+    n_headers = int(np.flatnonzero(marked)[0]) + 1
+    questions: Mapping[Any, Any] = rows.iloc[0].to_dict() if n_headers > 1 else {}
+    asked = {str(head): str(question) for head, question in questions.items()}
+    return RawTable(rows.iloc[n_headers:], as_text=True, notes={"rows of headers by Qualtrics": n_headers}, questions=asked)

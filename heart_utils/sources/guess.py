@@ -1,0 +1,475 @@
+"""What a file may mean, from its headers and words: a call to paste, with what is certain and what must be confirmed.
+
+A guess is only ever printed. Facts about tools are in ``guess.yaml``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from heart_utils.identities import names_people, redact_message, show_cell
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.formats import RawTable, is_table
+from heart_utils.sources.options import FileOptions, listed, plain, word_of
+from heart_utils.sources.reshape import flatten, map_words, reshape, resolve
+from heart_utils.tables import TABLES, called
+
+__all__ = ["Proposal", "propose", "refuse_doubtful"]
+
+FEW = 20  #: So many different words an answer may have.
+ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
+
+
+@lru_cache
+def facts() -> dict[str, Any]:
+    """Read how tools name things."""
+    said: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8"))
+    return said
+
+
+@dataclass
+class Proposal:
+    """Options that may be meant, and what only the user can say."""
+
+    tool: str = ""
+    options: FileOptions = field(default_factory=FileOptions)
+    confirm: list[str] = field(default_factory=list)
+    tried: str = ""  #: What came of reading the file so.
+
+    def text(self, table: str, given: object) -> str:
+        """Write the call, ready to paste, with what must be confirmed."""
+        path = "rows" if is_table(given) else repr(str(given))
+        options = "".join(f"\n    {name}={value!r}," for name, value in self.options.items())
+        kind = f" (it looks like {self.tool})" if self.tool else ""
+        lines = [f"What may be meant{kind}, to be checked before it is believed:", f"load_{table}(\n    {path},{options}\n)"]
+        if self.confirm:
+            lines.append("Confirm that " + "; that ".join(self.confirm) + ".")
+        return redact_message("\n".join([*lines, *([self.tried] if self.tried else [])]))
+
+
+def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
+    """Refuse rows that say of themselves that they may not count, as rejected work does, until `only` says which do."""
+    decided = {plain(head) for head in how.get("only") or {}} | {
+        plain(head) for head in how.get("columns") or {} if _kept(how, head)
+    }
+    for head, wrong in doubtful_rows(raw.rows).items():
+        if plain(head) not in decided:
+            values = raw.rows[head]
+            row = values.index[wrong][0]
+            words = list(dict.fromkeys(values[wrong].map(str)))
+            rest = list(dict.fromkeys(values[~wrong].map(str)))
+            keep = (
+                f"only={{{head!r}: {(rest[0] if len(rest) == 1 else rest)!r}}}"
+                if 0 < len(rest) < FEW
+                else f"only={{{head!r}: ...}}"
+            )
+            raise DataError(
+                f"{int(wrong.sum())} of {len(values)} rows may not count: {head} is {' or '.join(map(repr, words[:4]))}, first "
+                f"in {called(row)}. {keep} leaves them out; only={{{head!r}: {[*rest, *words][:8]!r}}} keeps all."
+            )
+
+
+def _kept(how: FileOptions, head: str) -> bool:
+    """Tell whether a column is one of the table's by the user's word, so that its values are read and not forgotten."""
+    return (how.get("columns") or {}).get(head) is not None
+
+
+def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Find columns by which rows may not count: header -> whether each row is such."""
+    found = {}
+    for name, values in facts()["doubtful"].items():
+        for head in rows.columns:
+            if plain(str(head).rsplit(".", 1)[-1]) == plain(name) and not isinstance(rows[head].iloc[0], dict | list):
+                wrong = map_words(rows[head], word_of).isin(values)
+                if wrong.any() and not (name == "Status" and not _is_status(rows[head], values)):
+                    found[str(head)] = wrong
+    return found
+
+
+def _is_status(cells: pd.Series, values: list[str]) -> bool:
+    """Tell a survey's status, in numbers or words, from another column of that name."""
+    words = set(map_words(cells, word_of).unique())
+    return not words <= {"1", "2", "8"} or "0" in words
+
+
+def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
+    """Find out from headers and words how a file may be meant; what the user has said stays.
+
+    Parameters
+    ----------
+    table : str, as which it is read
+    raw : RawTable
+    how : FileOptions, what the user has said so far
+
+    Returns
+    -------
+    Proposal
+
+    Examples
+    --------
+    >>> votes = RawTable(pd.DataFrame({"question_id": ["q"], "model_a": ["x"], "model_b": ["y"], "winner": ["model_a"]}))
+    >>> propose("verdicts", votes, FileOptions()).options["columns"]["winner"]
+    'verdict'
+    """
+    proposal = Proposal(options=FileOptions(**how))
+    if table != "verdicts":
+        return _propose_columns(table, raw, proposal)
+    rows = _with_tool(raw, proposal)
+    if rows is None:
+        return proposal
+    _propose_only(rows, proposal)
+    if proposal.tool and facts()["tools"][proposal.tool].get("form"):
+        _propose_form(rows, raw, proposal)
+    _propose_marks(rows, proposal)
+    _propose_sides(rows, proposal)
+    _propose_counts(rows, proposal)
+    _propose_verdict(rows, proposal)
+    _propose_rater(rows, proposal)
+    _propose_history(rows, proposal)
+    _propose_shown(rows, proposal)
+    _propose_words(rows, proposal)
+    _propose_rest(table, rows, proposal)
+    return proposal
+
+
+def _set(options: Any, option: str, **said: Any) -> None:
+    """Add to an option what the user has not said."""
+    options[option] = {**said, **(options.get(option) or {})}
+
+
+def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
+    """Find the tool by its headers, take over what its files need, and flatten rows as these options do."""
+    rows = flatten(raw.rows)
+    heads = [str(head) for head in rows.columns]
+    for tool, about in facts()["tools"].items():
+        if all(any(re.fullmatch(sign, head, re.IGNORECASE) for head in heads) for sign in about["signs"]):
+            proposal.tool = tool
+            proposal.confirm += about.get("confirm", ())
+            break
+    said: Mapping[str, Any] = facts()["tools"][proposal.tool]["options"] if proposal.tool else {}
+    options: Any = proposal.options
+    for option in ("explode", "split", "rater_columns", "winner_columns", "winner_loser", "soft"):
+        if option in said and option not in options:
+            options[option] = _as_written(said[option], heads)
+    try:
+        rows = reshape("verdicts", raw, FileOptions(explode=listed(options.get("explode"))), "verdict").rows
+    except DataError:
+        return None
+    for option in ("columns", "words", "always", "only"):
+        if option in said:
+            here = {name: value for name, value in said[option].items() if option in ("words", "always") or _is_in(rows, name)}
+            _set(options, option, **here)
+    return resolve(rows, list(options.get("columns") or {}))
+
+
+def _as_written(value: Any, heads: list[str]) -> Any:
+    """Give the headers that a tool's options name as this file writes them."""
+    if isinstance(value, list):
+        near = {plain(head).replace("generator", "model"): head for head in heads}
+        return tuple(near.get(plain(name), name) for name in value) if len(value) == 2 else value
+    return value
+
+
+def _is_in(rows: pd.DataFrame, name: str) -> bool:
+    return name in rows or name.split(".")[0] in rows or any(str(head).startswith(name) for head in rows.columns)
+
+
+def _done(proposal: Proposal) -> set[str]:
+    """List the columns of the table that the options give so far."""
+    how = proposal.options
+    done = (
+        {name for name in (how.get("columns") or {}).values() if name}
+        | set(how.get("always") or {})
+        | set(how.get("made_of") or {})
+    )
+    for pattern in (how.get("split") or {}).values():
+        done |= set(re.findall(r"\?P<(\w+)>", pattern))
+    done |= {"verdict"} if how.get("winner_columns") or how.get("counts") or how.get("pair_columns") or "p_a" in done else set()
+    done |= {"rater", "verdict"} if how.get("rater_columns") else set()
+    done |= {"responder_a", "responder_b", "verdict"} if how.get("winner_loser") else set()
+    if how.get("shown") is not None:
+        done |= {"history_id", "responder_a", "responder_b"}
+    return done
+
+
+def _lacks(rows: pd.DataFrame, proposal: Proposal, column: str) -> bool:
+    return column not in _done(proposal) and plain(column) not in {plain(head) for head in rows.columns}
+
+
+def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
+    """List the headers that nothing has explained yet, by their plain names and by the last part of those."""
+    how = proposal.options
+    mappings = (how.get("columns"), how.get("only"), how.get("split"), how.get("winner_columns"), how.get("counts"))
+    lists = (how.get("winner_loser"), how.get("pair_columns"))
+    used = {plain(name) for mapping in mappings for name in mapping or {}}
+    used |= {plain(name) for names in lists for name in listed(names)}
+    used |= {plain(name) for name in TABLES["verdicts"]}
+    free: dict[str, str] = {}
+    for head in map(str, rows.columns):
+        if plain(head) not in used and not rows[head].isna().all():
+            free.setdefault(plain(head), head)
+            free.setdefault(plain(re.split(r"[.:]", head)[-1]), head)
+    return free
+
+
+def _are_names(cells: pd.Series) -> bool:
+    """Tell whether cells may be names of authors, and not texts."""
+    texts = cells.dropna().head(2000)
+    return bool(len(texts)) and bool(
+        (texts.map(lambda cell: isinstance(cell, str) and 0 < len(cell.strip()) <= ID_CHARACTERS)).all()
+    )
+
+
+def _propose_only(rows: pd.DataFrame, proposal: Proposal) -> None:
+    for head, wrong in doubtful_rows(rows).items():
+        rest = list(dict.fromkeys(map_words(rows[head][~wrong], lambda cell: str(cell).strip())))
+        if 0 < len(rest) < FEW and head not in (proposal.options.get("only") or {}):
+            _set(proposal.options, "only", **{head: rest[0] if len(rest) == 1 else rest})
+            proposal.confirm.append(f"the {int(wrong.sum())} other rows by {head} do not count")
+
+
+def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None:
+    """Find the columns of a form that hold answers to pairs: a row is a person there."""
+    options: Any = proposal.options
+    if "pair_columns" in options or not _lacks(rows, proposal, "verdict"):
+        return
+    known = {word for words in facts()["words"].values() for word in words}
+    about = {head: set(map_words(rows[head].dropna(), word_of).unique()) - {""} for head in map(str, rows.columns)}
+    heads = [head for head, words in about.items() if words and words <= known and not words <= {"1", "0", "true", "false"}]
+    if len(heads) >= 1:
+        options["pair_columns"] = heads
+        if "shown" not in options:
+            options["shown"] = [
+                {"pair": head, "history_id": "...", "responder_a": "...", "responder_b": "..."} for head in heads[:2]
+            ]
+            proposal.confirm.append(
+                f"shown has a row for each of the {len(heads)} columns of answers, which says who wrote the two replies (a "
+                f"list, a DataFrame or a file)"
+            )
+
+
+def _propose_marks(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Find answers that have a column each, marked where they were given: ``Answer.choice.left``, ``preference:::A``."""
+    if not _lacks(rows, proposal, "verdict"):
+        return
+    groups: dict[str, dict[str, str]] = {}
+    for head in map(str, rows.columns):
+        stem, mark = _cut(head)
+        meaning = meaning_of(mark)
+        words = set(map_words(rows[head], word_of).unique())
+        if meaning in ("a", "b", "tie") and stem and words <= {"", "0", "1", "true", "false", "x", "yes", "no"}:
+            groups.setdefault(stem, {})[head] = meaning
+    for marked in groups.values():
+        if {"a", "b"} <= set(marked.values()):
+            _set(proposal.options, "winner_columns", **marked)
+            return
+
+
+def _cut(head: str) -> tuple[str, str]:
+    parts = re.split(r":::|\.", head)
+    return (head[: -len(parts[-1])], parts[-1]) if len(parts) > 1 else ("", head)
+
+
+def meaning_of(word: str) -> str | None:
+    """Give what a word of an answer is known to mean, if anything."""
+    said = word_of(word)
+    near = plain(said)
+    for meaning, words in facts()["words"].items():
+        if said in words or near in map(plain, words):
+            return str(meaning)
+    return None
+
+
+def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
+    if not (_lacks(rows, proposal, "responder_a") and _lacks(rows, proposal, "responder_b")):
+        return
+    free = _free(rows, proposal)
+    for one, other in facts()["sides"]:
+        heads = free.get(plain(one)), free.get(plain(other))
+        if all(head and _are_names(rows[head]) for head in heads):
+            _set(proposal.options, "columns", **{str(heads[0]): "responder_a", str(heads[1]): "responder_b"})
+            return
+
+
+def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
+    if not _lacks(rows, proposal, "verdict"):
+        return
+    free = _free(rows, proposal)
+    named = [free[plain(name)] for name in facts()["columns"]["verdict"] if plain(name) in free]
+    names = _names(rows, proposal)
+    fits = [head for head in named if _may_be_verdicts(rows[head], names, sides=1)]
+    fits += [head for head in free.values() if _may_be_verdicts(rows[head], names, sides=2)]
+    if fits:
+        _set(proposal.options, "columns", **{fits[0]: "verdict"})
+
+
+def _names(rows: pd.DataFrame, proposal: Proposal) -> set[str]:
+    heads = {name: head for head, name in (proposal.options.get("columns") or {}).items()}
+    sides = [heads.get(side, side) for side in ("responder_a", "responder_b")]
+    return {str(name) for side in sides if side in rows for name in rows[side].dropna().unique()}
+
+
+def _may_be_verdicts(cells: pd.Series, names: set[str], sides: int) -> bool:
+    """Tell whether cells may be verdicts: words for so many of the sides, or names of those who are compared."""
+    try:
+        words = [str(word) for word in cells.dropna().unique()]
+    except TypeError:
+        return False
+    meant = {meaning_of(word) for word in words if word.strip()} & {"a", "b"}
+    return (0 < len(words) <= FEW and len(meant) >= sides) or (bool(words) and bool(names) and len(set(words) & names) > 1)
+
+
+def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Find tallies: a number for each side."""
+    if not _lacks(rows, proposal, "verdict"):
+        return
+    free = {plain(head): str(head) for head in rows.columns}
+    forms = {"a": r"(n_?)?wins?_?(1|a)|homewins", "b": r"(n_?)?wins?_?(2|b)|awaywins", "tie": r"(n_?)?(ties?|draws?)"}
+    found = {head: side for side, form in forms.items() for name, head in free.items() if re.fullmatch(form, name)}
+    if {"a", "b"} <= set(found.values()):
+        _set(proposal.options, "counts", **found)
+
+
+def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
+    if _lacks(rows, proposal, "rater"):
+        free = _free(rows, proposal)
+        head = next((free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free), None)
+        if head:
+            _set(proposal.options, "columns", **{head: "rater"})
+        else:
+            _set(proposal.options, "always", rater="unnamed")
+            proposal.confirm.append("nobody is named who judged, so that all rows count as one rater's, `unnamed`")
+    if _lacks(rows, proposal, "rater_kind"):
+        kind, sure = _rater_kind(rows, proposal)
+        _set(proposal.options, "always", rater_kind=kind)
+        if not sure:
+            proposal.confirm.append(
+                f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a model 'model')"
+            )
+
+
+def _rater_kind(rows: pd.DataFrame, proposal: Proposal) -> tuple[str, bool]:
+    heads = {name: head for head, name in (proposal.options.get("columns") or {}).items()}
+    head = heads.get("rater", "rater")
+    if names_people(head) or plain(re.split(r"[.:]", head)[-1]) in map(plain, facts()["people"]):
+        return "human", True
+    names: list[str] = list(rows[head].dropna().map(str).unique()) if head in rows else []
+    if len(names) and all(re.search(facts()["models"], name, re.IGNORECASE) for name in names):
+        return "model", False
+    return "human", False
+
+
+def _propose_history(rows: pd.DataFrame, proposal: Proposal) -> None:
+    if not _lacks(rows, proposal, "history_id"):
+        return
+    free = _free(rows, proposal)
+    head = next((free[plain(name)] for name in facts()["columns"]["history_id"] if plain(name) in free), None)
+    turn = free.get("turn")
+    if proposal.options.get("winner_loser") and head is None or head is None:
+        _set(proposal.options, "made_of", history_id="row-{row}")
+        proposal.confirm.append(
+            "each row is a conversation of its own, since nothing names one: otherwise intervals are too narrow"
+        )
+    elif turn and len(rows[turn].unique()) > 1 and _lacks(rows, proposal, "dialogue_id"):
+        _set(proposal.options, "columns", **{head: "dialogue_id"})
+        _set(proposal.options, "made_of", history_id=f"{{{head}}}-{{{turn}}}")
+    else:
+        _set(proposal.options, "columns", **{head: "history_id"})
+
+
+def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Ask for a table of what was shown where nothing says who wrote the replies."""
+    if not _lacks(rows, proposal, "responder_a") or proposal.options.get("shown") is not None:
+        return
+    heads = [head for head, name in (proposal.options.get("columns") or {}).items() if name == "history_id" and head in rows]
+    if heads:
+        values = list(map_words(rows[heads[0]], lambda cell: str(cell).strip()).unique())
+        proposal.options["shown"] = [{heads[0]: value, "responder_a": "...", "responder_b": "..."} for value in values[:2]]
+        proposal.confirm.append(
+            f"shown says of each of the {len(values)} values of {heads[0]} who wrote the two replies, which nothing here does "
+            f"(a list, a DataFrame or a file)"
+        )
+    else:
+        proposal.confirm.append("columns say who wrote the two replies, which nothing here does")
+
+
+def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Say what the words of the answers may mean; numbers are only read where the sides are numbered too."""
+    options: Any = proposal.options
+    heads = [head for head, name in (options.get("columns") or {}).items() if name == "verdict"] or (
+        ["verdict"] if "verdict" in rows else []
+    )
+    heads += [head for head in listed(options.get("pair_columns")) if head in rows]
+    if options.get("rater_columns"):
+        heads += [head for head in map(str, rows.columns) if head in listed(options["rater_columns"])]
+    said = {word_of(word) for word, meaning in (options.get("words") or {}).items() if not isinstance(meaning, Mapping)}
+    names = {word_of(name) for name in _names(rows, proposal)}
+    words = [word for head in heads if head in rows for word in _words_in(rows[head])]
+    numbered = any(
+        re.search(r"1$", str(head)) for head, name in (options.get("columns") or {}).items() if name == "responder_a"
+    )
+    for word in dict.fromkeys(words):
+        key = word_of(word)
+        if (
+            key in said
+            or key in ("a", "b", "tie")
+            and word == key
+            or key in names
+            or (key == "" and options.get("pair_columns"))
+        ):
+            continue
+        meaning = meaning_of(word)
+        if meaning == "unsure":
+            _set(options, "words", **{word: "tie"})
+            proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
+        elif meaning is None or (key in ("1", "2") and not numbered):
+            shown = show_cell("verdict", word)
+            proposal.confirm.append(f"it is said what {shown} means: add it to words")
+        else:
+            _set(options, "words", **{word: meaning})
+            if meaning == "abstained":
+                proposal.confirm.append(f"{word!r} is no answer, and neither a tie")
+    if options.get("columns") and "p_a" in options["columns"].values() and "" not in said:
+        head = next(head for head, name in options["columns"].items() if name == "p_a")
+        if head in rows and (map_words(rows[head], word_of) == "").any():
+            _set(options, "words", **{"": "error"})
+            proposal.confirm.append(f"an empty {head} is a judge that failed")
+
+
+def _words_in(cells: pd.Series) -> list[str]:
+    cells = cells.map(lambda cell: cell[0] if isinstance(cell, list) and len(cell) == 1 else cell)
+    words = [
+        "" if word_of(word) == "" else str(word).strip()
+        for word in map_words(cells, lambda cell: cell).map(str).where(cells.notna(), "")
+    ]
+    found = list(dict.fromkeys(words))
+    return found if len(found) <= FEW else []
+
+
+def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:
+    mentioned = set(_free(rows, proposal).values())
+    composed = " ".join((proposal.options.get("made_of") or {}).values())
+    if any(f"{{{head}}}" not in composed and plain(head) not in map(plain, TABLES[table]) for head in mentioned):
+        proposal.options.setdefault("others", "drop")
+
+
+def _propose_columns(table: str, raw: RawTable, proposal: Proposal) -> Proposal:
+    """Find the columns of scores, replies or histories by their names alone."""
+    rows = flatten(raw.rows)
+    taken = {plain(head) for head in proposal.options.get("columns") or {}} | {plain(name) for name in TABLES[table]}
+    for column, names in facts()["columns"].items():
+        if column not in TABLES[table] or not _lacks(rows, proposal, column):
+            continue
+        free = {plain(head): str(head) for head in rows.columns if plain(head) not in taken}
+        if head := next((free[plain(name)] for name in names if plain(name) in free), None):
+            _set(proposal.options, "columns", **{head: column})
+            taken.add(plain(head))
+    return proposal

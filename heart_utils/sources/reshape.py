@@ -1,0 +1,377 @@
+"""From rows as a tool wrote them to a row an answer, as the options of a file say; headers stay the file's own.
+
+Each step takes a table and gives one; rows that are left out are counted in notes, by reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from heart_utils.identities import names_people, show_cell
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.formats import TEXT, RawTable, is_table, read_table
+from heart_utils.sources.options import FileOptions, listed, plain, word_of
+from heart_utils.tables import called
+
+__all__ = ["Reshaped", "reshape"]
+
+NOT_ASKED = "blank cells, taken as not asked"
+ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
+"""What a column with one answer may hold in a row that gave this answer, and in one that did not."""
+
+
+@dataclass
+class Reshaped:
+    """Rows of answers, with what was used and left out on the way."""
+
+    rows: pd.DataFrame
+    used: set[str] = field(default_factory=set)  #: Headers that an option has explained.
+    notes: dict[str, int] = field(default_factory=dict)
+    sides_shown: bool = True  #: Whether the first of two responders may be the one that stood first.
+
+
+def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshaped:
+    """Bring a file into the form of a row an answer, as its options say.
+
+    Parameters
+    ----------
+    table : str, the project's table that the file is read as
+    raw : RawTable
+    how : FileOptions
+    answer : str, the table's column of answers
+
+    Returns
+    -------
+    Reshaped
+
+    Raises
+    ------
+    DataError : if an option names what is not there, or a cell cannot be read as it says; the message names row and column
+
+    Examples
+    --------
+    >>> games = RawTable(pd.DataFrame({"winner": ["x"], "loser": ["y"]}))
+    >>> reshape("verdicts", games, {"winner_loser": ("winner", "loser")}, "verdict").rows.to_dict("records")
+    [{'responder_a': 'x', 'responder_b': 'y', 'verdict': 'a'}]
+    """
+    found = Reshaped(raw.rows, notes=dict(raw.notes))
+    for name in listed(how.get("explode")):
+        found.rows = _explode(found.rows, name)
+    found.rows = resolve(flatten(found.rows), _heads_named(how))
+    _split(found, how.get("split") or {})
+    _keep_only(found, how.get("only") or {})
+    if not len(found.rows):
+        raise DataError("no row is left.")
+    _melt(found, how, answer)
+    _join_shown(found, how)
+    _one_hot(found, how.get("winner_columns") or {}, answer)
+    _winners_and_losers(found, listed(how.get("winner_loser")), answer)
+    _count_out(found, how.get("counts") or {}, answer)
+    _compose(found, how.get("made_of") or {})
+    return found
+
+
+def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
+    """Find a header as the file writes it."""
+    names = {plain(name): str(name) for name in rows.columns}
+    if plain(head) not in names:
+        raise DataError(f"{option} names {head}; the columns are {', '.join(map(str, rows.columns))}.")
+    return names[plain(head)]
+
+
+def flatten(rows: pd.DataFrame) -> pd.DataFrame:
+    """Make a column of each entry of nested objects, named by the way to it: ``data.model1``."""
+    parts: dict[str, Any] = {}
+    for name in rows.columns:
+        cells = rows[name]
+        nested = cells.dtype == object and cells.map(lambda cell: isinstance(cell, dict)).any()
+        if not nested:
+            parts[str(name)] = cells
+            continue
+        objects = cells.map(lambda cell: cell if isinstance(cell, dict) else {})
+        keys = dict.fromkeys(key for cell in objects for key in cell)
+        entries = {f"{name}.{key}": [cell.get(key) for cell in objects] for key in keys}
+        inner = flatten(pd.DataFrame(entries, index=rows.index, dtype=object))
+        parts.update({str(column): inner[column] for column in inner.columns})
+    if len(parts) == len(rows.columns) and all(str(name) in parts for name in rows.columns):
+        return rows
+    return pd.DataFrame(parts, index=rows.index)
+
+
+def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Make a row of each entry of a list: one for each rating of a conversation, each completion of a prompt."""
+    rows = flatten(rows)
+    head = head_in(rows, "explode", name)
+    strange = rows[head].map(lambda cell: cell is not None and cell == cell and not isinstance(cell, list))
+    if strange.any():
+        raise DataError(f"explode names {head}, and {called(rows.index[strange][0])} holds no list there.")
+    lengths = rows[head].map(lambda cell: len(cell) if isinstance(cell, list) else 0)
+    repeated = rows.loc[rows.index.repeat(lengths)]
+    places = [place for length in lengths for place in range(1, length + 1)]
+    entries = [entry for cell in rows[head] if isinstance(cell, list) for entry in cell]
+    index = [f"{called(row)} ({head} {place})" for row, place in zip(repeated.index, places, strict=True)]
+    return repeated.assign(**{head: pd.Series(entries, repeated.index, dtype=object)}).set_axis(index, axis=0)
+
+
+def _heads_named(how: FileOptions) -> list[str]:
+    """List the headers that options name, among which may be ways into nested cells, such as ``options.0.id``."""
+    named = [
+        *(how.get("columns") or {}),
+        *(how.get("only") or {}),
+        *(how.get("winner_columns") or {}),
+        *(how.get("split") or {}),
+    ]
+    named += [part for template in (how.get("made_of") or {}).values() for part in re.findall(r"\{([^{}]+)\}", template)]
+    return [str(name) for name in named]
+
+
+def resolve(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Give ways into lists a column each."""
+    taken = []
+    for name in names:
+        if name in rows or "." not in name:
+            continue
+        for cut in reversed([place.start() for place in re.finditer(r"\.", name)]):
+            if name[:cut] in rows and rows[name[:cut]].map(lambda cell: isinstance(cell, list)).any():
+                steps = name[cut + 1 :].split(".")
+                rows = rows.assign(**{name: [_walk(cell, steps) for cell in rows[name[:cut]]]})
+                taken.append(name[:cut])
+                break
+    return rows.drop(columns=[name for name in set(taken) if name not in names])
+
+
+def _walk(cell: Any, steps: Sequence[str]) -> Any:
+    for step in steps:
+        if isinstance(cell, list) and step.isdigit():
+            cell = cell[int(step)] if int(step) < len(cell) else None
+        else:
+            cell = cell.get(step) if isinstance(cell, dict) else None
+    return cell
+
+
+def _split(found: Reshaped, patterns: Mapping[str, str]) -> None:
+    """Cut cells by a pattern, of which each named part becomes a column."""
+    for name, pattern in patterns.items():
+        head = head_in(found.rows, "split", name)
+        cells = found.rows[head].map(str)
+        parts = cells.str.extract(f"^(?:{_pattern('split', pattern).pattern})$")
+        lost = parts.isna().all(axis=1)
+        if lost.any():
+            shown = show_cell(head, cells[lost].iloc[0])
+            raise DataError(f"split: {called(cells.index[lost][0])} of {head} has {shown}, which does not fit {pattern!r}.")
+        found.rows = found.rows.assign(**{str(part): parts[part] for part in parts})
+        found.used.add(head)
+
+
+def _pattern(option: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise DataError(f"{option}: {pattern!r} is no pattern ({error}); it is a regular expression.") from None
+
+
+def _keep_only(found: Reshaped, only: Mapping[str, Any]) -> None:
+    """Keep the rows that a user says count, and count the others by what they hold."""
+    for name, wanted in only.items():
+        head = head_in(found.rows, "only", name)
+        cells = map_words(found.rows[head], word_of)
+        chosen = {word_of(value) for value in (wanted if isinstance(wanted, list | tuple | set) else [wanted])}
+        kept = cells.isin(list(chosen)).to_numpy()
+        values = map_words(found.rows[head][~kept], lambda cell: str(cell).strip()).value_counts(dropna=False)
+        hidden = names_people(head)
+        for value, count in values.items() if not hidden else ():
+            found.notes[f"left out by {head} {show_cell(head, value)}"] = int(count)
+        if hidden and not kept.all():
+            found.notes[f"left out by {head}"] = int((~kept).sum())
+        if not kept.any():
+            there = "other values" if hidden else ", ".join(show_cell(head, value) for value in values.index[:8])
+            raise DataError(f"only keeps no row: {head} has {there}.")
+        found.rows = found.rows[kept]
+        found.used.add(head)
+
+
+def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
+    """Turn columns of answers into rows: a column a rater, a dimension, or a pair that a form asked about."""
+    kinds = {"rater": how.get("rater_columns"), "dimension": how.get("dimension_columns"), "pair": how.get("pair_columns")}
+    given = {kind: named for kind, named in kinds.items() if named}
+    if not given:
+        return
+    if len(given) > 1:
+        raise DataError(f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of these.")
+    (kind, named), rows = next(iter(given.items())), found.rows
+    option = f"{kind}_columns"
+    about = _columns_of(rows, option, named, kind)
+    made = list(dict.fromkeys([answer, *(name for names in about.values() for name in names)]))
+    if taken := [head for head in rows.columns if str(head) not in about and plain(head) in map(plain, made)]:
+        raise DataError(
+            f"With {option} the columns {' and '.join(made[::-1])} are made from them, and it has {', '.join(taken)}."
+        )
+    rest = rows.drop(columns=list(about))
+    pieces = []
+    for place, (head, names) in enumerate(about.items(), start=1):
+        piece = rest.assign(**names, **{answer: rows[head]})
+        what = f"rater column {place}" if kind == "rater" else head  # the header may be a person's name
+        pieces.append(piece.set_axis([f"{called(row)} ({what})" for row in rows.index], axis=0))
+    long = pd.concat(pieces)
+    explained = "" in map(word_of, how.get("words") or {})
+    blank = np.zeros(len(long), bool) if explained else (map_words(long[answer], word_of) == "").to_numpy()
+    found.rows = long[~blank]
+    found.notes[NOT_ASKED] = int(blank.sum())
+
+
+def _columns_of(rows: pd.DataFrame, option: str, named: str | Sequence[str], kind: str) -> dict[str, dict[str, str]]:
+    """Find columns by their names or a pattern: header -> what a row made of it has beside the answer."""
+    if not isinstance(named, str):
+        return {
+            head_in(rows, option, name): {kind: str(name) if kind != "rater" else head_in(rows, option, name)} for name in named
+        }
+    pattern = _pattern(option, named)
+    matches = {str(head): match for head in rows.columns if (match := pattern.fullmatch(str(head)))}
+    if not matches:
+        raise DataError(f"{option} {named!r} fits no column; the columns are {', '.join(map(str, rows.columns))}.")
+    about = {}
+    for head, match in matches.items():
+        parts = {name: text for name, text in match.groupdict().items() if text is not None}
+        unnamed = match[1] if match.re.groups and not match.re.groupindex else head
+        about[head] = parts if kind in parts else {kind: unnamed, **parts}
+    return about
+
+
+def _join_shown(found: Reshaped, how: FileOptions) -> None:
+    """Add what each row was about from a table of what was shown."""
+    if (given := how.get("shown")) is None:
+        return
+    shown = (
+        pd.DataFrame(given)
+        if isinstance(given, list)
+        else read_table(given).rows
+        if not is_table(given)
+        else pd.DataFrame(given)
+    )
+    shown = shown.rename(columns=lambda name: str(name).strip())
+    rows, heads = found.rows, {plain(name): str(name) for name in found.rows.columns}
+    shared = [name for name in shown.columns if plain(name) in heads]
+    if not shared:
+        raise DataError(
+            f"shown shares no column with the file: it has {', '.join(map(str, shown.columns))}, "
+            f"the file {', '.join(heads.values())}."
+        )
+    keys = [heads[plain(name)] for name in shared]
+    shown = shown.rename(columns=dict(zip(shared, keys, strict=True)))
+    for table in (shown, rows := rows.copy()):
+        table[keys] = table[keys].apply(lambda cells: map_words(cells, lambda cell: str(as_text(cell)).strip()))
+    if (twice := shown.duplicated(keys)).any():
+        raise DataError(
+            f"shown has two rows about {dict(shown.loc[twice, keys].iloc[0])}; expected one for each {', '.join(keys)}."
+        )
+    joined = rows.merge(shown, on=keys, how="left", indicator="_shown").set_axis(rows.index, axis=0)
+    lost = (joined["_shown"] != "both").to_numpy()
+    if lost.any():
+        missing = rows.loc[lost, keys].drop_duplicates().head(5).to_numpy().tolist()
+        said = ", ".join("/".join(map(str, names)) for names in missing)
+        raise DataError(f"shown says nothing of {', '.join(keys)} {said} ({int(lost.sum())} answers). Add a row for each.")
+    found.rows = joined.drop(columns="_shown")
+    found.used.update(keys)
+
+
+def _one_hot(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
+    """Make one answer of columns that are marked where it was given."""
+    if not named:
+        return
+    heads = {head_in(found.rows, "winner_columns", name): meaning for name, meaning in named.items()}
+    marks = pd.DataFrame({head: map_words(found.rows[head], word_of) for head in heads})
+    for head, cells in marks.items():
+        if (strange := ~cells.isin([*ON, *OFF])).any():
+            shown = show_cell(str(head), cells[strange].iloc[0])
+            raise DataError(
+                f"winner_columns: {called(cells.index[strange][0])} has {shown} in {head}, expected 1 or 0, true or false."
+            )
+    on = marks.isin(list(ON))
+    n_marked = on.sum(axis=1)
+    if (several := n_marked > 1).any():
+        row = on.loc[several].iloc[0]
+        raise DataError(
+            f"winner_columns: {called(on.index[several][0])} is marked in {' and '.join(map(str, row.index[row]))} "
+            f"({int(several.sum())} such rows); expected one answer. Take those rows out, or mend them."
+        )
+    chosen = np.array([*heads.values(), None], dtype=object)
+    place = np.where(n_marked == 1, on.to_numpy().argmax(axis=1), len(heads))
+    found.rows = found.rows.assign(**{answer: chosen[place]})
+    found.used.update(heads)
+
+
+def _winners_and_losers(found: Reshaped, named: Sequence[str], answer: str) -> None:
+    """Read a list of who won and who lost: the first of the two columns is the winner."""
+    if not named:
+        return
+    winner, loser = (head_in(found.rows, "winner_loser", name) for name in named)
+    rows = found.rows.rename(columns={winner: "responder_a", loser: "responder_b"})
+    found.rows = rows.assign(**{answer: "a"})
+    found.sides_shown = False
+
+
+def _count_out(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
+    """Make as many rows of each count as it says."""
+    if not named:
+        return
+    pieces = []
+    for name, meaning in named.items():
+        head = head_in(found.rows, "counts", name)
+        counts = pd.to_numeric(found.rows[head], errors="coerce")
+        wrong = counts.isna() | (counts < 0) | (counts % 1 != 0)
+        if wrong.any():
+            shown = show_cell(head, found.rows.loc[wrong, head].iloc[0])
+            raise DataError(
+                f"counts: {called(counts.index[wrong][0])} has {shown} in {head}, expected a whole number of 0 or more."
+            )
+        piece = found.rows.loc[found.rows.index.repeat(counts.astype(int))].assign(**{answer: meaning})
+        pieces.append(piece)
+        found.used.add(head)
+    long = pd.concat(pieces)
+    found.rows = long.set_axis([f"{called(row)} (vote {place})" for place, row in enumerate(long.index, start=1)], axis=0)
+    found.sides_shown = False
+
+
+def _compose(found: Reshaped, templates: Mapping[str, str]) -> None:
+    """Make columns of others: ``{question_id}-{turn}``, where ``{row}`` is the number of the row."""
+    for column, template in templates.items():
+        text = pd.Series("", index=found.rows.index, dtype=TEXT)
+        for place, part in enumerate(re.split(r"\{([^{}]+)\}", str(template))):
+            if place % 2 == 0:
+                text = text + part
+            elif part == "row":
+                text = text + pd.Series(np.arange(len(text)).astype(str), text.index, dtype=TEXT)
+            else:
+                head = head_in(found.rows, "made_of", part)
+                text = text + map_words(found.rows[head], lambda cell: str(as_text(cell))).astype(TEXT)
+                found.used.add(head)
+        found.rows = found.rows.assign(**{column: text})
+    found.used -= set(templates)
+
+
+def as_text(cell: Any) -> Any:
+    """Give a whole number as the text that CSV has for it; whatever else stays."""
+    if isinstance(cell, bool | np.bool_):
+        return cell
+    if isinstance(cell, int | np.integer):
+        return str(int(cell))
+    if isinstance(cell, float | np.floating) and cell == cell and float(cell).is_integer():
+        return str(int(cell))
+    return cell
+
+
+def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
+    """Read each different cell once; lists and objects, which cannot be compared, one by one."""
+    try:
+        codes, values = pd.factorize(cells, use_na_sentinel=False)
+    except TypeError:
+        return cells.map(function)
+    read = np.empty(len(values), dtype=object)
+    read[:] = [function(value) for value in values]
+    return pd.Series(read[codes], cells.index, dtype=object, name=cells.name)
