@@ -192,9 +192,9 @@ def compare_anytime(
 
     In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the candidate's, against the same
     opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. Stop as
-    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed). Dialogues count in the
-    order of :func:`order_dialogues`, whatever order the table is in. If you look while more are judged, judge them in that
-    order, so that each look continues the one before. A drop is one for these raters. Source: Waudby-Smith and Ramdas (2024),
+    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed), both in the order of the
+    table, so that each look may continue the one before, and in that of :func:`order_dialogues`, so that a table that was
+    sorted by its answers decides nothing. A drop is one for these raters. Source: Waudby-Smith and Ramdas (2024),
     https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
@@ -226,7 +226,7 @@ def compare_anytime(
     ...     "verdict": ["a", "b", "b", "b", "b"] * 12, "dimension": "overall", "state": "valid"})
     >>> gate = compare_anytime(verdicts, baseline="old", candidate="new")
     >>> gate.table[["outcome", "n_dialogues"]].values.tolist()  # 60 were there
-    [['failed', 36]]
+    [['failed', 44]]
     """
     check_options(alpha=alpha, margin=margin, n_releases=n_releases, max_inconsistent=max_inconsistent)
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
@@ -235,8 +235,8 @@ def compare_anytime(
     for part in parts:
         row = count_rows(part)
         drops, most = _drops(part, baseline, candidate)
-        path = follow(drops, level, alpha).assign(dimension=row["dimension"])
-        stop, outcome = first_stop(path, margin)
+        path, stop, outcome = follow_both_orders(drops, level, alpha, margin)
+        path = path.assign(dimension=row["dimension"])
         there = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
         row |= {name: 100 * there[name] for name in ("drop", "drop_low", "drop_high")}
         row |= {"n_dialogues": stop, "level": level, "p": there["p"]}
@@ -454,8 +454,8 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
     )
 
 
-def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, float]:
-    """Give each dialogue's mean drop where both were judged alike, in the order of digests, and the largest drop possible."""
+def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series, float]:
+    """Return the mean drop of each dialogue in which both were judged alike, in the table's order, and the largest possible."""
     rows = _entered(rows)
     keys = [key for key in ("dialogue_id", "history_id", "rater", "opponent") if key in rows or key == "opponent"]
     won = won_by_a(rows)
@@ -466,7 +466,24 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[Array, fl
     sides = [others[others["responder_a"] == name].groupby(keys)["won"].mean() for name in (baseline, candidate)]
     drops = pd.concat([sides[0].sub(sides[1]).dropna(), direct]).groupby("dialogue_id").mean()
     most = 1.0 if len(direct) else float(both.loc[both["responder_a"] == baseline, "won"].mean())
-    return drops.reindex(order_dialogues(drops.index)).to_numpy(float), most
+    order = _of(rows, candidate)["dialogue_id"].unique()
+    return drops.reindex([name for name in order if name in drops.index]), most
+
+
+def follow_both_orders(drops: pd.Series, level: float, alpha: float, margin: float) -> tuple[pd.DataFrame, int, str]:
+    """Follow the drop in the table's order and in that of digests; stop where both have stopped alike, at the later of the two.
+
+    Either alone can be led astray: the table's order by sorting, that of digests by dialogues that come between two looks and
+    are counted before those of the first. An equal candidate is stopped only if both err.
+    """
+    found = []
+    for order in (drops.index, order_dialogues(drops.index)):
+        path = follow(drops.loc[order].to_numpy(float), level, alpha)
+        found.append((path, *first_stop(path, margin)))
+    later = max(found, key=lambda one: one[1])
+    if found[0][2] != found[1][2]:
+        return found[0][0], len(drops), "cannot tell"
+    return later
 
 
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from scipy.special import expit
 
-from heart_utils.gate import first_stop, follow
+from heart_utils.gate import follow_both_orders
 from heart_utils.simulate.coverage import CANDIDATE, HISTORY_SD, OPPONENTS, POSITION, REPLY_SD, gate_strengths, simulate_gate
 from tools.bench import Figure
 
@@ -82,7 +83,8 @@ def _share_won(one: Any, others: Any, rng: np.random.Generator) -> Any:
 
 
 def _stop(drops: Any) -> tuple[int, str]:
-    return first_stop(follow(drops, 0.05 / N_RELEASES, 0.05), MARGIN)
+    named = pd.Series(drops, index=[f"d{number:03}" for number in range(len(drops))])
+    return follow_both_orders(named, 0.05 / N_RELEASES, 0.05, MARGIN)[1:]
 
 
 def _share(name: str, happened: Any, goal: float | None = None, *, below: bool = False) -> Figure:
