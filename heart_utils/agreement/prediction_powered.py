@@ -110,7 +110,7 @@ def prediction_powered_ratings(
     -------
     PoweredRatings
         Intervals are for dialogues like these: a covariance that has no bias for few dialogues a pair ("CV2", see
-        :func:`heart_utils.ratings.spread.covariance`) and a t quantile on n - 1 degrees of freedom. A judge that does not help
+        ``heart_utils.ratings.spread.covariance``) and a t quantile on n - 1 degrees of freedom. A judge that does not help
         is not used.
 
     Raises

@@ -262,7 +262,7 @@ def calibrate_judge(
 
 
 def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
-    """Read a record that :meth:`CalibrationRecord.save` wrote, and refuse one that was changed since.
+    """Read a record that ``CalibrationRecord.save`` wrote, and refuse one that was changed since.
 
     Parameters
     ----------

@@ -405,7 +405,7 @@ def train_judge(
 
 
 def load_trained_judge(path: str | os.PathLike[str], *, features: Features | None = None) -> TrainedJudge:
-    """Read a judge that :meth:`TrainedJudge.save` wrote, and refuse one that was changed since.
+    """Read a judge that ``TrainedJudge.save`` wrote, and refuse one that was changed since.
 
     Parameters
     ----------

@@ -48,14 +48,14 @@ def check_calibration(
     verdicts : pandas.DataFrame
         What the gate compares; its judges are the raters.
     records : sequence of pathlib.Path
-        Files that :meth:`~heart_utils.judging.calibration.CalibrationRecord.save` wrote.
+        Files that ``CalibrationRecord.save`` wrote.
     run : str, optional
         The run that the verdicts come from, whose settings say what its judges are now.
     judges : pathlib.Path, optional
         A YAML file that says it where votes come from a file: a judge's name -> ``model``, ``prompt``, ``rubric``,
         ``options``.
     least_lead, least_labels : float, int
-        As in :meth:`~heart_utils.judging.calibration.CalibrationRecord.faults`.
+        As in ``CalibrationRecord.faults``.
     dimensions : sequence of str, optional
         Lines of the rubric; all of the verdicts by default.
     today : datetime.date, optional
