@@ -113,7 +113,8 @@ def test_the_front_page_and_the_citation_file_name_this_version():
 
 
 README_FINDINGS = (
-    "{01_who_supports_better/felt-model} of 7 by a model, {01_who_supports_better/felt-person} by another person",
+    "on a scale from 1 to 7, {01_who_supports_better/felt-model} by a model, "
+    "{01_who_supports_better/felt-person} by another person",
     "felt better heard in {01_who_supports_better/heard-true} % of cases "
     "({01_who_supports_better/heard-true-low} to {01_who_supports_better/heard-true-high})",
     "Models win {01_who_supports_better/share-commenters} % of comparisons with Reddit commenters",

@@ -104,6 +104,7 @@ def draw_chip(kind: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tu
 def setup(app: Sphinx) -> dict[str, Any]:
     """Draw chips, leave thebe out, let a docstring name a function as its users import it, and build on all cores."""
     app.connect("missing-reference", resolve_short_name)
+    app.setup_extension("sphinx.ext.autodoc")  # whose event this is
     app.connect("autodoc-process-docstring", write_types, priority=400)  # before numpydoc, at 500
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)

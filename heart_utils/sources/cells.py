@@ -17,7 +17,7 @@ from heart_utils.sources.options import FileOptions, word_of
 from heart_utils.sources.reshape import as_text, map_words
 from heart_utils.tables import TABLES, VERDICTS, Column, called
 
-__all__ = ["read_cells"]
+__all__: list[str] = []
 
 ANSWERS = {"verdicts": "verdict", "scores": "score", "replies": "text", "answers": "choice"}
 """Table -> the column that is empty in a row that failed."""

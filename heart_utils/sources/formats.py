@@ -27,7 +27,7 @@ from heart_utils.identities import show_cell
 from heart_utils.sources.catalogue import DataError
 from heart_utils.tables import called
 
-__all__ = ["RawTable", "is_table", "read_lines", "read_table"]
+__all__ = ["RawTable"]
 
 TEXTUAL = (".csv", ".tsv", ".xlsx")
 SUFFIXES = (*TEXTUAL, ".parquet", ".jsonl", ".json")
@@ -93,6 +93,7 @@ def read_table(
 
     Examples
     --------
+    >>> from heart_utils.sources.formats import read_table
     >>> read_table(pd.DataFrame({"winner": ["x"], "loser": ["y"]})).rows["winner"].tolist()
     ['x']
     """

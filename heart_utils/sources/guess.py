@@ -22,7 +22,7 @@ from heart_utils.sources.options import FileOptions, listed, plain, word_of
 from heart_utils.sources.reshape import flatten, map_words, reshape, resolve
 from heart_utils.tables import TABLES, called
 
-__all__ = ["Proposal", "propose", "refuse_doubtful"]
+__all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
 ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
@@ -115,6 +115,9 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
 
     Examples
     --------
+    >>> from heart_utils.sources.formats import RawTable
+    >>> from heart_utils.sources.guess import propose
+    >>> from heart_utils.sources.options import FileOptions
     >>> votes = RawTable(pd.DataFrame({"question_id": ["q"], "model_a": ["x"], "model_b": ["y"], "winner": ["model_a"]}))
     >>> propose("verdicts", votes, FileOptions()).options["columns"]["winner"]
     'verdict'

@@ -14,7 +14,7 @@ import yaml
 from heart_utils.settings import read_yaml
 from heart_utils.sources.catalogue import DataError
 
-__all__ = ["FileOptions", "add_reading", "reading_of"]
+__all__ = ["FileOptions"]
 
 
 class FileOptions(TypedDict, total=False):

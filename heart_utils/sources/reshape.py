@@ -19,7 +19,7 @@ from heart_utils.sources.formats import TEXT, RawTable, is_table, read_table
 from heart_utils.sources.options import FileOptions, listed, plain, word_of
 from heart_utils.tables import called
 
-__all__ = ["Reshaped", "reshape"]
+__all__ = ["Reshaped"]
 
 NOT_ASKED = "blank cells, taken as not asked"
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
@@ -56,6 +56,8 @@ def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshape
 
     Examples
     --------
+    >>> from heart_utils.sources.formats import RawTable
+    >>> from heart_utils.sources.reshape import reshape
     >>> games = RawTable(pd.DataFrame({"winner": ["x"], "loser": ["y"]}))
     >>> reshape("verdicts", games, {"winner_loser": ("winner", "loser")}, "verdict").rows.to_dict("records")
     [{'responder_a': 'x', 'responder_b': 'y', 'verdict': 'a'}]

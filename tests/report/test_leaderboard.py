@@ -155,9 +155,10 @@ def fitted():
 
 def test_what_a_fit_gave_shows_itself_shortly(fitted):
     said = repr(fitted)
-    assert len(said.splitlines()) == 2 + 3
+    assert len(said.splitlines()) == 3 + 3
     assert said.startswith("Ratings (overall, bradley-terry): 120 verdicts, 40 clusters, 95% intervals over dialogues")
-    assert f"{fitted.table['rating'].iloc[0]:.0f}" in said.splitlines()[2]
+    assert "(weights='pairs')" in said.splitlines()[1]
+    assert f"{fitted.table['rating'].iloc[0]:.0f}" in said.splitlines()[3]
     html = fitted._repr_html_()
     assert "a_1 &amp; co" in html
     assert html.count("<tr") == 1 + 3
