@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -16,10 +15,9 @@ import pandas as pd
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import agreement_with_baselines
 from heart_utils.judges.position import compare_answers, position_bias
-from heart_utils.judging.trained import content_digest
+from heart_utils.judging.trained import content_digest, read_sealed, write_sealed
 from heart_utils.ratings.resampling import Rng
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.runs import write_atomically
 from heart_utils.settings import read_strictly
 from heart_utils.tables import need_columns
 
@@ -142,9 +140,7 @@ class CalibrationRecord:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the record as JSON with a digest of its content, whole or not at all."""
         content = {"format": FORMAT, **asdict(self)}
-        text = json.dumps({**content, "digest": content_digest(content)}, indent=2, ensure_ascii=False)
-        write_atomically(Path(path), f"{text}\n".encode())
-        return Path(path)
+        return write_sealed(path, content, indent=2)
 
 
 def calibrate_judge(
@@ -284,17 +280,7 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
     Traceback (most recent call last):
     heart_utils.judging.calibration.CalibrationError: nowhere.json cannot be read (No such file or directory).
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise CalibrationError(f"{path} cannot be read ({fault.strerror}).") from None
-    except ValueError:
-        raise CalibrationError(f"{path} is not JSON; expected a file that `CalibrationRecord.save` wrote.") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise CalibrationError(f"{path} is no calibration record that this version reads ({FORMAT}). Calibrate again.")
-    digest = content.pop("digest", None)
-    if digest != content_digest(content):
-        raise CalibrationError(f"{path} was changed after it was saved: its content does not fit its digest. Calibrate again.")
+    content = read_sealed(path, FORMAT, CalibrationError, "calibrate again")
     del content["format"]
     record: CalibrationRecord = read_strictly(CalibrationRecord, content, path, CalibrationError)
     return record

@@ -265,9 +265,7 @@ class TrainedJudge:
             "weights": self.model.weights.tolist(),
             "terms": _terms_as_data(self.model.terms),
         }
-        text = json.dumps({**content, "digest": content_digest(content)}, ensure_ascii=False)
-        write_atomically(Path(path), text.encode())
-        return Path(path)
+        return write_sealed(path, content)
 
     def _margins(self, texts: Sequence[str]) -> Array:
         terms = self.model.terms
@@ -430,18 +428,7 @@ def load_trained_judge(path: str | os.PathLike[str], *, features: Features | Non
     Traceback (most recent call last):
     heart_utils.judging.trained.TrainedJudgeError: nowhere.json cannot be read (No such file or directory).
     """
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise TrainedJudgeError(f"{path} cannot be read ({fault.strerror}).") from None
-    except ValueError:
-        raise TrainedJudgeError(f"{path} is not JSON; expected a file that `TrainedJudge.save` wrote.") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        found = content.get("format") if isinstance(content, dict) else None
-        raise TrainedJudgeError(f"{path} has the format {found!r}; this version reads {FORMAT!r}. Train and save it again.")
-    digest = content.pop("digest", None)
-    if digest != content_digest(content):
-        raise TrainedJudgeError(f"{path} was changed after it was saved: it does not fit its digest. Train it again.")
+    content = read_sealed(path, FORMAT, TrainedJudgeError, "train and save the judge again")
     terms = content["terms"]
     if terms is None and features is None:
         raise TrainedJudgeError(f"{path} was trained on {content['trained_on']['features']}; give that function as `features`.")
@@ -795,6 +782,30 @@ def _describe(
 
 def _dialogue_digest(name: object) -> str:
     return hashlib.sha256(str(name).encode()).hexdigest()[:16]
+
+
+def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any], *, indent: int | None = None) -> Path:
+    """Write JSON with a digest of its content, whole or not at all."""
+    text = json.dumps({**content, "digest": content_digest(content)}, indent=indent, ensure_ascii=False)
+    write_atomically(Path(path), f"{text}\n".encode())
+    return Path(path)
+
+
+def read_sealed(path: str | os.PathLike[str], expected: str, error: type[ValueError], remedy: str) -> dict[str, Any]:
+    """Read what ``write_sealed`` wrote, and refuse another format and content that does not fit its digest."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise error(f"{path} cannot be read ({fault.strerror}).") from None
+    except ValueError:
+        raise error(f"{path} is not JSON; expected a file that `save` wrote.") from None
+    found = content.get("format") if isinstance(content, dict) else None
+    if found != expected:
+        raise error(f"{path} has the format {found!r}; this version reads {expected!r}: {remedy}.")
+    digest = content.pop("digest", None)
+    if digest != content_digest(content):
+        raise error(f"{path} was changed after it was saved: its content does not fit its digest; {remedy}.")
+    return dict(content)
 
 
 def content_digest(content: Mapping[str, Any]) -> str:
