@@ -179,7 +179,7 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
         if (
             name == "scores" and short is None
-        ):  # codes stay in the ledger: chapter 12 writes that table, with those that a program computes
+        ):  # codes stay in the ledger: the chapter *What replies do* writes that table, with those that a program computes
             _keep(run, recipe, {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}, origin)
             # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
             in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]

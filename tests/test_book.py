@@ -240,7 +240,7 @@ def test_a_browser_finds_nothing_to_complain_of_and_asks_nobody_outside(pages, b
 @pytest.mark.services
 def test_the_claims_are_chosen_by_words_and_by_finding(pages, browser):
     tab = browser.new_page()
-    tab.goto((HTML / "notebooks" / "07_heart.html").as_uri())
+    tab.goto((HTML / "notebooks" / "11_heart.html").as_uri())
     rows = tab.locator("table.heart-filter tbody tr:visible")
     bar = tab.locator(".heart-filter-bar").first
     every = rows.count()
@@ -282,7 +282,7 @@ def test_the_first_visit_of_a_page_takes_less_than_a_megabyte_from_a_server(page
 def test_every_icon_of_the_frame_is_drawn(pages, browser):
     """The magnifier, the menu, the arrows, the download, the theme switch: each has a sign of the font, which has loaded."""
     tab = browser.new_page(viewport={"width": 1400, "height": 1000})
-    tab.goto((HTML / "notebooks" / "02_who_is_preferred.html").as_uri(), wait_until="load")
+    tab.goto((HTML / "notebooks" / "05_who_is_preferred.html").as_uri(), wait_until="load")
     drawn = tab.evaluate("""async () => {
       await document.fonts.ready;
       const icons = [...document.querySelectorAll("i[class*=fa-], span[class*=fa-]")].filter((icon) => icon.checkVisibility());
@@ -319,7 +319,7 @@ def test_the_search_finds_a_word_of_the_glossary(pages, browser):
     tab.close()
 
 
-CHOSEN = ("03_do_judges_agree", "09_the_conversations", "10_the_judging", "12_what_replies_do")
+CHOSEN = ("06_do_judges_agree", "02_the_conversations", "03_the_judging", "10_what_replies_do")
 """A stranger's book, in short: a chapter on published data, one that shows nothing without ESConv, and what that reads."""
 
 

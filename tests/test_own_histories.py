@@ -24,7 +24,7 @@ from heart_utils.sources.load import load_verdicts
 from tools.execute_notebook import execute_notebook
 
 RECIPE = """\
-chapters: [09_the_conversations, 10_the_judging, 11_the_raters, 02_who_is_preferred]
+chapters: [02_the_conversations, 03_the_judging, 04_the_raters, 05_who_is_preferred]
 
 collect:
   histories: mine/histories.jsonl
@@ -39,10 +39,10 @@ collect:
   protocols: {heart: [overall]}
 """
 QUICK = {
-    "09": {},
-    "10": {"n_resamples": 20},
-    "11": {"n_studies": 1},
-    "02": {"n_resamples": 20, "rater_kind": "human"},
+    "02": {},
+    "03": {"n_resamples": 20},
+    "04": {"n_studies": 1},
+    "05": {"n_resamples": 20, "rater_kind": "human"},
 }
 WHO = {"population": "one invented rater", "language": "English", "pay": "none"}
 
@@ -96,7 +96,7 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
     assert (len(verdicts), len(met)) == (72, 48)
     assert (met["state"] == "valid").all()
-    # Chapter 10 pairs what the run's folder holds; everything that it asks about is recorded.
+    # The chapter on judging pairs what the run's folder holds; everything that it asks about is recorded.
     recipe, replies = read_recipe("own"), run.read("replies")
     assert replies["responder"].value_counts()["human"] == 8
     ledger = open_ledger("own")
@@ -125,14 +125,14 @@ def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under
     write_replies(run)
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     shown = {}
-    for number in ("09", "10", "11"):
+    for number in ("02", "03", "04"):
         [chapter] = (own / "notebooks").glob(f"{number}_*.ipynb")
         shown[number] = tmp_path / chapter.name
-        named = {"dimension": "goal"} if number == "10" else {}  # as tools.plan gives it
+        named = {"dimension": "goal"} if number == "03" else {}  # as tools.plan gives it
         execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number], **named}, root=own)
-    assert read_glued(shown["10"])["n-verdicts"] == 72
-    assert ">human<" in shown["10"].read_text()
-    assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["11"].read_text()
+    assert read_glued(shown["03"])["n-verdicts"] == 72
+    assert ">human<" in shown["03"].read_text()
+    assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["04"].read_text()
 
 
 def vote(comparisons: pd.DataFrame, file: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
     said = {}
     for number in QUICK:
         [chapter] = (root / "notebooks").glob(f"{number}_*.ipynb")
-        if number == "11":
+        if number == "04":
             run = open_run("own")
             vote(run.read("comparisons"), root / "mine" / "votes.csv")
             import_study(run, root / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
@@ -174,7 +174,7 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
         execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=root)
         said[number] = read_glued(copy)
 
-    counts = {("09", "n-histories"): 4, ("09", "n-replies"): 12, ("10", "n-verdicts"): 24, ("11", "n-histories"): 4}
+    counts = {("02", "n-histories"): 4, ("02", "n-replies"): 12, ("03", "n-verdicts"): 24, ("04", "n-histories"): 4}
     assert {(number, name): said[number][name] for number, name in counts} == counts
 
     # By hand: my-model and generic-comfort each win half of the first conversation and all of the other two against

@@ -52,7 +52,7 @@ def project(folder: Path) -> Path:
     for name in ("heart_utils", "data", "tools", "book", "notebooks", "pyproject.toml", "CITATION.cff", "requirements.txt"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "params").mkdir()
-    (folder / "params" / "mine.yaml").write_text("chapters: [02_who_is_preferred]\n")
+    (folder / "params" / "mine.yaml").write_text("chapters: [05_who_is_preferred]\n")
     os.environ |= {"HEART_ROOT": str(folder), "HEART_KEYS": str(folder / "keys")}
     return folder
 
@@ -165,7 +165,7 @@ def pack_run(folder: Path) -> None:
 def build_chapter(folder: Path) -> None:
     """Run a chapter on the run, and set it as a page."""
     executed = folder / "build" / "02.ipynb"
-    command = [sys.executable, "-m", "papermill", str(ROOT / "notebooks" / "02_who_is_preferred.ipynb"), str(executed)]
+    command = [sys.executable, "-m", "papermill", str(ROOT / "notebooks" / "05_who_is_preferred.ipynb"), str(executed)]
     subprocess.run([*command, "--cwd", str(ROOT / "notebooks"), "-p", "run", str(folder / "runs" / "mine")], check=True)
     subprocess.run([sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", str(executed)], check=True)
 

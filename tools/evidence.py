@@ -51,7 +51,7 @@ def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Colle
     cells : list of dict
         Of the executed copy; they are changed.
     name : str
-        The chapter's, such as ``"02_who_is_preferred"``.
+        The chapter's, such as ``"05_who_is_preferred"``.
     run : Run
         The run that it was executed for.
     absent : collection of str

@@ -73,7 +73,7 @@ class Moved:
     Attributes
     ----------
     name : str
-        Such as ``"05_scores_and_weights/hb-raw-worse"``.
+        Such as ``"09_scores_and_weights/hb-raw-worse"``.
     old, new : str or None
         What is pinned, and what the built book prints; None where it is not there.
     """

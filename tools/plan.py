@@ -85,7 +85,7 @@ def read_plan(root: Path, run: str) -> Plan:
         known = ", ".join(sorted(path.stem for path in (root / "params").glob("*.yaml"))) or "none"
         raise PlanError(
             f"There is no {file}, which says what chapters the run {run!r} has. Copy params/sample.yaml there and "
-            f"change it; for votes alone one line is enough, `chapters: [02_who_is_preferred]`. Runs with parameters: {known}."
+            f"change it; for votes alone one line is enough, `chapters: [05_who_is_preferred]`. Runs with parameters: {known}."
         )
     try:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def read_plan(root: Path, run: str) -> Plan:
     left_out = given.pop("left_out", None) or {}
     names = given.pop("chapters", None) or _sample_chapters(root, run)
     if not isinstance(names, list) or not names:
-        raise PlanError(f"{file}: expected `chapters:` with a list of notebooks, such as `- 02_who_is_preferred`.")
+        raise PlanError(f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`.")
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 __all__ = ["Settings", "SettingsError", "contact_words", "launch_buttons", "launch_words", "read_settings"]
 
-FIRST_NOTEBOOK = "notebooks/02_who_is_preferred.ipynb"
+FIRST_NOTEBOOK = "notebooks/05_who_is_preferred.ipynb"
 
 
 class SettingsError(ValueError):

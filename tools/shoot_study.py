@@ -1,4 +1,4 @@
-"""Take the screenshots of the study pages that chapter 11 shows: ``python -m tools.shoot_study``.
+"""Take the screenshots of the study pages that *The raters* shows: ``python -m tools.shoot_study``.
 
 A rehearsal of both studies is written from the sample's histories and replies, started on this machine, visited
 with a browser, and deleted. Pictures go to ``book/images/study``, small enough to be committed, with a checksum of the files

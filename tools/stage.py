@@ -38,10 +38,10 @@ __all__ = ["api_pages", "stage_book"]
 FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
 
-PRACTICE = "11_the_raters.ipynb"
+PRACTICE = "04_the_raters.ipynb"
 """Where the comparisons of the page `practice` are made."""
 
-OWN_FIGURE = ("02_who_is_preferred", "fig-run-board")
+OWN_FIGURE = ("05_who_is_preferred", "fig-run-board")
 OWN_SECTION = "this-runs-board"
 """What the front page of another run shows, and the section with it, which then opens its chapter."""
 SECTION = re.compile(r"^## ", flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Score a coder of strategies on ESConv and correct a gap by it, for chapter 12; ESConv's words stay where they are.
+"""Score a coder of strategies on ESConv and correct a gap by it, for *What replies do*; ESConv's words stay where they are.
 
 ``python -m tools.strategy_results`` writes the three tables of ``data/esconv/`` anew; a test compares them.
 """

@@ -145,9 +145,9 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> read_glued("notebooks/09_the_conversations.ipynb")
+    >>> read_glued("notebooks/02_the_conversations.ipynb")
     Traceback (most recent call last):
-    ValueError: notebooks/09_the_conversations.ipynb glued nothing. Is it the executed copy?
+    ValueError: notebooks/02_the_conversations.ipynb glued nothing. Is it the executed copy?
     """
     file = Path(notebook)
     try:

@@ -112,7 +112,7 @@ def test_what_cannot_be_compared_is_refused(settings, says):
 
 @pytest.mark.parametrize("left_out", ["none", "original"])
 def test_the_lead_of_each_judge_on_safety_is_the_mean_over_decided_pairs_counted_one_by_one(left_out):
-    """As chapter 3 prints it judge by judge: right or not, less whether the clinicians' usual answer elsewhere is."""
+    """As *Do judges agree?* prints it judge by judge: right or not, less whether the clinicians' usual answer elsewhere is."""
     scores = open_run("public").read("scores", "mentalalign").query("dimension == 'safety'")
     firm = scores_to_verdicts(scores[scores["responder"] != left_out]).query("verdict in ['a', 'b']")
     table = pairwise_agreement(firm, ties="exclude", by=["rater"], n_resamples=0).table.set_index("rater")

@@ -61,10 +61,10 @@ KINDS_OF_PAGES = (
     "intro",
     "practice",
     "calculator",
-    "09_the_conversations",
-    "11_the_raters",
-    "02_who_is_preferred",
-    "05_scores_and_weights",
+    "02_the_conversations",
+    "04_the_raters",
+    "05_who_is_preferred",
+    "09_scores_and_weights",
     "api_report",
     "search",
 )
@@ -203,7 +203,7 @@ def test_on_a_wide_screen_each_table_of_a_chapter_is_whole(pages, chromium):
         tab.goto(page.as_uri(), wait_until="load")
         faults += [(page.name, fault) for fault in tab.evaluate(CUT)]
     assert faults == []
-    tab.goto((HTML / "notebooks" / "04_can_judges_be_trusted.html").as_uri(), wait_until="load")
+    tab.goto((HTML / "notebooks" / "07_can_judges_be_trusted.html").as_uri(), wait_until="load")
     tab.add_style_tag(content="#tab-self-preference :is(td, th) { padding-inline: 0.6rem !important }")
     assert [fault.split(":")[0] for fault in tab.evaluate(CUT)] == ["tab-self-preference"]  # such a table is found
     context.close()
@@ -268,7 +268,7 @@ def test_without_scripts_the_comparisons_stand_there_and_open_by_themselves(visi
 
 
 def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
-    page = visit("notebooks/05_scores_and_weights.html")
+    page = visit("notebooks/09_scores_and_weights.html")
     box = page.locator(".heart-weights")
     sliders = box.get_by_role("slider")
     names = [slider.get_attribute("name") for slider in sliders.all()]
@@ -309,7 +309,7 @@ def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
 
 
 def test_a_board_in_its_chapter_sorts_by_the_keyboard(visit):
-    page = visit("notebooks/02_who_is_preferred.html")
+    page = visit("notebooks/05_who_is_preferred.html")
     board = page.locator("table.board").first
     heading = board.get_by_role("button", name="Rating")
     heading.focus()
@@ -350,7 +350,7 @@ def test_the_front_page_is_there_soon(visit):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_colour_of_a_listing_can_be_read(visit, scheme):
     """Contrast of 4.5 to 1 at least, by the formula of WCAG 2, for each colour that a listing of the book uses."""
-    page = visit("notebooks/10_the_judging.html", color_scheme=scheme)
+    page = visit("notebooks/03_the_judging.html", color_scheme=scheme)
     colours = page.evaluate(
         """() => [...new Set([...document.querySelectorAll("div.cell_input div.highlight")].flatMap((listing) =>
           [...listing.querySelectorAll("pre span")].map((word) =>

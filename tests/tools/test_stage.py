@@ -51,17 +51,17 @@ def staged(project, monkeypatch):
     """A book of one page of prose and one chapter that has run; the pages of functions and code have tests of their own."""
     monkeypatch.setattr("tools.stage.api_pages", lambda: {"api.md": "(api)=\n# Functions\n"})
     monkeypatch.setattr("tools.stage.write_source_pages", lambda code, folder: None)
-    monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/02_who_is_preferred.ipynb", FRONT_FIGURE[1]))
-    project.write_chapter("02_who_is_preferred", cell("1"))
-    project.write_parameters("chapters: [02_who_is_preferred]\n")
+    monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1]))
+    project.write_chapter("05_who_is_preferred", cell("1"))
+    project.write_parameters("chapters: [05_who_is_preferred]\n")
     study = cell("study = simulate_study()")
     study["outputs"] = [{"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {}}]
-    copy = project.root / "build" / "executed" / "sample" / "02_who_is_preferred.ipynb"
+    copy = project.root / "build" / "executed" / "sample" / "05_who_is_preferred.ipynb"
     write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), study, drawing(FRONT_FIGURE[1]))
     (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
     (project.root / "_toc.yml").write_text(
         "format: jb-book\nroot: book/intro\n"
-        "parts:\n- chapters: [{file: notebooks/02_who_is_preferred}, {file: notebooks/06_not_run}]\n"
+        "parts:\n- chapters: [{file: notebooks/05_who_is_preferred}, {file: notebooks/06_not_run}]\n"
     )
     (project.root / "_config.yml").write_text(
         "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nparse: {myst_enable_extensions: [colon_fence]}\n"
@@ -73,7 +73,7 @@ def staged(project, monkeypatch):
 
 def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a_page(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
-    assert json.loads((stage / "notebooks" / "02_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
+    assert json.loads((stage / "notebooks" / "05_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
     assert "{simulated}`-`" in (stage / "book" / "front.txt").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
@@ -82,7 +82,7 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
 def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its_labels(staged):
     words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
     staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
-    staged.write_parameters("chapters: [02_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
+    staged.write_parameters("chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
     intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n"
     (staged.root / "book" / "intro.md").write_text(intro)
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
@@ -94,8 +94,8 @@ def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its
 
 
 def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing_of_other_data(staged):
-    staged.write_parameters("chapters: [02_who_is_preferred]\n", run="mine")
-    copy = staged.root / "build" / "executed" / "mine" / "02_who_is_preferred.ipynb"
+    staged.write_parameters("chapters: [05_who_is_preferred]\n", run="mine")
+    copy = staged.root / "build" / "executed" / "mine" / "05_who_is_preferred.ipynb"
     words = (
         "(q)=\n# Who?",
         "Before.",
@@ -170,11 +170,11 @@ def test_a_page_of_an_earlier_build_that_is_no_longer_in_the_book_is_not_kept(st
     stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
     build_html(stage, html)
     left = stage.parent / f".{stage.name}.out" / "_build" / "html" / "notebooks"
-    shutil.copy(left / "02_who_is_preferred.html", left / "05_who_is_preferred.html")
+    shutil.copy(left / "05_who_is_preferred.html", left / "06_gone.html")
     (left.parent / "code").mkdir()
     (left.parent / "code" / "gone.html").write_text("a module that has moved")
     build_html(stage, html)
-    assert [page.name for page in (html / "notebooks").iterdir()] == ["02_who_is_preferred.html"]
+    assert [page.name for page in (html / "notebooks").iterdir()] == ["05_who_is_preferred.html"]
     assert not (html / "code" / "gone.html").exists()
 
 
@@ -194,13 +194,13 @@ def test_the_comparisons_to_practise_on_move_to_their_page(staged):
     practised["outputs"] = [
         {"output_type": "display_data", "data": {"text/html": ['<section class="heart-practice">']}, "metadata": {}}
     ]
-    copy = staged.root / "build" / "executed" / "sample" / "11_the_raters.ipynb"
+    copy = staged.root / "build" / "executed" / "sample" / "04_the_raters.ipynb"
     write_notebook(copy, cell("# Raters", kind="markdown"), practised)
-    staged.write_chapter("11_the_raters", cell("1"))
-    staged.write_parameters("chapters: [02_who_is_preferred, 11_the_raters]\n")
+    staged.write_chapter("04_the_raters", cell("1"))
+    staged.write_parameters("chapters: [05_who_is_preferred, 04_the_raters]\n")
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     assert "heart-practice" in (stage / "book" / "practice.txt").read_text()
-    assert "heart-practice" not in (stage / "notebooks" / "11_the_raters.ipynb").read_text()
+    assert "heart-practice" not in (stage / "notebooks" / "04_the_raters.ipynb").read_text()
     assert "heart-practice" in copy.read_text(), "the executed copy stays as it was"
 
 
@@ -215,7 +215,7 @@ def test_each_chapter_has_launch_buttons_as_soon_as_the_repository_is_known(stag
     pyproject.write_text(f'[tool.heart]\nrepository = "{address}"\n')
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     build_html(stage, staged.root / "build" / "html")
-    page = (staged.root / "build" / "html" / "notebooks" / "02_who_is_preferred.html").read_text()
-    chapter = "notebooks/02_who_is_preferred.ipynb"
+    page = (staged.root / "build" / "html" / "notebooks" / "05_who_is_preferred.html").read_text()
+    chapter = "notebooks/05_who_is_preferred.ipynb"
     assert page.count(f"https://colab.research.google.com/github/who/what/blob/main/{chapter}") == n_buttons
     assert page.count(f"https://mybinder.org/v2/gh/who/what/main?urlpath=lab/tree/{chapter}") == n_buttons

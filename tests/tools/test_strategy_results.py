@@ -1,4 +1,4 @@
-"""What chapter 12 says of a coder of strategies is what ESConv's official file gives."""
+"""What *What replies do* says of a coder of strategies is what ESConv's official file gives."""
 
 import pandas as pd
 import pytest
