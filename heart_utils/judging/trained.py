@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy import optimize, sparse, special
 
 from heart_utils.ratings.verdicts import Array, won_by_a
 from heart_utils.runs import write_atomically
@@ -30,7 +32,8 @@ Features = Callable[[Sequence[str]], NDArray[np.float64]]
 LEAST_LABELS = 50
 LEAST_TRAINING = 30
 LEAST_REPLIES = 5
-"""A term is kept only if so many replies to so many dialogues hold it, so that weights can't give back one person's words."""
+"""A term is kept only if so many replies, to so many dialogues and by so many writers where they are known, hold it, so that
+weights can't give back one person's words."""
 
 MOST_TERMS = 10_000
 KNOWN_SHARE = 0.3
@@ -38,13 +41,15 @@ KNOWN_SHARE = 0.3
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 INNER_FOLDS = 3
-FORMAT = "heart-trained-judge-1"
+FORMAT = "heart-trained-judge-2"
 PROTOCOL = "trained"
 UNFAMILIAR = "unfamiliar"
+SCALES = ("interval", "ordinal")
+MOST_LEVELS = 20
+DIGITS = re.compile(r"[0-9]+")
 
-
-Learner = Callable[[NDArray[np.intp], NDArray[Any]], tuple["Terms | None", sparse.csr_matrix]]
-"""Places of the replies to learn from, and their dialogues -> terms, and the features of all replies."""
+Learner = Callable[[NDArray[np.intp], Sequence[NDArray[Any]]], tuple["Terms | None", sparse.csr_matrix]]
+"""Places of the replies to learn from, their dialogues and their writers -> terms, and the features of all replies."""
 
 
 class TrainedJudgeError(ValueError):
@@ -99,13 +104,14 @@ class Corpus:
         (words, word_names), (letters, letter_names) = parts
         return cls(words, letters, word_names, letter_names)
 
-    def learn(self, used: NDArray[np.intp], groups: NDArray[Any]) -> tuple[Terms, sparse.csr_matrix]:
+    def learn(self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]) -> tuple[Terms, sparse.csr_matrix]:
         """Choose the terms that enough of some texts share, weigh rare ones more, and return TF-IDF of all texts."""
         words = _shared(self.words[used], groups)
         letters = _shared(self.letters[used], groups)
         if not len(words):
             raise TrainedJudgeError(
-                f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues: nothing can be learnt."
+                f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues (by {LEAST_REPLIES} writers, where "
+                f"author_id tells them apart): nothing can be learnt."
             )
         terms = Terms(
             words=tuple(self.word_names[words]),
@@ -123,10 +129,16 @@ class LinearModel:
     terms: Terms | None  # None where the caller's own features are used
     weights: Array
     intercept: float
+    levels: Array | None = None  # the scores of an ordinal scale, and the log-odds of more than each but the highest
+    steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
         """Return what each row of features is worth: the expected score, or log-odds up to a constant."""
-        return np.asarray(rows @ self.weights).ravel() + self.intercept
+        sums = np.asarray(rows @ self.weights).ravel()
+        if self.levels is None or self.steps is None:
+            return sums + self.intercept
+        above = 1.0 / (1.0 + np.exp(-(sums[:, None] + self.steps)))
+        return np.asarray(self.levels[0] + above @ np.diff(self.levels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +157,9 @@ class TrainedJudge:
         Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people gave labels, each comes
         from a model that saw neither the dialogue nor the raters left out; elsewhere it is the mean over folds.
     trained_on : dict
-        ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``, ``n_dialogues``,
-        ``n_raters``, ``responders``, ``licence`` of the texts, ``leave_out``, ``within``, ``features``, ``simulated``.
+        ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``, ``n_without_words``
+        (replies left out), ``n_dialogues``, ``n_raters``, ``responders``, ``scripts`` of their letters, such as ``"LATIN"``,
+        ``licence`` of the texts, ``leave_out``, ``within``, ``features``, ``scale``, ``simulated``.
     """
 
     name: str
@@ -155,7 +168,7 @@ class TrainedJudge:
     predictions: pd.DataFrame
     trained_on: dict[str, Any]
     model: LinearModel = field(repr=False)
-    dialogues: frozenset[str] = field(repr=False)  # digests of the names of those it was trained on
+    seen: frozenset[str] = field(repr=False)  # digests of the names of dialogues and histories it was trained on
     features: Features | None = field(default=None, repr=False)
 
     def score(self, replies: pd.DataFrame) -> pd.DataFrame:
@@ -169,8 +182,8 @@ class TrainedJudge:
         Returns
         -------
         pandas.DataFrame
-            Rows of ``scores``. A reply of whose words fewer than 30 % are known, such as one in another script, is
-            ``abstained``, with no score and the flag ``unfamiliar``.
+            Rows of ``scores``. A reply in a script that it never saw, without words, or of whose words fewer than 30 % are
+            known, is ``abstained``, with no score and the flag ``unfamiliar``.
 
         Raises
         ------
@@ -180,7 +193,7 @@ class TrainedJudge:
         if self.kind != "score":
             raise TrainedJudgeError(f"{self.name!r} was trained on verdicts: use `compare(pairs, replies)`.")
         replies = _with_dialogue(replies)
-        self._refuse_seen(replies["dialogue_id"])
+        self._refuse_seen(replies)
         texts = replies["text"].tolist()
         unfamiliar = self._unfamiliar(texts)
         return _score_rows(self, replies, self._margins(texts), unfamiliar)
@@ -210,7 +223,7 @@ class TrainedJudge:
             raise TrainedJudgeError(f"{self.name!r} was trained on scores: use `score(replies)`.")
         replies = _with_dialogue(replies)
         pairs = _pairs_of(pairs, replies)
-        self._refuse_seen(pairs["dialogue_id"])
+        self._refuse_seen(pairs)
         texts = replies["text"].tolist()
         unfamiliar = self._unfamiliar(texts)
         margins = self._margins(texts)
@@ -260,9 +273,11 @@ class TrainedJudge:
             "kind": self.kind,
             "dimension": self.dimension,
             "trained_on": self.trained_on,
-            "dialogues": sorted(self.dialogues),
+            "seen": sorted(self.seen),
             "intercept": self.model.intercept,
             "weights": self.model.weights.tolist(),
+            "levels": None if self.model.levels is None else self.model.levels.tolist(),
+            "steps": None if self.model.steps is None else self.model.steps.tolist(),
             "terms": _terms_as_data(self.model.terms),
         }
         return write_sealed(path, content)
@@ -271,22 +286,26 @@ class TrainedJudge:
         terms = self.model.terms
         return self.model.margins(_own_features(self.features, texts) if terms is None else terms.transform(texts))
 
-    def _refuse_seen(self, dialogues: pd.Series) -> None:
-        seen = dialogues[dialogues.map(_dialogue_digest).isin(self.dialogues)]
-        if len(seen):
-            raise TrainedJudgeError(
-                f"{self.name!r} was trained on {seen.nunique()} of these dialogues, first {seen.iloc[0]!r}: its answers there "
-                f"would repeat its labels. `predictions` of `train_judge` holds answers by models that did not see them."
-            )
+    def _refuse_seen(self, rows: pd.DataFrame) -> None:
+        for column in ("dialogue_id", "history_id"):
+            seen = rows.loc[rows[column].map(_digest_of(column)).isin(self.seen), column]
+            if len(seen):
+                raise TrainedJudgeError(
+                    f"{self.name!r} was trained on {seen.nunique()} of these dialogues, first {column} {seen.iloc[0]!r}: its "
+                    f"answers there would repeat its labels. `predictions` of `train_judge` holds answers by models that did "
+                    f"not see them."
+                )
 
     def _unfamiliar(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        if self.model.terms is None:
-            return np.zeros(len(texts), bool)
-        unfamiliar = self.model.terms.known_share(texts) < KNOWN_SHARE
+        known_scripts = set(self.trained_on["scripts"])
+        unfamiliar = np.array([_script(text) not in known_scripts for text in texts], dtype=bool)
+        if self.model.terms is not None:
+            unfamiliar |= self.model.terms.known_share(texts) < KNOWN_SHARE
         if len(texts) and unfamiliar.all():
             raise TrainedJudgeError(
-                f"{self.name!r} knows fewer than {KNOWN_SHARE:.0%} of the words of each of the {len(texts)} replies: they "
-                f"are in another language or script than its labels. Train a judge on labels of such replies."
+                f"{self.name!r} knows fewer than {KNOWN_SHARE:.0%} of the words of each of the {len(texts)} replies, or never "
+                f"saw their letters: they are in another language or script than its labels. Train a judge on labels of such "
+                f"replies."
             )
         return np.asarray(unfamiliar)
 
@@ -297,6 +316,7 @@ def train_judge(
     *,
     dimension: str = "overall",
     features: str | Features = "words",
+    scale: str = "interval",
     leave_out: Sequence[str] = ("dialogue_id", "rater"),
     within: str | None = None,
     pairs: pd.DataFrame | None = None,
@@ -307,20 +327,26 @@ def train_judge(
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
     The model is linear in TF-IDF of words (one and two) and of letters (two to four within a word): ridge regression of
-    scores, logistic regression of verdicts on the difference :math:`x_a - x_b`, with a tie as half of each. The penalty is
-    chosen within the training part. Folds hold whole dialogues; a fold's model is trained without its dialogues and without
-    the labels of anybody who rated them, so that it knows neither. No label by a model is used.
+    scores, or their order alone by proportional odds; logistic regression of verdicts on the difference :math:`x_a - x_b`,
+    with a tie as half of each. The penalty is chosen within the training part. Folds hold whole dialogues; a fold's model is
+    trained without its dialogues and without the labels of anybody who rated them, so that it knows neither. No label by a
+    model is used.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several histories.
+        The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several histories. Where ``author_id``
+        tells writers apart, a word counts only if five of them used it.
     labels : pandas.DataFrame
         The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows on `dimension` count.
     dimension : str
         A line of the rubric.
     features : {"words"} or callable
-        ``"words"``, or a function from a list of texts to an array of shape (texts, features), such as an embedding.
+        ``"words"``, or a function from a list of texts to an array of shape (texts, features), such as an embedding; see
+        the last example.
+    scale : {"interval", "ordinal"}
+        How scores are read: as numbers, or as levels of which only the order counts (at most 20). Either way the judge's score
+        is the expected score.
     leave_out : sequence of {"dialogue_id", "rater"}
         What a fold's model must not have seen. ``("dialogue_id",)`` where every rater met most dialogues: answers may then
         know the raters' habits.
@@ -344,7 +370,8 @@ def train_judge(
     Raises
     ------
     TrainedJudgeError
-        If fewer than 50 labels count, all are alike, texts are not text, or a fold has nothing left to be trained on.
+        If fewer than 50 labels count, all are alike, texts are not text, an ordinal scale has over 20 levels, or a fold has
+        nothing left to be trained on.
 
     See Also
     --------
@@ -362,30 +389,50 @@ def train_judge(
     >>> judge = train_judge(replies, labels, leave_out=["dialogue_id"])
     >>> judge.predictions.groupby("responder")["score"].mean().round(1).to_dict()
     {'cold': 2.0, 'warm': 5.0}
+
+    Features of another model, which it bills:
+
+    >>> def embed(texts):
+    ...     import litellm
+    ...     parts = [list(texts[start : start + 500]) for start in range(0, len(texts), 500)]
+    ...     answers = [litellm.embedding(model="openai/text-embedding-3-small", input=part) for part in parts]
+    ...     return np.array([row["embedding"] for answer in answers for row in answer["data"]])
+    >>> judge = train_judge(replies, labels, features=embed, leave_out=["dialogue_id"])  # doctest: +SKIP
     """
-    _check_options(features, leave_out, n_folds)
-    replies = _check_texts(_with_dialogue(replies), within)
+    _check_options(features, scale, leave_out, n_folds)
+    with_dialogue = _with_dialogue(replies)
+    replies = _check_texts(with_dialogue, within)
     own_features = None if isinstance(features, str) else features
     kind = "score" if "score" in labels else "verdict"
     data, n_left_out = _read_labels(labels, replies, kind, dimension)
+    ordinal = kind == "score" and scale == "ordinal"
+    levels = _read_levels(data["answer"], dimension) if ordinal else None
     folds = _assign_folds(data, n_folds)
     texts = replies["text"].tolist()
     learn = _own_learner(own_features, texts) if own_features else Corpus.count(texts).learn
-    model, _ = _fit(data, replies, kind, within, learn)
+    model, _ = _fit(data, replies, kind, within, learn, levels)
     judge = TrainedJudge(
         name=name,
         kind=kind,
         dimension=dimension,
         predictions=pd.DataFrame(),
-        trained_on=_describe(data, n_left_out, replies, leave_out, within, features, licence),
+        trained_on={
+            **_describe(data, n_left_out, replies),
+            "n_without_words": len(with_dialogue) - len(replies),
+            "licence": licence,
+            "leave_out": list(leave_out),
+            "within": within,
+            "features": features if isinstance(features, str) else getattr(features, "__qualname__", "a function"),
+            "scale": scale if kind == "score" else None,
+        },
         model=model,
-        dialogues=frozenset(data["dialogue_id"].map(_dialogue_digest)),
+        seen=_seen(replies.iloc[_places(data)]),
         features=own_features,
     )
     by_fold = []
     for fold in range(folds.max() + 1):
         kept = _left_for_training(data, folds, fold, leave_out)
-        part, rows = _fit(data[kept], replies, kind, within, learn)
+        part, rows = _fit(data[kept], replies, kind, within, learn, levels)
         by_fold.append(part.margins(rows))
     margins = np.array(by_fold)
     unfamiliar = judge._unfamiliar(texts)
@@ -436,6 +483,8 @@ def load_trained_judge(path: str | os.PathLike[str], *, features: Features | Non
         terms=None if terms is None else _terms_from_data(terms),
         weights=np.array(content["weights"]),
         intercept=float(content["intercept"]),
+        levels=None if content["levels"] is None else np.array(content["levels"]),
+        steps=None if content["steps"] is None else np.array(content["steps"]),
     )
     return TrainedJudge(
         name=content["name"],
@@ -444,14 +493,16 @@ def load_trained_judge(path: str | os.PathLike[str], *, features: Features | Non
         predictions=pd.DataFrame(),
         trained_on=content["trained_on"],
         model=model,
-        dialogues=frozenset(content["dialogues"]),
+        seen=frozenset(content["seen"]),
         features=features,
     )
 
 
-def _check_options(features: object, leave_out: Sequence[str], n_folds: int) -> None:
+def _check_options(features: object, scale: str, leave_out: Sequence[str], n_folds: int) -> None:
     if isinstance(features, str) and features != "words":
         raise TrainedJudgeError(f"features={features!r}: expected 'words' or a function from texts to rows of numbers.")
+    if scale not in SCALES:
+        raise TrainedJudgeError(f"scale={scale!r}: expected one of {', '.join(map(repr, SCALES))}.")
     if isinstance(leave_out, str) or not {"dialogue_id"} <= set(leave_out) <= {"dialogue_id", "rater"}:
         raise TrainedJudgeError(f"leave_out={leave_out!r}: expected ('dialogue_id',) or ('dialogue_id', 'rater').")
     if n_folds < 2:
@@ -459,9 +510,10 @@ def _check_options(features: object, leave_out: Sequence[str], n_folds: int) -> 
 
 
 def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:
-    """Complete replies with what may be absent: the dialogue is the history, the author unknown."""
+    """Complete replies with what may be absent: the dialogue is the history, no text is a text without words."""
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], TrainedJudgeError)
-    replies = replies.reset_index(drop=True)
+    texts = replies["text"].astype(object)
+    replies = replies.assign(text=texts.where(texts.notna(), "").astype(str)).reset_index(drop=True)
     if "dialogue_id" not in replies:
         replies = replies.assign(dialogue_id=replies["history_id"])
     return replies
@@ -474,16 +526,19 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
     twice = replies["reply_id"][replies["reply_id"].duplicated()]
     if len(twice):
         raise TrainedJudgeError(f"replies.reply_id: {twice.iloc[0]!r} is there twice; expected each reply once.")
-    empty = replies["text"].isna() | (replies["text"].astype(str).str.strip() == "")
+    empty = replies["text"].str.strip() == ""
     if "state" in replies:
         empty |= replies["state"] != "valid"
     replies = replies[~empty].reset_index(drop=True)
-    lengths = [len(str(text).split()) for text in replies["text"]]
-    if lengths and np.median(lengths) < 2:
-        raise TrainedJudgeError(
-            f"replies.text: half of the {len(replies)} texts are a single word or none, as a column of ids would be; "
-            f"expected the words of replies."
-        )
+    if replies.empty:
+        raise TrainedJudgeError("No reply holds a word; expected texts in `replies.text`.")
+    what = None
+    if replies["text"].str.count(r"\S+").median() < 2:
+        what = f"half of the {len(replies)} texts are a single word or none"
+    elif (n_wordings := replies["text"].str.replace(DIGITS, "", regex=True).nunique()) <= replies["text"].nunique() / 10:
+        what = f"without digits the {len(replies)} texts are {n_wordings} different ones"
+    if what is not None:
+        raise TrainedJudgeError(f"replies.text: {what}, as a column of ids would be; expected the words of replies.")
     return replies
 
 
@@ -516,6 +571,17 @@ def _read_labels(labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimensi
     if data["answer"].nunique() < 2:
         raise TrainedJudgeError(f"All {len(data)} labels on {dimension!r} are {data['answer'].iloc[0]:g}: nothing to learn.")
     return data, len(on_line) - len(data)
+
+
+def _read_levels(answers: pd.Series, dimension: str) -> Array:
+    """Return the levels of an ordinal scale, lowest first."""
+    levels = np.sort(answers.unique())
+    if len(levels) > MOST_LEVELS:
+        raise TrainedJudgeError(
+            f"Labels on {dimension!r} have {len(levels)} different values; an ordinal scale may have {MOST_LEVELS}. Read them "
+            f"as numbers: scale='interval'."
+        )
+    return levels
 
 
 def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = True) -> pd.DataFrame:
@@ -576,33 +642,52 @@ def _left_for_training(data: pd.DataFrame, folds: NDArray[np.intp], fold: int, l
     return np.asarray(kept)
 
 
+def _places(data: pd.DataFrame) -> NDArray[np.intp]:
+    """Return the places of the replies that have labels."""
+    return np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(np.intp)
+
+
 def _fit(
-    data: pd.DataFrame, replies: pd.DataFrame, kind: str, within: str | None, learn: Learner
+    data: pd.DataFrame, replies: pd.DataFrame, kind: str, within: str | None, learn: Learner, levels: Array | None
 ) -> tuple[LinearModel, sparse.csr_matrix]:
     """Fit the linear model to some labels; return it with the features of all replies."""
-    used = np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(np.intp)
-    terms, features = learn(used, replies["dialogue_id"].to_numpy()[used])
+    used = _places(data)
+    terms, features = learn(used, [names.to_numpy()[used] for names in (replies["dialogue_id"], _writers(replies))])
     n_features = features.shape[1]
     rows = features
     if within is not None:
         rows = sparse.hstack([features, _indicators(replies[within])], format="csr")
     first = rows[data["a"]]
     answers, dialogues = data["answer"].to_numpy(), data["dialogue_id"].to_numpy()
-    if kind == "score":
-        weights = _ridge(first, answers, dialogues)[:n_features]
-        # Effects of `within` are not used to predict, so the level is that of the words alone.
-        intercept = float(answers.mean() - (first[:, :n_features] @ weights).mean())
+    if kind == "verdict":
+        weights = _logistic(first - rows[data["b"]], answers, dialogues)
+        return LinearModel(terms=terms, weights=weights[:n_features], intercept=0.0), features
+    if levels is None:
+        weights = _ridge(first, answers, dialogues)
     else:
-        weights = _logistic(first - rows[data["b"]], answers, dialogues)[:n_features]
-        intercept = 0.0
-    return LinearModel(terms=terms, weights=weights, intercept=intercept), features
+        weights = _ordinal(first, answers, dialogues, levels)[: rows.shape[1]]
+    weights = weights[:n_features]
+    # Effects of `within` are not used to predict, so the level is that of the words alone.
+    sums = np.asarray(first[:, :n_features] @ weights).ravel()
+    if levels is None:
+        return LinearModel(terms=terms, weights=weights, intercept=float(answers.mean() - sums.mean())), features
+    steps = np.array([_step(sums, (answers > level).mean()) for level in levels[:-1]])
+    return LinearModel(terms=terms, weights=weights, intercept=0.0, levels=levels, steps=steps), features
+
+
+def _writers(replies: pd.DataFrame) -> pd.Series:
+    """Name who wrote each reply; where nobody is told apart, each dialogue has a writer of its own."""
+    dialogues = "dialogue " + replies["dialogue_id"].astype(str)
+    if "author_id" not in replies:
+        return dialogues
+    return ("author " + replies["author_id"].astype(str)).where(replies["author_id"].notna(), dialogues)
 
 
 def _own_learner(features: Features, texts: Sequence[str]) -> Learner:
     """Wrap features of the caller's own, which every fold shares, since no label made them."""
     rows = sparse.csr_matrix(_own_features(features, texts))
 
-    def learn(used: NDArray[np.intp], groups: NDArray[Any]) -> tuple[None, sparse.csr_matrix]:
+    def learn(used: NDArray[np.intp], groups: Sequence[NDArray[Any]]) -> tuple[None, sparse.csr_matrix]:
         return None, rows
 
     return learn
@@ -655,6 +740,24 @@ def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> 
     return fit(everything, min(losses, key=lambda penalty: losses[penalty]))
 
 
+def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], levels: Array) -> Array:
+    """Fit by proportional odds: one logistic regression of "more than this level", with an own step for each level.
+
+    A label has a row for each level but the highest; the weights are the same in all of them.
+    """
+    n_steps = len(levels) - 1
+    label = np.repeat(np.arange(len(answers)), n_steps)
+    step = np.tile(np.arange(n_steps), len(answers))
+    own_step = sparse.csr_matrix((np.full(len(step), 10.0), (np.arange(len(step)), step)), shape=(len(step), n_steps))
+    above = (answers[label] > levels[step]).astype(float)
+    return _logistic(sparse.hstack([rows[label], own_step], format="csr"), above, groups[label])
+
+
+def _step(sums: Array, share: float) -> float:
+    """Return the log-odds to add to all sums so that on average they give a share."""
+    return float(optimize.brentq(lambda step: special.expit(sums + step).mean() - share, -50.0, 50.0))
+
+
 def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
     if features is None:
         raise TrainedJudgeError("This judge was trained on features of the caller's own; give the function as `features`.")
@@ -673,16 +776,18 @@ def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
     return CountVectorizer(**{**settings, **options})
 
 
-def _shared(counts: sparse.csc_matrix, groups: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the columns of terms that enough replies to enough dialogues hold; of too many, the most frequent."""
+def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
+    """Return the columns of terms that enough replies of enough groups of each kind hold; of too many, the most frequent."""
     present = (counts > 0).astype(np.int64)
     n_replies = np.asarray(present.sum(axis=0)).ravel()
-    code, names = pd.factorize(groups)
-    ones = np.ones(len(code), np.int64)
-    by_group = sparse.csr_matrix((ones, (code, np.arange(len(code)))), shape=(len(names), len(code)))
-    n_groups = np.asarray(((by_group @ present) > 0).sum(axis=0)).ravel()
-    shared = np.flatnonzero((n_replies >= LEAST_REPLIES) & (n_groups >= LEAST_REPLIES))
-    return np.sort(shared[np.argsort(-n_replies[shared], kind="stable")][:MOST_TERMS])
+    shared = n_replies >= LEAST_REPLIES
+    for names in groups:
+        code, different = pd.factorize(names)
+        ones = np.ones(len(code), np.int64)
+        by_group = sparse.csr_matrix((ones, (code, np.arange(len(code)))), shape=(len(different), len(code)))
+        shared &= np.asarray(((by_group @ present) > 0).sum(axis=0)).ravel() >= LEAST_REPLIES
+    kept = np.flatnonzero(shared)
+    return np.sort(kept[np.argsort(-n_replies[kept], kind="stable")][:MOST_TERMS])
 
 
 def _inverse_frequencies(counts: sparse.csc_matrix) -> Array:
@@ -755,33 +860,35 @@ def _complete(table: str, rows: pd.DataFrame, judge: TrainedJudge, unfamiliar: N
     return check_table(table, rows.assign(**absent))
 
 
-def _describe(
-    data: pd.DataFrame,
-    n_left_out: int,
-    replies: pd.DataFrame,
-    leave_out: Sequence[str],
-    within: str | None,
-    features: str | Features,
-    licence: str,
-) -> dict[str, Any]:
-    places = np.unique(np.concatenate([data["a"], data["b"][data["b"] >= 0]])).astype(int)
+def _describe(data: pd.DataFrame, n_left_out: int, replies: pd.DataFrame) -> dict[str, Any]:
+    labelled = replies.iloc[_places(data)]
+    scripts = labelled["text"].map(_script).value_counts()
     return {
         "n_labels": len(data),
         "n_left_out": n_left_out,
-        "n_replies": len(places),
+        "n_replies": len(labelled),
         "n_dialogues": int(data["dialogue_id"].nunique()),
         "n_raters": int(data["rater"].nunique()),
-        "responders": sorted(replies["responder"].iloc[places].unique()),
-        "licence": licence,
-        "leave_out": list(leave_out),
-        "within": within,
-        "features": features if isinstance(features, str) else getattr(features, "__qualname__", "a function"),
+        "responders": sorted(labelled["responder"].unique()),
+        "scripts": sorted(scripts.index[(scripts >= LEAST_REPLIES) & (scripts.index != "")]),
         "simulated": bool(data["simulated"].any()),
     }
 
 
-def _dialogue_digest(name: object) -> str:
-    return hashlib.sha256(str(name).encode()).hexdigest()[:16]
+def _script(text: str) -> str:
+    """Return the script of most letters of a text, such as "LATIN" or "CJK"; of no letters, nothing."""
+    scripts = [unicodedata.name(sign, "UNKNOWN").split()[0] for sign in text if sign.isalpha()]
+    return max(sorted(set(scripts)), key=scripts.count) if scripts else ""
+
+
+def _digest_of(column: str) -> Callable[[object], str]:
+    return lambda name: hashlib.sha256(f"{column} {name}".encode()).hexdigest()[:16]
+
+
+def _seen(replies: pd.DataFrame) -> frozenset[str]:
+    """Return digests of the names of the dialogues and histories that have labels."""
+    columns = ("dialogue_id", "history_id")
+    return frozenset(digest for column in columns for digest in replies[column].map(_digest_of(column)))
 
 
 def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any], *, indent: int | None = None) -> Path:

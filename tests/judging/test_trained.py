@@ -1,6 +1,7 @@
 """A judge trained on labels: what it learns, what it never sees, what it refuses, and what a saved one gives away."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -168,8 +169,8 @@ def test_a_saved_judge_whose_weights_were_edited_is_refused(judge, tmp_path):
 
 def test_a_judge_of_another_version_is_refused(judge, tmp_path):
     path = judge.save(tmp_path / "judge.json")
-    path.write_text(path.read_text().replace("heart-trained-judge-1", "heart-trained-judge-0"))
-    with pytest.raises(TrainedJudgeError, match="'heart-trained-judge-0'.*'heart-trained-judge-1'"):
+    path.write_text(path.read_text().replace("heart-trained-judge-2", "heart-trained-judge-1"))
+    with pytest.raises(TrainedJudgeError, match="'heart-trained-judge-1'.*'heart-trained-judge-2'"):
         load_trained_judge(path)
 
 
@@ -209,6 +210,106 @@ def test_a_script_that_it_never_saw_gets_no_number(judge):
         judge.score(new.assign(text="我知道这对你来说很难"))
 
 
+def test_a_reply_without_words_gets_no_number(judge):
+    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+    for number, text in enumerate([None, "", " ", "...", np.nan]):
+        new["text"] = new["text"].astype(object)
+        new.loc[number, "text"] = text
+    rows = judge.score(new)
+    assert len(rows) == len(new)
+    assert rows["state"].head(5).eq("abstained").all()
+    assert rows["score"].head(5).isna().all()
+    assert rows["state"].tail(100).eq("valid").all()
+
+
+def test_replies_without_words_are_counted(judge):
+    replies = drawn_replies()
+    replies["text"] = replies["text"].astype(object)
+    replies.loc[[3, 7], "text"] = None
+    trained_on = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).trained_on
+    assert (trained_on["n_without_words"], trained_on["n_left_out"], trained_on["n_labels"]) == (2, 2, 118)
+
+
+def test_a_history_that_it_was_trained_on_is_refused_where_its_dialogue_is_not_named():
+    replies = drawn_replies()
+    named = replies.assign(dialogue_id="talk-" + replies["history_id"])
+    trained = train_judge(named, scored(replies), leave_out=["dialogue_id"], n_folds=2)
+    with pytest.raises(TrainedJudgeError, match="60 of these dialogues, first history_id 'h0'"):
+        trained.score(replies)
+
+
+def test_a_word_that_one_writer_uses_everywhere_is_not_kept(tmp_path):
+    replies = drawn_replies(responders=tuple("uvwxyz"))
+    authors = np.where(replies["responder"] == "u", "ann", "writer " + replies.index.astype(str))
+    replies = replies.assign(author_id=authors)
+    replies.loc[replies["responder"] == "u", "text"] += " zanzibarquist"  # 60 replies to 60 dialogues
+    saved = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(tmp_path / "judge.json")
+    assert '"zanzibarquist"' not in saved.read_text()
+    assert '"hear"' in saved.read_text()
+
+
+def test_an_ordinal_scale_reads_only_the_order_of_scores():
+    """Levels 1, 2, 3 or 1, 2, 30: the order of the answers is the same, and each is an expected score between the ends."""
+    replies = drawn_replies(n_dialogues=100)
+    near = pd.cut(replies["quality"], [-9, -0.7, 0.7, 9], labels=[1.0, 2.0, 3.0]).astype(float)
+    judges = {}
+    for top in (3.0, 30.0):
+        labels = scored(replies).assign(score=near.replace(3.0, top))
+        judges[top] = train_judge(replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=3)
+        assert judges[top].predictions["score"].between(1.0, top).all()
+        assert judges[top].predictions["score"].mean() == pytest.approx(labels["score"].mean(), rel=0.05)
+    assert judges[3.0].model.weights == pytest.approx(judges[30.0].model.weights)
+    assert judges[3.0].predictions["score"].corr(replies["quality"], method="spearman") > 0.6
+
+
+def test_an_ordinal_judge_is_saved_and_read(tmp_path):
+    replies = drawn_replies()
+    labels = scored(replies).assign(score=lambda rows: rows["score"].round().clip(-2, 2))
+    trained = train_judge(replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=2)
+    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+    again = load_trained_judge(trained.save(tmp_path / "judge.json"))
+    assert again.score(new)["score"].to_numpy() == pytest.approx(trained.score(new)["score"].to_numpy())
+    with pytest.raises(TrainedJudgeError, match="120 different values; an ordinal scale may have 20"):
+        train_judge(replies, scored(replies), scale="ordinal", leave_out=["dialogue_id"])
+
+
+def test_features_know_a_script_that_they_never_saw_too():
+    def lengths(texts):
+        return np.array([[float(len(text)), sum(word in GOOD for word in text.split())] for text in texts])
+
+    replies = drawn_replies()
+    trained = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=lengths)
+    new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
+    new.loc[0, "text"] = "Я слышу, как тебе тяжело"
+    rows = trained.score(new)
+    assert rows["state"].tolist() == ["abstained"] + ["valid"] * (len(new) - 1)
+    with pytest.raises(TrainedJudgeError, match="another language or script"):
+        trained.score(new.assign(text="我知道这对你来说很难"))
+
+
+def test_embeddings_of_a_provider_are_features(monkeypatch):
+    """What the docstring shows, with the provider's answers replaced by litellm's own form of them."""
+    import litellm
+    from litellm import EmbeddingResponse
+
+    asked = []
+
+    def answer(model, input):
+        asked.append(len(input))
+        counts = [[float(sum(word in GOOD for word in text.split())), 1.0] for text in input]
+        rows = [{"object": "embedding", "index": place, "embedding": row} for place, row in enumerate(counts)]
+        return EmbeddingResponse(model=model, data=rows)
+
+    monkeypatch.setattr(litellm, "embedding", answer)
+    example = train_judge.__doc__.split(">>> def embed(texts):")[1].split(">>> judge")[0]
+    names = {"np": np}
+    exec("def embed(texts):" + example.replace("\n    ... ", "\n"), names)
+    replies = drawn_replies(n_dialogues=300)
+    trained = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=names["embed"])
+    assert asked == [500, 100]  # each text once
+    assert trained.predictions["score"].corr(replies["quality"]) > 0.6
+
+
 def test_features_of_ones_own_are_used_and_wanted_again(tmp_path):
     def count_good(texts):
         return np.array([[sum(word in GOOD for word in text.split()), 1.0] for text in texts])
@@ -227,6 +328,11 @@ def test_features_of_ones_own_are_used_and_wanted_again(tmp_path):
         (lambda replies, labels: (replies, labels.head(10)), "10 labels by people.*50 or more"),
         (lambda replies, labels: (replies, labels.assign(score=3.0)), "All 120 labels on 'overall' are 3"),
         (lambda replies, labels: (replies.assign(text=replies["reply_id"]), labels), "a single word.*column of ids"),
+        (
+            lambda replies, labels: (replies.assign(text=[f"dialogue {k} reply {k % 7}" for k in replies.index]), labels),
+            "without digits the 120 texts are 1 different ones.*column of ids",
+        ),
+        (lambda replies, labels: (replies.assign(text=None), labels), "No reply holds a word"),
         (lambda replies, labels: (replies.assign(dialogue_id="one"), labels), "All labels are of one dialogue"),
         (lambda replies, labels: (replies, labels.assign(rater_kind="model")), "0 labels by people"),
         (
@@ -240,3 +346,29 @@ def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
     replies = drawn_replies()
     with pytest.raises(TrainedJudgeError, match=message):
         train_judge(*spoil(replies, scored(replies)), leave_out=["dialogue_id"])
+
+
+@pytest.mark.mirror
+@pytest.mark.slow
+def test_a_judge_of_published_replies_gives_back_no_ones_words(mirror, tmp_path):
+    """Counted by other code: each word or pair in the file is in five replies to five messages, and no longer run is in it."""
+    rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")
+    replies = pd.DataFrame({"history_id": rated["dialog_id"], "responder": "person", "text": rated["response_human"]})
+    replies = replies.assign(reply_id=replies["history_id"] + "--person", rater=rated["annotator_human"])
+    labels = replies[["reply_id", "rater"]].assign(
+        score=rated["rating_human"], rater_kind="human", state="valid", dimension="overall"
+    )
+    path = train_judge(replies, labels, n_folds=2, licence="none stated").save(tmp_path / "judge.json")
+    content = json.loads(path.read_text())
+    holders = {}
+    for number, text in enumerate(replies["text"]):
+        words = re.findall(r"\w+", text.lower())
+        for term in {*words, *map(" ".join, zip(words, words[1:], strict=False))}:
+            holders.setdefault(term, set()).add(number)
+    kept = content["terms"]["words"]
+    assert len(kept) > 500
+    assert min(len(holders[term]) for term in kept) >= 5
+    assert max(len(term) for term in content["terms"]["letters"]) <= 4
+    written = {value for key in ("name", "kind", "dimension") for value in [content[key]]} | {*kept}
+    assert max(len(str(term).split()) for term in written) <= 2
+    assert "hit:" not in path.read_text()  # no id of a message
