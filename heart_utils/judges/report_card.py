@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from heart_utils.judges.position import BiasError
+from heart_utils.judges.records import Record, words_of_record
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, error_ends, holm
 from heart_utils.ratings.verdicts import combine_orders, won_by_a
 
@@ -84,7 +85,7 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))
 
 
-def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
+def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts itself in half of the
@@ -95,11 +96,14 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
     ----------
     grades : pandas.DataFrame
         From :func:`grade_probes`.
+    records : sequence of CalibrationRecord
+        From :func:`~heart_utils.judging.calibration.calibrate_judge`, of any judges.
 
     Returns
     -------
     pandas.DataFrame
-        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``.
+        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``,
+        ``calibration`` (what its records say: lead, labels, date and expiry; ``"not calibrated"`` without one).
 
     Examples
     --------
@@ -129,7 +133,7 @@ def describe_judges(grades: pd.DataFrame) -> pd.DataFrame:
         else:
             finding, reasons = "not shown to be trustworthy", [f"recognises {told} of {len(spoilt)} spoilt replies"]
         rows.append({"rater": rater, "finding": finding, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
-                     "contradicted": contradicted})  # fmt: skip
+                     "contradicted": contradicted, "calibration": words_of_record(records, str(rater))})  # fmt: skip
     return pd.DataFrame(rows)
 
 

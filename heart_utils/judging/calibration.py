@@ -101,8 +101,7 @@ class CalibrationRecord:
         if bound_to is None:
             faults.append(f"{who} cannot be checked: nothing says which model, prompt, rubric and options judge now.")
         else:
-            now = _digests(bound_to)
-            changed = [part for part in PARTS if now[part] != self.bound_to[part]]
+            changed = self._changed(bound_to)
             if changed:
                 faults.append(f"{who} has expired: {' and '.join(changed)} changed. {_cost(least_labels)}")
         age = ((today or datetime.date.today()) - datetime.date.fromisoformat(self.made_on)).days
@@ -127,6 +126,47 @@ class CalibrationRecord:
                 f"{self._labels_for(least_lead)}"
             )
         return faults
+
+    def describe(self, *, bound_to: Mapping[str, Any] | None = None, today: datetime.date | None = None) -> str:
+        """Return lead, labels, date and expiry in words, as report card, leaderboard and methods paragraph print them.
+
+        Parameters
+        ----------
+        bound_to : mapping, optional
+            What the judge is now, where that is known; a changed part is named first.
+        today : datetime.date, optional
+            By default the day on which this runs.
+
+        Returns
+        -------
+        str
+        """
+        changed = [] if bound_to is None else self._changed(bound_to)
+        last = self.last_day
+        if changed:
+            expired = f"expired: {' and '.join(changed)} changed; "
+        elif last is not None and (today or datetime.date.today()) > last:
+            expired = "expired; "
+        else:
+            expired = ""
+        labels = "SIMULATED labels" if self.simulated else "labels by people"
+        end = "no date of expiry" if last is None else f"valid until {last.isoformat()}"
+        return (
+            f"{expired}lead {self.lead:+.3f} [{self.lead_low:+.3f}, {self.lead_high:+.3f}], {self.n_labels} {labels} "
+            f"({self.labels_from}), made on {self.made_on}, {end}"
+        )
+
+    @property
+    def last_day(self) -> datetime.date | None:
+        """The last day on which it is not too old; None if it never is."""
+        if self.valid_days is None:
+            return None
+        return datetime.date.fromisoformat(self.made_on) + datetime.timedelta(self.valid_days)
+
+    def _changed(self, bound_to: Mapping[str, Any]) -> list[str]:
+        """Name the parts of the judge that are no longer what they were."""
+        now = _digests(bound_to)
+        return [part for part in PARTS if now[part] != self.bound_to[part]]
 
     def _labels_for(self, least_lead: float) -> str:
         """Say how many labels would show the lead, if it is what was found."""
@@ -209,6 +249,8 @@ def calibrate_judge(
     people = _people(human_votes, dimension)
     first = asked if "repeat" not in asked else asked[asked["repeat"] == asked["repeat"].min()]
     joined = combine_orders(first.reset_index(drop=True))
+    if judge in set(people["rater"]):
+        raise CalibrationError(f"{judge!r} is among the raters of human_votes: a judge is not calibrated on its own answers.")
     both = people[people["pair_id"].isin(joined["pair_id"])]
     if both.empty:
         raise CalibrationError(f"People and {judge!r} answered no pair in common on {dimension!r}, so nothing can be compared.")

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from scipy import stats
 
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
+from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
@@ -29,6 +30,7 @@ from heart_utils.tables import check_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from heart_utils.judging.calibration import CalibrationRecord
     from heart_utils.ratings.ratings import Ratings
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
@@ -43,20 +45,39 @@ LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
 })  # fmt: skip
 
 
-def leaderboard_rows(ratings: pd.DataFrame | Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Turn a ratings table into what a reader of a leaderboard looks for."""
+def leaderboard_rows(
+    ratings: pd.DataFrame | Mapping[str, pd.DataFrame], records: Sequence[CalibrationRecord] = ()
+) -> pd.DataFrame:
+    """Turn a ratings table into what a reader of a leaderboard looks for, with what is known of the judges behind it."""
     if isinstance(ratings, Mapping):
-        return pd.concat([leaderboard_rows(table).assign(data=name) for name, table in ratings.items()], ignore_index=True)
+        parts = [leaderboard_rows(table, records).assign(data=name) for name, table in ratings.items()]
+        return pd.concat(parts, ignore_index=True)
     table = check_table("ratings", ratings)
     low, high = table["rank_low"], table["rank_high"]
     rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
     notes = [", ".join(word for word in NOTES if row[word]) for row in table[list(NOTES)].to_dict("records")]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
-    return shown[[*SETTINGS, *HEADINGS]]
+    calibration = [_of_judges(row, records) for row in table[["rater_kind", "rater", "dimension"]].to_dict("records")]
+    return shown[[*SETTINGS, *HEADINGS]].assign(calibration=pd.Series(calibration, index=shown.index, dtype="str"))
+
+
+def _of_judges(board: Mapping[Hashable, Any], records: Sequence[CalibrationRecord]) -> str:
+    """Say what records hold of the judges behind a row; nothing where people judged, or nobody says who did."""
+    if board["rater_kind"] not in ("model", "trained"):
+        return ""
+    if board["rater"] != "all":
+        return words_of_record(records, board["rater"], dimension=board["dimension"])
+    named = sorted({record.judge for record in records if record.dimension == board["dimension"]})
+    known = [f"{judge}: {words_of_record(records, judge, dimension=board['dimension'])}" for judge in named]
+    return "; ".join([*known, "any other judge: not calibrated"] if known else [NOT_CALIBRATED])
 
 
 def leaderboard_html(
-    ratings: pd.DataFrame | Mapping[str, pd.DataFrame], *, title: str = "Leaderboard", whole_page: bool = True
+    ratings: pd.DataFrame | Mapping[str, pd.DataFrame],
+    *,
+    title: str = "Leaderboard",
+    whole_page: bool = True,
+    records: Sequence[CalibrationRecord] = (),
 ) -> str:
     """Make a page of leaderboards that sorts by any column and searches, with nothing loaded from anywhere.
 
@@ -68,6 +89,9 @@ def leaderboard_html(
         Title of the page.
     whole_page : bool
         Whether to give a page or only the part to put into one.
+    records : sequence of CalibrationRecord
+        Of the judges, from :func:`~heart_utils.judging.calibration.calibrate_judge`; a judge without one is called "not
+        calibrated".
 
     Returns
     -------
@@ -81,14 +105,18 @@ def leaderboard_html(
     >>> leaderboard_html(fit_ratings(duel, n_resamples=0).table, whole_page=False).count("<table")
     1
     """
-    rows = leaderboard_rows(ratings)
+    rows = leaderboard_rows(ratings, records)
     refuse_identities({"ratings": rows}, {"the title": title}, known=known_people())
     files = [(ending, mime, base64.b64encode(text.encode()).decode()) for ending, mime, text in _as_text(rows, title)]
     return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=_boards(rows), heads=HEADINGS)
 
 
 def write_leaderboard(
-    ratings: Ratings | pd.DataFrame | Mapping[Any, Ratings], folder: str | os.PathLike[str], *, title: str = "Leaderboard"
+    ratings: Ratings | pd.DataFrame | Mapping[Any, Ratings],
+    folder: str | os.PathLike[str],
+    *,
+    title: str = "Leaderboard",
+    records: Sequence[CalibrationRecord] = (),
 ) -> list[Path]:
     """Write the leaderboard as files for programs, for a reader and for a paper.
 
@@ -100,6 +128,8 @@ def write_leaderboard(
         Made if need be.
     title : str
         Title of the page and of the tables.
+    records : sequence of CalibrationRecord
+        As in :func:`leaderboard_html`.
 
     Returns
     -------
@@ -120,10 +150,10 @@ def write_leaderboard(
     ...     _ = write_leaderboard(ratings, folder)
     """
     table = ratings_table(ratings)
-    rows = leaderboard_rows(table)
+    rows = leaderboard_rows(table, records)
     refuse_identities({"ratings": rows}, {"the title": title, "the folder": str(folder)}, known=known_people())
     contents = {ending: content for ending, _, content in _as_text(rows, title)}
-    contents["html"] = leaderboard_html(table, title=title)
+    contents["html"] = leaderboard_html(table, title=title, records=records)
     level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}
     contents["tex"] = fill_page("leaderboard.tex", title=title, boards=_boards(rows), level=level, **words)
     files = [Path(folder) / f"leaderboard.{ending}" for ending in contents]
@@ -225,12 +255,12 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
 def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Give what each table shows: its settings, its cells as text with what they are sorted by, and the notes that it uses."""
     boards = []
-    keys = [name for name in ("data", *SETTINGS) if name in rows]
+    keys = [name for name in ("data", *SETTINGS, "calibration") if name in rows]
     settings: Any
     for settings, unsorted in rows.groupby(keys, sort=False, dropna=False):
         board = unsorted.sort_values("rating", ascending=False)
         group = {name: value for name, value in zip(keys, settings, strict=True) if not pd.isna(value)}
-        population, method = group.pop("population"), group.pop("method")
+        population, method, calibration = (group.pop(name) for name in ("population", "method", "calibration"))
         used = {word: board.loc[board["notes"].str.contains(word), "responder"].tolist() for word in NOTES}
         notes = {word: (NOTES[word], names) for word, names in used.items() if names}
         ends = board[["rating_low", "rating_high"]].to_numpy(float)
@@ -243,7 +273,7 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
             texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
             cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
         population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
-        said = {"group": group, "population": population, "method": method, "notes": notes}
+        said = {"group": group, "population": population, "method": method, "notes": notes, "calibration": calibration}
         boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(cells[0]["cells"])})
     return boards
 

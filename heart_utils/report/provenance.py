@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.judges.records import NOT_CALIBRATED
+from heart_utils.judging.calibration import judge_identity, load_calibration
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
@@ -24,6 +26,7 @@ from heart_utils.runs import Run, open_run
 from heart_utils.tables import TABLES
 
 if TYPE_CHECKING:
+    from heart_utils.judging.calibration import CalibrationRecord
     from heart_utils.ratings.ratings import Ratings
 
 __all__ = ["ORIGINS", "TableNote", "methods", "note_tables", "read_glued", "show_versions"]
@@ -167,7 +170,7 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
+def methods(run: Run | str | os.PathLike[str], ratings: Ratings, *, records: Sequence[CalibrationRecord] | None = None) -> str:
     """Write the paragraph of a paper's methods section on the verdicts of a run and a fit to them.
 
     Parameters
@@ -176,6 +179,8 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
         A run with the table ``verdicts``, or its name or folder.
     ratings : Ratings
         What was fitted to these verdicts.
+    records : sequence of CalibrationRecord, optional
+        Of the judges; by default those in the run's folder ``calibration``. A judge without one is called "not calibrated".
 
     Returns
     -------
@@ -193,7 +198,13 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
     rows = opened.read("verdicts")
     rows = rows[rows["dimension"] == fit["dimension"]]
     raters = rows.groupby("rater_kind")["rater"].unique()
-    people, judges = len(raters.get("human", ())), sorted(raters.get("model", ()))
+    people, judges = len(raters.get("human", ())), sorted({*raters.get("model", ()), *raters.get("trained", ())})
+    if records is None:
+        records = [load_calibration(file) for file in sorted((opened.folder / "calibration").glob("*.json"))]
+    calibration = {
+        judge: _calibration_of(judge, fit["dimension"], records, opened.name, sorted(rows["protocol"].unique()))
+        for judge in judges
+    }
     counts = {"responders": len({*rows["responder_a"], *rows["responder_b"]}), "people": people, "verdicts": len(rows)}
     counts |= {"histories": rows["history_id"].nunique(), "dialogues": rows["dialogue_id"].nunique()}
     counts |= {"entered": ratings.n_verdicts, "inconsistent": ratings.n_inconsistent, "simulated": int(rows["simulated"].sum())}
@@ -203,6 +214,7 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
         clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
         how = WORDS["intervals"][fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
     values = {"fit": fit, "words": WORDS, "people": people, "judges": judges, "protocols": sorted(rows["protocol"].unique())}
+    values |= {"calibration": calibration}
     values |= {"n": {name: f"{count:,}" for name, count in counts.items()}, "left_out": left_out, "how": how}
     values |= {
         "shown": rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique(),
@@ -210,3 +222,17 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings) -> str:
     }
     values |= {"provisional": ratings.table["provisional"].any(), "commit": opened.manifest.get("commit", "not recorded")}
     return " ".join(fill_page("methods.txt", **values, versions=_said_versions()).split())
+
+
+def _calibration_of(
+    judge: str, dimension: str, records: Sequence[CalibrationRecord], run: str, protocols: Sequence[str]
+) -> str:
+    """Say what a judge's record says, compared with what the run's settings say that the judge is now."""
+    own = [record for record in records if (record.judge, record.dimension) == (judge, dimension)]
+    if not own:
+        return NOT_CALIBRATED
+    try:
+        now = judge_identity(run, judge, protocol=protocols[0]) if len(protocols) == 1 else None
+    except ValueError:  # votes from a file have no settings that say what the judge is
+        now = None
+    return "; ".join(record.describe(bound_to=now) for record in own)

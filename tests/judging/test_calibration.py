@@ -7,7 +7,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from heart_utils import (
+    describe_judges,
+    fit_boards,
+    fit_ratings,
+    leaderboard_html,
+    load_verdicts,
+    methods,
+    open_run,
+    write_leaderboard,
+)
 from heart_utils.judging.calibration import CalibrationError, calibrate_judge, judge_identity, load_calibration
+from heart_utils.ratings.verdicts import combine_orders
 
 JUDGE = {"model": "openai/gpt-4o", "prompt": "Which reply is better?", "rubric": "overall", "options": {"temperature": 0}}
 DAY = datetime.date(2026, 11, 1)
@@ -141,3 +152,70 @@ def test_the_identity_of_a_runs_judge_names_prompt_and_weights():
     assert len(identity["prompt"]) == 64
     with pytest.raises(CalibrationError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"):
         judge_identity("sample", "nobody")
+
+
+def test_a_record_says_lead_labels_date_and_expiry_in_words():
+    record = calibrated()
+    words = record.describe(today=DAY)
+    assert words.startswith(f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by people")
+    assert words.endswith("(a test), made on 2026-11-01, valid until 2027-01-30")
+    assert record.describe(today=datetime.date(2027, 1, 31)).startswith("expired; lead")
+    changed = {**JUDGE, "prompt": JUDGE["prompt"] + " "}
+    assert record.describe(bound_to=changed, today=DAY).startswith("expired: prompt changed; lead")
+
+
+def test_a_judge_among_the_people_is_refused():
+    judge, people = votes_on_pairs()
+    with pytest.raises(CalibrationError, match="not calibrated on its own answers"):
+        calibrate_judge(judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels_from="a test")
+
+
+@pytest.fixture(scope="module")
+def two_judges():
+    """Verdicts of a judge with a record and of one without, and the record."""
+    judge, people = votes_on_pairs()
+    record = calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, valid_days=90, n_resamples=50)
+    rows = pd.concat([judge, judge.assign(rater="other")], ignore_index=True)
+    return rows, record
+
+
+def test_the_report_card_names_the_judge_without_a_record(two_judges):
+    _, record = two_judges
+    grades = pd.DataFrame({"rater": ["judge", "other"], "probe": "echo", "expected": "worse", "outcome": "recognised"})
+    cards = describe_judges(grades.assign(n=8, contradicted=0.0), records=[record]).set_index("rater")
+    assert cards.loc["judge", "calibration"] == f"overall: {record.describe()}"
+    assert cards.loc["other", "calibration"] == "not calibrated"
+
+
+def test_the_leaderboard_prints_the_record_of_its_judge_in_each_file(two_judges, tmp_path):
+    rows, record = two_judges
+    boards = fit_boards(combine_orders(rows), by=["rater"], dimension="overall", n_resamples=0)
+    csv, as_json, page, tex, *_ = write_leaderboard(boards, tmp_path, records=[record])
+    for file in (csv, as_json, page, tex):
+        written = file.read_text()
+        assert f"{record.n_labels} labels by people" in written
+        assert "not calibrated" in written
+    table = pd.read_csv(csv).set_index("rater")["calibration"]
+    assert set(table["judge"]) == {record.describe()}
+    assert set(table["other"]) == {"not calibrated"}
+    together = fit_ratings(combine_orders(rows), n_resamples=0).table
+    assert "any other judge: not calibrated" in leaderboard_html(together, records=[record])
+
+
+def test_a_leaderboard_by_people_speaks_of_no_calibration():
+    _, people = votes_on_pairs()
+    table = fit_ratings(people, n_resamples=0).table
+    assert "calibrated" not in leaderboard_html(table)
+
+
+def test_the_methods_paragraph_reads_the_records_in_the_runs_folder(two_judges, tmp_path):
+    rows, record = two_judges
+    run = open_run(tmp_path / "mine")
+    run.write("verdicts", load_verdicts(rows))
+    fit = fit_ratings(combine_orders(rows), n_resamples=0)
+    assert "judge: not calibrated; other: not calibrated" in methods(run, fit)
+    record.save(run.folder / "calibration" / "judge.json")
+    assert f"judge: {record.describe()}; other: not calibrated" in methods(run, fit)
+    (run.folder / "calibration" / "judge.json").write_text("{}")
+    with pytest.raises(CalibrationError, match="judge.json"):
+        methods(run, fit)
