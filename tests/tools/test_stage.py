@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 from small_project import cell, write_notebook
@@ -79,20 +80,6 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
 
 
-def test_a_chapter_that_the_run_leaves_out_has_a_page_that_says_so_and_holds_its_labels(staged):
-    words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
-    staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
-    staged.write_parameters("chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
-    intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n"
-    (staged.root / "book" / "intro.md").write_text(intro)
-    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
-    build_html(stage, staged.root / "build" / "html")
-    page = (staged.root / "build" / "html" / "notebooks" / "06_not_run.html").read_text()
-    assert "leaves this chapter out, so it has no figures here. Nobody wrote any words." in page
-    assert "Words." not in page
-    assert "(not in this run)" in (staged.root / "build" / "html" / "book" / "intro.html").read_text()
-
-
 def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing_of_other_data(staged):
     staged.write_parameters("chapters: [05_who_is_preferred]\n", run="mine")
     copy = staged.root / "build" / "executed" / "mine" / "05_who_is_preferred.ipynb"
@@ -143,39 +130,64 @@ def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(stag
     assert (stage_book(staged.root, plan) / "book" / "api.md").read_text().startswith("(api)=")
 
 
-def test_a_new_commit_changes_the_line_on_the_pages_and_no_setting_for_which_all_are_laid_anew(staged, monkeypatch):
-    plan, html = read_plan(staged.root, "sample"), staged.root / "build" / "html"
+def test_a_new_commit_changes_no_setting_for_which_all_pages_would_be_laid_anew(staged, monkeypatch):
+    plan = read_plan(staged.root, "sample")
     monkeypatch.setattr("tools.stage.current_commit", lambda root: "0123456789ab")
     settings = (stage_book(staged.root, plan) / "_config.yml").read_text()
     monkeypatch.setattr("tools.stage.current_commit", lambda root: "ba9876543210")
-    stage = stage_book(staged.root, plan)
-    assert (stage / "_config.yml").read_text() == settings
-    (stage / "book" / "intro.md").write_text("# Front\n")
-    build_html(stage, html)
-    assert "from commit ba9876543210" in (html / "book" / "intro.html").read_text()
+    assert (stage_book(staged.root, plan) / "_config.yml").read_text() == settings
 
 
-def test_a_picture_of_an_earlier_build_that_no_page_shows_is_not_kept(staged):
+def test_without_a_repository_no_chapter_has_launch_buttons(staged):
+    (staged.root / "pyproject.toml").write_text('[tool.heart]\nrepository = ""\n')
+    assert "colab" not in (stage_book(staged.root, read_plan(staged.root, "sample")) / "_config.yml").read_text()
+
+
+def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an_earlier_build(staged, monkeypatch):
+    """One build after another, since each takes seconds: with a chapter left out, then without it and with another picture."""
+    monkeypatch.setattr("tools.stage.current_commit", lambda root: "ba9876543210")
+    (staged.root / "pyproject.toml").write_text('[tool.heart]\nrepository = "https://github.com/who/what"\n')
+    words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
+    left_out = staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
+    staged.write_parameters("chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
+    intro = (
+        "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n\n![Two bars.](older.svg)\n"
+    )
+    (staged.root / "book" / "intro.md").write_text(intro)
+    (staged.root / "book" / "older.svg").write_text(f"{DRAWN}<!-- older -->")
     stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
-    for name in ("older", "newer"):
-        (stage / "book" / f"{name}.svg").write_text(f"{DRAWN}<!-- {name} -->")
-        (stage / "book" / "intro.md").write_text(f"# Front\n\n![Two bars that overlap.]({name}.svg)\n")
-        build_html(stage, html)
-    kept = {path.name for path in (html / "_images").iterdir()}
-    assert "newer.svg" in kept
-    assert "older.svg" not in kept
-
-
-def test_a_page_of_an_earlier_build_that_is_no_longer_in_the_book_is_not_kept(staged):
-    stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
     build_html(stage, html)
-    left = stage.parent / f".{stage.name}.out" / "_build" / "html" / "notebooks"
-    shutil.copy(left / "05_who_is_preferred.html", left / "06_gone.html")
-    (left.parent / "code").mkdir()
-    (left.parent / "code" / "gone.html").write_text("a module that has moved")
-    build_html(stage, html)
+    page = (html / "notebooks" / "06_not_run.html").read_text()
+    assert "leaves this chapter out, so it has no figures here. Nobody wrote any words." in page
+    assert "Words." not in page
+    front = (html / "book" / "intro.html").read_text()
+    assert "(not in this run)" in front
+    assert "from commit ba9876543210" in front
+    page, chapter = (html / "notebooks" / "05_who_is_preferred.html").read_text(), "notebooks/05_who_is_preferred.ipynb"
+    assert page.count(f"https://colab.research.google.com/github/who/what/blob/main/{chapter}") == 1
+    assert page.count(f"https://mybinder.org/v2/gh/who/what/main?urlpath=lab/tree/{chapter}") == 1
+
+    left_out.unlink()
+    staged.write_parameters("chapters: [05_who_is_preferred]\n")
+    (staged.root / "book" / "intro.md").write_text("# Front\n\n![Two bars.](newer.svg)\n")
+    (staged.root / "book" / "newer.svg").write_text(f"{DRAWN}<!-- newer -->")
+    build_html(stage_book(staged.root, read_plan(staged.root, "sample")), html)
     assert [page.name for page in (html / "notebooks").iterdir()] == ["05_who_is_preferred.html"]
+    assert [path.name for path in (html / "_images").glob("*er.svg")] == ["newer.svg"]
+
+
+def test_a_picture_or_a_page_of_code_that_sphinx_kept_is_not_shown(staged, monkeypatch):
+    """What the build folder may hold of earlier builds, laid there by hand; Sphinx itself need not run."""
+    stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
+    built = stage.parent / f".{stage.name}.out" / "_build" / "html"
+    for name in ("index.html", "notebooks/05_who_is_preferred.html", "code/gone.html", "_images/gone.svg"):
+        (built / name).parent.mkdir(parents=True, exist_ok=True)
+        (built / name).write_text("of an earlier build")
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", ""))
+    build_html(stage, html)
+    assert (html / "notebooks" / "05_who_is_preferred.html").exists()
     assert not (html / "code" / "gone.html").exists()
+    assert not (html / "_images" / "gone.svg").exists()
 
 
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
@@ -207,15 +219,3 @@ def test_the_comparisons_to_practise_on_move_to_their_page(staged):
 def test_without_comparisons_the_page_says_so(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     assert "no comparisons to practise on" in (stage / "book" / "practice.txt").read_text()
-
-
-@pytest.mark.parametrize(("address", "n_buttons"), [("https://github.com/who/what", 1), ("", 0)])
-def test_each_chapter_has_launch_buttons_as_soon_as_the_repository_is_known(staged, address, n_buttons):
-    pyproject = staged.root / "pyproject.toml"
-    pyproject.write_text(f'[tool.heart]\nrepository = "{address}"\n')
-    stage = stage_book(staged.root, read_plan(staged.root, "sample"))
-    build_html(stage, staged.root / "build" / "html")
-    page = (staged.root / "build" / "html" / "notebooks" / "05_who_is_preferred.html").read_text()
-    chapter = "notebooks/05_who_is_preferred.ipynb"
-    assert page.count(f"https://colab.research.google.com/github/who/what/blob/main/{chapter}") == n_buttons
-    assert page.count(f"https://mybinder.org/v2/gh/who/what/main?urlpath=lab/tree/{chapter}") == n_buttons
