@@ -77,7 +77,7 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 
 test: book $(MODEL) ## pytest, the printed numbers with those pinned, and every notebook once more with what it showed
 	@$(PYTEST) -m "live and not slow and not services" $(call marked,live)
-	@$(PYTEST) -n $$(($(JOBS) + 1)) --dist loadfile -m "not live and not slow and not services" # some wait: one more fills the cores
+	@$(PYTEST) -n $$(($(JOBS) + 2)) --dist loadfile -m "not live and not slow and not services" # many wait: two more fill the cores
 	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval --nbval-sanitize-with tests/nbval.cfg build/executed/$(RUN)
 
 pin: ## keep the numbers that the sample book prints in tests/printed_numbers.json anew; says which moved
@@ -86,7 +86,7 @@ pin: ## keep the numbers that the sample book prints in tests/printed_numbers.js
 
 test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
-	@$(PYTEST) -n $(JOBS) --dist loadfile -m "slow or services" $(call marked,slow\|services)
+	@$(PYTEST) -n $$(($(JOBS) + 1)) --dist loadfile -m "slow or services" $(call marked,slow\|services)
 
 coverage: book $(MODEL) ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -203,11 +204,8 @@ def api_pages() -> dict[str, str]:
         for _, name, is_package in pkgutil.walk_packages(heart_utils.__path__, "heart_utils.")
         if not is_package and "._" not in name
     )
-    public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
-    table = ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
-    table += [f"   ~heart_utils.{_home(name)}.{name}" for name in public] + ["```", ""]
-    opening = [_API_OPENING, "", _API_EXAMPLES.format(module="runs"), ""]
-    pages = {"api": ["(api)=", "# The functions behind the chapters", "", *opening, *table]}
+    opening = [_API_OPENING, "", *_contents_by_task(), _API_EXAMPLES.format(module="runs"), ""]
+    pages = {"api": ["(api)=", "# The functions behind the chapters", "", *opening]}
     for part, (words, module) in _API_PARTS.items():
         opening = [_API_EXAMPLES.format(module=f"{part}.{module}"), ""]
         pages[f"api_{part}"] = [f"(api-{part})=", f"# `heart_utils.{part}`: {words}", "", *opening]
@@ -225,6 +223,26 @@ def api_pages() -> dict[str, str]:
             "",
         ]
     return {f"{name}.md": "\n".join(lines) for name, lines in pages.items()}
+
+
+def _contents_by_task() -> list[str]:
+    """List the public names by what they are for, each task with a sentence; errors come last."""
+    public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
+    errors = [
+        name
+        for name in public
+        if inspect.isclass(getattr(heart_utils, name)) and issubclass(getattr(heart_utils, name), Exception)
+    ]
+    lines = []
+    for homes, title, sentence in _API_TASKS:
+        names = [name for name in public if name not in errors and _home(name).split(".")[0] in homes]
+        lines += _contents(title, sentence, names)
+    return lines + _contents("What can go wrong", "All are kinds of `ValueError` unless their page says otherwise.", errors)
+
+
+def _contents(title: str, sentence: str, names: list[str]) -> list[str]:
+    table = ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
+    return [f"**{title}.** {sentence}", "", *table, *(f"   ~heart_utils.{_home(name)}.{name}" for name in names), "```", ""]
 
 
 def _kept_api_pages(root: Path) -> Path:
@@ -260,8 +278,31 @@ _API_PARTS = {
 }
 """Subpackage -> what it holds, and a module of it."""
 
+_API_TASKS = [
+    (("sources",), "Read", "Votes, scores, histories and replies, from published sets or files of your own."),
+    (
+        ("calls", "judging"),
+        "Ask models",
+        "From histories to replies and verdicts, with prices, probes and a record of each judge.",
+    ),
+    (("people",), "Ask people", "Who rates what, what it costs, and whether the load is even."),
+    (("ratings", "scores"), "Rate", "From verdicts or scores to strengths with intervals, ranks and contrasts."),
+    (
+        ("agreement",),
+        "Compare raters",
+        "How far people and judges agree, beyond chance and beside what people reach among themselves.",
+    ),
+    (("judges", "replies"), "Examine judges and replies", "What a judge rewards, and what replies do."),
+    (("evidence", "heartbench"), "Weigh what others found", "Open studies as comparable effects, and HeartBench's rule."),
+    (("simulate",), "Plan and simulate", "Studies with known truth, their power, and whether intervals hold."),
+    (("gate",), "Stop a build", "Whether a candidate is worse than the version before it."),
+    (("report",), "Show and publish", "Figures, tables, leaderboards, and the paragraph on methods."),
+    (("runs", "tables"), "Keep a run", "The folder of a study, the tables in it, and the licences they carry."),
+]
+"""Homes of public names, the task that they serve, and what is done."""
+
 _API_OPENING = """\
-Each name in this table can be taken from the package itself, as in `from heart_utils import open_run`; it is
+Each name in these tables can be taken from the package itself, as in `from heart_utils import open_run`; it is
 loaded when it is first used. All else is taken from the module that it stands under, as in
 `from heart_utils.report.figures import COLOURS`. Errors are kinds of `ValueError` unless said otherwise."""
 
