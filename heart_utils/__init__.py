@@ -58,6 +58,7 @@ _PUBLIC = {
         "judges.halo": "measure_halo",
         "judges.position": "BiasError compare_answers feature_bias position_bias text_features",
         "judges.report_card": "describe_judges grade_probes",
+        "judges.retest": "measure_drift price_of_repeats repeat_reliability",
         "judges.self_preference": "self_preference",
         "replies.codes": "code_by_words theme_overlap",
         "replies.sameness": "measure_overlap measure_sameness",

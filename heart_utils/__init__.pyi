@@ -62,6 +62,11 @@ from heart_utils.judges.position import (
     text_features as text_features,
 )
 from heart_utils.judges.report_card import describe_judges as describe_judges, grade_probes as grade_probes
+from heart_utils.judges.retest import (
+    measure_drift as measure_drift,
+    price_of_repeats as price_of_repeats,
+    repeat_reliability as repeat_reliability,
+)
 from heart_utils.judges.self_preference import self_preference as self_preference
 from heart_utils.judging.calibration import (
     calibrate_judge as calibrate_judge,

@@ -14,7 +14,8 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import agreement_with_baselines
-from heart_utils.judges.position import compare_answers, position_bias
+from heart_utils.judges.position import BiasError, compare_answers, position_bias
+from heart_utils.judges.retest import repeat_reliability
 from heart_utils.judging.trained import content_digest, read_sealed, write_sealed
 from heart_utils.ratings.resampling import Rng
 from heart_utils.ratings.verdicts import combine_orders
@@ -68,6 +69,10 @@ class CalibrationRecord:
     first_share: float | None  #: Share of the judge's decided answers that name the reply shown first; 0.5 is no lean.
     longer_when_wrong: float | None  #: Share of its errors in which it took the longer reply; 0.5 is no lean.
     same_when_asked_again: float | None  #: Share of its answers that were the same at a repeat.
+    #: Share of the variance of its answers that comes back at a repeat (:func:`~heart_utils.judges.retest.repeat_reliability`).
+    reliability: float | None
+    reliability_low: float | None
+    reliability_high: float | None
     simulated: bool
 
     def faults(
@@ -103,27 +108,32 @@ class CalibrationRecord:
         else:
             changed = self._changed(bound_to)
             if changed:
-                faults.append(f"{who} has expired: {' and '.join(changed)} changed. {_cost(least_labels)}")
+                faults.append(f"{who} has expired: {' and '.join(changed)} changed. {cost_in_hours(least_labels)}")
         age = ((today or datetime.date.today()) - datetime.date.fromisoformat(self.made_on)).days
         if age < 0:
             faults.append(
                 f"{who} was made on {self.made_on}, which is still to come: correct the date of this machine or of it."
             )
         if self.valid_days is not None and age > self.valid_days:
-            faults.append(f"{who} has expired: it is {age} days old, {self.valid_days} are allowed. {_cost(least_labels)}")
+            faults.append(
+                f"{who} has expired: it is {age} days old, {self.valid_days} are allowed. {cost_in_hours(least_labels)}"
+            )
         if self.n_labels < least_labels:
             missing = least_labels - self.n_labels
-            faults.append(f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for. {_cost(missing)}")
+            faults.append(
+                f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for. {cost_in_hours(missing)}"
+            )
         if not self.agreement_low > 0.5:
             faults.append(
                 f"{who} does not show that it agrees with people more than a coin: {self.agreement:.3f} "
-                f"[{self.agreement_low:.3f}, {self.agreement_high:.3f}] of decided votes."
+                f"[{self.agreement_low:.3f}, {self.agreement_high:.3f}] of decided votes. "
+                f"{self._labels_for(self.agreement - 0.5, self.agreement - self.agreement_low)}"
             )
         if not self.lead_low > least_lead:
             faults.append(
                 f"{who} shows a lead over the authors' names of {self.lead:+.3f} "
                 f"[{self.lead_low:+.3f}, {self.lead_high:+.3f}]; its lower end must lie above {least_lead:g}. "
-                f"{self._labels_for(least_lead)}"
+                f"{self._labels_for(self.lead - least_lead, self.lead - self.lead_low)}"
             )
         return faults
 
@@ -168,14 +178,13 @@ class CalibrationRecord:
         now = _digests(bound_to)
         return [part for part in PARTS if now[part] != self.bound_to[part]]
 
-    def _labels_for(self, least_lead: float) -> str:
-        """Say how many labels would show the lead, if it is what was found."""
-        above = self.lead - least_lead
-        if above <= 0:
+    def _labels_for(self, above: float, half: float) -> str:
+        """Say how many labels would show that it lies above a limit, by so much and with half an interval as wide as now."""
+        if not above > 0:
             return "More labels would not change that if it is as it was found: use another judge, prompt or rubric."
-        half = self.lead - self.lead_low
         needed = int(np.ceil(self.n_labels * (half / above) ** 2))
-        return f"If it is as it was found, about {needed} labels would show it. {_cost(max(needed - self.n_labels, 1))}"
+        missing = max(needed - self.n_labels, 1)
+        return f"If it is as it was found, about {needed} labels would show it. {cost_in_hours(missing)}"
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the record as JSON with a digest of its content, whole or not at all."""
@@ -267,6 +276,7 @@ def calibrate_judge(
         votes, between=("human", judge), by=[], n_resamples=n_resamples, ci_level=ci_level, rng=rng
     ).table[["kappa", "kappa_low", "kappa_high"]]
     kappa, kappa_low, kappa_high = (_number(value) for value in chance.iloc[0])
+    reliability, reliability_low, reliability_high = _reliability(asked, n_resamples, ci_level, rng)
     own = rates.loc[judge].astype(float).to_dict()
     names = rates.loc["author_only"].astype(float).to_dict()
     return CalibrationRecord(
@@ -295,6 +305,9 @@ def calibrate_judge(
         first_share=_first_share(asked),
         longer_when_wrong=_longer_when_wrong(decided, words),
         same_when_asked_again=_same_again(asked),
+        reliability=reliability,
+        reliability_low=reliability_low,
+        reliability_high=reliability_high,
         simulated=bool(votes["simulated"].any()) if "simulated" in votes else False,
     )
 
@@ -465,10 +478,23 @@ def _same_again(asked: pd.DataFrame) -> float | None:
     return float((table["same_share"] * table["n"]).sum() / table["n"].sum()) if len(table) else None
 
 
+def _reliability(
+    asked: pd.DataFrame, n_resamples: int, ci_level: float, rng: Rng
+) -> tuple[float | None, float | None, float | None]:
+    if "repeat" not in asked:
+        return None, None, None
+    try:
+        found = repeat_reliability(asked, n_resamples=n_resamples, ci_level=ci_level, rng=rng).iloc[0]
+    except BiasError:  # nothing was asked again
+        return None, None, None
+    return _number(found["reliability"]), _number(found["ci_low"]), _number(found["ci_high"])
+
+
 def _number(value: Any) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _cost(n_labels: int) -> str:
+def cost_in_hours(n_labels: int) -> str:
+    """Say what so many labels cost people."""
     hours = n_labels * MINUTES_A_LABEL / 60.0
     return f"{n_labels} labels cost people about {hours:.1f} hours, at {MINUTES_A_LABEL:g} minutes each."

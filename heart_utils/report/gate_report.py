@@ -24,7 +24,7 @@ from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
-from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, decide_nothing
+from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, compare_powered, decide_nothing
 from heart_utils.runs import RunError, find_home, known_people, open_run, write_atomically
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.files import read_file
@@ -413,6 +413,13 @@ def _parser() -> argparse.ArgumentParser:
         help="a judge's record, by calibrate_judge; where none fits, the gate reports and decides nothing (exit code 3)",
     )
     add("--judges", type=Path, metavar="FILE", help="YAML: what each judge is now, where votes come from a file")
+    add(
+        "--people",
+        type=Path,
+        metavar="FILE",
+        help="people's votes on a part of these dialogues, drawn at random: the interval is then that of people's opinion, "
+        "whatever the judge rewards",
+    )
     add("--least-lead", type=float, default=0.0, help="over the authors' names, that a calibration must show (0)")
     add("--least-labels", type=int, default=LEAST_LABELS, help=f"by people, that a calibration must rest on ({LEAST_LABELS})")
     add("--out", type=Path, help="a folder for gate.html, gate.xml and gate.md (needs matplotlib)")
@@ -424,6 +431,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]:
     """Compare, and let the result decide only if the judge is calibrated, where that is asked for."""
+    if asked.people is not None and asked.anytime:
+        raise GateError("--people corrects a test that is made once; without --anytime it may be used.")
     if asked.require_calibration is None:
         return _compare(sides, asked), sides
     judges = check_calibration(
@@ -437,6 +446,8 @@ def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]
     )
     if judges.faults:
         return decide_nothing(_compare(sides, asked), judges.faults), sides
+    if asked.people is not None:  # limits and interval are people's already
+        return _compare(sides, asked), sides
     for limit in ("margin", "max_drop", "max_detectable"):
         setattr(asked, limit, getattr(asked, limit) * judges.discernment)
     return _compare(sides, asked), replace(sides, note=sides.note + judges.note)
@@ -449,7 +460,22 @@ def _compare(sides: Sides, asked: argparse.Namespace) -> Comparison:
         both |= {"baseline": sides.baseline, "candidate": sides.candidate}
         return compare_anytime(sides.verdicts, margin=asked.margin, alpha=asked.alpha, n_releases=releases, **both)
     fixed = {"mode": asked.mode, "max_drop": asked.max_drop, "max_detectable": asked.max_detectable}
+    if asked.people is not None:
+        both |= {"baseline": sides.baseline, "candidate": sides.candidate, "alpha": asked.alpha / releases, **fixed}
+        return compare_powered(sides.verdicts, _read_people(asked.people, reading_of(asked)), **both)
     return sides.compare(alpha=asked.alpha / releases, rng=np.random.default_rng(20260109), **fixed, **both)
+
+
+def _read_people(file: Path, reading: FileOptions) -> pd.DataFrame:
+    """Read votes by people, refuse others', and join their orders."""
+    votes = read_file("verdicts", file, reading)
+    others = sorted(set(votes["rater_kind"]) - {"human"})
+    if others:
+        raise GateError(
+            f"{file.name} holds votes whose rater_kind is {', '.join(others)}: --people takes people's alone. Keep the rows "
+            f"with rater_kind human."
+        )
+    return combine_orders(votes)
 
 
 if __name__ == "__main__":

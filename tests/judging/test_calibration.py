@@ -15,6 +15,7 @@ from heart_utils import (
     load_verdicts,
     methods,
     open_run,
+    repeat_reliability,
     write_leaderboard,
 )
 from heart_utils.judging.calibration import CalibrationError, calibrate_judge, judge_identity, load_calibration
@@ -69,6 +70,8 @@ def test_repeats_say_how_often_it_answers_the_same():
     )
     record = calibrate_judge(pd.concat([judge, again]), people, bound_to=JUDGE, labels_from="a test", n_resamples=50)
     assert record.same_when_asked_again == pytest.approx(15 / 20)
+    assert record.reliability == repeat_reliability(pd.concat([judge, again]), n_resamples=2)["reliability"].item()
+    assert record.reliability_low < record.reliability < record.reliability_high
 
 
 def test_a_good_judge_with_enough_labels_has_no_fault():

@@ -2,14 +2,19 @@
 
 import datetime
 import re
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from gate_case import THETA, write_run
+from scipy import stats
 
-from heart_utils import load_verdicts
-from heart_utils.judging.calibration import calibrate_judge
+from heart_utils import Panel, load_verdicts, prediction_powered_ratings, simulate_study
+from heart_utils.judging.calibration import calibrate_judge, load_calibration
+from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report.gate_calibration import check_calibration, compare_powered
 from heart_utils.report.gate_report import main
 
 COLUMNS = [
@@ -119,3 +124,85 @@ def test_the_limits_shrink_by_what_the_judge_passes_on(folder, capsys):
     assert gate(folder, "alike.csv", "--max-detectable", 1.5 * detectable) == 0
     assert gate(folder, "alike.csv", "--max-detectable", 1.5 * detectable, *asked) == 3
     assert gate(folder, "alike.csv", "--max-detectable", 3 * detectable, *asked) == 0
+
+
+def people_on(folder, candidate, name, *, right=0.97, n_dialogues=25, kind="human"):
+    """Write people's votes on both sides in some dialogues: a share says what the judge says, the rest the opposite."""
+    rows = pd.concat([load_verdicts(folder / "old.csv"), load_verdicts(folder / candidate)])
+    rows = rows[rows["verdict"].isin(["a", "b"]) & (rows["order"] == "ab")]
+    rows = rows[rows["dialogue_id"].isin([f"h{number}" for number in range(n_dialogues)])]
+    rows = rows.drop_duplicates(["dialogue_id", "responder_a", "responder_b"])
+    same = np.random.default_rng(3).random(len(rows)) < right
+    opposite = rows["verdict"].map({"a": "b", "b": "a"})
+    votes = rows.assign(verdict=rows["verdict"].where(same, opposite), rater="ann", rater_kind=kind, order=None)
+    path = folder / f"{name}.csv"
+    votes[[column for column in COLUMNS if column != "order"]].to_csv(path, index=False)
+    return path
+
+
+def test_people_on_a_part_of_the_dialogues_decide_with_the_judge_of_the_rest(folder, capsys):
+    assert gate(folder, "worse.csv", "--people", people_on(folder, "worse.csv", "people-worse")) == 1
+    printed = capsys.readouterr().out
+    assert re.search(r"rests on \d+ votes by people on 25 of 40 dialogues", printed)
+
+
+def test_a_judge_against_people_cannot_stop_a_candidate_that_they_hold_equal(folder):
+    """The judge says worse; people say the opposite, and an interval of their opinion follows them."""
+    assert gate(folder, "worse.csv") == 1
+    assert gate(folder, "worse.csv", "--people", people_on(folder, "worse.csv", "against", right=0.3)) != 1
+
+
+def test_too_few_votes_by_people_are_named_with_their_hours(folder, capsys):
+    votes = people_on(folder, "alike.csv", "few", n_dialogues=12)
+    assert gate(folder, "alike.csv", "--max-detectable", 40, "--people", votes) == 3
+    assert re.search(r"About \d+ more are missing\. \d+ labels cost people about \d+\.\d hours", capsys.readouterr().out)
+
+
+def test_votes_by_models_are_not_peoples(folder, capsys):
+    assert gate(folder, "alike.csv", "--people", people_on(folder, "alike.csv", "models", kind="model")) == 2
+    assert "takes people's alone" in capsys.readouterr().err
+
+
+def test_people_must_have_judged_both_sides(folder, capsys):
+    votes = pd.read_csv(people_on(folder, "alike.csv", "one-side"))
+    votes = votes[(votes["responder_a"] != "new") & (votes["responder_b"] != "new")]
+    votes.to_csv(folder / "one-side.csv", index=False)
+    assert gate(folder, "alike.csv", "--people", folder / "one-side.csv") == 2
+    assert "hold none on 'new'" in capsys.readouterr().err
+
+
+def test_looking_again_and_again_with_people_is_refused(folder, capsys):
+    assert gate(folder, "alike.csv", "--anytime", "--people", people_on(folder, "alike.csv", "again")) == 2
+    assert "without --anytime" in capsys.readouterr().err
+
+
+def test_labels_drawn_by_a_program_decide_nothing_about_measured_verdicts(folder, capsys):
+    judge = load_verdicts(folder / "old.csv")
+    record = load_calibration(record_of(folder, "drawn", right=0.97))
+    drawn = replace(record, simulated=True).save(folder / "drawn.json")
+    asked = ("--require-calibration", drawn, "--judges", folder / "judges.yaml", "--least-lead", -1)
+    assert not judge["simulated"].any()
+    assert gate(folder, "worse.csv", *asked) == 3
+    assert "labels drawn by a program" in capsys.readouterr().out
+    calibrated = check_calibration(
+        judge.assign(simulated=True), [drawn], run=None, judges=folder / "judges.yaml", least_lead=-1, least_labels=100
+    )
+    assert calibrated.faults == ()
+
+
+def test_the_interval_of_peoples_opinion_is_that_of_prediction_powered_ratings():
+    """Where the judge copies people with independent errors, the drop and its standard error are that function's own."""
+    panels = [Panel("human", 5, 1), Panel("model", 1, 1, discrimination=0.7)]
+    study = simulate_study(rng=np.random.default_rng(4), n_responders=3, n_dialogues=120, pairs="all", panels=panels)
+    rows = combine_orders(study.verdicts)
+    judged, people = (rows[rows["rater_kind"] == kind] for kind in ("model", "human"))
+    people = people[people["dialogue_id"].isin(people["dialogue_id"].unique()[:40])]
+    powered = prediction_powered_ratings(pd.concat([judged, people]))
+    best, *_, worst = powered.table["responder"]
+    found = compare_powered(judged, people, baseline=best, candidate=worst).table.iloc[0]
+    strength = powered.table.set_index("responder")["strength"]
+    covariance = powered.covariances[0]
+    variance = covariance.loc[best, best] + covariance.loc[worst, worst] - 2 * covariance.loc[best, worst]
+    assert found["drop"] == pytest.approx(400 / np.log(10) * (strength[best] - strength[worst]))
+    assert found["se"] == pytest.approx(400 / np.log(10) * np.sqrt(variance))
+    assert found["drop_low"] == pytest.approx(found["drop"] - stats.t.ppf(0.95, 39) * found["se"])

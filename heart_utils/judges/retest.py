@@ -1,0 +1,284 @@
+"""One judge asked again: how much of an answer comes back, what repeats buy, and whether a name still is the same judge."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from heart_utils.judges.position import SAME, BiasError
+from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.resampling import Rng, bootstrap_ci, p_value, ratio
+from heart_utils.ratings.verdicts import Array, combine_orders, won_by_a
+from heart_utils.tables import need_columns
+
+__all__ = ["measure_drift", "price_of_repeats", "repeat_reliability"]
+
+LEAST_DIALOGUES = 2
+
+
+def repeat_reliability(
+    verdicts: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+) -> pd.DataFrame:
+    r"""Compute how much of the variance of a judge's answers comes back when it is asked the same again.
+
+    An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass correlation of one-way analysis of
+    variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares between and within questions and :math:`k` repeats: 1 if
+    each answer comes back, 0 if answers to one question are no more alike than answers to two.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        Orders not joined, with the column ``repeat``.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` asked twice or
+        more (a pair in one order), ``repeats`` (their mean number of answers), ``n_failed`` answers, ``n_clusters`` dialogues,
+        ``provisional``. No interval where one dialogue was asked again.
+
+    Raises
+    ------
+    BiasError
+        If nothing was asked again.
+
+    References
+    ----------
+    .. [1] Shrout and Fleiss (1979), case 1, https://doi.org/10.1037/0033-2909.86.2.420
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"dialogue_id": list("ddeeff"), "pair_id": list("ppqqrr"), "repeat": [0, 1] * 3, "order": "ab",
+    ...     "verdict": ["a", "a", "b", "b", "a", "b"], "rater": "judge", "dimension": "overall", "state": "valid"})
+    >>> repeat_reliability(votes)["reliability"].round(2).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
+    [0.5]
+    """
+    need_columns(verdicts, ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"], BiasError)
+    key = _question(verdicts, apart="repeat")
+    rows = []
+    for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
+        valid = theirs[theirs["state"] == "valid"]
+        answers = valid.assign(won=np.asarray(won_by_a(valid), dtype=float))
+        questions = answers.groupby([*key, "dialogue_id"], dropna=False)["won"].agg(["size", "mean", "var"]).reset_index()
+        questions = questions[questions["size"] > 1]
+        if questions.empty:
+            continue
+        size, mean = questions["size"], questions["mean"]
+        sums = pd.DataFrame(
+            {
+                "questions": 1.0,
+                "answers": size,
+                "squared_sizes": size**2,
+                "total": size * mean,
+                "between": size * mean**2,
+                "within": (size - 1) * questions["var"],
+                "dialogue_id": questions["dialogue_id"],
+            }
+        )
+        n_clusters = int(sums["dialogue_id"].nunique())
+        row = {"rater": rater, "dimension": dimension, "ci_level": ci_level, "n_questions": len(questions)}
+        row |= {"repeats": float(size.mean()), "n_failed": len(theirs) - len(valid), "n_clusters": n_clusters}
+        if n_clusters < LEAST_DIALOGUES:
+            value = float(_intraclass(sums.drop(columns="dialogue_id").sum().to_frame().T)[0])
+            rows.append(row | {"reliability": value, "ci_low": np.nan, "ci_high": np.nan, "provisional": True})
+            continue
+        found = bootstrap_ci(
+            sums, _intraclass, cluster="dialogue_id", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=-1.0, most=1.0
+        )
+        ends = {"ci_low": found.ci_low, "ci_high": found.ci_high, "provisional": found.provisional}
+        rows.append(row | {"reliability": found.estimate} | ends)
+    if not rows:
+        raise BiasError(
+            "No pair was asked again in the same order: a repeat has the same pair_id and order, and another repeat."
+        )
+    columns = ["rater", "dimension", "reliability", "ci_low", "ci_high", "ci_level", "n_questions", "repeats", "n_failed",
+               "n_clusters", "provisional"]  # fmt: skip
+    return pd.DataFrame(rows)[columns]
+
+
+def price_of_repeats(verdicts: pd.DataFrame, *, dimension: str = "overall", most: int = 8) -> pd.DataFrame:
+    r"""Compute how many points narrower ratings get by asking a judge again, and by asking about more dialogues instead.
+
+    The variance of a rating from :math:`k` repeats is :math:`V + N / k`. :math:`N` is what the repeats at hand show, from the
+    fits to the first and to all of them; it is 0 where intervals did not shrink.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        One judge's, orders not joined, with the column ``repeat``; only questions that were asked in each repeat count.
+    dimension : str
+        A line of the rubric.
+    most : int
+        Repeats, at least 2, up to which widths are reckoned.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a number of ``repeats``: ``measured`` and ``expected`` mean width of a rating's interval of 95 %, in points;
+        ``change`` of the expected one from one repeat; ``more_dialogues``, the change if as many calls went to new dialogues.
+
+    Raises
+    ------
+    BiasError
+        If there are several judges, or no question was asked in two repeats.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> votes = pd.DataFrame({"dialogue_id": np.repeat([f"d{n}" for n in range(80)], 2), "repeat": [0, 1] * 80, "order": "ab",
+    ...     "verdict": rng.choice(["a", "b"], 160), "responder_a": "x", "responder_b": "y", "rater": "judge",
+    ...     "dimension": "overall", "state": "valid"}).assign(pair_id=lambda rows: rows["dialogue_id"])
+    >>> price = price_of_repeats(votes, most=2)
+    >>> bool(price["change"][1] < 0)  # answers at random: asking twice helps nearly as much as two dialogues
+    True
+    """
+    need_columns(verdicts, ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"], BiasError)
+    if most < 2:
+        raise BiasError(f"most={most!r}: expected 2 repeats or more.")
+    rows = verdicts[verdicts["dimension"] == dimension]
+    names = sorted(rows["rater"].astype(str).unique())
+    if len(names) != 1:
+        raise BiasError(f"These verdicts on {dimension!r} are of {len(names)} judges; repeats are priced for one at a time.")
+    rows = rows[rows["state"] == "valid"]
+    repeats = sorted(rows["repeat"].unique())
+    asked = rows.groupby(_question(rows, apart="repeat"), dropna=False)["repeat"].transform("nunique")
+    rows = rows[asked == len(repeats)]
+    if len(repeats) < 2 or rows.empty:
+        raise BiasError(f"No question on {dimension!r} was answered in two repeats; ask again, as with asked_again in a run.")
+    width = {}
+    for number in range(1, len(repeats) + 1):
+        joined = combine_orders(rows[rows["repeat"].isin(repeats[:number])].reset_index(drop=True))
+        table = fit_ratings(joined, dimension=dimension, interval="sandwich").table
+        width[number] = float((table["rating_high"] - table["rating_low"]).mean())
+    one, last = width[1] ** 2, width[len(repeats)] ** 2
+    noise = max((one - last) / (1.0 - 1.0 / len(repeats)), 0.0)
+    table = pd.DataFrame({"repeats": np.arange(1, most + 1)})
+    expected = np.sqrt(np.maximum(one - noise, 0.0) + noise / table["repeats"])
+    more = width[1] / np.sqrt(table["repeats"])
+    return table.assign(
+        measured=table["repeats"].map(width),
+        expected=expected,
+        change=expected - width[1],
+        more_dialogues=more - width[1],
+    )
+
+
+def measure_drift(
+    verdicts: pd.DataFrame, *, by: str = "date", rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+) -> pd.DataFrame:
+    """Compare how often answers change between two dates with how often within one: is a name still the same judge.
+
+    A judge that is not certain contradicts itself on any day, so only what changes beyond that is drift.
+
+    Parameters
+    ----------
+    verdicts : pandas.DataFrame
+        Orders not joined; each date asks the same questions, at least one of them twice (column ``repeat``).
+    by : str
+        The column of the date.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater, dimension and two dates ``one`` and ``other``: ``same_within`` and ``same_between``, the shares of
+        equal answers, ``drift``, the first less the second (0 for a judge that is the same), its ``ci_low``, ``ci_high``,
+        ``ci_level``, ``p``, ``n_questions``, ``n_clusters``, ``provisional``.
+
+    Raises
+    ------
+    BiasError
+        If there are not two dates, or no date asked a question twice.
+
+    Examples
+    --------
+    >>> rows = [(f"d{n}", date, repeat, "b" if date == "june" and n % 4 == 0 else "a")
+    ...     for n in range(40) for date in ("may", "june") for repeat in (0, 1)]
+    >>> votes = pd.DataFrame(rows, columns=["dialogue_id", "date", "repeat", "verdict"])
+    >>> names = {"rater": "judge", "dimension": "overall", "state": "valid", "order": "ab"}
+    >>> measure_drift(votes.assign(pair_id=votes["dialogue_id"], **names))["drift"].tolist()
+    [0.25]
+    """
+    need_columns(verdicts, ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat", by], BiasError)
+    valid = verdicts[verdicts["state"] == "valid"]
+    dates = sorted(valid[by].dropna().unique())
+    if len(dates) < 2:
+        raise BiasError(f"Verdicts in the column {by!r} are of {len(dates)} dates; drift needs two.")
+    key = [*_question(valid, apart="repeat"), "dialogue_id"]
+    key = [column for column in key if column != by]
+    sizes = valid.groupby([*key, by, "verdict"], dropna=False).size()  # a setting that is absent is one, too
+    counts = sizes.unstack([by, "verdict"], fill_value=0)  # noqa: PD010 - a pivot table drops absent settings
+    rows = []
+    for one, other in combinations(dates, 2):
+        for (rater, dimension), theirs in counts.groupby(level=["rater", "dimension"], sort=True):
+            here, there = theirs[one], theirs[other]
+            words = sorted({*here, *there})
+            here, there = (side.reindex(columns=words, fill_value=0).to_numpy(float) for side in (here, there))
+            met = (here.sum(axis=1) > 0) & (there.sum(axis=1) > 0)
+            within = _equal(here) + _equal(there)
+            pairs = _pairs(here.sum(axis=1)) + _pairs(there.sum(axis=1))
+            sums = pd.DataFrame(
+                {
+                    "within": ratio(within, pairs, 0.0),
+                    "between": ratio((here * there).sum(axis=1), here.sum(axis=1) * there.sum(axis=1), 0.0),
+                    "met": 1.0,
+                    "dialogue_id": theirs.index.get_level_values("dialogue_id"),
+                }
+            )[met & (pairs > 0)]
+            if sums["dialogue_id"].nunique() < LEAST_DIALOGUES:
+                continue
+            found = bootstrap_ci(
+                sums, _beyond, cluster="dialogue_id", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=-1.0, most=1.0
+            )
+            rows.append(
+                {
+                    "rater": rater,
+                    "dimension": dimension,
+                    "one": one,
+                    "other": other,
+                    "same_within": float(sums["within"].mean()),
+                    "same_between": float(sums["between"].mean()),
+                    "drift": found.estimate,
+                    "ci_low": found.ci_low,
+                    "ci_high": found.ci_high,
+                    "ci_level": ci_level,
+                    "p": p_value(found.estimate, found.replicates, found.n_clusters),
+                    "n_questions": len(sums),
+                    "n_clusters": found.n_clusters,
+                    "provisional": found.provisional,
+                }
+            )
+    if not rows:
+        raise BiasError("No two dialogues were asked twice on one date and once on another; drift is what changes beyond that.")
+    return pd.DataFrame(rows)
+
+
+def _question(verdicts: pd.DataFrame, *, apart: str) -> list[str]:
+    """Name the columns that two answers to one question share."""
+    return [column for column in SAME if column in verdicts and column != apart]
+
+
+def _intraclass(sums: pd.DataFrame) -> Array:
+    n_questions, n_answers = sums["questions"], sums["answers"]
+    between = (sums["between"] - sums["total"] ** 2 / n_answers) / (n_questions - 1.0)
+    within = sums["within"] / (n_answers - n_questions)
+    repeats = (n_answers - sums["squared_sizes"] / n_answers) / (n_questions - 1.0)
+    return ratio((between - within).to_numpy(), (between + (repeats - 1.0) * within).to_numpy())
+
+
+def _pairs(n: Array) -> Array:
+    return n * (n - 1.0) / 2.0
+
+
+def _equal(side: Array) -> Array:
+    """Count the pairs of equal answers to each question."""
+    return np.asarray(_pairs(side).sum(axis=1))
+
+
+def _beyond(sums: pd.DataFrame) -> pd.Series:
+    return (sums["within"] - sums["between"]) / sums["met"]
