@@ -253,6 +253,52 @@ def test_the_claims_are_chosen_by_words_and_by_finding(pages, browser):
     tab.close()
 
 
+@pytest.mark.services
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_reader_asks_the_forest_the_squares_and_the_pairs_by_keyboard(pages, browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto((HTML / "index.html").as_uri(), wait_until="load")
+    tab.goto((HTML / "book" / "intro.html").as_uri(), wait_until="load")
+    forest = tab.locator("#fig-front .heart-explore")
+    assert forest.is_visible()
+    assert not tab.locator("#fig-front img").is_visible()
+    forest.locator("select").first.select_option("Experts")
+    lines = forest.locator(".heart-line")
+    assert 0 < lines.count() - forest.locator(".heart-faded").count() < lines.count()
+    lines.first.locator("summary").focus()
+    tab.keyboard.press("Enter")
+    assert "Bing Chat" in lines.first.locator("dl").inner_text()
+    tab.goto((HTML / "notebooks" / "02_the_conversations.html").as_uri(), wait_until="load")
+    squares = tab.locator("#fig-heart-squares .heart-square")
+    assert squares.count() == 300
+    squares.first.focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    assert "item 1" in tab.locator(".heart-told").first.inner_text()
+    tab.goto((HTML / "notebooks" / "05_who_is_preferred.html").as_uri(), wait_until="load")
+    pairs = tab.locator("#fig-beats .heart-explore")
+    pairs.locator("select").select_option("safety")
+    pairs.locator("button").first.click()
+    assert "safety" in pairs.locator(".heart-told").inner_text()
+    tab.close()
+
+
+@pytest.mark.services
+def test_without_scripts_the_static_figures_are_shown(pages, browser):
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto((HTML / "book" / "intro.html").as_uri(), wait_until="load")
+    assert tab.locator("#fig-front img").is_visible()
+    assert not tab.locator(".heart-explore").first.is_visible()
+    context.close()
+
+
+def test_scripts_of_the_book_are_short():
+    written = [*(ROOT / "book" / "style").glob("*.js"), *(ROOT / "heart_utils" / "report" / "pages").glob("*.js")]
+    lines = [line for file in written if file.name != "calculator_data.js" for line in file.read_text("utf-8").splitlines()]
+    assert 100 < sum(bool(line.strip()) and not line.strip().startswith("//") for line in lines) < 600
+
+
 @cache  # pages share their styles, scripts and fonts
 def sent(url):
     """Count the bytes that a web server sends for a file: text packed by gzip, fonts and photographs as they are."""

@@ -30,6 +30,7 @@ from tools.evidence import Evidence, check_chips, mark_chapter
 from tools.figure import read_figure
 from tools.governance import absent_sets, write_governance
 from tools.notebooks import NotebookError, read_cells
+from tools.pipeline import fill_pipeline
 from tools.plan import Plan, PlanError, read_plan
 from tools.settings import launch_buttons, read_settings
 from tools.source_pages import write_source_pages
@@ -78,6 +79,8 @@ def stage_book(root: Path, plan: Plan) -> Path:
         if notebook.stem not in ran:
             instead = page_without(notebook, plan.run, plan.left_out.get(notebook.stem, ""))
             write_atomically(stage / "notebooks" / f"{notebook.stem}.md", instead.encode())
+    if (followed := stage / "book" / "pipeline.md").is_file():
+        write_atomically(followed, fill_pipeline(root / "book" / "pipeline.md", run).encode())
     for page in (stage / "book").rglob("*.md"):
         words = page.read_text(encoding="utf-8")
         if (kept := unglue(words, ran)) != words:
@@ -168,7 +171,18 @@ def _stage_front_figure(stage: Path) -> None:
         figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
         write_atomically(stage / "book" / "front.svg", figure.svg)
         front = f"```{{figure}} front.svg\n:name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}\n```\n"
+        # The rows with which its reader can ask it come along.
+        for page in _shown_html(stage / FRONT_FIGURE[0], f'data-figure="{FRONT_FIGURE[1]}"'):
+            asked = page.replace(f'data-figure="{FRONT_FIGURE[1]}"', 'data-figure="fig-front"')
+            front += f"\n``````{{raw}} html\n{asked}\n``````\n"
     write_atomically(stage / "book" / "front.txt", front.encode())
+
+
+def _shown_html(copy: Path, words: str) -> list[str]:
+    """List the pieces of HTML with certain words that an executed chapter shows."""
+    outputs = [output for cell in json.loads(copy.read_text(encoding="utf-8"))["cells"] for output in cell.get("outputs", [])]
+    pieces = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
+    return [piece for piece in pieces if words in piece]
 
 
 def _stage_practice(stage: Path) -> None:

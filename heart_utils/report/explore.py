@@ -1,0 +1,71 @@
+"""Figures that a reader can ask: the rows behind a static figure, for the script of the book's pages (``explore.js``).
+
+The page holds the rows, and nothing is loaded from elsewhere. Without scripts the static figure stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from heart_utils.report.conversation import Html
+
+__all__ = ["KINDS", "explore"]
+
+KINDS = {
+    "forest": ("group", "line", "win_share", "ci_low", "ci_high", "evidence"),
+    "squares": ("group", "item"),
+    "matrix": ("panel", "row", "column", "wins", "ties", "losses"),
+}
+"""What can be drawn -> the columns that it takes."""
+
+
+def explore(table: pd.DataFrame, *, kind: str, figure: str, switches: Mapping[str, str], shown: Mapping[str, str]) -> Html:
+    """Write the rows behind a static figure, so that a page can let its reader ask for them.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        One row a line, square or cell, with the columns that `KINDS` names.
+    kind : str
+        ``"forest"``, ``"squares"`` or ``"matrix"``.
+    figure : str
+        Name of the static figure, whose picture this takes the place of where scripts run.
+    switches : mapping of str to str
+        Column -> what stands beside the field that chooses among its values, or that colours by it.
+    shown : mapping of str to str
+        Column -> its name in what a tap shows.
+
+    Returns
+    -------
+    Html
+        Hidden where no script runs.
+
+    Raises
+    ------
+    ValueError
+        If the kind is not known, the table has no row, or a column is missing.
+
+    Examples
+    --------
+    >>> cells = pd.DataFrame({"panel": ["warmth"], "row": "x", "column": "y", "wins": 3, "ties": 1, "losses": 0})
+    >>> explore(cells, kind="matrix", figure="fig-x", switches={}, shown={})._repr_html_()[:27]
+    '<div class="heart-explore" '
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; it can be {', '.join(KINDS)}.")
+    columns = list(dict.fromkeys([*KINDS[kind], *switches, *shown]))
+    if missing := [name for name in columns if name not in table]:
+        raise ValueError(f"A figure of the kind {kind} takes {', '.join(columns)}; the table lacks {', '.join(missing)}.")
+    if table.empty:
+        raise ValueError("There is nothing to ask for: the table has no row.")
+    rows = json.loads(table[columns].to_json(orient="records", double_precision=4))
+    told: dict[str, Any] = {"rows": rows, "switches": dict(switches), "shown": dict(shown)}
+    # Within a script element only the sign that could close it must not appear.
+    words = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    opening = f'<div class="heart-explore" data-kind="{kind}" data-figure="{escape(figure)}" hidden>'
+    return Html(f'{opening}<script type="application/json">{words}</script></div>')

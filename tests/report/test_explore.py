@@ -1,0 +1,48 @@
+"""Figures that a reader can ask: their rows in the page, and what happens in a browser."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+
+from heart_utils.report.explore import explore
+
+CELLS = pd.DataFrame({"panel": "warmth", "row": ["x", "y"], "column": ["y", "x"], "wins": [3, 1], "ties": 2, "losses": [1, 3]})
+
+
+def rows_of(html):
+    words = re.search(r'<script type="application/json">(.*)</script>', html._repr_html_(), flags=re.DOTALL)[1]
+    return json.loads(words)
+
+
+def test_the_page_gets_the_columns_that_it_needs_and_no_others():
+    told = rows_of(explore(CELLS.assign(secret="s"), kind="matrix", figure="fig-x", switches={"panel": "Attribute"}, shown={}))
+    assert told["rows"][0] == {"panel": "warmth", "row": "x", "column": "y", "wins": 3, "ties": 2, "losses": 1}
+    assert told["switches"] == {"panel": "Attribute"}
+
+
+def test_a_text_cannot_end_the_script_that_holds_it():
+    spoiled = CELLS.assign(panel="</script><script>alert(1)</script>")
+    html = explore(spoiled, kind="matrix", figure="fig-x", switches={}, shown={})
+    assert html._repr_html_().count("</script>") == 1
+    assert rows_of(html)["rows"][0]["panel"] == "</script><script>alert(1)</script>"
+
+
+def test_it_is_hidden_where_no_script_shows_it():
+    assert re.match(r"<div [^>]*hidden>", explore(CELLS, kind="matrix", figure="f", switches={}, shown={})._repr_html_())
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"kind": "pie"}, "kind is 'pie'; it can be forest, squares, matrix"),
+        ({"kind": "squares"}, "the table lacks group, item"),
+        ({"shown": {"source": "source"}}, "the table lacks source"),
+        ({"table": CELLS.head(0)}, "the table has no row"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(changed, words):
+    asked = {"table": CELLS, "kind": "matrix", "figure": "f", "switches": {}, "shown": {}} | changed
+    with pytest.raises(ValueError, match=re.escape(words)):
+        explore(asked.pop("table"), **asked)
