@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import re
 import secrets
 import tempfile
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -48,6 +49,8 @@ OBEYED = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-
 """Controls, halves of characters, and marks that turn the direction of what follows. Marks of right-to-left scripts that
 turn nothing but the blank beside them, and joiners, are letters' own business and stay."""
 
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  #: What the system says of a disk, a quota or a limit that is used up.
 
 UMASK = os.umask(0o077)  # there is no way to ask for it without setting it
 os.umask(UMASK)
@@ -348,28 +351,49 @@ def _holds_words_of_people(rows: pd.DataFrame) -> bool:
 
 def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:
     """Replace a file whole or not at all, and leave it alone if its content is the same."""
-    part = None
+    return write_together({file: content}, private=private)
+
+
+def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> bool:
+    """Replace files that belong together once all of them are on the disk, and tell whether any was; no new one stays alone."""
+    parts: dict[Path, Path] = {}
+    file = Path()
     try:
-        if file.is_file() and file.read_bytes() == content:
-            if private:
-                file.chmod(0o600)
-            return False
-        file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
-        descriptor, part = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        for file, content in contents.items():
+            if file.is_file() and file.read_bytes() == content:
+                if private:
+                    file.chmod(0o600)
+            else:
+                parts[file] = _write_part(file, content, private)
+        n_changed = len(parts)
+        for file in list(parts):
+            os.replace(parts[file], file)
+            del parts[file]
+    except OSError as error:
+        full = " Make room on its disk, and give the same command again." if error.errno in FULL else ""
+        raise RunError(f"{file} could not be written ({error.strerror}); what was there before is untouched.{full}") from error
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+    return n_changed > 0
+
+
+def _write_part(file: Path, content: bytes, private: bool) -> Path:
+    """Write a file's new content beside it, down to the disk; what cannot be written whole is not left there."""
+    file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    part = Path(name)
+    try:
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(content)
             handle.flush()
             os.fsync(handle.fileno())
         if not private:  # what mkstemp makes is for its owner alone
-            os.chmod(part, 0o666 & ~UMASK)
-        os.replace(part, file)
-        part = None
-    except OSError as error:
-        raise RunError(f"{file} could not be written ({error.strerror}); what was there before is untouched.") from error
-    finally:
-        if part is not None:
-            Path(part).unlink(missing_ok=True)
-    return True
+            part.chmod(0o666 & ~UMASK)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return part
 
 
 def checksum(file: Path) -> str:

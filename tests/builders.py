@@ -1,6 +1,24 @@
 """Small tables for tests, written out so that a value by hand can be checked against them."""
 
+import errno
+import os
+from contextlib import contextmanager
+
 import pandas as pd
+
+
+@contextmanager
+def full_disk(monkeypatch, *, after: int = 0):
+    """Let the disk have room for so many files, and for no more."""
+    room = iter(range(after))
+
+    def sync(descriptor):
+        if next(room, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", sync)
+        yield
 
 
 def verdicts(rows: list[tuple], **columns) -> pd.DataFrame:

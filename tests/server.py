@@ -96,6 +96,8 @@ class Provider:
     keep: bool = True
     outcomes: Counter = field(default_factory=Counter)
     answered: Counter = field(default_factory=Counter)
+    unheard: set = field(default_factory=set)  # digests of what was answered after the client had hung up; it is billed
+    billed_tokens: int = 0
     met: dict = field(default_factory=dict)  # fault -> the digests of what was asked
     files: dict = field(default_factory=dict)
     batches: dict = field(default_factory=dict)
@@ -230,6 +232,10 @@ async def reply(provider, request):
     if fault == "error":
         return await broken_stream(request, body) if body.get("stream") else web.json_response({"error": provider.error})
     answer = provider.completion(body)
+    if fault != "zero":
+        provider.billed_tokens += answer["usage"]["total_tokens"]
+    if request.transport is None or request.transport.is_closing():
+        provider.unheard.add(asked(body["messages"]))
     if fault == "late":
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
         await response.prepare(request)
@@ -460,6 +466,8 @@ async def statistics(request):
             "processor_s": time.process_time(),
             "answered_twice": sum(n - 1 for n in provider.answered.values() if n > 1),
             "answered": len(provider.answered),
+            "unheard": sorted(provider.unheard),
+            "billed_tokens": provider.billed_tokens,
             "met": {name: sorted(digests) for name, digests in provider.met.items()},
             "twice": [digest for digest, n in provider.answered.items() if n > 1],
         }

@@ -126,6 +126,17 @@ def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, versi
     assert (home / "gate.json").is_file()
 
 
+def test_what_lies_beside_the_modules_is_packed_with_them(tmp_path):
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+    def beside(folder: Path) -> set[str]:
+        files = {path.relative_to(folder).as_posix() for path in (folder / "heart_utils").rglob("*.yaml")}
+        return {name for name in files if not name.startswith("heart_utils/data/")}
+
+    assert beside(tmp_path) == beside(ROOT)
+
+
 def test_the_types_that_editors_see_are_of_the_names_that_the_package_has():
     tree = ast.parse((ROOT / "heart_utils" / "__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ from heart_utils.runs import (
     read_parquet,
     strictest_licence,
     write_atomically,
+    write_together,
 )
 from tools import current_commit
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
@@ -130,16 +132,20 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         raise ReleaseError(f"{html} is not the book of commit {commit}. Build it with `make book`.")
     when = int(_git(root, "log", "-1", "--format=%ct"))
     stem = f"{NAME}-{version}"
-    out.mkdir(parents=True, exist_ok=True)
     book, source, notes = out / f"{stem}-book.zip", out / f"{stem}-source.tar.gz", out / f"{stem}-changes.md"
-    zip_folder(html, book, prefix=f"{stem}-book", when=when)
     tar = subprocess.run(
         ["git", "-C", str(root), "archive", "--format=tar", f"--prefix={stem}/", "HEAD"], capture_output=True, check=True
     )
-    write_atomically(source, gzip.compress(tar.stdout, mtime=when))
     entry = _entry(root)
-    write_atomically(notes, (entry["lines"].strip() + "\n").encode() if entry else b"")
-    packed = [book, source, notes]
+    contents = {
+        book: zip_folder(html, prefix=f"{stem}-book", when=when),
+        source: gzip.compress(tar.stdout, mtime=when),
+        notes: (entry["lines"].strip() + "\n").encode() if entry else b"",
+    }
+    sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {file.name}\n" for file, content in contents.items())
+    contents[out / "SHA256SUMS"] = sums.encode()
+    write_together(contents)
+    packed = list(contents)
     leaks = [
         f"{file.name}, {leak.file}: {leak.words!r}"
         for file in packed[:2]
@@ -163,9 +169,7 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
             f"Words of {', '.join(WITHHELD)} may not be passed on, and stand in: {'; '.join(leaks[:5])}. "
             f"Show ids or figures in their place."
         )
-    sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in packed)
-    write_atomically(out / "SHA256SUMS", sums.encode())
-    return [*packed, out / "SHA256SUMS"]
+    return packed
 
 
 def pack_run(root: Path, name: str, out: Path) -> Path:
@@ -222,9 +226,8 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
         texts = dict(read_published(folder)) | {"the name of the run or of a table": "\n".join([name, *tables])}
         with_ids = [table for table in tables if noted.get(table, {}).get("ids") == "kept"]
         refuse_identities(tables, texts, known=known_people(run), kept=with_ids)
-        out.mkdir(parents=True, exist_ok=True)
         archive = out / f"{NAME}-run-{name}.zip"
-        zip_folder(folder, archive, prefix=archive.stem, when=0)
+        write_atomically(archive, zip_folder(folder, prefix=archive.stem, when=0))
     return archive
 
 
@@ -265,28 +268,33 @@ def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
     return "\n".join([own, *chosen, *(f"% data: {line}" for line in data)])
 
 
-def zip_folder(folder: Path, file: Path, *, prefix: str, when: int) -> None:
+def zip_folder(folder: Path, *, prefix: str, when: int) -> bytes:
     """Zip a folder so that the same files give the same bytes.
 
     Parameters
     ----------
     folder : pathlib.Path
         What to pack.
-    file : pathlib.Path
-        The archive.
     prefix : str
         The folder that the archive unpacks to.
     when : int
         Seconds since 1970: each file's time in the archive, whatever the disk says.
+
+    Returns
+    -------
+    bytes
+        The archive.
     """
+    packed = io.BytesIO()
     stamp = time.gmtime(max(when, 315532800))[:6]  # a zip knows no time before 1980
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(
             (path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.relative_to(folder).parts
         ):
             member = zipfile.ZipInfo(f"{prefix}/{path.relative_to(folder).as_posix()}", stamp)
             member.compress_type, member.external_attr, member.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
             archive.writestr(member, path.read_bytes())
+    return packed.getvalue()
 
 
 def _version(root: Path) -> str:
@@ -323,7 +331,7 @@ def main(arguments: list[str]) -> int:
             return 0
         for file in pack_release(root, root / "build" / "html", root / "build" / "release", withheld):
             print(f"{file.relative_to(root)}  {file.stat().st_size / 1e6:.1f} MB")
-    except ValueError as error:  # DataError, SettingsError and RunError are of this kind
+    except (ValueError, OSError) as error:  # DataError, SettingsError and RunError are ValueErrors
         print(f"No release was made.\n{error}", file=sys.stderr)
         return 1
     return 0

@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
@@ -597,10 +598,15 @@ class Ledger:
 
     def tell(self, what: Mapping[str, Any]) -> None:
         """Add a line to the log, if there is one."""
-        if self.log is not None:
-            line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **what})
+        if self.log is None:
+            return
+        line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **what})
+        try:
             with self.log.open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
+        except OSError as error:  # the answers matter more
+            warnings.warn(f"The log {self.log} could not be written ({error.strerror}) and ends here.", stacklevel=2)
+            self.log = None
 
     def close(self) -> None:
         """Let go of the database."""

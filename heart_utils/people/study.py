@@ -33,6 +33,7 @@ from heart_utils.people.exports import restore_answers
 from heart_utils.people.raters import TIE
 from heart_utils.people.terms import (
     ASKED_OF_PUBLIC,
+    PLATFORMS,
     Offer,
     check_settings,
     make_offer,
@@ -41,7 +42,7 @@ from heart_utils.people.terms import (
     unfinished,
     wrong_language,
 )
-from heart_utils.runs import Run, RunError, csv_text, find_home, find_root, open_run, visible_text, write_atomically
+from heart_utils.runs import Run, RunError, csv_text, find_home, find_root, open_run, visible_text, write_together
 from heart_utils.settings import read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
@@ -75,7 +76,7 @@ def write_study(
     settings = load_settings(run) if settings is None else check_settings(settings, own)
     texts = [run.folder / "study-texts", run.root / "data" / "study"]
     folder = run.folder / "study" / (name or kind)
-    _clear(folder)
+    _check_free(folder)
     histories = run.read("histories")
     answerable = histories["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)
     histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
@@ -119,8 +120,13 @@ def write_study(
         **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
         **extra,
     }
-    for file, content in files.items():  # config.yaml holds the key that signs sessions; answers will come beside it
-        write_atomically(folder / file, content, private=True)
+    part = folder.with_name(f".{folder.name}.part")
+    try:  # config.yaml holds the key that signs sessions; answers will come beside it
+        write_together({part / file: content for file, content in files.items()}, private=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        part.replace(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     if reasons := {name: reason for name, reason in settings["overruled"].items() if reason.strip()}:
         run.record(studies={folder.name: {"overruled": reasons, "minutes": offer.minutes, "reckoned": offer.reckoned}})
     return folder
@@ -155,6 +161,8 @@ def study_pages(
     limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
     words = {"instructions": REPLY_INSTRUCTIONS, "limits": limits, "speakers": SPEAKERS, "labels": LABELS, "tie": TIE}
     template = pages.get_template("potato.yaml.jinja")
+    platform, parameter = PLATFORMS.get(settings["arrival"], ("", ""))
+    words |= {"platform": platform, "parameter": parameter}
     given = {"kind": kind, "settings": settings, "seats": seats, "secret": secret, "filled": filled, "practice": practice}
     made = yaml.safe_load(template.render(**given, **words))
     return made["pages"], made["config"]
@@ -323,18 +331,15 @@ def _page_texts(kind: str, texts: Sequence[Path]) -> list[str]:
     return [re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name).read_text(encoding="utf-8")) for name in names]
 
 
-def _clear(folder: Path) -> None:
-    """Make room for a study, and never over answers."""
+def _check_free(folder: Path) -> None:
+    """Refuse to write a study over answers, or over a folder that was not written here."""
     if begun := _begun(folder):
         raise StudyError(
             f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go on by --resume (RESUME=1) or "
             f"write another by --name."
         )
-    if not folder.exists():
-        return
-    if not (folder / "study.json").is_file():
+    if folder.exists() and not (folder / "study.json").is_file():
         raise StudyError(f"{folder} exists and was not written here (it has no study.json). Give the study another --name.")
-    shutil.rmtree(folder)
 
 
 def _begun(folder: Path) -> set[Path]:

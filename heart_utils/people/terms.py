@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +21,24 @@ __all__ = ["Offer"]
 
 ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
 
-ENGLISH = frozenset(
-    re.findall(r"\w+", "the and to of you that it with this your my are not but they have what just about when")
-)
-"""Common English words that are rare in other languages."""
-ENGLISH_SHARE = 0.1
-"""In the sample's conversations 21 % of all words are among these, 14 % in the poorest; in other languages hardly any."""
+PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
+"""An arrival by a platform -> its name, and the parameter of the address that holds somebody's id there."""
+
+
+@dataclass(frozen=True)
+class _Language:
+    code: str
+    script: str
+    words: str = ""
+
+
+LANGUAGES = read_yaml(Path(__file__).with_name("languages.yaml"), dict[str, _Language], StudyError)
+SCRIPTS = {"CJK": "Han", "HIRAGANA": "kana", "KATAKANA": "kana"}
+"""First words of characters' names in Unicode -> a script; that of other scripts is its own name."""
+WITHOUT_BLANKS = ("Han", "kana")
+SHARE = 0.1
+"""In the sample's conversations 21 % of all words are among the English ones, 14 % in the poorest; in other languages hardly
+any. Of a Japanese text, as many signs are kana at the least."""
 ENOUGH_WORDS = 20
 
 
@@ -107,7 +121,7 @@ class _Settings:
     pay: Words
     statement: _Statement
     cost: _Cost
-    arrival: Literal["name", "prolific"]
+    arrival: Literal["name", "prolific", "mturk"]
     completion_code: Words
     screened_out_code: Words
     overruled: _Overruled
@@ -147,10 +161,13 @@ def unfinished(settings: Mapping[str, Any]) -> list[str]:
         first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
         faults.append(f"A study with real people needs {', '.join(missing)}. {first}Fill them in.")
     codes = [name for name in ("completion_code", "screened_out_code") if not str(settings.get(name) or "").strip()]
-    if codes and settings.get("arrival") == "prolific":
+    arrival = settings.get("arrival")
+    if codes and arrival in PLATFORMS:
+        platform, _ = PLATFORMS[arrival]
+        whence = "from the study's page on Prolific" if arrival == "prolific" else "chosen by you"
         faults.append(
-            f"With arrival: prolific it needs {' and '.join(codes)}, from the study's page on Prolific: the first proves that "
-            "somebody finished, the other that they declined. Without them nobody can be paid."
+            f"With arrival: {arrival} it needs {' and '.join(codes)}, {whence}: the first proves that somebody finished, the "
+            f"other that they declined. Without them nobody can be paid on {platform}."
         )
     return faults
 
@@ -195,30 +212,73 @@ def short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
 
 
 def wrong_language(conversations: Iterable[str], pages: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
-    """Refuse pages or conversations in another language than the settings say, as far as counting English words can tell."""
+    """Refuse pages or conversations in another language than the settings say, as far as scripts and common words can tell."""
     if settings["overruled"]["language"].strip():
         return []
     stated = settings["language"].strip()
-    english = stated.casefold().startswith("en")
-    seen = {"conversations": looks_english(conversations), "pages (consent, checks and the others)": looks_english(pages)}
-    wrong = [name for name, looks in seen.items() if looks is not None and looks != english]
+    known = _find_language(stated)
+    texts = {"conversations": " ".join(conversations), "pages (consent, checks and the others)": " ".join(pages)}
+    faults = {name: _unlike(known, text) for name, text in texts.items()}
+    scripts = [script for text in texts.values() if (script := guess_script(text))]
+    wrong = [f"the {name} seem to {fault}" for name, fault in faults.items() if fault]
+    if not wrong and len(set(scripts)) > 1:
+        wrong = [f"the conversations are in {scripts[0]} script, the pages in {scripts[1]}"]
     if not wrong:
         return []
-    said = "not be in English" if english else "be in English"
     return [
-        f"language is {stated}, and the {' and the '.join(wrong)} seem to {said} (by the share of common English words). "
+        f"language is {stated}, and {' and '.join(wrong)} (by script and common words). "
         f"Raters would see which pages are checks. Put translated pages into `study-texts/` in the run's folder, under the "
         f"names that they have in data/study, and set `language:`; or say why this is wrong under `overruled: language:`."
     ]
 
 
-def looks_english(texts: Iterable[str]) -> bool | None:
-    """Tell whether texts are in English; None where they are too short to tell."""
-    joined = " ".join(texts)
-    words = re.findall(r"[^\W\d_]+", joined.casefold())
-    if len(words) < ENOUGH_WORDS and len(joined) < 5 * ENOUGH_WORDS:
+def _find_language(stated: str) -> str:
+    """Give a language's name as the list has it, for a name or a code such as en or en-GB; empty where it is not listed."""
+    words = re.findall(r"[^\W\d_]+", stated.casefold())
+    names = {name.casefold(): name for name in LANGUAGES}
+    codes = {language.code: name for name, language in LANGUAGES.items()}
+    return next((names[word] for word in words if word in names), codes.get(words[0], "") if words else "")
+
+
+def _unlike(known: str, text: str) -> str:
+    """Say what a text seems to be other than in the language that is known; empty where it is, or nothing can be told."""
+    script = guess_script(text)
+    if script is None:
+        return ""
+    if not known:
+        return "be in English" if guess_language(text) == "English" else ""
+    if script != LANGUAGES[known].script:
+        return f"be in {script} script"
+    guess = guess_language(text)
+    if guess not in ("", known):
+        return f"be in {guess}"
+    return f"not be in {known}" if known == "English" and not guess else ""
+
+
+def guess_script(text: str) -> str | None:
+    """Tell in which script most of a text is; None where it is too short to tell."""
+    counts = Counter[str]()
+    for word in re.findall(r"[^\W\d_]+", text):
+        signs = word if _script(word[0]) in WITHOUT_BLANKS else word[:1]
+        counts.update(map(_script, signs))
+    if counts.total() < ENOUGH_WORDS:
         return None
-    return sum(word in ENGLISH for word in words) >= ENGLISH_SHARE * len(words)
+    if counts["kana"] >= SHARE * counts.total():
+        return "kana"
+    return counts.most_common(1)[0][0]
+
+
+def _script(sign: str) -> str:
+    name = re.split("[ -]", unicodedata.name(sign, "UNKNOWN"))[0]
+    return SCRIPTS.get(name, name.capitalize())
+
+
+def guess_language(text: str) -> str:
+    """Tell by common words in which language of Latin script a text is; empty where none stands out."""
+    words = Counter(re.findall(r"[^\W\d_]+", text.casefold()))
+    seen = {name: sum(words[word] for word in language.words.split()) for name, language in LANGUAGES.items()}
+    best, second = sorted(seen, key=lambda name: seen[name], reverse=True)[:2]
+    return best if seen[best] >= SHARE * words.total() and seen[best] > 1.5 * seen[second] else ""
 
 
 def _merged(settings: dict[str, Any], given: Mapping[str, Any], faults: list[str], at: str = "") -> dict[str, Any]:

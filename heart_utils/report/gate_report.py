@@ -25,7 +25,7 @@ from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, compare_powered, decide_nothing
-from heart_utils.runs import RunError, find_home, known_people, open_run, write_atomically
+from heart_utils.runs import RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.files import read_file
 from heart_utils.sources.formats import COMPRESSED, SUFFIXES
@@ -272,10 +272,14 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = write_reports(found, Path(folder))
     """
-    files = [folder / f"gate.{kind}" for kind in ("html", "xml", "md")]
-    for file in files:
-        write_atomically(file, report_text(comparison, file.name, note).encode())
-    return files
+    contents = _report_files(comparison, folder, note)
+    write_together(contents)
+    return list(contents)
+
+
+def _report_files(comparison: Comparison, folder: Path, note: str) -> dict[Path, bytes]:
+    names = [f"gate.{kind}" for kind in ("html", "xml", "md")]
+    return {folder / name: report_text(comparison, name, note).encode() for name in names}
 
 
 def report_text(comparison: Comparison, name: str, note: str = "") -> str:
@@ -368,16 +372,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found, sides = _decide(sides, asked)
         _refuse_people(found, sides.note)
         code, answer = EXITS[found.outcome]
-        if asked.out:
-            write_reports(found, asked.out, note=sides.note)
+        contents = _report_files(found, asked.out, sides.note) if asked.out else {}
         for file, name in ((asked.junit, "gate.xml"), (asked.markdown, "gate.md")):
             if file:
-                write_atomically(file, report_text(found, name, sides.note).encode())
+                contents[file] = report_text(found, name, sides.note).encode()
         if asked.json:
             said: dict[str, Any] = {"answer": answer.lower(), "exit_code": code, "note": sides.note}
             said |= {name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")}
             said["dimensions"] = json.loads(found.table.to_json(orient="records"))
-            write_atomically(asked.json, f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode())
+            contents[asked.json] = f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode()
+        write_together(contents)
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-gate: {redact_message(str(error))}", file=sys.stderr)
         if isinstance(error, DataError) and error.options:

@@ -74,8 +74,7 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
         with open(log, "a", encoding="utf-8") as lines:
             lines.write(f"{name}: simulated anew in {took:.1f} s, not as kept: {', '.join(changed) or 'nothing'}\n")
     if os.environ.get(MODE) == "write":
-        folder.mkdir(parents=True, exist_ok=True)
-        table.to_parquet(file)
+        write_atomically(file, table.to_parquet())
         entries = read_manifest(folder) | {name: now | {"table": checksum(file), "seconds": round(took, 1)}}
         text = json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False)
         write_atomically(folder / "manifest.json", f"{text}\n".encode())

@@ -23,7 +23,7 @@ from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
-from heart_utils.runs import csv_text, known_people, write_atomically
+from heart_utils.runs import csv_text, known_people, write_together
 from heart_utils.scores import weigh_scores
 from heart_utils.tables import check_table
 
@@ -156,9 +156,7 @@ def write_leaderboard(
     contents["html"] = leaderboard_html(table, title=title, records=records)
     level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}
     contents["tex"] = fill_page("leaderboard.tex", title=title, boards=_boards(rows), level=level, **words)
-    files = [Path(folder) / f"leaderboard.{ending}" for ending in contents]
-    for file, content in zip(files, contents.values(), strict=True):
-        write_atomically(file, content.encode())
+    files = {Path(folder) / f"leaderboard.{ending}": content.encode() for ending, content in contents.items()}
     try:
         with extra("plots"):
             import matplotlib as mpl
@@ -166,17 +164,18 @@ def write_leaderboard(
             import seaborn  # noqa: F401
     except MissingExtraError as error:
         warnings.warn(f"{folder} has no PDF and no SVG: {error}", stacklevel=2)
-        return files
+        write_together(files)
+        return list(files)
     for name, width in WIDTHS.items():
         with mpl.rc_context({**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
             figure = _figure(table, width)
             for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
                 drawn = io.BytesIO()
                 figure.savefig(drawn, format=ending, bbox_inches="tight", pad_inches=0.02, metadata={dated: None})
-                files.append(Path(folder) / f"leaderboard-{name}.{ending}")
-                write_atomically(files[-1], drawn.getvalue())
+                files[Path(folder) / f"leaderboard-{name}.{ending}"] = drawn.getvalue()
             plt.close(figure)
-    return files
+    write_together(files)
+    return list(files)
 
 
 def _figure(table: pd.DataFrame, width: float) -> Figure:

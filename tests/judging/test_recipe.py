@@ -1,6 +1,7 @@
 """A recipe from its settings, and the command behind `make collect`."""
 
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import sqlalchemy as sa
 import yaml
+from builders import full_disk
 from server import Provider, choose_first, finish_batch, serving
 
 from heart_utils.calls.ledger import open_ledger
@@ -322,6 +324,26 @@ def test_a_run_is_collected_and_then_there_is_nothing_to_do(project, provider, c
     assert main(["mine", "--quiet"]) == 0
     assert "Nothing to do: all 21 calls are recorded" in capsys.readouterr().out
     assert len(provider.requests) == 21
+
+
+def test_a_full_disk_under_the_tables_loses_no_answer_and_leaves_no_half_table(project, provider, capsys, monkeypatch):
+    folder, _ = project
+    with full_disk(monkeypatch):  # the ledger's own is full in tests/calls/test_ledger.py
+        assert main(["mine", "--quiet", "--yes"]) == 1
+    assert "could not be written (No space left on device)" in capsys.readouterr().err
+    assert [file.name for file in (folder / "runs" / "mine").rglob("*.parquet*")] == []
+    assert main(["mine", "--quiet", "--yes"]) == 0
+    assert open_run("mine").read("verdicts")["state"].eq("valid").all()
+    assert len(provider.requests) == 21
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_log_on_a_full_disk_ends_with_a_sentence_and_the_run_goes_on(project, provider, capsys):
+    assert main(["mine", "--quiet", "--yes", "--log", "/dev/full"]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("The log /dev/full could not be written (No space left on device) and ends here.") == 1
+    assert "never retrieved" not in said.err
+    assert "18 verdicts" in said.out
 
 
 @pytest.mark.parametrize("schema", [True, False])

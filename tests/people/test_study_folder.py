@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from builders import full_disk
 from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
 
 from heart_utils.calls.ledger import open_ledger
@@ -23,6 +24,7 @@ from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_rep
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.raters import import_study
 from heart_utils.people.study import ASKED_OF_PUBLIC, load_settings, main, start_study, write_study
+from heart_utils.people.terms import wrong_language
 from heart_utils.runs import Run, find_root
 from tools.shoot_study import checksum_of_pages
 
@@ -178,13 +180,21 @@ def test_who_says_no_leaves_at_once(run):
     assert config["phases"]["order"][:2] == ["consent", "declined"]
 
 
-def test_prolific_s_parameters_and_code_are_used_if_asked(run):
+def test_a_platform_s_parameters_and_codes_are_used_if_asked(run):
     settings = small(run) | {"arrival": "prolific", "completion_code": "C1"}
     config = yaml.safe_load((write_study(run, "rating", settings=settings) / "config.yaml").read_text())
     assert config["login"] == {"type": "url_direct", "url_argument": "PROLIFIC_PID"}
     # At the top level it would be shown to who declined, too.
     assert "completion_code" not in config
     assert config["crowdsourcing"]["prolific"]["completion"] == {"code": "C1", "screened_out_code": ""}
+    turk = small(run) | {"arrival": "mturk", "completion_code": "C1", "screened_out_code": "C2"}
+    folder = write_study(run, "rating", settings=turk)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["login"] == {"type": "url_direct", "url_argument": "workerId"}
+    assert config["crowdsourcing"] == {
+        "provider": "mturk", "mturk": {"completion": {"code": "C1", "screened_out_code": "C2"}}
+    }  # fmt: skip
+    assert "a code that tells Mechanical Turk so" in pages(folder)["declined"]
     named = small(run) | {"arrival": "name", "completion_code": "C1"}
     config = yaml.safe_load((write_study(run, "rating", settings=named) / "config.yaml").read_text())
     assert config["completion_code"] == "C1"
@@ -204,7 +214,7 @@ def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
     replace = os.replace
 
     def watched(part, file):
-        seen.update({stat.S_IMODE(os.stat(path).st_mode) for path in (part, run.folder / "study" / "rating")})
+        seen.update({stat.S_IMODE(path.stat().st_mode) for path in (part, *([part.parent] if part.is_file() else []))})
         replace(part, file)
 
     monkeypatch.setattr(os, "replace", watched)
@@ -216,6 +226,20 @@ def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
     assert seen == {0o600, 0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o600}
     assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "pages")} == {0o700}
+
+
+def test_a_full_disk_leaves_the_study_that_was_there_and_nothing_half_written(run, monkeypatch, capsys):
+    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    command = [str(run.folder), "rating", "--write-only"]
+    with full_disk(monkeypatch, after=3):
+        assert main(command) == 1
+    assert "could not be written (No space left on device)" in capsys.readouterr().err
+    assert list((run.folder / "study").iterdir()) == []
+    assert main(command) == 0
+    before = {file: file.read_bytes() for file in (run.folder / "study" / "rating").rglob("*") if file.is_file()}
+    with full_disk(monkeypatch, after=3):
+        assert main(command) == 1
+    assert {file: file.read_bytes() for file in (run.folder / "study").rglob("*") if file.is_file()} == before
 
 
 STAND_IN = """\
@@ -357,39 +381,40 @@ def test_the_pictures_in_the_book_are_of_the_pages_as_they_are():
     assert kept == checksum_of_pages(find_root()), "the pages changed; take their pictures again: python -m tools.shoot_study"
 
 
-PROLIFIC = "arrival: prolific\ncompletion_code: C1\nscreened_out_code: C2\n"
+CODES = "arrival: prolific\ncompletion_code: C1\nscreened_out_code: C2\n"
 
 
-def test_a_study_on_prolific_needs_two_codes_that_differ_however_it_is_written(run, capsys):
-    file = run.folder / "study.yaml"
+@pytest.mark.parametrize("arrival", ["prolific", "mturk"])
+def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written(run, capsys, arrival):
+    file, platform = run.folder / "study.yaml", CODES.replace("prolific", arrival)
     for codes, said in (
-        (PROLIFIC.replace("C1", "''"), r"it needs completion_code, from"),
-        (PROLIFIC.replace("C2", "' '"), r"it needs screened_out_code, from"),
-        (PROLIFIC.replace("C2", "c1"), r"are the same, so who declines would be paid"),
+        (platform.replace("C1", "''"), r"it needs completion_code, "),
+        (platform.replace("C2", "' '"), r"it needs screened_out_code, "),
+        (platform.replace("C2", "c1"), r"are the same, so who declines would be paid"),
     ):
         file.write_text(filled_in() + codes)
         with pytest.raises(StudyError, match=said):
             load_settings(run)
         assert main([str(run.folder), "rating", "--write-only"]) == 1
         assert not (run.folder / "study").exists()
-    settings = small(small_run(run.folder.parent / "other")) | yaml.safe_load(filled_in()) | {"arrival": "prolific"}
+    settings = small(small_run(run.folder.parent / "other")) | yaml.safe_load(filled_in()) | {"arrival": arrival}
     with pytest.raises(StudyError, match="needs completion_code and screened_out_code"):
         write_study(run, "rating", settings=settings)
     capsys.readouterr()
-    file.write_text(filled_in() + PROLIFIC + "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    file.write_text(filled_in() + platform + "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
     folder = write_study(run, "rating")
-    completion = yaml.safe_load((folder / "config.yaml").read_text())["crowdsourcing"]["prolific"]["completion"]
+    completion = yaml.safe_load((folder / "config.yaml").read_text())["crowdsourcing"][arrival]["completion"]
     assert completion == {"code": "C1", "screened_out_code": "C2"}
     about = json.loads((folder / "study.json").read_text())
     about["settings"]["completion_code"] = ""  # as an earlier version would have written it
     (folder / "study.json").write_text(json.dumps(about))
-    with pytest.raises(StudyError, match="needs completion_code, from"):
+    with pytest.raises(StudyError, match="needs completion_code, "):
         start_study(folder)
 
 
 def test_all_faults_of_the_settings_are_told_at_once(run):
     (run.folder / "study.yaml").write_text(
-        "rehearsal: false\narrival: mturk\nminutes: thirty\nsupport_line: 0116123\nfoo: 1\n"
+        "rehearsal: false\narrival: sona\nminutes: thirty\nsupport_line: 0116123\nfoo: 1\n"
         "rating: {load: 0, spare: 2, pairs_per_history: few, bar: 2}\ncost: {pay_per_hour: -1}\n"
     )
     with pytest.raises(StudyError) as error:
@@ -401,7 +426,7 @@ def test_all_faults_of_the_settings_are_told_at_once(run):
         "needs researcher, review_board,",
         "minutes is 'thirty', expected a number.",
         "support_line is 40019, expected text (in quotes).",
-        "arrival is 'mturk', expected one of 'name' or 'prolific'.",
+        "arrival is 'sona', expected one of 'name', 'prolific' or 'mturk'.",
         "rating: load is 0, expected 1 or more.",
         "spare is 2, expected a share of seats from 0 to 1.",
         "rating: pairs_per_history is 'few', expected one of 'all' or a whole number.",
@@ -460,13 +485,36 @@ SPANISH = [
 def test_pages_in_another_language_than_the_conversations_are_refused(run):
     histories = run.read("histories")
     run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
-    with pytest.raises(StudyError, match="language is English, and the conversations seem to not be in English"):
+    with pytest.raises(StudyError, match="language is English, and the conversations seem to be in Spanish"):
         write_study(run, "rating", settings=small(run))
     with pytest.raises(StudyError, match=r"language is Spanish, and the pages .* seem to be in English"):
         write_study(run, "rating", settings=small(run) | {"language": "Spanish"})
     reason = {"minutes": "", "language": "raters read both"}
     write_study(run, "rating", settings=small(run) | {"language": "Spanish", "overruled": reason})
     assert run.manifest["studies"]["rating"]["overruled"] == {"language": "raters read both"}
+
+
+TEXTS = yaml.safe_load(Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("stated", [*TEXTS, "en-GB", "Brazilian Portuguese"])
+def test_each_language_passes_as_itself_and_as_no_other(stated):
+    settings = {"language": stated, "overruled": {"language": ""}}
+    own = {"en-GB": "English", "Brazilian Portuguese": "Portuguese"}.get(stated, stated)
+    assert wrong_language([TEXTS[own]], [TEXTS[own]], settings) == []
+    for other, text in TEXTS.items():
+        for talk, pages_of_it in ((text, TEXTS[own]), (TEXTS[own], text)):
+            assert bool(wrong_language([talk], [pages_of_it], settings)) == (other != own), other
+    assert wrong_language([TEXTS[own][:20]], [TEXTS[own]], settings) == []  # too short to tell
+
+
+def test_of_a_language_that_is_not_listed_only_the_script_and_english_are_told():
+    settings = {"language": "Serbian", "overruled": {"language": ""}}
+    assert wrong_language([TEXTS["Russian"]], [TEXTS["Russian"]], settings) == []
+    [said] = wrong_language([TEXTS["Russian"]], [TEXTS["German"]], settings)
+    assert "the conversations are in Cyrillic script, the pages in Latin" in said
+    [said] = wrong_language([TEXTS["English"]], [TEXTS["German"]], settings)
+    assert "the conversations seem to be in English" in said
 
 
 def test_translated_pages_in_the_run_take_the_place_of_the_project_s(run):

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from builders import full_disk
 from gate_case import THETA, write_run
 
 from heart_utils.gate import compare_responders
@@ -44,6 +45,18 @@ def folder(tmp_path_factory):
 def test_the_exit_code_is_the_answer(folder, capsys, candidate, options, code, word):
     assert main([str(folder / "old.csv"), str(folder / candidate), *options.split()]) == code
     assert capsys.readouterr().out.startswith(f"{word}: new against old")
+
+
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_a_full_disk_leaves_none_of_the_reports_and_says_so(folder, tmp_path, monkeypatch, capsys, after):
+    options = ["--out", str(tmp_path / "out"), "--json", str(tmp_path / "gate.json"), "--junit", str(tmp_path / "gate.xml")]
+    with full_disk(monkeypatch, after=after):
+        assert main([str(folder / "old.csv"), str(folder / "worse.csv"), *options]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "could not be written (No space left on device)" in said.err
+    assert "Make room on its disk" in said.err
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_the_help_names_the_defaults_that_the_command_has_and_the_functions_have():

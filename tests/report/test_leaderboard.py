@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from builders import full_disk
 
 from heart_utils.identities import IdentityError
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.report.figures import plot_boards, plot_intervals, plot_leaderboard
 from heart_utils.report.leaderboard import _plus_minus, leaderboard_html, leaderboard_rows, write_leaderboard
+from heart_utils.runs import RunError
 from heart_utils.simulate.study import simulate_study
 from heart_utils.tables import TableError
 
@@ -41,6 +43,14 @@ class Cells(HTMLParser):
     def handle_data(self, data):
         if self.inside:
             self.cells[-1] += data
+
+
+def test_a_full_disk_leaves_the_leaderboard_that_was_there(ratings, tmp_path, monkeypatch):
+    write_leaderboard(ratings, tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with full_disk(monkeypatch, after=5), pytest.raises(RunError, match=r"leaderboard-column\.svg could not be written"):
+        write_leaderboard(ratings[ratings["rater_kind"] == "model"], tmp_path, title="Another")
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_without_matplotlib_all_but_the_figures_are_written_and_said(ratings, tmp_path, monkeypatch):

@@ -10,9 +10,10 @@ import zipfile
 import pandas as pd
 import pytest
 import yaml
+from builders import full_disk
 
 from heart_utils.identities import IdentityError
-from heart_utils.runs import code_people, find_root, open_run
+from heart_utils.runs import RunError, code_people, find_root, open_run
 from heart_utils.sources.load import load_verdicts
 from tools import current_commit
 from tools.leak import Withheld
@@ -162,6 +163,13 @@ def test_withheld_words_stop_a_release_and_nothing_is_left(name, checkout):
     assert list(checkout.out.iterdir()) == []
 
 
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_full_disk_leaves_nothing_of_a_release(checkout, monkeypatch, after):
+    with full_disk(monkeypatch, after=after), pytest.raises(RunError, match="could not be written .*Make room on its disk"):
+        pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+    assert list(checkout.out.iterdir()) == []
+
+
 def test_the_command_says_what_is_wrong_and_fails(checkout, monkeypatch, capsys):
     monkeypatch.setattr("tools.release.find_root", lambda: checkout.root)
     checkout.write_licence("none stated")
@@ -238,6 +246,12 @@ def test_a_table_that_still_names_people_is_refused_by_column_and_nothing_is_lef
         pack_run(tmp_path, "mine", tmp_path / "out")
     assert not any(value in str(caught.value) for value in change.values() if value != "human")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_leaves_no_archive_of_a_run(votes_run, tmp_path, monkeypatch):
+    with full_disk(monkeypatch), pytest.raises(RunError, match="could not be written .*Make room on its disk"):
+        pack_run(tmp_path, "mine", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_ids_that_a_licence_lets_stay_are_packed(votes_run, tmp_path):

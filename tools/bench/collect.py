@@ -55,6 +55,7 @@ STREAMED = {"half": 0.1, "blank": 0.05, "broken": 0.05, "silent": 0.02, "drop": 
             "tool": 0.02, "text": 0.02}  # fmt: skip
 HANG_S, TIME_OUT_S = 40.0, 30.0  # long: on a busy machine a call that was only slow would be paid twice
 IN_FLIGHT = 64
+USD_A_TOKEN = 1e-6
 JUMP_S = 1200.0
 CLOCK = "HEART_BENCH_CLOCK"  #: Names a file with the seconds by which the database's clock is wrong at present.
 
@@ -328,9 +329,15 @@ class _Collectors:
         yield Figure(f"{name}: tracebacks", tracebacks, "", "0", tracebacks == 0)
         yield Figure(f"{name}: exits other than 0", sum(map(bool, exits)), "", "0", not any(exits))
         yield Figure(f"{name}: damaged or doubled calls", len(unsound), "", "0", not unsound)
-        beyond = len(twice - self.in_flight)
+        unheard = twice & set(statistics["unheard"]) - self.in_flight  # answered after this side's time-out
+        beyond = len(twice - self.in_flight - unheard)
         said_twice = f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were paid twice"
-        yield Figure(f"{name}: paid twice, not in flight at a kill", beyond, "", "0", beyond == 0, said_twice)
+        said_twice += f", and {len(unheard)} that were answered after {TIME_OUT_S:g} s, when this side had hung up"
+        yield Figure(f"{name}: paid twice, heard, not in flight at a kill", beyond, "", "0", beyond == 0, said_twice)
+        money, bill = self.ledger.money(), statistics["billed_tokens"] * USD_A_TOKEN
+        missing = max(0.0, bill - money.bound)
+        counted = f"bill {bill:.4f}; ledger: {money.spent:.4f} spent, {money.unsettled:.4f} perhaps, {money.reserved:.4f} held"
+        yield Figure(f"{name}: on the provider's bill and not counted", missing, "USD", "0", missing == 0, counted)
         with self.ledger.reading() as connection:
             ended = set(connection.scalars(sa.select(calls.c.asked).where(calls.c.status.in_(("ok", "refused", "truncated")))))
         for fault, met in sorted(statistics["met"].items()):
@@ -547,7 +554,7 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
     if CLOCK in os.environ:
         _keep_wrong_time(Path(os.environ[CLOCK]))
     histories, replies, comparisons = _study(n)
-    judge = replace(_judge(address), answer_format="json")
+    judge = replace(_judge(address), answer_format="json", price_prompt=1e6 * USD_A_TOKEN, price_completion=1e6 * USD_A_TOKEN)
     verdicts = collect_verdicts(
         histories,
         replies,
