@@ -1,7 +1,8 @@
 """The command behind ``make data NAME=...``: terms first, then the files, checked, and what is made of them compared.
 
 ``data/public`` is in the repository and is the run ``public``, so no chapter needs a download. ``NAME=check`` compares it
-with all official files, and ``NAME=write`` derives it again from a mirror or from the files that `make data` brought.
+with all official files, ``NAME=write`` derives it again from a mirror or from the files that `make data` brought, and
+``NAME=status`` says of every study whether it is measured, quoted, wanted or unreachable.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ import io
 import json
 import os
 import sys
+from typing import Any
 
 import pandas as pd
 
-from heart_utils.runs import FORMAT, PUBLIC, RunError, open_run, write_atomically
+from heart_utils.evidence.effects import read_quoted
+from heart_utils.runs import FORMAT, PUBLIC, RunError, find_root, open_run, write_atomically
+from heart_utils.settings import read_yaml
 from heart_utils.sources.catalogue import SOURCES, DataError, cache_folder, fetch_data, find_data
 from heart_utils.sources.load import load_responders
 from tools.official import PUBLISHED, derive
 
 __all__: list[str] = []
 
-COMMANDS = ("list", "check", "write")
+COMMANDS = ("list", "status", "check", "write")
 USAGE = f"Usage: make data NAME=..., where NAME is {', '.join(COMMANDS)} or one of {', '.join(SOURCES)}."
 
 WORDS = 200  #: Characters shown of how two tables differ.
@@ -72,6 +76,19 @@ def compare_public(name: str) -> list[str]:
     return said
 
 
+def show_status() -> None:
+    """Print of every study whether it is measured here, quoted, wanted or unreachable, and on which terms or why."""
+    for source in SOURCES.values():
+        state = "measured" if source.ships else "by make data"
+        print(f"{state:13} {source.name:21} {source.ships or 'nothing':8} {source.licence:17} {source.title}")
+    for study in read_quoted(find_root() / "data" / "published" / "effects.csv").itertuples():
+        print(f"{'quoted':13} {study.study}: {study.outcome} ({study.read}; {study.source})")
+    wanted = read_yaml(find_root() / "data" / "wanted.yaml", dict[str, Any], DataError)
+    for name, study in wanted["studies"].items():
+        print(f"{study['state']:13} {name:21} {study['title']}: {study['why']} ({study['place']})")
+    print(f"Looked for on {wanted['looked_on']}; the words are in data/README.md.")
+
+
 def _manifest() -> dict[str, object]:
     """Say of each set where it comes from, on which terms, and what was made of it."""
     tables: dict[str, dict[str, str]] = {}
@@ -99,6 +116,9 @@ def main(arguments: list[str]) -> int:
     if asked == "list":
         for source in SOURCES.values():
             print(f"{source.name:14} {source.licence:13} {source.title}")
+        return 0
+    if asked == "status":
+        show_status()
         return 0
     try:
         if asked == "write":

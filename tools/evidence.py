@@ -24,7 +24,8 @@ NAMES = {
     "mtbench": "MT-Bench", "mentalalign": "MentalAlign", "empathic_comm": "EmpathicComm", "recipients": "Yin et al.",
     "therapists": "Moore et al.", "welivita": "Welivita and Pu", "resort": "RESORT", "heart": "HEART's files",
     "heart_tables": "HEART's files", "esconv": "ESConv", "esconv_tables": "ESConv", "heartbench": "HeartBench",
-    "heartbench_points": "HeartBench",
+    "heartbench_points": "HeartBench", "kokorochat": "KokoroChat", "mindeval": "MindEval", "sage": "SAGE", "ieval": "iEval",
+    "mibot": "MIBot", "relationship_seeking": "Kirk et al.", "can_ai_relate": "Gabriel et al.", "reflections": "Wu et al.",
 }  # fmt: skip
 ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`([^`]*)`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")

@@ -10,7 +10,7 @@ Three of them hold what their description does not say.
   of five moments, one number has six of the eight replies to every moment, in the same place.
 - ``welivita``: in each of three arms one rater rated the replies of a batch of ten messages, and rated no other: 600
   raters. So a comparison runs across raters, and the batch is the cluster of messages and of raters alike.
-- ``mentalalign``: see :mod:`tools.mentalalign`.
+- ``mentalalign``: see :mod:`tools.mentalalign`; studies of whole conversations: :mod:`tools.conversations`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.identities import show_cell
 from heart_utils.sources.catalogue import DataError, Source, find_data, find_source
 from heart_utils.sources.files import complete
 from heart_utils.sources.load import load_responders
 from heart_utils.tables import LEVELS, check_table
+from tools.columns import keep_columns, need_score, need_words
+from tools.conversations import CONVERSATIONS
 from tools.mentalalign import read_mentalalign
 
 __all__ = ["PUBLISHED"]
@@ -54,7 +55,7 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
     votes = pd.concat(
         [pd.read_json(files[name], lines=True)[VOTE].assign(kind=kind) for name, kind in kinds.items()], ignore_index=True
     )
-    _need(source, "the files", votes, "winner", facts["winners"])
+    need_words(source, "the files", votes, "winner", facts["winners"])
     pair = votes[["model_a", "model_b"]].apply(sorted, axis=1)
     repeat = votes.assign(pair=pair.map(tuple)).groupby(["question_id", "turn", "pair", "judge"]).cumcount()
     group = "turn_" + votes["turn"].astype(str)
@@ -92,9 +93,9 @@ def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
         for who, table in rated.items():
             file = f"{group}__{who}_ratings.csv"
             table = keep_columns(source.name, file, table, [of["id"], *of["dimensions"]])
-            _need(source, file, table, of["id"], histories, "a conversation of the crowd's file")
+            need_words(source, file, table, of["id"], histories, "a conversation of the crowd's file")
             for dimension in of["dimensions"]:
-                _need_score(source, file, table, dimension, of["scale"])
+                need_score(source, file, table, dimension, of["scale"])
             long = table.melt(of["id"], of["dimensions"], "dimension", "score").assign(rater=(people | models)[who])
             flags = [["aggregated"] if who == "crowd" else [] for _ in range(len(long))]
             rows = long.assign(history_id=long[of["id"]].map(histories), group=group, responder=f"{group}-supporter")
@@ -115,12 +116,12 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
     if set(observed["OriginalDiscloserID"]) - set(own["id"]):
         raise DataError(f"{observed_file}: it names recipients whom {own_file} lacks.")
     for column in ("responseR", "labelR"):
-        _need(source, own_file, own, column, facts[column])
+        need_words(source, own_file, own, column, facts[column])
     one, other = facts["trust"]
     own["trust"] = own[one].fillna(own[other])
     items = facts["items"] | {"trust": "trust"}
     for item in items:
-        _need_score(source, own_file, own, item, facts["scale"])
+        need_score(source, own_file, own, item, facts["scale"])
     names = [*observed["OriginalDiscloserID"], *own.loc[~own["id"].isin(observed["OriginalDiscloserID"]), "id"]]
     number = own["id"].map({name: f"{place:03d}" for place, name in enumerate(names, 1)})
     about = {
@@ -141,7 +142,7 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     asked = [*facts["used"], facts["by_people"], facts["by_model"]]
     rows = keep_columns(source.name, file, pd.read_csv(files[file]), asked)
     by_people, by_model = rows[facts["by_people"]], rows[facts["by_model"]]
-    _need(source, file, rows, "participant_type", facts["writers"])
+    need_words(source, file, rows, "participant_type", facts["writers"])
     responder = rows["participant_type"].map(facts["writers"])
     said = by_people.fillna(by_model)
     score = (said == rows["verification_correct"]).astype(float).where(said.notna())
@@ -190,7 +191,7 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
     used = [f"{what}_{arm}" for what in ("annotator", "rating", "response", "empathy_propensity") for arm in arms.values()]
     rows = keep_columns(source.name, file, pd.read_csv(files[file]), ["part_no", "emotion", *used])
     for arm in arms.values():
-        _need(source, file, rows, f"rating_{arm}", ratings)
+        need_words(source, file, rows, f"rating_{arm}", ratings)
         raters = rows.groupby("part_no")[f"annotator_{arm}"].nunique()
         if (raters > 1).any():
             raise DataError(f"{file}: batch {raters.idxmax()} has {raters.max()} raters of the arm {arm}; expected one.")
@@ -223,7 +224,7 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
     shown = ["Reddit ID", "appraisal_dimension_id"]
     used = [f"human_eval_annotation_{number}.{what}" for number in (1, 2) for what in ("annotator", *scales)]
     rows = keep_columns(source.name, file, rows, [*shown, "model", "pipeline", "method", *used])
-    _need(source, file, rows, "model", people | models)
+    need_words(source, file, rows, "model", people | models)
     plain = rows["pipeline"].isin(facts["plain"])
     posts = {post: f"post_{place:02d}" for place, post in enumerate(rows["Reddit ID"].unique(), 1)}
     about = rows[[*shown, "model"]].assign(
@@ -236,7 +237,7 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
         given = rows[[f"human_eval_annotation_{number}.{what}" for what in ("annotator", *scales)]]
         given.columns = ["annotator", *scales]
         for what, scale in scales.items():
-            _need_score(source, file, given, what, scale)
+            need_score(source, file, given, what, scale)
         # Higher is better on every dimension.
         given = given.assign(harmfulness=1 - given["harmfulness"]).rename(columns=facts["dimensions"])
         parts.append(about.join(given).melt([*about, "annotator"], None, "dimension", "score"))
@@ -263,7 +264,7 @@ PUBLISHED: dict[str, Callable[..., pd.DataFrame]] = {
     "therapists": read_therapists,
     "welivita": read_welivita,
     "resort": read_resort,
-}
+} | CONVERSATIONS
 """Study -> what reads its official files."""
 
 
@@ -272,34 +273,3 @@ def _tally(pairs: pd.DataFrame, keys: Sequence[str], *, by: str) -> pd.DataFrame
     difference = pairs["score_a"].astype(float) - pairs["score_b"].astype(float)
     counts = pd.DataFrame({"n_a": difference > 0, "n_tie": difference == 0, "n_b": difference < 0})
     return counts.groupby([pairs[key] for key in keys]).sum().reset_index().assign(by=by)
-
-
-def _need(
-    source: Source, file: str, rows: pd.DataFrame, column: str, words: Mapping[Any, Any] | Sequence[Any], expected: str = ""
-) -> None:
-    """Refuse a file with another word in a column than those that are known."""
-    _refuse(source, file, rows[column], ~rows[column].isin(list(words)), expected or " or ".join(map(str, words)))
-
-
-def _need_score(source: Source, file: str, rows: pd.DataFrame, column: str, scale: Sequence[float]) -> None:
-    _refuse(source, file, rows[column], ~rows[column].between(scale[0], scale[1]), f"{scale[0]} to {scale[1]}")
-
-
-def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expected: str) -> None:
-    if wrong.any():
-        row = int(wrong.to_numpy().argmax())
-        held = show_cell(str(values.name), values.tolist()[row])
-        raise DataError(f"{source.name}/{file}: row {row} has {values.name} {held}; expected {expected}.")
-
-
-def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str]) -> pd.DataFrame:
-    """Keep the columns that are used, by name; refuse a table that is not the one known: a column gone or new, other rows."""
-    missing = [column for column in used if column not in table]
-    if missing:
-        raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
-    known = next(there for there in find_source(name).files if there.file == file)
-    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
-        if expected is not None and found != expected:
-            said = f"{name}/{file}: {found} {what}, {expected} were expected"
-            raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
-    return table[list(used)]

@@ -59,6 +59,7 @@ class Source:
     ships: str = ""
     table: str = ""
     derivation: str = ""
+    by_hand: str = ""
     needs: tuple[str, ...] = ()
     responders: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     reading: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -107,6 +108,12 @@ def fetch_data(name: str) -> dict[str, Path]:
     from tqdm import tqdm
 
     source = find_source(name)
+    if source.by_hand:
+        raise DataUnavailableError(
+            f"{name} is not fetched: {source.by_hand}. data/public holds what is passed on of it. The official place is "
+            f"{source.address}{source.files[0].address}; data/sources.yaml names the columns to keep of it, in a folder of "
+            f"HEART_DATA_MIRROR called {source.folder}."
+        )
     print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}", flush=True)
     bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
     folder = cache_folder() / source.folder

@@ -13,7 +13,7 @@ from heart_utils.sources.catalogue import SOURCES, DataError
 from tools import data as public
 
 FOLDER = find_root() / "data" / "public"
-BATCHES = {"welivita": 200, "resort": 22}
+BATCHES = {"welivita": 200, "resort": 22, "reflections": 14}
 
 
 @pytest.fixture
@@ -103,12 +103,15 @@ def test_every_published_table_reads_back_checked_with_its_terms_and_is_small():
 def test_of_rows_that_nobody_licensed_only_counts_are_here():
     for name, table in ((name, SOURCES[name].table) for name in public.PUBLISHED):
         if not may_publish(SOURCES[name].licence):
-            assert table == "tallies", name
-            counts = open_run("public").read("tallies", name)
+            assert table in ("tallies", "estimates"), name
+            counts = open_run("public").read(table, name)
             assert not {"score", "text", "rating"} & set(counts)
-            # Fewer rows than the official file has ratings: counts, not ratings under another name.
-            assert counts["cluster"].nunique() > BATCHES[name]
-    assert {name for name, source in SOURCES.items() if source.ships == "tallies"} == {"welivita", "resort"}
+            if table == "estimates":
+                assert counts["n"].min() >= 60, "each number rests on many rows"
+            else:  # fewer rows than the official file has ratings: counts, not ratings under another name
+                assert counts["cluster"].nunique() > BATCHES[name]
+    tallied = {"welivita", "resort", "kokorochat", "mindeval", "relationship_seeking", "reflections"}
+    assert {name for name, source in SOURCES.items() if source.ships == "tallies"} == tallied
 
 
 def _ids(mirror) -> set[str]:
@@ -148,7 +151,16 @@ def test_no_id_of_a_platform_is_in_the_repository(mirror):
 
 def test_a_usage_that_is_not_known_is_said(capsys):
     assert public.main(["wirte"]) == 2
-    assert "list, check, write" in capsys.readouterr().err
+    assert "list, status, check, write" in capsys.readouterr().err
+
+
+def test_the_status_lists_each_study_once_with_its_state_and_a_reason_where_it_is_not_measured(capsys):
+    assert public.main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    states = [line[:13].strip() for line in lines[:-1]]
+    assert set(states) == {"measured", "by make data", "quoted", "wanted", "unreachable"}
+    assert states.count("measured") == len(public.PUBLISHED)
+    assert all("http" in line for line, state in zip(lines, states, strict=False) if state in ("wanted", "unreachable"))
 
 
 @pytest.mark.mirror

@@ -1,0 +1,346 @@
+"""Studies of whole conversations as tables: rows where the licence lets them go on, else counts, shares and coefficients.
+
+Each reader names the columns that it keeps, never those that it drops: two of the official files hold addresses and
+passwords. What is known of a set and is not in its files:
+
+- ``kokorochat``: clients are trained counsellors who play a part; a session lasts some 70 minutes, so who answers slowly
+  also says less. ``lat_med`` is the median of the seconds from a client's last message to the counsellor's next.
+- ``mindeval``: a 0 in three criteria means "not applicable" as far as one can tell, and is left out of means.
+- ``sage``: a file of 4 MiB or more is not stored, so models under two of the three simulators are not all there; the one
+  model that its files call ``gpt-4o-0808`` and ``gpt-4o-0806`` is taken for one.
+- ``mibot``: one arm. A gain after the session holds regression to the mean and the wish to please.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse, stats
+from scipy.sparse.linalg import lsqr
+
+from heart_utils.agreement.generalizability import variance_components
+from heart_utils.evidence.effects import share_clustered
+from heart_utils.ratings.resampling import crossed_error
+from heart_utils.sources.catalogue import DataError, Source
+from tools.columns import keep_columns, need_score, need_words
+
+__all__ = ["CONVERSATIONS"]
+
+Files = Mapping[str, Path]
+
+CI_LEVEL = 0.95  #: Of every interval in a table of estimates.
+ALL = "ten criteria"  #: The mean of those of MindEval's criteria that an expert took for applicable.
+DIGITS = 6  #: Of shipped numbers, so that another machine's last bits change nothing.
+
+
+def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
+    """Relate the score of 6,589 sessions to how long the client waited; no session is passed on."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_score(source, file, rows, "score", facts["scale"])
+    score = (rows["score"] - rows["score"].mean()) / rows["score"].std()
+    wait = np.log2(rows["lat_med"])
+    client, counsellor = (pd.factorize(rows[name])[0] for name in ("client_id", "counselor_id"))
+    counts: dict[str, Any] = {"n": len(rows), "n_clusters": int(counsellor.max()) + 1, "cluster": "counsellor and client"}
+    found = []
+    for _, part in sorted(rows.groupby(pd.qcut(rows["lat_med"], 5), observed=True), key=lambda pair: pair[0].left):
+        stratum = f"{part['lat_med'].min():g} to {part['lat_med'].max():g} s"
+        found.append(_row("score", "mean by wait", stratum, value=part["score"].mean(), n=len(part)))
+    for outcome, column in facts["outcomes"].items():
+        rank = float(stats.spearmanr(rows[column], rows["lat_med"])[0])
+        found.append(_row(outcome, "rank correlation", "counsellor's wait", value=rank, **counts))
+    rank = float(stats.spearmanr(rows["score"], rows["clat_med"])[0])
+    found.append(_row("score", "rank correlation", "client's own wait", value=rank, **counts))
+    said = np.log2(rows[["n", "chars_c"]].to_numpy(float))
+    ways: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
+        "all sessions": ([], []),
+        "same client": ([client], []),
+        "same client and counsellor": ([client, counsellor], []),
+        "and as much said": ([client, counsellor], [said[:, 0], said[:, 1]]),
+    }
+    for stratum, (same, held) in ways.items():
+        slope, error = _slope(score.to_numpy(), wait.to_numpy(), held, same, (client, counsellor))
+        ends = _ends(slope, error, counts["n_clusters"] - 1)
+        found.append(_row("score", "SD per doubling of the wait", stratum, **ends, **counts))
+    found.append(_row("score", "SD in points", "all sessions", value=rows["score"].std(), **counts))
+    for stratum, codes in {"client": client, "counsellor": counsellor}.items():
+        rest = rows["score"] - rows["score"].groupby(codes).transform("mean")
+        n_groups = int(codes.max()) + 1
+        explained = 1 - (rest**2).sum() / (len(rows) - n_groups) / rows["score"].var()
+        found.append(_row("score", "variance explained", stratum, value=explained, **counts))
+    return _estimates(source, found)
+
+
+def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
+    """Tell how far four experts agree on 60 whole conversations of three models; no single score is passed on."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_words(source, file, rows, "model", facts["models"])
+    need_score(source, file, rows, "score", facts["scale"])
+    rows = rows.assign(model=rows["model"].map(facts["models"]))
+    answered = rows[rows["score"] > 0]
+    keys = ["conversation", "model", "profile"]
+    wide = answered.pivot_table(index=keys, columns="expert", values="score").round(DIGITS)
+    found = []
+    for model, part in answered.groupby("model"):
+        by_profile = part.groupby("profile")["score"].mean()
+        ends = _ends(part["score"].mean(), float(by_profile.std() / np.sqrt(len(by_profile))), len(by_profile) - 1)
+        counts = {"n": len(part), "n_clusters": len(by_profile), "cluster": "profile"}
+        found.append(_row(ALL, "mean of 6", model, **ends, **counts))
+    zeros = int((rows["score"] == 0).sum())
+    found.append(_row(ALL, "not applicable", "all", value=zeros, n=len(rows)))
+    found += _experts_agree(wide.reset_index(), list(wide))
+    for quantity, value in zip(("ICC(2,1)", "ICC(2,4)"), _icc(wide.to_numpy(float)), strict=True):
+        found.append(_row(ALL, quantity, "all", value=value, n=len(wide)))
+    for criterion, part in rows.groupby("criterion"):
+        one = part.pivot_table(index="conversation", columns="expert", values="score")
+        ranks = one.where(one > 0).corr("spearman").to_numpy()[np.triu_indices(one.shape[1], 1)]
+        found.append(_row(criterion.replace("_", " "), "rank correlation", "mean of six", value=ranks.mean(), n=len(one)))
+    cells = wide.reset_index().melt(keys, var_name="rater", value_name="score")
+    cells = cells.rename(columns={"model": "responder", "profile": "dialogue_id"})
+    cells = cells.groupby(["responder", "dialogue_id", "rater"])["score"].mean().reset_index()
+    counts = {"n": len(cells), "n_clusters": cells["dialogue_id"].nunique(), "cluster": "profile"}
+    for component, variance in variance_components(cells).table["estimate"].items():
+        found.append(_row(ALL, "variance", str(component), value=variance, **counts))
+    return _estimates(source, found)
+
+
+def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
+    """Average four weeks with a model steered to be warm, or not, by dose and week, and compare warm with cold doses."""
+    facts = source.reading
+    file = next(iter(files))
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_words(source, file, rows, "multiplier", facts["doses"])
+    rows = rows[rows["study_id"] == "longitudinal"]
+    found = []
+    for outcome in facts["outcomes"]:
+        need_score(source, file, rows.dropna(subset=outcome), outcome, facts["scale"])
+        for (dose, week), part in rows.groupby(["multiplier", "week"]):
+            ends = _ends(part[outcome].mean(), float(part[outcome].sem()), len(part) - 1)
+            counts = {"n": len(part), "n_clusters": part["ppt_id"].nunique(), "cluster": "participant"}
+            found.append(_row(outcome, f"mean in week {week[1:]}", f"dose {dose:+g}", **ends, **counts))
+        for week, part in rows.groupby("week"):
+            warm, cold = (part.loc[part["multiplier"] * sign > 0, outcome].dropna() for sign in (1, -1))
+            test = stats.ttest_ind(warm, cold, equal_var=False)
+            interval, difference = test.confidence_interval(CI_LEVEL), float(warm.mean() - cold.mean())
+            ends = {"value": difference, "se": difference / test.statistic, "ci_low": interval.low, "ci_high": interval.high}
+            counts = dict.fromkeys(("n", "n_clusters"), len(warm) + len(cold)) | {"cluster": "participant"}
+            found.append(_row(outcome, "warm less cold", f"week {week[1:]}", **ends, **counts))
+    return _estimates(source, found)
+
+
+def read_sage(source: Source, files: Files) -> pd.DataFrame:
+    """Read the emotion of a simulated seeker before the first reply and after each one, in 1,900 conversations."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_words(source, file, rows, "model", facts["models"])
+    need_words(source, file, rows, "simulator", facts["simulators"])
+    need_score(source, file, rows, "final_emotion", facts["scale"])
+    about = {
+        "history_id": "scenario_" + rows["scenario"].str.removeprefix("s"),
+        "responder": rows["model"].map(facts["models"]),
+        "rater": rows["simulator"].map(facts["simulators"]),
+    }
+    steps = rows[[]].assign(**about, score=rows["path"].str.split()).explode("score")
+    number = steps.groupby(level=0).cumcount()
+    steps = steps.assign(item=number.astype(str).str.zfill(2), score=steps["score"].astype(float))
+    last = steps.groupby(level=0)["score"].last()
+    n_wrong = int((last != rows["final_emotion"]).sum())
+    if n_wrong:
+        raise DataError(f"{source.name}/{file}: {n_wrong} paths do not end at final_emotion.")
+    reply = steps["history_id"] + "--" + steps["responder"] + "--" + steps["rater"]
+    return steps.assign(reply_id=reply, rater_kind="model", dimension="emotion", protocol="by_turn")
+
+
+def read_ieval(source: Source, files: Files) -> pd.DataFrame:
+    """Read what 240 people say of four chatbots with which they talked, about something good and something bad."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_words(source, file, rows, "bot", facts["bots"])
+    for column, scale in facts["scales"].items():
+        need_score(source, file, rows, column, scale)
+    seeker = rows["worker"].map("seeker_{:03d}".format)
+    about = {"history_id": seeker + "-" + rows["valence"], "dialogue_id": seeker, "responder": rows["bot"].str.lower()}
+    asked = rows[list(facts["scales"])].rename(columns=facts["dimensions"])
+    wide = asked.assign(**about, rater=seeker, group=rows["valence"])
+    kept = [*about, "rater", "group"]
+    return wide.melt(kept, None, "dimension", "score").assign(rater_kind="human", protocol="own_conversation")
+
+
+def read_mibot(source: Source, files: Files) -> pd.DataFrame:
+    """Read what 106 smokers said before a session with a counselling model, after it and a week later."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    smoker = pd.Series([f"smoker_{place:03d}" for place in range(1, len(rows) + 1)], index=rows.index)
+    parts = []
+    for group, prefix in facts["times"].items():
+        for column, dimension in facts["rulers"].items():
+            need_score(source, file, rows, prefix + column, facts["ruler"])
+            told = {"score": rows[prefix + column], "dimension": dimension, "item": None, "group": group}
+            parts.append(pd.DataFrame(told | {"rater": smoker}))
+    for number in range(1, facts["n_items"] + 1):
+        need_score(source, file, rows, f"CAREQ{number}", facts["care"])
+        told = {"score": rows[f"CAREQ{number}"], "dimension": "care", "item": f"{number:02d}", "group": "after"}
+        parts.append(pd.DataFrame(told | {"rater": smoker}))
+    scores = pd.concat(parts, ignore_index=True)
+    no_answer = (scores["dimension"] == "care") & (scores["score"] == 0)  # the item does not apply
+    state = no_answer.map({True: "abstained", False: "valid"})
+    scores = scores.assign(score=scores["score"].where(~no_answer), state=state)
+    return scores.assign(history_id=scores["rater"], responder="mibot", rater_kind="human", protocol="session")
+
+
+def read_can_ai_relate(source: Source, files: Files) -> pd.DataFrame:
+    """Read what two clinicians gave 50 replies, each to another post, on six scales."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_words(source, file, rows, "author", facts["authors"])
+    need_words(source, file, rows, "scale", facts["dimensions"])
+    post = rows["item"].map("post_{:02d}".format)
+    return pd.DataFrame(
+        {
+            "history_id": post,
+            "responder": rows["author"].map(facts["authors"]),
+            "rater": rows["expert"].str.replace("expert", "clinician_"),
+            "rater_kind": "human",
+            "dimension": rows["scale"].map(facts["dimensions"]),
+            "score": rows["score"],
+            "state": rows["score"].notna().map({True: "valid", False: "abstained"}),
+            "protocol": "likert",
+        }
+    )
+
+
+def read_reflections(source: Source, files: Files) -> pd.DataFrame:
+    """Count how often one reader found a model's reflection coherent and a therapist's not, or the other way round."""
+    facts = source.reading
+    (file,) = files
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    need_words(source, file, rows, "reflection_source", facts["authors"])
+    need_words(source, file, rows, "coherent_and_context_consistent", facts["answers"])
+    numbers = {name: f"context_{place:02d}" for place, name in enumerate(sorted(rows["annomi_dialogue_id"].unique()), 1)}
+    about = pd.DataFrame(
+        {
+            "cluster": rows["annomi_dialogue_id"].map(numbers),
+            "rater": rows["annotator"],
+            "stratum": rows["annotator"].str.partition(" ")[0].map(facts["readers"]),
+            "author": rows["reflection_source"].map(facts["authors"]),
+            "score": rows["coherent_and_context_consistent"].map(facts["answers"]),
+        }
+    )
+    therapist = about["author"] == "therapist"
+    same = ["cluster", "rater", "stratum"]
+    pairs = about[therapist].merge(about[~therapist], on=same, suffixes=("_a", "_b"))
+    won = np.sign(pairs["score_b"] - pairs["score_a"])
+    counts = pairs.assign(n_a=won < 0, n_tie=won == 0, n_b=won > 0)
+    counts = counts.rename(columns={"author_a": "responder_a", "author_b": "responder_b"})
+    keys = ["responder_a", "responder_b", "cluster", "stratum"]
+    tallies = counts.groupby(keys)[["n_a", "n_tie", "n_b"]].sum().reset_index()
+    return tallies.assign(study=source.name, by="context", dimension="coherent")
+
+
+CONVERSATIONS: dict[str, Callable[..., pd.DataFrame]] = {
+    "kokorochat": read_kokorochat,
+    "mindeval": read_mindeval,
+    "relationship_seeking": read_relationship_seeking,
+    "sage": read_sage,
+    "ieval": read_ieval,
+    "mibot": read_mibot,
+    "can_ai_relate": read_can_ai_relate,
+    "reflections": read_reflections,
+}
+"""Study -> what reads its files."""
+
+
+def _row(outcome: str, quantity: str, stratum: str, **numbers: Any) -> dict[str, Any]:
+    return {"outcome": outcome, "quantity": quantity, "stratum": stratum, **numbers}
+
+
+def _estimates(source: Source, found: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(found).assign(study=source.name)
+    numbers = ["value", "se", "ci_low", "ci_high"]
+    table = table.reindex(columns=[*table.columns, *(name for name in numbers if name not in table)])
+    table[numbers] = table[numbers].astype(float).round(DIGITS)
+    return table.assign(ci_level=np.where(table["ci_low"].notna(), CI_LEVEL, np.nan), simulated=False)
+
+
+def _ends(value: float, error: float, degrees: float) -> dict[str, float]:
+    reach = stats.t.ppf((1 + CI_LEVEL) / 2, degrees) * error
+    return {"value": value, "se": error, "ci_low": value - reach, "ci_high": value + reach}
+
+
+def _slope(
+    y: np.ndarray, x: np.ndarray, held: list[np.ndarray], same: list[np.ndarray], clusters: tuple[np.ndarray, np.ndarray]
+) -> tuple[float, float]:
+    """Fit y on x within groups that are the same, other columns held, with errors over two crossed clusters."""
+    n = len(y)
+    one_hot = [sparse.csr_matrix((np.ones(n), (np.arange(n), codes))) for codes in same]
+    design = sparse.hstack([sparse.csr_matrix(np.ones((n, 1))), *one_hot, *(column[:, None] for column in held)], format="csr")
+
+    def rest(column: np.ndarray) -> np.ndarray:
+        fit = lsqr(design, column, atol=1e-12, btol=1e-12, iter_lim=5_000)[0]
+        return np.asarray(column - design @ fit)
+
+    x_rest, y_rest = rest(x), rest(y)
+    slope = float(x_rest @ y_rest / (x_rest @ x_rest))
+    influence = x_rest * (y_rest - slope * x_rest) / (x_rest @ x_rest)
+    return slope, crossed_error(influence, *clusters)
+
+
+def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any]]:
+    """Compare conversations of two models with one profile, as two experts see them, and as the models' names alone would."""
+    pairs = []
+    for profile, part in wide.groupby("profile"):
+        for one, other in combinations(part.index, 2):
+            if part.loc[one, "model"] != part.loc[other, "model"]:
+                lead = np.sign((part.loc[one, experts] - part.loc[other, experts]).astype(float).round(DIGITS))
+                pairs.append({"profile": profile, "one": part.loc[one, "model"], "other": part.loc[other, "model"], **lead})
+    table = pd.DataFrame(pairs)
+    rows = []
+    for first, second in combinations(experts, 2):
+        rows.append(table.assign(seen=table[first] * table[second], stratum=f"{first} and {second}"))
+    both = pd.concat(rows, ignore_index=True)
+    untied = both[both["seen"] != 0].assign(won=lambda pair: 1.0 * (pair["seen"] > 0))
+    found = []
+    for stratum, part in [("all", untied), *untied.groupby("stratum")]:
+        found.append(_share("two experts agree", stratum, part))
+    names = []
+    for expert in experts:  # the order of the models by what the other three gave
+        means = wide.groupby("model")[[other for other in experts if other != expert]].mean().mean(axis=1)
+        told = np.sign(table["one"].map(means) - table["other"].map(means))
+        names.append(table.assign(seen=table[expert] * told))
+    alone = pd.concat(names, ignore_index=True)
+    alone = alone[alone["seen"] != 0].assign(won=lambda pair: 1.0 * (pair["seen"] > 0))
+    found.append(_share("an expert agrees with the models' names alone", "all", alone))
+    found.append(_row(ALL, "a tie for one of two experts", "all", value=float((both["seen"] == 0).mean()), n=len(both)))
+    ranks = wide[experts].corr("spearman")
+    for first, second in combinations(experts, 2):
+        rank = float(ranks.loc[first, second])
+        found.append(_row(ALL, "rank correlation", f"{first} and {second}", value=rank, n=len(wide)))
+    return found
+
+
+def _share(quantity: str, stratum: str, rows: pd.DataFrame) -> dict[str, Any]:
+    share = share_clustered(rows, clusters=["profile"], ci_level=CI_LEVEL)
+    ends = {"value": share["win_share"], "ci_low": share["ci_low"], "ci_high": share["ci_high"]}
+    counts = {"n": len(rows), "n_clusters": share["n_clusters"], "cluster": share["cluster"]}
+    return _row(ALL, quantity, stratum, **ends, **counts)
+
+
+def _icc(scores: np.ndarray) -> tuple[float, float]:
+    """Compute ICC(2,1) and ICC(2,k) of conversations by experts, by mean squares (Shrout and Fleiss 1979)."""
+    import pingouin as pg
+
+    long = pd.DataFrame(scores).melt(ignore_index=False, var_name="rater", value_name="score").reset_index(names="target")
+    table = pg.intraclass_corr(data=long, targets="target", raters="rater", ratings="score").set_index("Type")["ICC"]
+    return float(table["ICC(A,1)"]), float(table["ICC(A,k)"])
