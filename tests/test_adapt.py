@@ -132,7 +132,7 @@ def test_what_a_notebook_glued_is_read_back_and_a_source_is_refused(tmp_path):
     copy.write_text(json.dumps({"cells": [{"cell_type": "code", "outputs": outputs}, {"cell_type": "markdown"}]}))
     assert read_glued(copy) == {"n": 12, "share": "9 %"}
     with pytest.raises(ValueError, match="glued nothing. Is it the executed copy"):
-        read_glued(find_root() / "notebooks" / "13_what_a_study_can_tell.ipynb")
+        read_glued(find_root() / "notebooks" / "14_what_a_study_can_tell.ipynb")
     copy.write_text("{")
     with pytest.raises(ValueError, match="is not a notebook"):
         read_glued(copy)

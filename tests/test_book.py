@@ -240,7 +240,7 @@ def test_a_browser_finds_nothing_to_complain_of_and_asks_nobody_outside(pages, b
 @pytest.mark.services
 def test_the_claims_are_chosen_by_words_and_by_finding(pages, browser):
     tab = browser.new_page()
-    tab.goto((HTML / "notebooks" / "11_heart.html").as_uri())
+    tab.goto((HTML / "notebooks" / "12_heart.html").as_uri())
     rows = tab.locator("table.heart-filter tbody tr:visible")
     bar = tab.locator(".heart-filter-bar").first
     every = rows.count()
@@ -365,7 +365,7 @@ def test_the_search_finds_a_word_of_the_glossary(pages, browser):
     tab.close()
 
 
-CHOSEN = ("06_do_judges_agree", "02_the_conversations", "03_the_judging", "10_what_replies_do")
+CHOSEN = ("06_do_judges_agree", "02_the_conversations", "03_the_judging", "11_what_replies_do")
 """A stranger's book, in short: a chapter on published data, one that shows nothing without ESConv, and what that reads."""
 
 

@@ -56,6 +56,7 @@ HOLDS = {
 """A verdict on the front page -> whether the numbers of the chapters bear it out."""
 
 ANSWER, JUDGES, SCALE, RULE = "who_supports_better", "do_judges_agree", "does_it_scale", "heartbench"
+TURN = "does_one_turn_tell"
 WORDS = {
     "Recipients who were told the same of both felt better heard by a model": (
         lambda at: at(ANSWER, "heard-person-low") > 50,
@@ -96,6 +97,10 @@ WORDS = {
     "to a reply that does nothing": (
         lambda at: at(RULE, "hb-nothing") > 10 and at(RULE, "hb-everything") > 80,
         {"hb-nothing": 0.0},
+    ),
+    "tells roughly who is strong": (
+        lambda at: at(TURN, "one-rho") > 0.5 and at(TURN, "changed-1") > 2 * at(TURN, "changed-4"),
+        {"one-rho": 0.2},
     ),
     "that slower models give better support is not shown": (
         lambda at: float(at(SCALE, "bw-ends").split()[0]) < 0.1,

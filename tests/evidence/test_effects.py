@@ -233,7 +233,7 @@ def test_the_quoted_studies_are_twelve_or_more_and_some_favour_people():
     quoted = read_quoted(QUOTED)
     assert len(quoted) >= 12
     assert quoted["study"].is_unique
-    assert set(quoted["favours"]) == {"models", "people", "both"}
+    assert set(quoted["favours"]) == {"models", "people", "both", "neither"}
     assert (quoted.loc[quoted["win_share"] > 0.5, "favours"] == "models").all()
     assert quoted["source"].str.startswith("https://").all()
     assert quoted[["printed", "read", "read_on"]].notna().all(axis=None)
