@@ -84,7 +84,9 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
             trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
             tests = [str(file), DEFAULTS, *NEAREST.get(name, NEAREST.get(wing, _nearest(name)))]
             with redirect_stdout(io.StringIO()) as said:
-                pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--doctest-modules", *QUICK, *tests], plugins=[trials])
+                pytest.main(
+                    ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--doctest-modules", *QUICK, *tests], plugins=[trials]
+                )
             if not trials.noticed or trials.noticed[0]:
                 raise RuntimeError(f"{', '.join(tests)} fail without any change.\n{said.getvalue()}")
             missed = [place for place, noticed in zip(chosen, trials.noticed[1:], strict=True) if not noticed]
