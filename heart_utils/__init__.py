@@ -75,7 +75,8 @@ _PUBLIC = {
         "heartbench.linter": "lint_rubric lint_rule",
         "report.conversation": "practise_comparisons read_conversation",
         "report.figures": (
-            "mark_simulated plot_boards plot_forest plot_intervals plot_leaderboard plot_trend use_book_style use_cjk_font"
+            "mark_simulated plot_boards plot_forest plot_intervals plot_leaderboard plot_profile plot_trend use_book_style "
+            "use_cjk_font"
         ),
         "report.gate_report": "read_sides write_reports",
         "report.kept": "kept",

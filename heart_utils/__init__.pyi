@@ -129,6 +129,7 @@ from heart_utils.report.figures import (
     plot_forest as plot_forest,
     plot_intervals as plot_intervals,
     plot_leaderboard as plot_leaderboard,
+    plot_profile as plot_profile,
     plot_trend as plot_trend,
     use_book_style as use_book_style,
     use_cjk_font as use_cjk_font,

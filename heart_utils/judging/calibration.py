@@ -213,7 +213,7 @@ def calibrate_judge(
     judge_votes : pandas.DataFrame
         Verdicts of one judge, orders not combined; ``rater_kind`` ``"model"`` or ``"trained"``.
     human_votes : pandas.DataFrame
-        Verdicts of people (``rater_kind`` ``"human"``) on some of these pairs.
+        Verdicts of people (``rater_kind`` ``"human"``) on some of these pairs; of a repeated answer the first counts.
     bound_to : mapping
         ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings; :func:`judge_identity` gives
         them for a run's judge. Another blank in one of them is another judge.
@@ -429,6 +429,8 @@ def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
     if rows.empty:
         known = ", ".join(sorted(votes["dimension"].astype(str).unique()))
         raise CalibrationError(f"No valid vote by a person is on {dimension!r}; votes are on {known or 'nothing'}.")
+    if "repeat" in rows:  # who answered a pair twice has one label: the first
+        rows = rows[rows["repeat"] == rows.groupby(["rater", "pair_id"])["repeat"].transform("min")]
     return combine_orders(rows.reset_index(drop=True))
 
 

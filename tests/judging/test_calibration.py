@@ -173,6 +173,14 @@ def test_a_judge_among_the_people_is_refused():
         calibrate_judge(judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels_from="a test")
 
 
+def test_a_person_who_answered_a_pair_twice_has_one_label():
+    judge, people = votes_on_pairs()
+    again = people.head(7).assign(repeat=1, verdict="tie")
+    twice = calibrate_judge(judge, pd.concat([people, again]), bound_to=JUDGE, labels_from="a test", n_resamples=50)
+    assert twice.n_labels == len(people)
+    assert twice.agreement == calibrated().agreement
+
+
 @pytest.fixture(scope="module")
 def two_judges():
     """Verdicts of a judge with a record and of one without, and the record."""
