@@ -249,6 +249,7 @@ def plot_profile(
         closed = np.append(row.to_numpy(float), row.iloc[0])
         ax.plot(np.append(angles, 0.0), closed, color=colour, marker=marker, markersize=4, label=str(responder))
     ax.set_xticks(angles, [str(dimension) for dimension in corners.columns])
+    ax.tick_params(axis="x", pad=14)  # so that no name lies on a marker
     ax.set_xlabel(_fold(xlabel or value, LINE))
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False, fontsize="small")
     mark_simulated(ax, scores)
