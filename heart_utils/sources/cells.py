@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ import pandas as pd
 
 from heart_utils.identities import show_answer, show_cell
 from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.formats import TEXT
+from heart_utils.sources.columns import TEXT, map_words
 from heart_utils.sources.options import FileOptions, word_of
-from heart_utils.sources.reshape import as_text, map_words
+from heart_utils.sources.reshape import as_text
 from heart_utils.tables import TABLES, VERDICTS, Column, called
 
 __all__: list[str] = []
@@ -62,7 +63,8 @@ def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, di
     """Read a column of CSV or Excel, in which all is text; give it with what is wrong, by row."""
     if what.words or not what.nullable:
         cells = cells.str.strip() if cells.dtype == TEXT else map_words(cells, _stripped)
-    cells = cells.mask(cells.eq("").fillna(False).astype(bool), None)
+    if (blank := cells.eq("").fillna(False).astype(bool)).any():
+        cells = cells.mask(blank, None)
     if what.kind == "truth":
         return map_words(cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)), {}
     if what.kind != "list":
@@ -102,14 +104,16 @@ def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None
         if not said:
             continue
         meant = {word_of(word): meaning for word, meaning in said.items()}
-        cells = map_words(rows[column], word_of)
-        known = cells.isin(list(meant))
-        meanings = map_words(cells, meant.get)
+        meanings = map_words(rows[column], partial(_meaning, meant))
         failed = meanings.isin((*FAILURES, "inconsistent")) & (column == answer)
-        rows[column] = rows[column].astype(object).mask(known, meanings).mask(failed, None)
+        rows[column] = meanings.mask(failed, None) if failed.any() else meanings
         if failed.any() and "state" in TABLES[table]:
             state = rows["state"] if "state" in rows else pd.Series("valid", rows.index)
             rows["state"] = state.astype(object).mask(failed, meanings)
+
+
+def _meaning(meant: Mapping[str, Any], cell: Any) -> Any:
+    return meant.get(word_of(cell), cell)
 
 
 def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:

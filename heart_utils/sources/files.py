@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from heart_utils.identities import PEOPLE, describe_cells, may_be_verdict, names_people, redact_message
+from heart_utils.identities import PEOPLE, code_rows, describe_cells, may_be_verdict, names_people, redact_message
 from heart_utils.runs import RunError, code_people_in, find_root
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.cells import ANSWERS, read_cells
-from heart_utils.sources.formats import TEXT, RawTable, is_table, read_table
+from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words
+from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful
 from heart_utils.sources.options import FileOptions, check_options, plain
 from heart_utils.sources.reshape import Reshaped, reshape
@@ -39,6 +40,7 @@ NEEDED = {
 """Table -> the columns that a file must have."""
 
 MAX_UNKNOWN = 20  #: Columns that a message lists.
+MADE = "made"  #: Of a table that was read: its columns that the file does not have.
 SAME_QUESTION = ("rater", "dimension", "repeat", "protocol", "answer_format", "group")
 """What two answers of one rater to a pair share if they differ in the order alone."""
 
@@ -105,7 +107,8 @@ def read_rows(table: str, raw: RawTable, how: FileOptions, name: str, faults: li
         refuse_doubtful(raw, how)
         shaped = reshape(table, raw, how, ANSWERS.get(table, ""))
         rows = _name_columns(table, shaped, how, faults)
-        left = rows.drop(index=read_cells(table, rows, raw.as_text, how, faults))
+        unreadable = read_cells(table, rows, raw.as_text, how, faults)
+        left = rows.drop(index=unreadable) if unreadable else rows
         if table == "histories" and "source" not in rows:
             left["source"] = name
         checked = _checked(table, left, faults, shaped.sides_shown, how)
@@ -114,6 +117,7 @@ def read_rows(table: str, raw: RawTable, how: FileOptions, name: str, faults: li
         return empty_table(table)
     if shaped.notes:
         checked.attrs["notes"] = shaped.notes
+    checked.attrs[MADE] = [column for column in checked if column not in left]
     return checked
 
 
@@ -148,13 +152,22 @@ def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
 
 def _with_codes(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFrame:
     """Give raters and writers codes where they look like people, or a header says that they are; all or none on request."""
+    made = rows.attrs.pop(MADE, ())
     if how.get("keep_ids"):
         return rows
     by_header = {name for head, name in (how.get("columns") or {}).items() if name in PEOPLE and names_people(head)}
     try:
-        return code_people_in(table, rows, every=PEOPLE if how.get("keep_ids") is False else by_header, texts=True)
+        every = PEOPLE if how.get("keep_ids") is False else by_header
+        # Columns that were made of the file's own hold nobody who is not in those.
+        if not code_rows(rows.drop(columns=made), _no_codes, every=every)[1]:
+            return rows
+        return code_people_in(table, rows, every=every, texts=True)
     except RunError as error:
         raise DataError(str(error)) from None
+
+
+def _no_codes(people: Iterable[str], prefix: str) -> dict[str, str]:
+    return dict.fromkeys(people, prefix)
 
 
 def read_sample(table: str) -> pd.DataFrame:
@@ -241,7 +254,8 @@ def _checked(table: str, rows: pd.DataFrame, faults: list[str], sides_shown: boo
                     )
             filled = complete(table, rows, sides_shown=sides_shown)
             if how.get("repeats") == "number":
-                filled["repeat"] = filled.groupby([key for key in KEYS[table] if key != "repeat"], dropna=False).cumcount()
+                keys = [key for key in KEYS[table] if key != "repeat" and len(filled[key].unique()) > 1]
+                filled["repeat"] = filled.groupby(keys, dropna=False, sort=False).cumcount() if keys else range(len(filled))
             checked = check_table(table, filled)
             if table == "answers":  # whoever imports them says where each stands
                 checked.index = filled.index
@@ -259,59 +273,73 @@ def _checked(table: str, rows: pd.DataFrame, faults: list[str], sides_shown: boo
 def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd.DataFrame:
     """Fill in what a file, or the reader of a published study, may leave out; its sides may be those that raters saw."""
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
-    for column, value in _evident(table).items():
-        if column not in rows:
-            rows[column] = pd.Series([[]] * len(rows), rows.index, dtype=object) if value == [] else value
+    absent = {column: value for column, value in _evident(table).items() if column not in rows}
+    rows = rows.assign(**{column: _evident_cells(TABLES[table][column], value, rows.index) for column, value in absent.items()})
     if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
     if table in ("scores", "replies") and "reply_id" not in rows:
-        rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
+        rows["reply_id"] = join_texts([rows["history_id"], rows["responder"]])
     if table == "verdicts":
         _name_pairs(rows, sides_shown)
-    if (
-        table in ANSWERS and "state" in TABLES[table] and "state" not in rows
-    ):  # a valid answer that is empty is refused by the table's own check
-        rows["state"] = "valid"
+    if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
+        rows["state"] = constant("valid", rows.index)  # an answer that is empty is refused by the table's own check
     return rows
+
+
+def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
+    """Make a column of one value of the type that the table has it in, so that nothing need be converted cell by cell."""
+    if what.kind == "list":
+        return pd.Series([value] * len(index), index, dtype=object)
+    if what.kind == "text":
+        return constant(value, index)
+    if value is None and what.kind == "count":
+        return pd.arrays.IntegerArray(np.zeros(len(index), "int64"), np.ones(len(index), bool))
+    return np.nan if value is None and what.kind == "number" else value
 
 
 def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
     """Name each pair by its history and responders, a before b in the alphabet, and turn rows to fit."""
-    if "pair_id" in rows:
+    if named := "pair_id" in rows:
         first_seen = rows.groupby("pair_id", dropna=False)[["responder_a", "responder_b"]].transform("first")
         turned = (rows["responder_a"] == first_seen["responder_b"]) & (rows["responder_b"] == first_seen["responder_a"])
     else:
         turned = rows["responder_a"] > rows["responder_b"]
-    if sides_shown and turned.any() and not rows["history_id"].is_unique:
-        _note_orders(rows, turned)
+    first, second = rows["responder_a"], rows["responder_b"]
     if turned.any():
-        first, second = rows["responder_a"].copy(), rows["responder_b"].copy()
-        rows["responder_a"], rows["responder_b"] = first.where(~turned, second), second.where(~turned, first)
-        rows["verdict"] = rows["verdict"].where(~turned, rows["verdict"].map({"a": "b", "b": "a", "tie": "tie"}))
-        rows["order"] = rows["order"].where(~turned, rows["order"].replace({"ab": "ba", "ba": "ab"}))
-        p_a = pd.to_numeric(rows["p_a"], errors="coerce")
-        rows["p_a"] = rows["p_a"].where(~turned | p_a.isna(), 1 - p_a)
-    if "pair_id" not in rows:
-        rows["pair_id"] = rows["history_id"] + "--" + rows["responder_a"] + "--" + rows["responder_b"]
-    if "comparison_id" not in rows:
-        order = rows["order"]
-        rows["comparison_id"] = rows["pair_id"]
-        if order.notna().any():
-            ordered = rows["pair_id"] + "--" + order.astype(object).where(order.notna(), "")
-            rows["comparison_id"] = ordered.where(order.notna(), rows["pair_id"])
+        stays = ~turned.to_numpy(bool)
+        first, second = choose(stays, first, second), choose(stays, second, first)
+    if not named:
+        rows["pair_id"] = join_texts([rows["history_id"], first, second])
+    if turned.any():
+        if sides_shown and not rows["history_id"].is_unique:
+            _note_orders(rows, first, second, turned)
+        rows["responder_a"], rows["responder_b"] = first, second
+        rows["verdict"] = choose(stays, rows["verdict"], map_words(rows["verdict"], {"a": "b", "b": "a", "tie": "tie"}.get))
+        if rows["order"].notna().any():
+            rows["order"] = choose(stays, rows["order"], map_words(rows["order"], _other_order))
+        if rows["p_a"].notna().any():
+            p_a = pd.to_numeric(rows["p_a"], errors="coerce")
+            rows["p_a"] = rows["p_a"].where(stays | p_a.isna(), 1 - p_a)
+    if "comparison_id" in rows:
+        return
+    order = rows["order"]
+    rows["comparison_id"] = rows["pair_id"]
+    if order.notna().any():
+        said = order.notna().to_numpy(bool)
+        rows["comparison_id"] = choose(said, join_texts([rows["pair_id"], order]), rows["pair_id"])
 
 
-def _note_orders(rows: pd.DataFrame, turned: pd.Series) -> None:
+def _other_order(order: Any) -> Any:
+    return {"ab": "ba", "ba": "ab"}.get(order, order)
+
+
+def _note_orders(rows: pd.DataFrame, first: pd.Series, second: pd.Series, turned: pd.Series) -> None:
     """Take the same pair by one rater with the sides changed for its second order, where the file says nothing of orders."""
-    pair = (
-        np.where(turned, rows["responder_b"], rows["responder_a"]),
-        np.where(turned, rows["responder_a"], rows["responder_b"]),
-    )
-    keys = [rows[column] for column in ("history_id", *SAME_QUESTION) if column in rows and rows[column].notna().any()]
-    group = pd.Series(turned.to_numpy(), rows.index).groupby([*keys, *pair], dropna=False)
+    keys = [rows[column] for column in ("history_id", *SAME_QUESTION) if column in rows and len(rows[column].unique()) > 1]
+    group = turned.groupby([*keys, first, second], dropna=False)
     both = (group.transform("any") & ~group.transform("all")).to_numpy() & rows["order"].isna().to_numpy()
     if both.any():  # in the file's terms its a stood first; rows that are turned turn their order too
-        rows["order"] = rows["order"].astype(object).mask(both, "ab")
+        rows["order"] = choose(both, constant("ab", rows.index), rows["order"])
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:

@@ -25,6 +25,7 @@ import pyarrow.csv
 
 from heart_utils.identities import show_cell
 from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.columns import ARROW_TEXT, TEXT
 from heart_utils.tables import called
 
 __all__ = ["RawTable"]
@@ -35,9 +36,9 @@ COMPRESSED = (".gz", ".zst")
 MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """How a file may begin -> its encoding."""
 
-TEXT = pd.StringDtype(na_value=np.nan)
 HALF = "a text holds half of a character (\\ud83d without its other half). Write it anew from where it came, or mend that text."
 IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
+TOP = 1_000_000  #: Characters of a file among which its header is.
 NEVER_FILLED = ("Approve", "Reject")  #: Headers of Mechanical Turk's batch files that its rows end before.
 
 
@@ -283,10 +284,9 @@ def _read_csv(file: Path, content: str, sep: str | None, header: Sequence[str] |
         raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
     if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
         content = content.replace("\r", "\n")
+    top = content[:TOP]  # a header is no longer, and to look at all of a large file four times takes longer than to read it
     try:
-        heads = {
-            mark: next(csv.reader(io.StringIO(content), delimiter=mark)) for mark in ([sep] if sep else [",", ";", "\t", "|"])
-        }
+        heads = {mark: next(csv.reader(io.StringIO(top), delimiter=mark)) for mark in ([sep] if sep else [",", ";", "\t", "|"])}
         mark = max(heads, key=lambda mark: len(heads[mark]))
         rows = None if header else _read_fast(content, mark, heads[mark])
         if rows is None:
@@ -307,7 +307,7 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
     """Read a CSV whose rows are all as long as its header six times as fast as pandas would read cells as text."""
     if len(set(head)) < len(head) or not all(head):
         return None
-    as_text = pa.csv.ConvertOptions(column_types=dict.fromkeys(head, pa.string()), strings_can_be_null=False)
+    as_text = pa.csv.ConvertOptions(column_types=dict.fromkeys(head, ARROW_TEXT), strings_can_be_null=False)
     parsing = pa.csv.ParseOptions(delimiter=mark, newlines_in_values='"' in content)
     try:
         table = pa.csv.read_csv(pa.BufferReader(content.encode()), convert_options=as_text, parse_options=parsing)
@@ -315,7 +315,7 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
         return None
     if table.column_names != head:
         return None
-    rows: pd.DataFrame = table.to_pandas(types_mapper={pa.string(): TEXT}.get)
+    rows: pd.DataFrame = table.to_pandas(types_mapper={ARROW_TEXT: TEXT}.get)
     return rows
 
 

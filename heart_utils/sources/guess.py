@@ -17,9 +17,10 @@ import yaml
 
 from heart_utils.identities import names_people, redact_message, show_cell
 from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
 from heart_utils.sources.options import FileOptions, listed, plain, word_of
-from heart_utils.sources.reshape import flatten, map_words, reshape, resolve
+from heart_utils.sources.reshape import flatten, reshape, resolve
 from heart_utils.tables import TABLES, called
 
 __all__ = ["Proposal"]
@@ -31,7 +32,8 @@ ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of wh
 @lru_cache
 def facts() -> dict[str, Any]:
     """Read how tools name things."""
-    said: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8"))
+    text = Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8")
+    said: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return said
 
 

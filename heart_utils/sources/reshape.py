@@ -6,7 +6,7 @@ Each step takes a table and gives one; rows that are left out are counted in not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ import pandas as pd
 
 from heart_utils.identities import names_people, show_cell
 from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.formats import TEXT, RawTable, is_table, read_table
+from heart_utils.sources.columns import TEXT, map_words
+from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.options import FileOptions, listed, plain, word_of
 from heart_utils.tables import called
 
@@ -366,14 +367,3 @@ def as_text(cell: Any) -> Any:
     if isinstance(cell, float | np.floating) and cell == cell and float(cell).is_integer():
         return str(int(cell))
     return cell
-
-
-def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
-    """Read each different cell once; lists and objects, which cannot be compared, one by one."""
-    try:
-        codes, values = pd.factorize(cells, use_na_sentinel=False)
-    except TypeError:
-        return cells.map(function)
-    read = np.empty(len(values), dtype=object)
-    read[:] = [function(value) for value in values]
-    return pd.Series(read[codes], cells.index, dtype=object, name=cells.name)
