@@ -26,12 +26,13 @@ import pyarrow.csv
 from heart_utils.identities import show_cell
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import ARROW_TEXT, TEXT
+from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log
 from heart_utils.tables import called
 
 __all__ = ["RawTable"]
 
 TEXTUAL = (".csv", ".tsv", ".xlsx")
-SUFFIXES = (*TEXTUAL, ".parquet", ".jsonl", ".json")
+SUFFIXES = (*TEXTUAL, ".parquet", ".jsonl", ".json", ".eval")
 COMPRESSED = (".gz", ".zst")
 MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """How a file may begin -> its encoding."""
@@ -76,7 +77,8 @@ def read_table(
     Parameters
     ----------
     given : path, pandas.DataFrame, or a table of Arrow's interface
-        A path ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl`` or ``.json``, and ``.gz`` or ``.zst`` may follow.
+        A path ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``, ``.json`` or ``.eval``
+        (a log of inspect_ai), and ``.gz`` or ``.zst`` may follow.
     sep, encoding : str, optional
         Of CSV: by default the one of ``, ; |`` and tab that cuts the first line into most parts; UTF-8, or UTF-16 by its mark.
     header : sequence of str, optional
@@ -108,8 +110,12 @@ def read_table(
         raise DataError(f"{file}: there is no such file.")
     if suffix == ".jsonl":
         return RawTable(_of_objects([row for _, row in read_lines(file, encoding, faults)]))
-    if suffix == ".json":
-        return RawTable(_of_objects(_read_json(file, encoding, faults)))
+    if suffix in (".json", ".eval"):
+        content = _read_json(file, encoding, faults) if suffix == ".json" else _read_log(file)
+        if is_log(content):
+            objects, missing = read_log(content)
+            return RawTable(_of_objects(objects), notes=missing)
+        return RawTable(_of_objects(_objects_in(file, content)))
     if suffix == ".parquet":
         return RawTable(_read_binary(file, "Parquet"))
     if suffix == ".xlsx":
@@ -188,11 +194,18 @@ def _of_objects(objects: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(objects, dtype=object)
 
 
-def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> list[dict[str, Any]]:
-    """Read an array of objects, an object that holds one, a column an entry, or objects line by line under this name."""
+def _read_log(file: Path) -> dict[str, Any]:
+    try:
+        return unpack_log(_content(file))
+    except ValueError as error:
+        raise DataError(f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut short.") from None
+
+
+def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> Any:
+    """Read JSON, or objects line by line under this name."""
     text = _text(file, encoding, faults)
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         if error.msg == "Extra data" and text.lstrip().startswith("{"):
             return [row for _, row in read_lines(file, encoding, faults)]
@@ -200,6 +213,10 @@ def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> li
             f"{file}: it is not whole JSON (line {error.lineno}, column {error.colno}: {error.msg}). "
             f"It may have been cut short."
         ) from None
+
+
+def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
+    """Find the rows in JSON: an array of objects, an object that holds one, or a column an entry."""
     rows = _rows_within(file, content) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise DataError(f"{file}: it holds a {type(content).__name__}, expected an array of objects.")

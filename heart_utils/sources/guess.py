@@ -154,11 +154,9 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
     """Find the tool by its headers, take over what its files need, and flatten rows as these options do."""
     rows = flatten(raw.rows)
     heads = [str(head) for head in rows.columns]
-    for tool, about in facts()["tools"].items():
-        if all(any(re.fullmatch(sign, head, re.IGNORECASE) for head in heads) for sign in about["signs"]):
-            proposal.tool = tool
-            proposal.confirm += about.get("confirm", ())
-            break
+    proposal.tool = _tool_of(heads)
+    if proposal.tool:
+        proposal.confirm += facts()["tools"][proposal.tool].get("confirm", ())
     said: Mapping[str, Any] = facts()["tools"][proposal.tool]["options"] if proposal.tool else {}
     options: Any = proposal.options
     for option in ("explode", "split", "rater_columns", "winner_columns", "winner_loser", "soft"):
@@ -173,6 +171,14 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
             here = {name: value for name, value in said[option].items() if option in ("words", "always") or _is_in(rows, name)}
             _set(options, option, **here)
     return resolve(rows, list(options.get("columns") or {}))
+
+
+def _tool_of(heads: list[str]) -> str:
+    """Find the first tool whose files have such headers, if any."""
+    for tool, about in facts()["tools"].items():
+        if all(any(re.fullmatch(sign, head, re.IGNORECASE) for head in heads) for sign in about["signs"]):
+            return str(tool)
+    return ""
 
 
 def _as_written(value: Any, heads: list[str]) -> Any:
@@ -467,8 +473,24 @@ def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:
 
 
 def _propose_columns(table: str, raw: RawTable, proposal: Proposal) -> Proposal:
-    """Find the columns of scores, replies or histories by their names alone."""
+    """Find the columns of scores, replies or histories by their names, and by the tool where it writes scores too."""
     rows = flatten(raw.rows)
+    tool = _tool_of([str(head) for head in rows.columns])
+    if table == "scores" and (said := facts()["tools"].get(tool, {}).get("scores")):
+        proposal.tool = tool
+        options: Any = proposal.options
+        several = [head for head in map(str, rows.columns) if re.fullmatch(said["dimension_columns"], head)]
+        for option, value in said.items():
+            if option == "dimension_columns":
+                options.update({option: value} if several else {})
+            elif isinstance(value, dict):
+                names = {name: what for name, what in value.items() if option != "columns" or name in rows}
+                _set(options, option, **names)
+            else:
+                options.setdefault(option, value)
+        if not several:
+            _set(options, "always", dimension="overall")
+        return proposal
     taken = {plain(head) for head in proposal.options.get("columns") or {}} | {plain(name) for name in TABLES[table]}
     for column, names in facts()["columns"].items():
         if column not in TABLES[table] or not _lacks(rows, proposal, column):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -11,6 +12,7 @@ import zstandard
 
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.inspect_logs import unpack_log
 from heart_utils.sources.load import describe_votes, load_scores, load_verdicts
 
 BATTLES = [
@@ -83,7 +85,7 @@ def test_an_array_of_rows_is_read_in_every_format_and_packed_too(tmp_path):
         ("a.json", b"7", "it holds a int, expected an array of objects"),
         ("a.json.gz", gzip.compress(b"[]")[:-9], "it cannot be unpacked"),
         ("a.json.zst", b"nothing packed", "it cannot be unpacked"),
-        ("a.rar", b"", "nor a path that ends in .*.json, or in one of these and .gz or .zst"),
+        ("a.rar", b"", "nor a path that ends in .*.eval, or in one of these and .gz or .zst"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, name, content, said):
@@ -404,3 +406,63 @@ def test_a_file_is_described_without_being_loaded(tmp_path, capsys):
     assert said.startswith("3 rows, 6 columns: id (numbers), model_a (single words)")
     assert "load_verdicts(" in said
     assert "it looks like Chatbot Arena on Kaggle" in said
+
+
+# inspect_ai
+
+LOGS = Path(__file__).with_name("inspect_ai")
+
+
+def test_a_log_of_inspect_ai_with_pairs_is_read_by_the_proposed_call(tmp_path):
+    table, said = paste(LOGS / "pairwise.eval")
+    assert "it looks like inspect_ai" in said
+    assert table["history_id"].value_counts().to_dict() == {f"chat-{number}": 2 for number in (1, 2, 3, 4)}
+    assert table[["rater", "rater_kind", "responder_a", "responder_b"]].drop_duplicates().to_numpy().tolist() == [
+        ["preference", "model", "alpha", "beta"]
+    ]
+    first = table[table["repeat"] == 1].set_index("history_id")
+    written = {sample["id"]: sample for sample in unpack_log((LOGS / "pairwise.eval").read_bytes())["samples"][:4]}
+    answers = {name: sample["scores"]["preference"]["value"].lower() for name, sample in written.items() if sample["scores"]}
+    assert first["verdict"].dropna().to_dict() == answers
+    assert first.loc["chat-4", "state"] == "error"
+    log = tmp_path / "pairwise.json"
+    log.write_text(json.dumps(unpack_log((LOGS / "pairwise.eval").read_bytes())))
+    assert votes(paste(log)[0]) == votes(table)
+
+
+def test_scores_of_inspect_ai_are_a_row_a_dimension_and_one_that_failed_is_no_zero():
+    with pytest.raises(DataError, match="it looks like inspect_ai") as caught:
+        load_scores(LOGS / "scored.eval")
+    table = load_scores(LOGS / "scored.eval", **proposed(caught.value))
+    found = table.pivot_table(index="history_id", columns="dimension", values="score")
+    assert found.loc[["chat-1", "chat-2"]].to_dict() == {
+        "warmth": {"chat-1": 4, "chat-2": 4},
+        "clarity": {"chat-1": 3, "chat-2": 5},
+    }
+    assert table.loc[table["history_id"] == "chat-4", "state"].unique().tolist() == ["error"]
+    assert table["reply_id"].iloc[0] == "chat-1--mockllm/model--1"
+
+
+def test_correct_and_incorrect_of_inspect_ai_are_one_and_nought(tmp_path):
+    log = {"version": 2, "status": "success", "eval": {"model": "m", "task": "t", "scorers": [{"name": "match"}]}}
+    log["samples"] = [{"id": 1, "epoch": 1, "scores": {"match": {"value": mark}}} for mark in "CI"]
+    log["samples"][1]["id"] = 2
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps(log))
+    with pytest.raises(DataError) as caught:
+        load_scores(file)
+    assert load_scores(file, **proposed(caught.value))["score"].tolist() == [1.0, 0.0]
+
+
+def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_what_it_lacks(tmp_path):
+    content = (LOGS / "pairwise.eval").read_bytes()
+    cut = tmp_path / "cut.eval"
+    cut.write_bytes(content[:9000])
+    with pytest.raises(DataError, match="cannot be read as a log of inspect_ai .*cut short"):
+        load_verdicts(cut)
+    log = unpack_log(content)
+    log |= {"status": "cancelled", "samples": log["samples"][:5]}
+    file = tmp_path / "log.json"
+    file.write_text(json.dumps(log))
+    with pytest.warns(UserWarning, match="3 samples that are not in the log, whose status is 'cancelled'"):
+        paste(file)

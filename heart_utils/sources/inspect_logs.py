@@ -1,0 +1,81 @@
+"""Logs of inspect_ai, as ``.eval`` or ``.json``: a row for each score of a sample, whose columns are then named as in any file.
+
+The format is that of inspect_ai's documentation (https://inspect.aisi.org.uk/eval-logs.html); nothing of the package is needed.
+A row has ``id``, ``epoch``, ``model``, ``scorer``, ``value``, ``explanation`` and the sample's ``metadata``. A sample that
+failed has a row for each scorer of the task, without a value.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import zstandard
+
+__all__: list[str] = []
+
+ZSTD = 93  #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
+LOCAL_HEADER = 30  #: Bytes before the name of a packed part; the lengths of name and extra field are in the last four.
+HEADERS = ("header.json", "_journal/start.json")
+"""Parts of a log that say what ran: the first is there once it has ended."""
+
+
+def is_log(content: object) -> bool:
+    """Tell whether JSON is a log of inspect_ai."""
+    return isinstance(content, dict) and {"version", "eval", "samples"} <= set(content) and isinstance(content["eval"], dict)
+
+
+def unpack_log(content: bytes) -> dict[str, Any]:
+    """Read the log in an ``.eval`` file as the ``.json`` of the same log has it.
+
+    Raises
+    ------
+    ValueError
+        If it is no such archive, or damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            parts = {part.filename: part for part in archive.infolist()}
+            header = next((name for name in HEADERS if name in parts), None)
+            if header is None:
+                raise ValueError(f"it has none of {', '.join(HEADERS)}")
+            samples = [name for name in parts if name.startswith("samples/") and name.endswith(".json")]
+            log: dict[str, Any] = json.loads(_unpacked(archive, content, parts[header]))
+            log["samples"] = [json.loads(_unpacked(archive, content, parts[name])) for name in samples]
+    except (zipfile.BadZipFile, zstandard.ZstdError, json.JSONDecodeError) as error:
+        raise ValueError(str(error)) from None
+    return log
+
+
+def _unpacked(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> bytes:
+    if part.compress_type != ZSTD:
+        return archive.read(part)
+    lengths = content[part.header_offset + LOCAL_HEADER - 4 : part.header_offset + LOCAL_HEADER]
+    start = part.header_offset + LOCAL_HEADER + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+    with zstandard.ZstdDecompressor().stream_reader(content[start : start + part.compress_size]) as reader:
+        return reader.read()
+
+
+def read_log(log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """List the scores of a log, with how many samples it was to have and lacks."""
+    about, samples = log["eval"], log.get("samples") or []
+    scorers = [scorer["name"] for scorer in about.get("scorers") or []]
+    rows = [row for sample in samples for row in _scores(sample, about, scorers)]
+    n_epochs = (about.get("config") or {}).get("epochs") or 1
+    asked = (about.get("dataset") or {}).get("sample_ids") or []
+    missing = max(0, len(asked) * n_epochs - len(samples)) if log.get("status") != "success" else 0
+    return rows, {f"samples that are not in the log, whose status is {log.get('status', 'started')!r}": missing}
+
+
+def _scores(sample: Mapping[str, Any], about: Mapping[str, Any], scorers: list[str]) -> Iterator[dict[str, Any]]:
+    shared = {"id": sample["id"], "epoch": sample.get("epoch", 1), "task": about.get("task"), "model": about.get("model")}
+    if sample.get("invalidation"):
+        shared["invalidated"] = "true"
+    scores = sample.get("scores") or {}
+    for scorer in dict.fromkeys([*scores, *scorers]):
+        given = scores.get(scorer) or {}
+        answer = {"scorer": scorer, "value": given.get("value"), "explanation": given.get("explanation")}
+        yield {**shared, **answer, "metadata": sample.get("metadata") or None}
