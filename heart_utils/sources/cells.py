@@ -186,9 +186,9 @@ def _read_chances(rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: 
     if outside.any():
         first = ", ".join(f"{called(row)} has {show_cell('p_a', value)}" for row, value in given[outside].head(3).items())
         more = f" ({int(outside.sum())} in all)" if outside.sum() > 1 else ""
-        advice = (
-            "" if soft else " Is it on another scale? Say which number means a for sure, and which b: soft={'a': 1, 'b': 2}."
-        )
+        advice = " Is it on another scale? Say which number means a for sure, and which b: soft={'a': 1, 'b': 2}."
+        if soft:
+            advice = f" soft says that {sure_a:g} is a for sure and {sure_b:g} is b; give the two of this file's own scale."
         faults.append(f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing; {first}{more}.{advice}")
     rows["p_a"] = share.mask(outside)
     if rows["verdict"].isna().all() and "state" not in rows:  # the file says how sure they were, and nothing else

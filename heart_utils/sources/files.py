@@ -126,7 +126,7 @@ def _tried_proposal(table: str, raw: RawTable, how: FileOptions, other_encoding:
     proposal = propose(table, raw, how)
     if other_encoding:
         proposal.options["encoding"] = "cp1252"
-    if "'...'" in str(proposal.options.get("shown")):
+    if "'...'" in f"{proposal.options.get('shown')} {proposal.options.get('always')}":
         return proposal
     faults: list[str] = []
     for _ in range(2):

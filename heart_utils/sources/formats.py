@@ -375,13 +375,21 @@ def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
         )
 
 
+def _letters(cell: object) -> str:
+    return re.sub(r"[\W_]", "", str(cell)).casefold()
+
+
 def _without_more_headers(rows: pd.DataFrame) -> RawTable:
     """Take out the rows of headers that Qualtrics writes below the first."""
     top = rows.head(3)
     marked = top.apply(lambda cells: cells.astype(str).str.strip().str.startswith(IMPORT_ID)).any(axis=1).to_numpy(bool)
+    if not marked.any() and len(rows):
+        # without the row of import ids, the second header still says the first again in words: StartDate, Start Date
+        near = [_letters(head) for head in rows.columns]
+        marked = np.array([sum(a == _letters(b) for a, b in zip(near, rows.iloc[0], strict=True)) > 2])
     if not marked.any():
         return RawTable(rows, as_text=True)
     n_headers = int(np.flatnonzero(marked)[0]) + 1
-    questions: Mapping[Any, Any] = rows.iloc[0].to_dict() if n_headers > 1 else {}
+    questions: Mapping[Any, Any] = rows.iloc[0].to_dict() if n_headers else {}
     asked = {str(head): str(question) for head, question in questions.items()}
     return RawTable(rows.iloc[n_headers:], as_text=True, notes={"rows of headers by Qualtrics": n_headers}, questions=asked)

@@ -26,6 +26,7 @@ from heart_utils.tables import TABLES, called
 __all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
+FILLED = "filled"  #: Said of a column in which any cell that is not blank says that its row may not count.
 ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 
 
@@ -90,7 +91,8 @@ def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
     for name, values in facts()["doubtful"].items():
         for head in rows.columns:
             if plain(str(head).rsplit(".", 1)[-1]) == plain(name) and not isinstance(rows[head].iloc[0], dict | list):
-                wrong = map_words(rows[head], word_of).isin(values)
+                cells = map_words(rows[head], word_of)
+                wrong = cells.isin(values) if values != FILLED else cells.ne("") & ("AssignmentStatus" in rows.columns)
                 if wrong.any() and not (name == "Status" and not _is_status(rows[head], values)):
                     found[str(head)] = wrong
     return found
@@ -141,6 +143,8 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     _propose_history(rows, proposal)
     _propose_shown(rows, proposal)
     _propose_words(rows, proposal)
+    if len(names := _names(rows, proposal)) and {meaning_of(name) for name in names} <= {"a", "b"}:
+        proposal.confirm.append(f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or places")
     _propose_rest(table, rows, proposal)
     return proposal
 
@@ -205,6 +209,7 @@ def _done(proposal: Proposal) -> set[str]:
         done |= set(re.findall(r"\?P<(\w+)>", pattern))
     done |= {"verdict"} if how.get("winner_columns") or how.get("counts") or how.get("pair_columns") or "p_a" in done else set()
     done |= {"rater", "verdict"} if how.get("rater_columns") else set()
+    done |= {"dimension", "verdict"} if how.get("dimension_columns") else set()
     done |= {"responder_a", "responder_b", "verdict"} if how.get("winner_loser") else set()
     if how.get("shown") is not None:
         done |= {"history_id", "responder_a", "responder_b"}
@@ -227,7 +232,8 @@ def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
     for head in map(str, rows.columns):
         if plain(head) not in used and not rows[head].isna().all():
             free.setdefault(plain(head), head)
-            free.setdefault(plain(re.split(r"[.:]", head)[-1]), head)
+            parts = re.split(r"[.:]", head)
+            free.setdefault(plain(parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]), head)
     return free
 
 
@@ -296,7 +302,7 @@ def meaning_of(word: str) -> str | None:
     for meaning, words in facts()["words"].items():
         if said in words or near in map(plain, words):
             return str(meaning)
-    return None
+    return next((str(name) for name, form in facts()["phrases"].items() if re.fullmatch(form, said)), None)
 
 
 def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -317,9 +323,25 @@ def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
     named = [free[plain(name)] for name in facts()["columns"]["verdict"] if plain(name) in free]
     names = _names(rows, proposal)
     fits = [head for head in named if _may_be_verdicts(rows[head], names, sides=1)]
-    fits += [head for head in free.values() if _may_be_verdicts(rows[head], names, sides=2)]
+    others = [head for head in dict.fromkeys(free.values()) if _may_be_verdicts(rows[head], names, sides=2)]
+    others = [head for head in others if not _are_numbers(rows[head])]
+    if not fits and len(others) > 1 and not proposal.tool:
+        proposal.options["dimension_columns"] = others
+        proposal.confirm.append(f"{', '.join(others)} are answers to a question each, which become dimensions")
+        return
+    fits += [*others, *(head for head in named if _are_few(rows[head]))]
     if fits:
         _set(proposal.options, "columns", **{fits[0]: "verdict"})
+    if len(rest := [head for head in others if head not in fits[:1]]) and fits:
+        proposal.confirm.append(f"only {fits[0]} is the answer, and {', '.join(rest)} may be left out")
+
+
+def _are_few(cells: pd.Series) -> bool:
+    return 0 < len(_words_in(cells)) <= FEW
+
+
+def _are_numbers(cells: pd.Series) -> bool:
+    return all(re.fullmatch(r"-?\d+(\.\d+)?", word) for word in _words_in(cells) if word)
 
 
 def _names(rows: pd.DataFrame, proposal: Proposal) -> set[str]:
@@ -330,12 +352,12 @@ def _names(rows: pd.DataFrame, proposal: Proposal) -> set[str]:
 
 def _may_be_verdicts(cells: pd.Series, names: set[str], sides: int) -> bool:
     """Tell whether cells may be verdicts: words for so many of the sides, or names of those who are compared."""
-    try:
-        words = [str(word) for word in cells.dropna().unique()]
-    except TypeError:
-        return False
-    meant = {meaning_of(word) for word in words if word.strip()} & {"a", "b"}
-    return (0 < len(words) <= FEW and len(meant) >= sides) or (bool(words) and bool(names) and len(set(words) & names) > 1)
+    words = [word for word in _words_in(cells) if word]
+    meanings = {meaning_of(word) for word in words}
+    meant = meanings & {"a", "b"}
+    if sides > 1 and meant and None not in meanings:  # where rows are few, nobody may have taken the other side
+        return True
+    return (0 < len(words) <= FEW and len(meant) >= sides) or len(set(words) & names) >= sides
 
 
 def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -343,7 +365,7 @@ def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
     if not _lacks(rows, proposal, "verdict"):
         return
     free = {plain(head): str(head) for head in rows.columns}
-    forms = {"a": r"(n_?)?wins?_?(1|a)|homewins", "b": r"(n_?)?wins?_?(2|b)|awaywins", "tie": r"(n_?)?(ties?|draws?)"}
+    forms = {"a": r"(n_?)?wins?_?(1|a)|home\.?wins", "b": r"(n_?)?wins?_?(2|b)|away\.?wins", "tie": r"(n_?)?(ties?|draws?)"}
     found = {head: side for side, form in forms.items() for name, head in free.items() if re.fullmatch(form, name)}
     if {"a", "b"} <= set(found.values()):
         _set(proposal.options, "counts", **found)
@@ -418,7 +440,8 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
     heads = [head for head, name in (options.get("columns") or {}).items() if name == "verdict"] or (
         ["verdict"] if "verdict" in rows else []
     )
-    heads += [head for head in listed(options.get("pair_columns")) if head in rows]
+    several = [*listed(options.get("pair_columns")), *listed(options.get("dimension_columns"))]
+    heads += [head for head in several if head in rows]
     if options.get("rater_columns"):
         heads += [head for head in map(str, rows.columns) if head in listed(options["rater_columns"])]
     said = {word_of(word) for word, meaning in (options.get("words") or {}).items() if not isinstance(meaning, Mapping)}
@@ -427,15 +450,16 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
     numbered = any(
         re.search(r"1$", str(head)) for head, name in (options.get("columns") or {}).items() if name == "responder_a"
     )
+    steps = sorted({float(word) for word in words if re.fullmatch(r"-?\d+(\.\d+)?", word)})
+    if heads and len(steps) > 2:
+        low, high = (f"{step:g}" for step in (steps[0], steps[-1]))
+        proposal.confirm.append(
+            f"the numbers are codes of answers; if they are steps from one reply to the other, columns={{{heads[0]!r}: 'p_a'}} "
+            f"and soft={{'a': {low}, 'b': {high}}} (or the other way round) read them"
+        )
     for word in dict.fromkeys(words):
         key = word_of(word)
-        if (
-            key in said
-            or key in ("a", "b", "tie")
-            and word == key
-            or key in names
-            or (key == "" and options.get("pair_columns"))
-        ):
+        if key in said or key in ("a", "b", "tie") and word == key or key in names or (key == "" and several):
             continue
         meaning = meaning_of(word)
         if meaning == "unsure":

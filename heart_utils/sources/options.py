@@ -78,6 +78,12 @@ def check_options(how: FileOptions) -> None:
     for option, choices in CHOICES.items():
         if (word := given.get(option)) is not None and word not in choices:
             raise DataError(f"{option} is {word!r}, expected {' or '.join(map(repr, choices))}.")
+    for option in ("always", "shown"):
+        if not isinstance(value := given.get(option), str) and isinstance(value, Mapping | list) and "'...'" in str(value):
+            raise DataError(
+                f"{option} still has '...', which a proposed call has where only you know what to say: who wrote the replies. "
+                f"Put the names there; {option} is {value}."
+            )
     if (pair := given.get("winner_loser")) and (isinstance(pair, str) or len(pair) != 2):
         raise DataError(f"winner_loser is {pair!r}, expected two headers, as in winner_loser=('winner', 'loser').")
     if (ends := given.get("soft")) and (set(ends) != {"a", "b"} or ends["a"] == ends["b"]):
