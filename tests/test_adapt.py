@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import yaml
 from adapt_pages import make_project, read_blocks, run_page
@@ -104,6 +105,22 @@ def test_a_recipe_that_cannot_be_followed_says_so_before_anything_is_asked(proje
     file.write_text(file.read_text().replace(was, now))
     with pytest.raises(RecipeError, match=re.escape(said)):
         read_recipe("own_histories")
+
+
+def test_a_recipes_file_of_histories_may_have_headers_of_its_own(project):
+    rows = pd.read_json(project / "mine" / "histories.jsonl", lines=True)
+    other = rows.rename(columns={"history_id": "Chat", "turns": "Verlauf"}).assign(Ok=["yes", "yes", "no", "yes"], Note="x")
+    other.to_json(project / "mine" / "other.json", orient="records")
+    file = project / "params" / "own_histories.yaml"
+    said = "{file: mine/other.json, columns: {Chat: history_id, Verlauf: turns}, only: {Ok: yes}, others: drop}"
+    file.write_text(file.read_text().replace("mine/histories.jsonl", said.replace("yes", "'yes'")))
+    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == ["own-1", "own-2", "own-4"]
+    for wrong, message in (("colums: {Chat: a}", "unknown colums"), ("others: forget", "others"), ("columns: 3", "columns")):
+        file.write_text(
+            re.sub(r"histories: \{.*\}", f"histories: {{file: mine/other.json, {wrong}}}", file.read_text(), count=1)
+        )
+        with pytest.raises(RecipeError, match=message):
+            read_recipe("own_histories")
 
 
 def test_a_protocol_goes_by_the_name_of_its_file(project):

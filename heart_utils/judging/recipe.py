@@ -21,8 +21,10 @@ from heart_utils.judging.questions import Question, note_schemas, question_reque
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
+from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.sources.load import load_histories, load_replies, load_responders
+from heart_utils.sources.options import as_options
 from heart_utils.tables import SLICES, check_table, empty_table
 
 __all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories"]
@@ -45,6 +47,8 @@ class Recipe:
 
     run: str  #: The run's name.
     histories: str = ""  #: As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's root.
+    #: How that file is to be read: options of :func:`heart_utils.sources.load.load_verdicts`, beside ``file`` in ``histories``.
+    reading: Mapping[str, Any] = field(default_factory=dict)
     twins: bool = False  #: Whether the calm originals of adversarial histories come too.
     #: How many histories of each slice, spread evenly over the set; all of a slice not named.
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
@@ -119,6 +123,17 @@ def read_recipe(run: str) -> Recipe:
     given = {name: value for name, value in block.items() if value is not None}
     if "run" in given:
         raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
+    if "reading" in given:
+        raise RecipeError(f"{where}: unknown setting reading; write histories: {{file: ..., columns: ..., words: ...}}.")
+    if isinstance(about := given.get("histories"), dict):
+        reading = {option: value for option, value in about.items() if option != "file"}
+        if not isinstance(about.get("file"), str):
+            raise RecipeError(f"{where}: histories has {', '.join(map(str, about)) or 'nothing'}, expected file: and a path.")
+        try:
+            as_options(reading, f"{where}, histories")
+        except DataError as error:
+            raise RecipeError(str(error)) from None
+        given |= {"histories": about["file"], "reading": reading}
     models: dict[str, Any] = {}
     for name in MODELS:  # by themselves, since no message may repeat a key
         entries = given.pop(name, [])
@@ -179,7 +194,7 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     given = recipe.histories
     if Path(given).suffix:  # from the root, since chapters run in a folder of their own
         given = str(find_home() / Path(given).expanduser())
-    there = load_histories(given, twins=recipe.twins)
+    there = load_histories(given, twins=recipe.twins, **as_options(recipe.reading, recipe.run))
     chosen: dict[str, pd.DataFrame] = {}
     for name in SLICES:  # adversarial histories before their calm twins
         rows, n = there[there["slice"] == name], recipe.slices.get(name)

@@ -69,6 +69,17 @@ def word_of(cell: object) -> str:
     return "" if cell is None or cell != cell else (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip().casefold()
 
 
+def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
+    """Take a mapping from YAML for options, or refuse it, naming what is none."""
+    if strange := [str(name) for name in given if name not in FileOptions.__annotations__]:
+        raise DataError(
+            f"{where}: has unknown {', '.join(strange)}. Of a file it may say {', '.join(FileOptions.__annotations__)}."
+        )
+    how: Any = dict(given)
+    check_options(how)
+    return FileOptions(**how)
+
+
 def check_options(how: FileOptions) -> None:
     """Refuse an option of another kind than it is, with an example of what was expected."""
     given: Mapping[str, Any] = how
@@ -125,7 +136,8 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def reading_of(asked: argparse.Namespace) -> FileOptions:
     """Gather the options of a command line; what it says goes before what its YAML file says."""
-    how: FileOptions = read_yaml(asked.reading, FileOptions, DataError) if asked.reading else FileOptions()
+    said_in_file = read_yaml(asked.reading, dict[str, Any], DataError) if asked.reading else {}
+    how = as_options(said_in_file, asked.reading)
     for option in ("columns", "words", "always", "only"):
         if said := _pairs(option, getattr(asked, option)):
             before: Any = how.get(option) or {}

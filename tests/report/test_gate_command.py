@@ -4,9 +4,11 @@ import importlib
 import inspect
 import json
 import re
+import shlex
 import tomllib
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 import yaml
 from builders import full_disk
@@ -57,6 +59,55 @@ def test_a_full_disk_leaves_none_of_the_reports_and_says_so(folder, tmp_path, mo
     assert "could not be written (No space left on device)" in said.err
     assert "Make room on its disk" in said.err
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+FOREIGN = {"history_id": "test_id", "responder_a": "left model", "responder_b": "right model", "rater": "who", "verdict": "won"}
+FOREIGN_OPTIONS = (
+    "--columns test_id=history_id 'left model=responder_a' 'right model=responder_b' --columns who=rater won=verdict note= "
+    "--words first=a second=b --words draw=tie --only ok=yes --always rater_kind=model"
+)
+
+
+@pytest.fixture
+def foreign(folder, tmp_path):
+    """The votes of two of the files below other headers and in other words, with rows that do not count."""
+    for name in ("old", "worse"):
+        rows = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
+        rows = rows[rows["state"] == "valid"].drop(columns=["rater_kind", "state"]).rename(columns=FOREIGN)
+        rows["won"] = rows["won"].replace({"a": "first", "b": "second", "tie": "draw"})
+        rejected = rows.assign(won="first", who="nobody", ok="no")
+        pd.concat([rows.assign(ok="yes"), rejected]).assign(note="x").to_csv(tmp_path / f"{name}.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore:.*rows were read")
+def test_the_gate_reads_foreign_headers_and_words_as_it_is_told(folder, foreign, capsys):
+    assert main([str(folder / "old.csv"), str(folder / "worse.csv")]) == 1
+    own = capsys.readouterr().out
+    files = [str(foreign / "old.csv"), str(foreign / "worse.csv")]
+    assert main([*files, *shlex.split(FOREIGN_OPTIONS)]) == 1
+    assert capsys.readouterr().out == own
+    short = FOREIGN_OPTIONS.replace("note= ", "")
+    assert main([*files, *shlex.split(short)]) == 2
+    assert "unknown note" in capsys.readouterr().err
+    assert main([*files, *shlex.split(short), "--others", "drop"]) == 1
+    assert capsys.readouterr().out == own
+
+
+@pytest.mark.filterwarnings("ignore:.*rows were read")
+def test_the_gate_reads_its_options_from_a_file_and_the_command_line_goes_first(folder, foreign, capsys):
+    reading = foreign / "reading.yaml"
+    said = {"columns": {head: name for name, head in FOREIGN.items()}, "words": {"first": "b", "second": "b", "draw": "tie"}}
+    said |= {"only": {"ok": "yes"}, "always": {"rater_kind": "model"}, "others": "drop"}
+    reading.write_text(yaml.safe_dump(said))
+    files = [str(foreign / "old.csv"), str(foreign / "worse.csv"), "--reading", str(reading)]
+    main([str(folder / "old.csv"), str(folder / "worse.csv")])
+    own = capsys.readouterr().out
+    assert main([*files, "--words", "first=a"]) == 1
+    assert capsys.readouterr().out == own
+    reading.write_text(yaml.safe_dump(said | {"colums": {}}))
+    assert main(files) == 2
+    assert "unknown colums" in capsys.readouterr().err
 
 
 def test_the_help_names_the_defaults_that_the_command_has_and_the_functions_have():

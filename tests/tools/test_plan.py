@@ -2,13 +2,14 @@
 
 import os
 import time
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from small_project import cell
 
 from tools.notebooks import NotebookError, read_chapter
-from tools.plan import PlanError, read_plan, write_plan
+from tools.plan import PlanError, read_plan, refuse_empty_run, write_plan
 
 PARAMETERS = 'run = "sample"\nseed = 1\nci_level = 0.95\nlabel = "x"  # a choice'
 TWO = "chapters: [01_first, 02_second]\n"
@@ -252,3 +253,28 @@ def test_a_chapter_says_what_it_reads_and_writes(project):
 def test_a_notebook_of_another_shape_is_refused(project, cells, said):
     with pytest.raises(NotebookError, match=said):
         read_chapter(project.write_chapter("01_odd", *cells))
+
+
+def test_a_run_without_votes_is_refused_before_anything_runs_with_both_ways_to_fill_it(two):
+    two.write_chapter(
+        "02_second",
+        cell(PARAMETERS, tags=["parameters"]),
+        cell('from heart_utils.runs import open_run\nopen_run(run).read("verdicts")'),
+    )
+    plan = read_plan(two.root, "sample")
+    empty = replace(plan, run="mine")
+    with pytest.raises(PlanError) as caught:
+        refuse_empty_run(two.root, empty)
+    folder = two.root / "runs" / "mine"
+    assert f"02_second needs votes, and the run 'mine' has none: {folder} has no verdicts.parquet" in str(caught.value)
+    assert f"open_run('{folder}').write('verdicts', load_verdicts('votes.csv'))" in str(caught.value)
+    assert "make collect RUN=mine" in str(caught.value)
+    folder.mkdir(parents=True)
+    (folder / "verdicts.parquet").touch()
+    refuse_empty_run(two.root, empty)
+
+
+def test_a_run_whose_chapters_write_the_votes_themselves_is_not_refused(two):
+    plan = read_plan(two.root, "sample")
+    chapters = [replace(plan.chapters[0], reads=("verdicts",), writes=("verdicts",))]
+    refuse_empty_run(two.root, replace(plan, run="mine", chapters=chapters))
