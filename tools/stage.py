@@ -43,6 +43,7 @@ FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 PRACTICE = "04_the_raters.ipynb"
 """Where the comparisons of the page `practice` are made."""
 
+SAMPLE = re.compile(r"\bsample\b")
 OWN_FIGURE = ("05_who_is_preferred", "fig-run-board")
 OWN_SECTION = "this-runs-board"
 """What the front page of another run shows, and the section with it, which then opens its chapter."""
@@ -120,11 +121,33 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
             cell["metadata"]["mystnb"] = {"code_prompt_show": "Show the values that this page was built with"}
     if run.name != "sample":
         notebook["cells"] = cells = _lift_section(cells, OWN_SECTION)
+        _drop_findings_of_sample(cells)
     evidence = mark_chapter(cells, copy.stem, run, absent)
     place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
     os.utime(place, ns=(newest, newest))  # so that Sphinx reads again only what ran again, or is marked in another way
     return evidence
+
+
+def _drop_findings_of_sample(cells: list[dict[str, Any]]) -> None:
+    """Take out of captions and descriptions of figures what they say of the run `sample`: the figures are another run's."""
+    for cell in cells:
+        words = cell["metadata"].get("mystnb", {})
+        for part, name in (("figure", "caption"), ("image", "alt")):
+            if name in words.get(part, {}):
+                words[part][name] = _without_sample(words[part][name])
+
+
+def _without_sample(text: str) -> str:
+    """Drop sentences about the sample; of one that comes to it after a colon or semicolon, what stands before stays."""
+    kept = []
+    for sentence in re.split(r"(?<=\.)\s+", text):
+        if mention := SAMPLE.search(sentence):
+            clause = re.match(r"(.*)[:;]", sentence[: mention.start()])
+            kept += [f"{clause[1]}."] if clause else []
+        else:
+            kept.append(sentence)
+    return " ".join(kept)
 
 
 def _lift_section(cells: list[dict[str, Any]], label: str) -> list[dict[str, Any]]:

@@ -77,7 +77,8 @@ def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
         )
     how: Any = dict(given)
     check_options(how)
-    return FileOptions(**how)
+    options: FileOptions = how
+    return options
 
 
 def check_options(how: FileOptions) -> None:

@@ -15,7 +15,7 @@ from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
 from tools.plan import read_plan
-from tools.stage import FRONT_FIGURE, OWN_FIGURE, api_pages, stage_book
+from tools.stage import FRONT_FIGURE, OWN_FIGURE, _without_sample, api_pages, stage_book
 
 DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"/>'
 
@@ -78,6 +78,36 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
     assert "{simulated}`-`" in (stage / "book" / "front.txt").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("The run's own board. In the run `sample` all are alike.", "The run's own board."),
+        ("Dots with bars; in the run sample one was timed, and more. Rows are authors.", "Dots with bars. Rows are authors."),
+        ("Rows are authors.", "Rows are authors."),
+    ],
+)
+def test_captions_of_another_run_say_nothing_of_the_sample(staged, said, kept):
+    figure = {"figure": {"caption": said, "name": "fig-x"}, "image": {"alt": said}}
+    for run in ("sample", "mine"):
+        staged.write_parameters("chapters: [05_who_is_preferred]\n", run=run)
+        copy = staged.root / "build" / "executed" / run / "05_who_is_preferred.ipynb"
+        front = OWN_FIGURE[1] if run == "mine" else FRONT_FIGURE[1]
+        drawn = {**cell("1"), "metadata": {"mystnb": figure}}
+        write_notebook(copy, cell("# Who?", kind="markdown"), drawing(front), drawn)
+        stage = stage_book(staged.root, read_plan(staged.root, run))
+        shown = json.loads((stage / "notebooks" / copy.name).read_text())["cells"][-1]["metadata"]["mystnb"]
+        assert shown["figure"]["caption"] == shown["image"]["alt"] == (kept if run == "mine" else said)
+
+
+def test_no_caption_speaks_of_the_sample_alone():
+    """What is left of each for the book of another run says what the figure shows."""
+    for path in sorted((find_root() / "notebooks").glob("[0-9]*.ipynb")):
+        for part in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            words = part["metadata"].get("mystnb", {})
+            captions = [words.get("figure", {}).get("caption"), words.get("image", {}).get("alt")]
+            assert [caption for caption in captions if caption and not _without_sample(caption)] == [], path.name
 
 
 def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing_of_other_data(staged):
