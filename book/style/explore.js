@@ -63,7 +63,8 @@ function drawForest(box, { rows, switches, shown }) {
     addChoice(bar, label, ["all", ...distinct(rows, column)], (value) => { chosen[column] = value; show(); });
   }
   const scale = make("p", { className: "heart-scale" }, make("span", {}, "← people better"), make("span", {}, "models better →"));
-  box.append(bar, scale);
+  const hint = make("p", {}, "Choose a line to see who was asked, about whom, and where it is published.");
+  box.append(bar, hint, scale);
   distinct(rows, "group").forEach((group, place) => {
     box.append(make("p", { className: "heart-group" }, make("b", {}, group)));
     for (const row of rows.filter((one) => one.group === group)) {
