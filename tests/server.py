@@ -26,6 +26,7 @@ FAULTS = (
     "401",
     "404",
     "400",
+    "echo",  # a 400 whose words repeat all that was asked
     "filter",
     "drop",
     "hang",
@@ -212,6 +213,8 @@ async def reply(provider, request):
         return refusal(429, "Rate limit reached", headers)
     if fault == "filter400":
         return refusal(400, "The prompt was stopped.", code="content_filter")
+    if fault == "echo":
+        return refusal(400, "Invalid input: " + " ".join(message["content"] for message in body["messages"]))
     if fault in ("500", "503", "401", "404", "400", "403", "409", "413", "422"):
         words = {
             "500": "internal",

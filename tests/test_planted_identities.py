@@ -3,6 +3,7 @@
 ``python tests/test_planted_identities.py FOLDER`` prints a line for each command; with ``--book``, of a chapter too.
 """
 
+import contextlib
 import io
 import os
 import subprocess
@@ -14,14 +15,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
-import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "report")]
 
 from gate_case import THETA, write_run  # noqa: E402
+from server import Provider, serving  # noqa: E402
 from study_builders import STATEMENT, small_run  # noqa: E402
 
+from heart_utils import collect as collecting  # noqa: E402
 from heart_utils import fit_ratings, load_histories, load_replies, load_scores, load_verdicts, write_leaderboard  # noqa: E402
 from heart_utils.judging.design import pair_replies  # noqa: E402
 from heart_utils.people import raters  # noqa: E402
@@ -43,7 +46,10 @@ PLANTED = {
     "address of somebody in a study": "study.person@example.org",
     "address as the only id of a file": "only.id@example.org",
     "address in a conversation": "seeker.mail@example.org",
+    "words of a conversation": "sister Theodosia",
 }
+
+SENTENCE = "My sister Theodosia has not spoken to any of us since the funeral in March."
 
 
 def project(folder: Path) -> Path:
@@ -134,6 +140,34 @@ def refuse_files(folder: Path) -> None:
             print(error)
 
 
+def collect(folder: Path) -> None:
+    """Collect a run of one's own conversations at a provider that now and then repeats in an error what it was asked."""
+    file = folder / f"asked_{PLANTED['address in the name of a file']}.jsonl"
+    names = [PLANTED["address as the only id of a file"], "c1", "c2", "c3"]
+    words = f"{SENTENCE} Write to {PLANTED['address in a conversation']}, please. It is {{}} months now."
+    turns = [[{"speaker": "seeker", "text": words.format(number)}] for number in range(4)]
+    pd.DataFrame({"history_id": names, "turns": turns}).to_json(file, orient="records", lines=True)
+    (folder / "asked").mkdir()
+    log, export = folder / "asked" / "log.jsonl", folder / "asked" / "calls.jsonl"
+    with serving(Provider(answer="I am with you.", script=["echo", None, None, None, "echo"])) as provider:
+        model = {"model": "openai/test", "api_base": provider.address, "price_prompt": 0, "price_completion": 0}
+        recipe = {
+            "histories": str(file),
+            "given_replies": False,
+            "responders": [{"name": "m", **model}],
+            "probes": ["generic-comfort"],
+            "judges": [{"name": "j", **model, "answer_format": "logprob"}],
+            "protocols": {"heart": ["overall"]},
+        }
+        (folder / "params" / "asked.yaml").write_text(yaml.safe_dump({"chapters": [], "collect": recipe}))
+        assert collecting.main(["asked", "--yes", "--quiet", "--log", str(log)]) == 3
+        assert provider.outcomes["echo"] == 2
+    assert collecting.main(["asked", "--check"]) == 3
+    assert collecting.main(["asked", "--export", str(export)]) == 0
+    for name in ("verdicts", "replies"):
+        open_run("asked").read(name).to_csv(folder / "asked" / f"{name}.csv")
+
+
 def write_board(folder: Path) -> None:
     """Write the leaderboard as files."""
     write_leaderboard(fit_ratings(open_run("mine").read("verdicts"), n_resamples=50), folder / "build" / "leaderboard")
@@ -174,6 +208,7 @@ COMMANDS = {
     "load_* and run.write": (load_and_write, "runs"),
     "make study's import": (import_answers, "runs"),
     "messages of loaders": (refuse_files, None),
+    "make collect, its log and its export": (collect, "asked"),
     "write_leaderboard": (write_board, "build/leaderboard"),
     "heart-gate --out --json": (report_gate, "build/gate"),
     "make release RUN=mine": (release_run, "build/release"),
@@ -215,20 +250,15 @@ def try_commands(folder: Path, said: io.StringIO) -> dict[str, tuple[int, list[s
     return results
 
 
-@pytest.fixture
-def said(monkeypatch):
-    """Gather what commands print, on both streams, and what they warn of."""
-    text = io.StringIO()
-    for stream in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, stream, text)
-    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: print(message, file=text))
-    return text
-
-
-def test_nobody_who_was_planted_is_in_any_file_or_message(tmp_path, monkeypatch, said):
+def test_nobody_who_was_planted_is_in_any_file_or_message(tmp_path, monkeypatch):
     for name in ("HEART_ROOT", "HEART_KEYS"):
         monkeypatch.setenv(name, "")
-    results = try_commands(project(tmp_path / "project"), said)
+    said = io.StringIO()
+    # Here and not in a fixture: pytest puts its own streams back between the two.
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(message, file=said)
+        results = try_commands(project(tmp_path / "project"), said)
+    assert "expected a, b or tie" in said.getvalue()
     assert {name: found for name, (_, found) in results.items() if found} == {}
     assert all(n for name, (n, _) in results.items() if COMMANDS[name][1])
     key = (tmp_path / "project" / "keys" / "people.csv").read_text()

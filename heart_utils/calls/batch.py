@@ -18,6 +18,7 @@ from heart_utils.calls.ledger import Ledger, batches, now
 from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, key_fault, key_for, load_litellm
 from heart_utils.calls.outcomes import BrokenAnswerError, is_filtered, read_plain, redact, secrets_of
 from heart_utils.calls.prices import cost, reserve
+from heart_utils.identities import redact_message
 
 __all__ = ["BatchError"]
 
@@ -132,7 +133,7 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     """Read one line of a batch's answers; None where the request may simply be asked again."""
     key, response = str(line["custom_id"]), line.get("response") or {}
     if response.get("status_code") == 400:
-        words = json.dumps(response.get("body"))
+        words = redact_message(json.dumps(response.get("body")))
         status = "refused" if is_filtered(words) else "error"
         return Call(key, status, attempts=1, error=redact(f"not accepted in a batch: {words}", secrets_of(model))[:400])
     if response.get("status_code") != 200:
@@ -171,7 +172,7 @@ def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
         said = f"its provider did not take or give {what}."
         if unsure:
             said = "nobody knows whether its provider took a batch. The same command looks for it there."
-        words = redact(f"{type(error).__name__}: {error}", secrets_of(model))[:400]
+        words = redact(f"{type(error).__name__}: {redact_message(str(error))}", secrets_of(model))[:400]
         fault_of = BatchError(f"{model.name}: {said} {words}")
         fault_of.perhaps_taken = unsure
         raise fault_of from None

@@ -970,8 +970,8 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
         if not row.messages:
             return f"The recorded request about the same thing had other words. {LIKELY}"
         had, has = zstandard.decompress(row.messages).decode("utf-8", "replace"), request.messages_json()
-        at = max(0, len(os.path.commonprefix([had, has])) - 20)
-        return f"The messages changed: they read {had[at : at + 60]!r}, now {has[at : at + 60]!r}. {LIKELY}"
+        at = len(os.path.commonprefix([had, has]))  # and not the words there: somebody's conversation
+        return f"The messages changed, at character {at:,} of {len(had):,} that were recorded, {len(has):,} now. {LIKELY}"
     if (row.model, row.options) == (model, options):
         return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
     bodies = {digest: json.loads(body) for digest, body in ledger.rows(sa.select(parts))}

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
 from heart_utils.calls.prices import cost, estimate, text_bound
+from heart_utils.identities import redact_message
 
 __all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 
@@ -53,6 +54,8 @@ NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=Non
 _WARM: set[str] = set()
 _WHOLE: set[str] = set()
 """Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
+
+ECHOED = 6  #: Words in a row that an error has from what was asked; shorter ones are chance.
 
 MAX_WORDS = 400  #: Characters of an error that are kept.
 
@@ -375,7 +378,8 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     """Tell what an exception of one attempt means."""
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
-    words = redact(f"{type(error).__name__}: {text}", secrets_of(request.model))[:MAX_WORDS]
+    asked = " ".join(str(message["content"]) for message in request.messages)
+    words = redact(f"{type(error).__name__}: {without_echo(text, asked)}", secrets_of(request.model))[:MAX_WORDS]
     inside = _code_inside(error)
     kind = type(error) if inside is None else Exception  # of what came with status 200, litellm's class says nothing
     told = str(getattr(error, "status_code", 0) if inside is None else inside)
@@ -431,6 +435,20 @@ def secrets_of(model: Model) -> list[str]:
         if len(secret) >= (8 if named else 16) and (named or KEY_NAMES.search(name)):
             forms += [secret, secret.strip(), quote(secret, safe="")]
     return forms
+
+
+def without_echo(text: str, asked: str) -> str:
+    """Leave out of a provider's words what they repeat of what was asked, and whose address or id it is: logs show them."""
+    pieces = re.split(r"(\W+)", redact_message(text[: 10 * MAX_WORDS]))
+    spoken, heard = pieces[::2], re.findall(r"\w+", asked)
+    runs = {tuple(heard[at : at + ECHOED]) for at in range(len(heard) - ECHOED + 1)}
+    starts = [at for at in range(len(spoken)) if tuple(spoken[at : at + ECHOED]) in runs]
+    repeated = {at + place for at in starts for place in range(ECHOED)}
+    kept = [
+        "" if at in repeated and at - 1 in repeated else ("[what was asked]" if at in repeated else word) + between
+        for at, (word, between) in enumerate(zip(spoken, [*pieces[1::2], ""], strict=True))
+    ]
+    return "".join(kept)
 
 
 def redact(text: str, secrets: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from heart_utils.identities import names_people, redact_message, show_cell
+from heart_utils.identities import names_people, redact_message, show_answer
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
@@ -446,7 +446,9 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
         heads += [head for head in map(str, rows.columns) if head in listed(options["rater_columns"])]
     said = {word_of(word) for word, meaning in (options.get("words") or {}).items() if not isinstance(meaning, Mapping)}
     names = {word_of(name) for name in _names(rows, proposal)}
-    words = [word for head in heads if head in rows for word in _words_in(rows[head])]
+    words: dict[str, str] = {}  # each with the first header that has it
+    for head in (head for head in heads if head in rows):
+        words |= {word: head for word in _words_in(rows[head]) if word not in words}
     numbered = any(
         re.search(r"1$", str(head)) for head, name in (options.get("columns") or {}).items() if name == "responder_a"
     )
@@ -457,7 +459,7 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
             f"the numbers are codes of answers; if they are steps from one reply to the other, columns={{{heads[0]!r}: 'p_a'}} "
             f"and soft={{'a': {low}, 'b': {high}}} (or the other way round) read them"
         )
-    for word in dict.fromkeys(words):
+    for word, head in words.items():
         key = word_of(word)
         if key in said or key in ("a", "b", "tie") and word == key or key in names or (key == "" and several):
             continue
@@ -466,8 +468,7 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
             _set(options, "words", **{word: "tie"})
             proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
         elif meaning is None or (key in ("1", "2") and not numbered):
-            shown = show_cell("verdict", word)
-            proposal.confirm.append(f"it is said what {shown} means: add it to words")
+            proposal.confirm.append(f"it is said what {show_answer(head, word)} means: add it to words")
         else:
             _set(options, "words", **{word: meaning})
             if meaning == "abstained":

@@ -21,6 +21,7 @@ from heart_utils.calls.outcomes import (
     read_stream,
     redact,
     secrets_of,
+    without_echo,
 )
 
 ASK = Request(Model("m", "openai/gpt-4o", timeout_s=5), ({"role": "user", "content": "Hello"},))
@@ -521,3 +522,14 @@ def test_anthropics_limits_are_read_and_their_dates_are_seconds_from_now():
     assert requests.reset_s == pytest.approx(39.5, abs=1.5)
     past = {name: "2020-01-01T00:00:00Z" if name.endswith("reset") else value for name, value in said.items()}
     assert read_limits(past)[0].reset_s == 0
+
+
+def test_an_error_that_repeats_what_was_asked_is_kept_without_it_and_without_addresses():
+    asked = "Seeker: My mother fell ill in spring, and all of it rests on me now."
+    request = Request(ASK.model, ({"role": "user", "content": asked},))
+    error = load_litellm().exceptions.BadRequestError(f"Not taken: {asked} Write to jo@example.org.", "m", "openai")
+    words = failure_of(error, request).words
+    assert "Not taken: [what was asked]" in words
+    assert "[email]" in words
+    assert not any(word in words for word in ("mother", "spring", "rests", "jo@"))
+    assert without_echo("Rate limit reached: try again in 6 s.", asked) == "Rate limit reached: try again in 6 s."
