@@ -205,3 +205,17 @@ def test_names_that_are_only_sides_must_be_confirmed(tmp_path):
     task = {"text": "q1", "_task_hash": 1, "options": [{"id": "A"}, {"id": "B"}], "accept": ["A"], "answer": "accept"}
     _, said = twice(write(tmp_path, "votes.jsonl", [{**task, "_annotator_id": "db-ann"}]))
     assert "A and B are names of who wrote the replies, and not of sides or places" in said
+
+
+@pytest.mark.mirror
+def test_mt_bench_by_its_own_published_files_agrees_as_its_paper_prints(mirror):
+    """Zheng et al. 2023, table 5; the released files hold more pairs of votes than the table counts (first turn: 1,343)."""
+    people, judge = (twice(mirror / "mtbench_human" / name)[0] for name in ("human.jsonl", "gpt4_pair.jsonl"))
+    assert (len(people), len(judge)) == (3355, 2400)
+    both = people.merge(judge, on="pair_id", suffixes=("", "_judge"))
+    printed = {"1": (0.66, 0.85), "2": (0.66, 0.85)}  # ties included, ties left out
+    for turn, (with_ties, without_ties) in printed.items():
+        votes = both[both["history_id"].str.endswith(f"-{turn}")]
+        decided = votes[(votes["verdict"] != "tie") & (votes["verdict_judge"] != "tie")]
+        assert (votes["verdict"] == votes["verdict_judge"]).mean() == pytest.approx(with_ties, abs=0.01)
+        assert (decided["verdict"] == decided["verdict_judge"]).mean() == pytest.approx(without_ties, abs=0.01)
