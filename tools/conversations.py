@@ -57,12 +57,13 @@ def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
         found.append(_row(outcome, "rank correlation", "counsellor's wait", value=rank, **counts))
     rank = float(stats.spearmanr(rows["score"], rows["clat_med"])[0])
     found.append(_row("score", "rank correlation", "client's own wait", value=rank, **counts))
-    said = np.log2(rows[["n", "chars_c"]].to_numpy(float))
+    said, own = (np.log2(rows[[count, "chars_c"]].to_numpy(float)) for count in ("n", "nc"))
     ways: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         "all sessions": ([], []),
         "same client": ([client], []),
         "same client and counsellor": ([client, counsellor], []),
-        "and as much said": ([client, counsellor], [said[:, 0], said[:, 1]]),
+        "and messages of both, characters": ([client, counsellor], list(said.T)),
+        "and the counsellor's messages, characters": ([client, counsellor], list(own.T)),
     }
     for stratum, (same, held) in ways.items():
         slope, error = _slope(score.to_numpy(), wait.to_numpy(), held, same, (client, counsellor))
