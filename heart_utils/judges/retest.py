@@ -39,7 +39,7 @@ def repeat_reliability(
     pandas.DataFrame
         One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` asked twice or
         more (a pair in one order), ``repeats`` (their mean number of answers), ``n_failed`` answers, ``n_clusters`` dialogues,
-        ``provisional``. No interval where one dialogue was asked again.
+        ``provisional``. No interval where one dialogue was asked again; ``nan`` where all answers are the same.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def price_of_repeats(verdicts: pd.DataFrame, *, dimension: str = "overall", most
     Raises
     ------
     BiasError
-        If there are several judges, or no question was asked in two repeats.
+        If there are several judges, no question was asked in two repeats, or somebody always won or lost.
 
     Examples
     --------
@@ -154,6 +154,11 @@ def price_of_repeats(verdicts: pd.DataFrame, *, dimension: str = "overall", most
         joined = combine_orders(rows[rows["repeat"].isin(repeats[:number])].reset_index(drop=True))
         table = fit_ratings(joined, dimension=dimension, interval="sandwich").table
         width[number] = float((table["rating_high"] - table["rating_low"]).mean())
+    if not np.isfinite(list(width.values())).all():
+        raise BiasError(
+            f"Somebody always won or always lost on {dimension!r}, so a rating has no end and its width no price. Compare "
+            f"responders that are closer."
+        )
     one, last = width[1] ** 2, width[len(repeats)] ** 2
     noise = max((one - last) / (1.0 - 1.0 / len(repeats)), 0.0)
     table = pd.DataFrame({"repeats": np.arange(1, most + 1)})

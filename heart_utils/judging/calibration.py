@@ -14,6 +14,7 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.identities import refuse_identities
 from heart_utils.judges.position import BiasError, compare_answers, position_bias
 from heart_utils.judges.retest import repeat_reliability
 from heart_utils.judging.trained import content_digest, read_sealed, write_sealed
@@ -238,7 +239,9 @@ def calibrate_judge(
     ------
     CalibrationError
         If labels are not by people, the judge's votes are of several judges or of people, a part of `bound_to` is missing, or
-        no pair was decided by both.
+        pairs of fewer than two dialogues were decided by both.
+    heart_utils.identities.IdentityError
+        If `labels_from` names a person.
 
     Examples
     --------
@@ -253,6 +256,9 @@ def calibrate_judge(
     """
     if not labels_from.strip():
         raise CalibrationError("labels_from is empty: say who the people are, such as 'three clinicians, study of May 2026'.")
+    refuse_identities({}, {"labels_from": labels_from})
+    if valid_days is not None and valid_days < 1:
+        raise CalibrationError(f"valid_days={valid_days!r}: expected 1 or more, or None for a record that no age ends.")
     digests = _digests(bound_to)
     judge, asked = _one_judge(judge_votes, dimension)
     people = _people(human_votes, dimension)
@@ -267,6 +273,10 @@ def calibrate_judge(
     decided = _decided(both, joined)
     if decided.empty:
         raise CalibrationError(f"No pair on {dimension!r} was decided by a person and by {judge!r}: all are ties or failures.")
+    if decided["dialogue_id"].nunique() < 2:
+        raise CalibrationError(
+            f"Only one dialogue on {dimension!r} was decided by a person and by {judge!r}, which gives no interval. Label more."
+        )
     rates = (
         agreement_with_baselines(votes, between=("human", judge), by=[], n_resamples=n_resamples, ci_level=ci_level, rng=rng)
         .set_index("who")

@@ -26,7 +26,7 @@ from heart_utils.settings import read_yaml
 
 __all__ = ["LEAST_LABELS", "CalibratedJudges", "check_calibration", "compare_powered", "decide_nothing"]
 
-UNDECIDED = " The judge is not shown to be fit to decide: this is a report, and neither a pass nor a failure."
+UNDECIDED = ". The judge is not shown to be fit to decide: this is a report, and neither a pass nor a failure."
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def decide_nothing(comparison: Comparison, faults: Sequence[str]) -> Comparison:
     'cannot tell'
     """
     reasons = f"{UNDECIDED} {' '.join(faults)}"
-    table = comparison.table.assign(outcome="cannot tell", message=comparison.table["message"] + reasons)
+    table = comparison.table.assign(outcome="cannot tell", message=comparison.table["message"].str.rstrip(".") + reasons)
     return replace(comparison, table=table)
 
 
@@ -206,7 +206,7 @@ def compare_powered(
     drops = powered_drops(judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions)
     table = decide_drops(drops, mode, max_drop, alpha, max_inconsistent, max_detectable)
     sentences = [_by_people(row, people, judged, max_detectable, mode) for row in table.to_dict("records")]
-    table["message"] = table["message"] + sentences
+    table["message"] = table["message"].str.rstrip(".") + sentences
     return Comparison(table, pd.DataFrame(), baseline, candidate, mode, max_drop, alpha)
 
 
@@ -248,11 +248,11 @@ def _by_people(
     """Say on how many of people's votes a drop rests, and what more of them would cost where they are too few."""
     votes = people[people["dimension"] == row["dimension"]]
     n_judged = judged.loc[judged["dimension"] == row["dimension"], "dialogue_id"].nunique()
-    rests = f" The interval rests on {len(votes)} votes by people on {row['n_dialogues']} of {n_judged} dialogues."
+    rests = f"; the interval rests on {len(votes)} votes by people on {row['n_dialogues']} of {n_judged} dialogues"
     if row["outcome"] != "cannot tell" or mode != "regression" or not row["detectable"] > max_detectable:
         return rests
     missing = int(np.ceil(len(votes) * ((row["detectable"] / max_detectable) ** 2 - 1.0)))
-    return f"{rests} About {missing} more are missing. {cost_in_hours(missing)}"
+    return f"{rests}. About {missing} more are missing. {cost_in_hours(missing)}"
 
 
 def _by_judge(records: Sequence[CalibrationRecord]) -> Mapping[tuple[str, str], CalibrationRecord]:

@@ -89,6 +89,13 @@ def test_a_judge_that_says_the_same_again_gains_nothing_by_repeats():
     assert price_of_repeats(same, most=2)["change"].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
+def test_a_judge_that_says_one_word_has_no_reliability_and_no_price():
+    votes = asked(np.ones(40), 2, np.random.default_rng(9))
+    assert np.isnan(repeat_reliability(votes, n_resamples=20)["reliability"].item())
+    with pytest.raises(BiasError, match="always won or always lost"):
+        price_of_repeats(votes)
+
+
 def test_two_judges_are_not_priced_as_one():
     votes = repeated_study(n_repeats=2)
     with pytest.raises(BiasError, match="2 judges"):

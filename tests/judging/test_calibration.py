@@ -173,6 +173,16 @@ def test_a_judge_among_the_people_is_refused():
         calibrate_judge(judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels_from="a test")
 
 
+def test_one_dialogue_an_address_and_days_gone_by_are_refused():
+    judge, people = votes_on_pairs()
+    with pytest.raises(CalibrationError, match="Only one dialogue"):
+        calibrate_judge(judge.head(1), people.head(1), bound_to=JUDGE, labels_from="a test")
+    with pytest.raises(ValueError, match="labels_from"):
+        calibrate_judge(judge, people, bound_to=JUDGE, labels_from="by ann@example.org")
+    with pytest.raises(CalibrationError, match="expected 1 or more"):
+        calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", valid_days=0)
+
+
 def test_a_person_who_answered_a_pair_twice_has_one_label():
     judge, people = votes_on_pairs()
     again = people.head(7).assign(repeat=1, verdict="tie")
