@@ -97,7 +97,8 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
     Parameters
     ----------
     name_or_path
-        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, or a file or DataFrame.
+        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, ``"can_ai_relate"``; of whole conversations
+        ``"sage"``, ``"ieval"``, ``"mibot"``; or a file or DataFrame.
     as_published
         With ``"mentalalign"``, zeros and sixes are scores, as in its tables.
     **reading
