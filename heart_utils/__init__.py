@@ -82,7 +82,7 @@ _PUBLIC = {
         "report.kept": "kept",
         "report.leaderboard": "leaderboard_html weigh_by_hand write_leaderboard",
         "report.provenance": "methods note_tables read_glued show_versions",
-        "report.tables": "glue_numbers in_words show_table",
+        "report.tables": "glue_numbers in_words show_table write_excel",
     }.items()
     for name in names.split()
 }

@@ -147,7 +147,12 @@ from heart_utils.report.provenance import (
     read_glued as read_glued,
     show_versions as show_versions,
 )
-from heart_utils.report.tables import glue_numbers as glue_numbers, in_words as in_words, show_table as show_table
+from heart_utils.report.tables import (
+    glue_numbers as glue_numbers,
+    in_words as in_words,
+    show_table as show_table,
+    write_excel as write_excel,
+)
 from heart_utils.runs import (
     Run as Run,
     RunError as RunError,

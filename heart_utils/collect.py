@@ -1,4 +1,4 @@
-"""Collect a run from a terminal, ``make collect RUN=...``: what it would take first, then replies and verdicts."""
+"""Collect a run, ``heart-collect RUN`` or ``make collect``: what it would take first, then replies and verdicts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import sqlalchemy as sa
 
+from heart_utils import __version__
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import (
@@ -33,6 +34,7 @@ from heart_utils.calls.models import Model, ModelError, Request, key_fault, quie
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid, price_fault
 from heart_utils.calls.salvage import salvage_ledger
 from heart_utils.extras import MissingExtraError
+from heart_utils.judging.answers import write_answers
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.questions import takes_schema
 from heart_utils.judging.recipe import (
@@ -48,7 +50,7 @@ from heart_utils.judging.recipe import (
 )
 from heart_utils.judging.respond import lengthen_planned, skipped_histories
 from heart_utils.people.raters import add_people
-from heart_utils.runs import Run, open_run, strictest_licence
+from heart_utils.runs import Run, may_publish, open_run, strictest_licence
 from heart_utils.settings import read_yaml
 from heart_utils.tables import empty_table
 
@@ -127,6 +129,9 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
     if options.export is not None:
         print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
         return 0
+    if options.answers is not None:
+        _write_answers(run, ledger, options.answers)
+        return 0
     histories = recipe_histories(recipe)
     skipped = len(skipped_histories(histories))
     print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
@@ -203,8 +208,21 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
     return INCOMPLETE if failed else 0
 
 
+def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
+    """Write the raw answers of a run, and say what the file holds and whether it may be passed on."""
+    written = write_answers(run, ledger, file)
+    lost = f" {written['lost']} answers that its tables name are not in {ledger.url}." if written["lost"] else ""
+    print(
+        f"{written['n']} answers of models are in {file}, a line each.{lost} They may quote the conversations that they answer."
+    )
+    open_to_all = may_publish(written["licence"])
+    allowed = "may be passed on under it" if open_to_all else "may NOT be passed on, and only you can read the file"
+    print(f"The strictest licence of those is {written['licence']}: the answers {allowed}.")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m heart_utils.collect", description="Collect replies and verdicts.")
+    parser = argparse.ArgumentParser(prog="heart-collect", description="Collect replies and verdicts.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("run", help="a run; its settings stand in params/RUN.yaml under collect:")
     parser.add_argument("--dry-run", action="store_true", help="say what it would take, and ask nothing")
     parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
@@ -215,6 +233,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
     parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
     parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
+    parser.add_argument(
+        "--answers", metavar="FILE", help="write what models answered in this run as JSON Lines, word for word, and ask nothing"
+    )
     parser.add_argument("--merge", metavar="PLACE", help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing")
     parser.add_argument("--salvage", action="store_true", help="make a new ledger of what is whole in a damaged one")
     parser.add_argument(

@@ -1,7 +1,10 @@
 """The package elsewhere: what it needs is what it names, and its wheel works without this checkout."""
 
 import ast
+import importlib
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,6 +19,7 @@ from heart_utils.runs import find_root
 ROOT = find_root()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CALLED = {"yaml": "pyyaml", "sklearn": "scikit-learn", "matplotlib_inline": "ipykernel", "myst_nb": "jupyter-book"}
+CALLED |= {"IPython": "ipykernel", "traitlets": "ipykernel"}
 """Module -> the package that brings it."""
 ALONE = {"xllamacpp"}
 """From requirements-model.txt, without which recorded calls are replayed."""
@@ -69,6 +73,52 @@ def test_whatever_an_environment_is_pinned_to_can_be_what_the_package_asks_for()
         w for words in PROJECT["optional-dependencies"].values() for w in words
     )
     assert not {name.lower() for name in asked} - pinned - {"heart-utils", "psycopg"}
+
+
+def described(monkeypatch, root):
+    """Run a project's setup.py and return what it hands to setuptools."""
+    given = {}
+    monkeypatch.setattr("setuptools.setup", lambda **settings: given.update(settings))
+    runpy.run_path(str(root / "setup.py"))
+    return given
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Copy what says where the project is, with an address that is known."""
+    for name in ("setup.py", "README.md", "pyproject.toml"):
+        shutil.copy2(ROOT / name, tmp_path)
+    settings = tmp_path / "pyproject.toml"
+    known = re.sub(r'^repository = ".*?"', 'repository = "https://example.org/heart.git"', settings.read_text(), flags=re.M)
+    settings.write_text(known)
+    return tmp_path
+
+
+ANY_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)")
+
+
+def test_the_page_of_the_package_shows_no_link_or_picture_that_leads_nowhere(monkeypatch):
+    shown = described(monkeypatch, ROOT)["long_description"]
+    assert "# HEART in the open" in shown
+    assert all(place.startswith("https://") for place in ANY_LINK.findall(shown))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not all(place.startswith("https://") for place in ANY_LINK.findall(readme)), "then nothing is tried here"
+
+
+def test_the_page_of_the_package_leads_to_the_repository_where_its_address_is_known(monkeypatch, published):
+    given = described(monkeypatch, published)
+    assert "](https://example.org/heart/raw/HEAD/book/forest.svg)" in given["long_description"]
+    assert given["project_urls"] == {"Repository": "https://example.org/heart"}
+
+
+def test_each_command_of_the_package_says_its_version_and_helps(capsys):
+    for command, place in PROJECT["scripts"].items():
+        module, _, function = place.partition(":")
+        for option, said in (("--version", f"{command} {heart_utils.__version__}"), ("--help", f"usage: {command} ")):
+            with pytest.raises(SystemExit) as end:
+                getattr(importlib.import_module(module), function)([option])
+            assert end.value.code == 0
+            assert capsys.readouterr().out.startswith(said)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A study with people, ready to run: ``python -m heart_utils.people.study RUN rating`` (or ``reply``)."""
+"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``), in a checkout also ``make study``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ import pandas as pd
 import requests
 import yaml
 
+from heart_utils import __version__
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import StudyError, assign_raters, assign_writers, check_balance, choose_pairs, largest_load
@@ -248,7 +249,8 @@ def stop_study(server: subprocess.Popen[bytes]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write a study and start it; say in a sentence what went wrong, if anything did."""
-    parser = argparse.ArgumentParser(prog="python -m heart_utils.people.study", description="Write and start a study.")
+    parser = argparse.ArgumentParser(prog="heart-study", description="Write and start a study.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument("kind", choices=KINDS, help="rating: people judge replies; reply: people write them")
     parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
@@ -448,7 +450,8 @@ def _json(value: object) -> bytes:
 def _find_potato() -> Path:
     program = Path(os.environ.get("HEART_POTATO") or find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
-        said = "`make study` installs it, from requirements-study.txt."
+        said = "`make study` installs it, from requirements-study.txt. Outside a checkout, install `potato-annotation` in an "
+        said += "environment of its own, and name its program in HEART_POTATO."
         raise StudyError(f"Potato is not installed (looked for {program}). {said}")
     return program
 

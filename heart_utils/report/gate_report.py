@@ -25,6 +25,7 @@ from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, compare_powered, decide_nothing
+from heart_utils.report.tables import as_workbook
 from heart_utils.runs import RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.files import read_file
@@ -373,6 +374,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _refuse_people(found, sides.note)
         code, answer = EXITS[found.outcome]
         contents = _report_files(found, asked.out, sides.note) if asked.out else {}
+        if asked.xlsx:
+            contents[asked.xlsx] = as_workbook({"gate": found.table, "ratings": found.ratings})
         for file, name in ((asked.junit, "gate.xml"), (asked.markdown, "gate.md")):
             if file:
                 contents[file] = report_text(found, name, sides.note).encode()
@@ -427,7 +430,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--least-lead", type=float, default=0.0, help="over the authors' names, that a calibration must show (0)")
     add("--least-labels", type=int, default=LEAST_LABELS, help=f"by people, that a calibration must rest on ({LEAST_LABELS})")
     add("--out", type=Path, help="a folder for gate.html, gate.xml and gate.md (needs matplotlib)")
-    for kind in ("json", "junit", "markdown"):
+    for kind in ("json", "junit", "markdown", "xlsx"):
         add(f"--{kind}", type=Path, metavar="FILE", help=f"write the result as {kind}")
     add_reading(parser)
     return parser

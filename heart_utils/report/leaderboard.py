@@ -23,6 +23,7 @@ from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
+from heart_utils.report.tables import as_workbook
 from heart_utils.runs import csv_text, known_people, write_together
 from heart_utils.scores import weigh_scores
 from heart_utils.tables import check_table
@@ -134,12 +135,12 @@ def write_leaderboard(
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs); ``leaderboard-column`` (as wide as one
-        column) and ``leaderboard-page`` (as two), each ``.pdf`` and ``.svg``.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), ``.xlsx``; ``leaderboard-column`` (as
+        wide as one column) and ``leaderboard-page`` (as two), each ``.pdf`` and ``.svg``.
 
     Warns
     -----
-    UserWarning : if matplotlib or seaborn is not installed: then there are no figures
+    UserWarning : if matplotlib or seaborn is not installed: then there are no figures; openpyxl: then no ``.xlsx``
 
     Examples
     --------
@@ -157,6 +158,10 @@ def write_leaderboard(
     level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}
     contents["tex"] = fill_page("leaderboard.tex", title=title, boards=_boards(rows), level=level, **words)
     files = {Path(folder) / f"leaderboard.{ending}": content.encode() for ending, content in contents.items()}
+    try:
+        files[Path(folder) / "leaderboard.xlsx"] = as_workbook({"leaderboard": rows})
+    except MissingExtraError as error:
+        warnings.warn(f"{folder} has no .xlsx: {error}", stacklevel=2)
     try:
         with extra("plots"):
             import matplotlib as mpl

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
+import re
+import zipfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from heart_utils.extras import extra
+from heart_utils.identities import refuse_identities
 from heart_utils.report import WORDS
+from heart_utils.runs import known_people, visible_text, write_atomically
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["glue_numbers", "in_words", "show_table"]
+__all__ = ["glue_numbers", "in_words", "show_table", "write_excel"]
 
 DASH = "–"
 LONG = 36  #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole.
@@ -23,6 +32,9 @@ HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 NUMBER = count(1)  #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
+UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
+MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
+SHEET_NAME = re.compile(r"[^\[\]:*?/\\]{1,31}")  #: What Excel takes.
 P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 
@@ -109,6 +121,85 @@ def in_words(n: int) -> str:
     """
     words = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     return words[n] if n < len(words) else f"{n:,}"
+
+
+def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]) -> Path:
+    r"""Write tables as a workbook for Excel or LibreOffice, each as a sheet; the same tables give the same bytes.
+
+    Parameters
+    ----------
+    tables : mapping of str to pandas.DataFrame
+        Name of the sheet, of at most 31 characters without ``[]:*?/\``, -> its table. The index is left out. No text is a
+        formula, whatever it begins with; lists and what else has no place in a cell are written as text.
+    file : str or path
+        Ends in ``.xlsx``; replaced if it is there.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    ValueError
+        If there is no table, or the name of a sheet or of the file is not as above.
+    heart_utils.identities.IdentityError
+        If a table names people by an address or an id of a platform.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_excel({"scores": pd.DataFrame({"reply_id": ["r1"], "score": [4]})}, f"{folder}/scores.xlsx")
+    ...     print(pd.read_excel(file, sheet_name="scores", engine="calamine")["score"].tolist())
+    [4]
+    """
+    place = Path(file)
+    if place.suffix != ".xlsx":
+        raise ValueError(f"A workbook's name ends in .xlsx; this one is {place.name!r}.")
+    refuse_identities(tables, {"the name of the file": place.name}, known=known_people())
+    write_atomically(place, as_workbook(tables))
+    return place
+
+
+def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
+    """Return tables as the bytes of a workbook, for a caller that writes several files together and has looked for people."""
+    if not tables:
+        raise ValueError("There is no table to write. Name each sheet, as in write_excel({'ratings': ratings.table}, file).")
+    if wrong := [name for name in tables if not SHEET_NAME.fullmatch(name)]:
+        raise ValueError(f"{wrong[0]!r} is no name of a sheet: Excel takes 1 to 31 characters without any of []:*?/\\.")
+    written = io.BytesIO()
+    with extra("excel"):
+        import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)
+    with pd.ExcelWriter(written, engine="openpyxl") as workbook:
+        for name, table in tables.items():
+            table.map(_as_cell).to_excel(workbook, sheet_name=name, index=False, freeze_panes=(1, 0))
+            for row in workbook.sheets[name].iter_rows():
+                for cell in (one for one in row if one.data_type == "f"):  # a text that begins with "="
+                    cell.data_type, cell.quotePrefix = "s", True
+        workbook.book.properties.created = UNDATED.replace(tzinfo=None)
+    return _undated(written.getvalue())
+
+
+def _as_cell(value: Any) -> Any:
+    """Return what a cell of a workbook can hold: Excel has no infinity, no lists and no controls."""
+    if isinstance(value, str):
+        return visible_text(value)
+    if isinstance(value, float) and math.isinf(value):
+        return f"{value}"
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.isoformat()
+    is_single = pd.api.types.is_scalar(value)
+    return value if is_single else visible_text(str(value))
+
+
+def _undated(workbook: bytes) -> bytes:
+    """Return a workbook without the time at which it was written."""
+    undated = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(workbook)) as before, zipfile.ZipFile(undated, "w", zipfile.ZIP_DEFLATED) as after:
+        for name in before.namelist():
+            content = MODIFIED.sub(rb"\g<1>" + UNDATED.strftime("%Y-%m-%dT%H:%M:%SZ").encode(), before.read(name))
+            after.writestr(zipfile.ZipInfo(name, UNDATED.timetuple()[:6]), content, compress_type=zipfile.ZIP_DEFLATED)
+    return undated.getvalue()
 
 
 def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.DataFrame:

@@ -48,7 +48,7 @@ class Cells(HTMLParser):
 def test_a_full_disk_leaves_the_leaderboard_that_was_there(ratings, tmp_path, monkeypatch):
     write_leaderboard(ratings, tmp_path)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with full_disk(monkeypatch, after=5), pytest.raises(RunError, match=r"leaderboard-column\.svg could not be written"):
+    with full_disk(monkeypatch, after=6), pytest.raises(RunError, match=r"leaderboard-column\.svg could not be written"):
         write_leaderboard(ratings[ratings["rater_kind"] == "model"], tmp_path, title="Another")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
@@ -57,7 +57,21 @@ def test_without_matplotlib_all_but_the_figures_are_written_and_said(ratings, tm
     monkeypatch.setitem(sys.modules, "seaborn", None)
     with pytest.warns(UserWarning, match="no PDF and no SVG.*pip install matplotlib seaborn"):
         files = write_leaderboard(ratings, tmp_path)
-    assert [file.suffix for file in files] == [".csv", ".json", ".html", ".tex"]
+    assert [file.suffix for file in files] == [".csv", ".json", ".html", ".tex", ".xlsx"]
+
+
+def test_without_openpyxl_all_but_the_workbook_is_written_and_said(ratings, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.warns(UserWarning, match="no .xlsx: openpyxl is not installed.*pip install openpyxl"):
+        files = write_leaderboard(ratings, tmp_path)
+    assert ".xlsx" not in [file.suffix for file in files]
+
+
+def test_the_workbook_holds_the_rows_of_the_csv(ratings, tmp_path):
+    files = {file.suffix: file for file in write_leaderboard(ratings, tmp_path)[:5]}
+    pd.testing.assert_frame_equal(
+        pd.read_excel(files[".xlsx"], engine="calamine"), pd.read_csv(files[".csv"]), check_dtype=False
+    )
 
 
 def test_csv_and_json_hold_every_row_at_full_precision(ratings, tmp_path):

@@ -1,0 +1,66 @@
+"""Tables as a workbook: what a spreadsheet reads back is what was in the table, and no cell is a formula."""
+
+import re
+import zipfile
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+
+from heart_utils import write_excel
+from heart_utils.identities import IdentityError
+
+
+def test_what_is_read_back_is_what_was_written(tmp_path):
+    table = pd.DataFrame({"responder": ["x", "Ünï 中"], "rating": [1500.123456789, np.nan], "n": [1, 2], "sure": [True, False]})
+    file = write_excel({"one": table, "two": table.head(1)}, tmp_path / "mine.xlsx")
+    pd.testing.assert_frame_equal(pd.read_excel(file, sheet_name="one", engine="calamine"), table)
+    assert len(pd.read_excel(file, sheet_name="two", engine="calamine")) == 1
+
+
+def test_no_text_is_a_formula_and_none_is_changed(tmp_path):
+    texts = ["=1+1", "=HYPERLINK(1)", "@x", "+1", "-1", "plain"]
+    file = write_excel({"texts": pd.DataFrame({"text": texts})}, tmp_path / "mine.xlsx")
+    cells = list(openpyxl.load_workbook(file)["texts"]["A"][1:])
+    assert [cell.value for cell in cells] == texts
+    assert {cell.data_type for cell in cells} == {"s"}
+
+
+def test_a_header_is_no_formula_either(tmp_path):
+    file = write_excel({"texts": pd.DataFrame({"=1+1": [1]})}, tmp_path / "mine.xlsx")
+    assert openpyxl.load_workbook(file)["texts"]["A1"].data_type == "s"
+
+
+def test_what_a_cell_cannot_hold_is_written_as_text(tmp_path):
+    odd = {"bell": ["\x07"], "list": [["a", 1]], "endless": [np.inf], "when": [pd.Timestamp("2026-01-09T10:00Z")]}
+    file = write_excel({"odd": pd.DataFrame(odd)}, tmp_path / "mine.xlsx")
+    row = pd.read_excel(file, keep_default_na=False, engine="calamine").iloc[0]
+    assert row[["bell", "list", "when"]].tolist() == ["[U+0007]", "['a', 1]", "2026-01-09T10:00:00+00:00"]
+    assert str(row["endless"]) == "inf"
+
+
+def test_nothing_in_a_workbook_says_when_it_was_written(tmp_path):
+    with zipfile.ZipFile(write_excel({"x": pd.DataFrame({"x": [1.5]})}, tmp_path / "mine.xlsx")) as book:
+        assert {entry.date_time[0] for entry in book.infolist()} == {1980}
+        assert re.findall(rb">(\d{4})-\d\d-\d\dT", book.read("docProps/core.xml")) == [b"1980", b"1980"]
+
+
+def test_people_are_not_written_into_a_workbook(tmp_path):
+    with pytest.raises(IdentityError, match="votes.rater: e-mail addresses"):
+        write_excel({"votes": pd.DataFrame({"rater": ["ann@example.org"]})}, tmp_path / "mine.xlsx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("tables", "name", "said"),
+    [
+        ({}, "mine.xlsx", "There is no table to write"),
+        ({"a/b": pd.DataFrame()}, "mine.xlsx", "'a/b' is no name of a sheet"),
+        ({"x" * 32: pd.DataFrame()}, "mine.xlsx", "1 to 31 characters"),
+        ({"x": pd.DataFrame()}, "mine.xls", "ends in .xlsx"),
+    ],
+)
+def test_what_cannot_be_a_workbook_is_refused(tmp_path, tables, name, said):
+    with pytest.raises(ValueError, match=said):
+        write_excel(tables, tmp_path / name)
