@@ -189,6 +189,18 @@ def test_a_key_that_is_no_longer_accepted_stops_the_queue_after_three_denials(pr
     assert len(provider.requests) == 13
 
 
+def test_an_answer_that_comes_after_the_time_out_is_counted_as_perhaps_billed(provider, ledger):
+    provider.script, provider.hang_s = ["hang"], 3.0
+    [call] = answer_all(ask(model(provider, timeout_s=1.5, options={"max_tokens": 10}), "hello"), ledger)
+    assert call.status == "ok"
+    while sum(provider.answered.values()) < 2:  # the first comes now, and nobody listens
+        time.sleep(0.1)
+    assert len(provider.unheard) == 1
+    money = ledger.money()
+    assert money.unsettled > 0
+    assert money.bound >= 2 * call.cost_usd == 2 * money.spent > 0
+
+
 def test_a_server_that_hangs_is_left_after_the_time_out(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.script, provider.hang_s = ["hang"], 600.0
