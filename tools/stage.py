@@ -176,7 +176,8 @@ def _stage_own_front(stage: Path, plan: Plan) -> None:
         drawn = read_figure(stage / "notebooks" / f"{chapter}.ipynb", figure)
         write_atomically(stage / "book" / "own.svg", drawn.svg)
         front += ["```{figure} own.svg", ":name: fig-own-front", ":alt: Ratings of this run's responders, best on top.", ""]
-        front += ["The leaderboard of this run; what it rests on is said in the figure.", "```", ""]
+        front += [f"The leaderboard of this run; what it rests on is said in the figure.{_said_of_dimension(plan, chapter)}"]
+        front += ["```", ""]
         front += [f"{{ref}}`How it is made, and all other leaderboards <{OWN_SECTION}>`.", ""]
     front += [
         "This book was made from the tables of this run and from published data; each chapter says which. The chapters:",
@@ -185,6 +186,17 @@ def _stage_own_front(stage: Path, plan: Plan) -> None:
     front += [f"- {{doc}}`../notebooks/{name}`" for name in (chapter.name for chapter in plan.chapters)]
     front += ["", "No model named in this book is recommended for care."]
     write_atomically(stage / "book" / "intro.md", ("\n".join(front) + "\n").encode())
+
+
+def _said_of_dimension(plan: Plan, chapter: str) -> str:
+    """Say which dimension is shown where the run has none called `overall`, and where to choose another."""
+    dimension = plan.parameters[chapter].get("dimension")
+    if dimension in (None, "overall"):
+        return ""
+    return (
+        f" It is about `{dimension}`: `overall` is shown where a run has it, else its first dimension, unless `dimension` in "
+        f"`params/{plan.run}.yaml` says another."
+    )
 
 
 def _stage_front_figure(stage: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from small_project import cell, write_notebook
@@ -78,6 +79,17 @@ def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
     assert "{simulated}`-`" in (stage / "book" / "front.txt").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
+
+
+@pytest.mark.parametrize(("chosen", "said"), [("overall", False), ("warmth", True)])
+def test_the_front_page_of_a_run_says_which_dimension_it_shows(staged, chosen, said):
+    staged.write_parameters("chapters: [05_who_is_preferred]\n", run="mine")
+    copy = staged.root / "build" / "executed" / "mine" / "05_who_is_preferred.ipynb"
+    write_notebook(copy, cell("# Who?", kind="markdown"), drawing(OWN_FIGURE[1]))
+    plan = read_plan(staged.root, "mine")
+    stage = stage_book(staged.root, replace(plan, parameters={"05_who_is_preferred": {"dimension": chosen}}))
+    front = (stage / "book" / "intro.md").read_text()
+    assert ("It is about `warmth`: `overall` is shown where a run has it, else its first dimension" in front) == said
 
 
 @pytest.mark.parametrize(
