@@ -152,7 +152,8 @@ def load_verdicts(
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
         :func:`scores_to_verdicts`), or one's own table: a DataFrame, Arrow, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
-        ``.json``, ``.jsonl`` or ``.eval`` (a log of inspect_ai), packed as ``.gz`` or ``.zst`` too. Where it cannot be read, the message proposes the call.
+        ``.json``, ``.jsonl`` or ``.eval`` (of inspect_ai), packed as ``.gz`` or ``.zst``
+        too. Where it cannot be read, the message proposes the call.
     dimension : str, optional
         Keep one line of the rubric.
     raters : {"human", "model"}, optional
