@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
@@ -409,3 +410,52 @@ def outputs_on_recipients(root):
 @pytest.mark.mirror
 def test_the_book_in_build_rests_on_the_whole_mirror_where_there_is_one(mirror):
     assert outputs_on_recipients(ROOT), "ESConv is here, so its figure is shown"
+
+
+FIGURE = re.compile(r'<figure[^>]*id="(fig-[\w-]+)".*?</figure>', re.DOTALL)
+LINE = re.compile(r'class="heart-figure-data"><a[^>]*href="([^"]+)">Data \(CSV\)</a> · ([^<]*) · <a[^>]*href="([^"]*)"')
+
+
+def test_below_each_figure_its_numbers_their_source_and_licence_and_a_link_are_given(pages):
+    found = 0
+    for page in sorted((HTML / "notebooks").glob("*.html")):
+        for figure in FIGURE.finditer(page.read_text("utf-8")):
+            if "_images/" not in figure[0]:
+                continue  # a sentence that says why there is no figure
+            line = LINE.search(figure[0])
+            assert line, (page.name, figure[1])
+            file, origin, link = line.groups()
+            assert re.match("(measured|quoted|simulated|demo|not recorded): .", origin), (figure[1], origin)
+            assert link.endswith(f"#{figure[1]}")
+            table = pd.read_csv((page.parent / file).resolve())
+            assert len(table)
+            assert table.filter(regex="^(x|y|value)").notna().any(axis=1).all(), file
+            found += 1
+    assert found > 30
+
+
+def test_the_numbers_of_a_figure_are_those_that_its_chapter_computed(pages):
+    from heart_utils.report.provenance import read_glued
+
+    glued = read_glued(ROOT / "build" / "executed" / "sample" / "01_who_supports_better.ipynb")
+    forest = pd.read_csv(HTML / "data" / "fig-forest.csv")
+    told = forest[forest["series"].str.contains("told the truth", na=False)].iloc[0]
+    shown = 100 * told[["x", "x_low", "x_high"]].astype(float)
+    assert shown.tolist() == pytest.approx([glued[f"heard-true{end}"] for end in ("", "-low", "-high")], rel=1e-4)
+
+
+def test_each_page_says_what_it_is_about_to_whoever_shares_it(pages):
+    for name in ("book/intro", "book/teach", "notebooks/05_who_is_preferred"):
+        text = (HTML / f"{name}.html").read_text("utf-8")
+        [said] = re.findall(r'<meta name="description" content="([^"]+)"', text)
+        assert 40 < len(said) <= 230
+        assert re.search(r'<meta property="og:image" content="[^"]*_static/share\.png"', text)
+    assert (HTML / "_static" / "share.png").is_file()
+
+
+def test_code_is_not_in_the_index_of_the_search_and_synonyms_are(pages):
+    index = (HTML / "searchindex.js").read_text("utf-8")
+    entries = index[index.index('"indexentries"') :]
+    for word in ("mturk", "download", "cost", "csv"):
+        assert f'"{word}"' in entries, word
+    assert "figsiz" not in index, "an argument in the code of chapters"

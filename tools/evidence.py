@@ -12,6 +12,7 @@ from typing import Any
 
 from heart_utils.report.provenance import MADE_UP, TableNote, note_tables
 from heart_utils.runs import Run
+from heart_utils.sources.catalogue import SOURCES
 from tools.flow import Flow, is_table
 from tools.notebooks import NotebookError, parse_cell
 
@@ -29,6 +30,10 @@ NAMES = {
 }  # fmt: skip
 ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`([^`]*)`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
+
+OURS = {"quoted": "figures of papers, each cited", "simulated": "this project, CC0-1.0", "demo": "this project, CC0-1.0"}
+"""Of what is no table: whose it is, and under which licence it may be passed on."""
+FIGURE_DATA = "text/csv"  #: How a figure in an executed notebook carries the numbers drawn in it.
 
 LEGEND = "{ref}`what these chips mean <chips>`"
 
@@ -71,16 +76,20 @@ def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Colle
     flow = Flow(absent)
     notes: dict[str, list[TableNote]] = {}
     shown: dict[int, Kinds] = {}
+    origins: dict[int, str] = {}
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "code":
             sources = flow.follow(parse_cell(name, number, cell)) - {f"measured/{gone}" for gone in absent}
             notes |= {source: note_tables(run, tables=[source]) for source in sources - set(notes) if is_table(source)}
             if "figure" in cell["metadata"].get("mystnb", {}):
                 shown[number] = weigh(sources, notes, run.name)
+                origins[number] = whose_data(sources, notes, run.name)
     glued = {key: weigh(sources, notes, run.name) for key, sources in flow.glued.items()}
     for number, kinds in shown.items():
         figure = cells[number]["metadata"]["mystnb"]["figure"]
         figure["caption"] = f"{figure['caption']} {chips(kinds)}".strip()
+        if figure_data(cells[number]):
+            figure["caption"] += f" {{figure-data}}`{figure['name']}|{origins[number]}`"
     check_chips("\n\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown"), {name: glued}, name)
     _mark_headings(cells, name, shown)
     tables = {note.table: note for found in notes.values() for note in found}
@@ -119,6 +128,47 @@ def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str
                 part = source.rpartition("/")[2]
                 found.setdefault("measured" if public else own, set()).update({NAMES.get(part, part)} if public else ())
     return {kind: sorted(found[kind]) for kind in KINDS if kind in found}
+
+
+def figure_data(cell: Mapping[str, Any]) -> str:
+    """Return the numbers of the figure that a cell shows, as CSV; an empty text where it shows none."""
+    found = ("".join(output.get("data", {}).get(FIGURE_DATA, "")) for output in cell.get("outputs", []))
+    return next(filter(None, found), "")
+
+
+def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> str:
+    """Say below a figure whose data it shows: each kind of evidence with its sources, and the licence of each.
+
+    Examples
+    --------
+    >>> note = TableNote("public/scores/mentalalign", "MentalAlign-70k", "MIT", {"published": 10})
+    >>> whose_data({"public/scores/mentalalign", "simulated"}, {"public/scores/mentalalign": [note]}, "sample")
+    'measured: MentalAlign (MIT); simulated: this project, CC0-1.0'
+    """
+    said: dict[str, set[str]] = {}
+    for source in sources:
+        tables = notes.get(source, [])
+        for kind in weigh([source], notes, run):
+            if kind == "measured" and "/" in source:
+                words = _licensed(source, tables)
+            elif tables and kind != "simulated":
+                words = {f"run {run} ({note.licence})" for note in tables}
+            else:
+                words = {OURS.get(kind, f"run {run}")}
+            said.setdefault(kind, set()).update(words)
+    return "; ".join(f"{kind}: {', '.join(sorted(said[kind]))}" for kind in KINDS if kind in said)
+
+
+def _licensed(source: str, tables: Iterable[TableNote]) -> set[str]:
+    """Name a published data set with the licence of what is shown of it."""
+    part = source.rpartition("/")[2]
+    name = NAMES.get(part, part)
+    published = SOURCES.get(part)
+    if source.endswith("_tables") or (published and published.ships.startswith("tallies")):
+        return {f"{name} (our counts, CC0-1.0)"}
+    if source.startswith("public/"):
+        return {f"{name} ({note.licence})" for note in tables}
+    return {f"{name} ({published.licence if published else 'Apache-2.0'})"}
 
 
 def chips(kinds: Kinds) -> str:

@@ -26,7 +26,7 @@ from heart_utils.runs import Run, find_root, open_run, write_atomically
 from tools import current_commit
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
-from tools.evidence import Evidence, check_chips, mark_chapter
+from tools.evidence import FIGURE_DATA, Evidence, check_chips, figure_data, mark_chapter
 from tools.figure import read_figure
 from tools.governance import absent_sets, write_governance
 from tools.notebooks import NotebookError, read_cells
@@ -123,6 +123,11 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
         notebook["cells"] = cells = _lift_section(cells, OWN_SECTION)
         _drop_findings_of_sample(cells)
     evidence = mark_chapter(cells, copy.stem, run, absent)
+    for cell in cells:
+        if (numbers := figure_data(cell)) and (name := cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")):
+            write_atomically(place.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode())
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(FIGURE_DATA, None)  # MyST-NB warns of a kind of output that it does not show
     place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
     os.utime(place, ns=(newest, newest))  # so that Sphinx reads again only what ran again, or is marked in another way

@@ -4,7 +4,10 @@ import importlib
 import inspect
 import os
 import re
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from docutils import nodes
@@ -15,6 +18,7 @@ from heart_types import write_types
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.search import IndexBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util.math import get_node_equation_number
 from sphinx.util.nodes import make_refnode
@@ -44,6 +48,10 @@ ACCENTED = re.compile(
 
 UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
 """They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
+
+
+SHARED = 200
+"""Characters of a page's first paragraph that a search engine or a shared link shows."""
 
 
 class captioned_table(nodes.figure):  # noqa: N801  docutils finds what lays a node out by its class's name
@@ -101,6 +109,21 @@ def draw_chip(kind: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tu
     return [nodes.abbreviation(rawtext, words, classes=["heart-chip", f"heart-{kind}"], explanation=CHIPS[kind])], []
 
 
+def link_figure_data(
+    kind: str, rawtext: str, text: str, line: int, inliner: Any, *more: Any
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
+    """Write the line below a figure: its numbers as CSV, whose data they are, and a link to the figure itself."""
+    name, _, origin = text.partition("|")
+    environment = inliner.document.settings.env
+    up = "../" * environment.docname.count("/")
+    link = addnodes.pending_xref(
+        "", nodes.inline("", "link"), refdomain="std", reftype="ref", reftarget=name, refexplicit=True, refwarn=True,
+        refdoc=environment.docname,
+    )  # fmt: skip
+    csv = nodes.reference("", "Data (CSV)", refuri=f"{up}data/{name}.csv")
+    return [nodes.inline(rawtext, "", csv, nodes.Text(f" · {origin} · "), link, classes=["heart-figure-data"])], []
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Draw chips, leave thebe out, let a docstring name a function as its users import it, and build on all cores."""
     app.connect("missing-reference", resolve_short_name)
@@ -117,13 +140,15 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(demo, html=(_open_demo, lambda writer, node: writer.body.append("</details>\n")))
     for kind in CHIPS:
         app.add_role(kind, draw_chip)
+    leave_code_out()
+    app.add_role("figure-data", link_figure_data)
     app.parallel = max(app.parallel, int(os.environ.get("JOBS", "2")))  # Jupyter Book has no option for it
     # thebe names a script and a repository outside of the book, and declares its constants twice,
     # which a browser reports as an error on every page. Jupyter Book always loads it.
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 15}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 17}
 
 
 def write_formula(writer: Any, node: nodes.Element) -> None:
@@ -180,8 +205,46 @@ def _close_caption(writer: Any, node: nodes.Element) -> None:
     writer.body.append("</figcaption>\n")
 
 
+def leave_code_out() -> None:
+    """Let the search find words, headings and what cells show: code that stands in the book is found on the pages of code."""
+    collect_words = IndexBuilder._word_collector
+
+    def collect_without_code(index: IndexBuilder, doctree: nodes.document) -> Any:
+        prose = doctree.deepcopy()
+        for cell in [node for node in prose.findall(nodes.container) if "cell_input" in node["classes"]]:
+            cell.parent.remove(cell)
+        return collect_words(index, prose)
+
+    if collect_words.__name__ != collect_without_code.__name__:  # another book in the same process
+        IndexBuilder._word_collector = collect_without_code
+
+
+def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document) -> str:
+    """Say what a shared link and a search engine show of a page: its title, its first paragraph, the book's picture."""
+    paragraphs = (node for node in doctree.findall(nodes.paragraph) if not isinstance(node.parent, nodes.container))
+    words = next(("".join(_prose(node)) for node in paragraphs if len(node.astext()) > SHARED // 4), "")
+    words = shorten(words, SHARED, placeholder=" …")
+    picture = context["pathto"]("_static/share.png", resource=True)
+    if app.config.html_baseurl:
+        picture = f"{app.config.html_baseurl.rstrip('/')}/_static/share.png"
+    said = {"og:title": re.sub("<[^>]*>", "", context["title"]), "og:description": words, "og:image": picture}
+    tags = [f'<meta name="description" content="{escape(words)}">', '<meta name="twitter:card" content="summary_large_image">']
+    return "\n".join([*tags, *(f'<meta property="{name}" content="{escape(text)}">' for name, text in said.items())])
+
+
+def _prose(node: nodes.Node) -> Iterator[str]:
+    """Give the words of a paragraph without chips."""
+    if isinstance(node, nodes.Text):
+        yield node.astext()
+    elif not isinstance(node, nodes.abbreviation):
+        for child in node.children:
+            yield from _prose(child)
+
+
 def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Let the keyboard scroll wide tables, and take away roles that contradict what they stand on."""
+    """Let the keyboard scroll wide tables, take away roles that contradict what they stand on, and describe the page."""
+    if doctree is not None:
+        context["metatags"] = f"{context.get('metatags', '')}\n{describe_page(app, context, doctree)}"
     if "body" in context:
         # What scrolls must be reached by the keyboard: the box around a table is, and the table stays a table.
         body = TABLE.sub(lambda table: SCROLLED.format(lay_out(table[0])), context["body"]).replace(

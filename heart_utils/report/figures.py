@@ -17,6 +17,7 @@ from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html
+from heart_utils.report.drawn import show_numbers_with_figures
 from heart_utils.runs import find_root
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ CJK_FONT = "HeartBench Names SC"
 
 
 def use_book_style() -> None:
-    """Set size, fonts and colours of every figure that follows; in a notebook each is SVG.
+    """Set size, fonts and colours of every figure that follows; in a notebook each is SVG, with its numbers as CSV.
 
     Examples
     --------
@@ -70,6 +71,7 @@ def use_book_style() -> None:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
+        show_numbers_with_figures()
 
 
 def book_style() -> dict[Any, Any]:
@@ -397,7 +399,9 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             said.set_in_layout(False)
             ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
-            ax.plot(row["win_share"], place + 0.38, marker, color=colour, markerfacecolor=face, markersize=7)
+            known_as = f"{group}: {row['line']}"  # for the numbers that go with the figure: no legend is drawn
+            look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 7, "label": known_as}
+            ax.plot(row["win_share"], place + 0.38, marker, **look)
             place += 1.0
     ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
     for side, words in {"right": "people better \u2190 ", "left": " \u2192 models better"}.items():
