@@ -173,7 +173,7 @@ def compare_responders(
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
     how: dict[str, Any] = {"responders": responders, "n_resamples": n_resamples, "rng": rng}
     rows, boards = zip(*(_drop(part, baseline, candidate, how) for part in parts), strict=True)
-    table = decide_drops(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable)
+    table = _judge(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable)
     return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
 
 
@@ -413,10 +413,10 @@ def _drop(rows: pd.DataFrame, baseline: str, candidate: str, how: dict[str, Any]
     return row, fit.table
 
 
-def decide_drops(
+def _judge(
     table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float, max_detectable: float
 ) -> pd.DataFrame:
-    """Turn drops and their standard errors, a row a dimension, into p values, bounds, outcomes and words."""
+    """Turn drops into p values, bounds, outcomes and words."""
     limit, tail = (0.0, stats.t.sf) if mode == "regression" else (max_drop, stats.t.cdf)
     freedom = np.maximum(table["n_dialogues"] - 1.0, 1.0)
     gap, told = table["drop"] - limit, table["se"].notna()

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.gate import Comparison, GateError, check_options, comparable_parts, count_rows, decide_drops
+from heart_utils.gate import Comparison, GateError, check_options, comparable_parts, count_rows
+from heart_utils.gate import _judge as decide_drops  # a new name there would draw all kept simulations of the gate anew
 from heart_utils.judging.calibration import (
     LEAST_LABELS,
     CalibrationRecord,

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from heart_utils.gate import compare_responders, decide_drops
+from heart_utils.gate import _judge as decide_drops
+from heart_utils.gate import compare_responders
 from heart_utils.judging.calibration import calibrate_judge
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.report.gate_calibration import powered_drops
