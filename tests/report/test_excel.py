@@ -1,6 +1,7 @@
 """Tables as a workbook: what a spreadsheet reads back is what was in the table, and no cell is a formula."""
 
 import re
+import sys
 import zipfile
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from heart_utils import write_excel
 from heart_utils.identities import IdentityError
+from heart_utils.report import gate_report
 
 
 def test_what_is_read_back_is_what_was_written(tmp_path):
@@ -64,3 +66,18 @@ def test_people_are_not_written_into_a_workbook(tmp_path):
 def test_what_cannot_be_a_workbook_is_refused(tmp_path, tables, name, said):
     with pytest.raises(ValueError, match=said):
         write_excel(tables, tmp_path / name)
+
+
+def test_the_gate_writes_its_answer_as_a_workbook_or_says_what_to_install(tmp_path, monkeypatch, capsys):
+    rows = {"history_id": [f"c{n}" for n in range(30)], "verdict": ["b", "a", "a"] * 10}
+    votes = pd.DataFrame({**rows, "responder_a": "ann", "responder_b": "bot", "rater": "eve", "rater_kind": "model"})
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    sides = [f"{tmp_path / 'votes.csv'}:{who}" for who in ("ann", "bot")]
+    assert gate_report.main([*sides, "--xlsx", str(tmp_path / "gate.xlsx")]) == 3
+    sheets = pd.read_excel(tmp_path / "gate.xlsx", sheet_name=None, engine="calamine")
+    assert sheets["gate"]["outcome"].tolist() == ["inconclusive"]
+    assert set(sheets["ratings"]["responder"]) == {"ann", "bot"}
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    assert gate_report.main([*sides, "--xlsx", str(tmp_path / "other.xlsx")]) == 2
+    assert "openpyxl is not installed. It comes with the extra excel" in capsys.readouterr().err
+    assert not (tmp_path / "other.xlsx").exists()
