@@ -75,7 +75,7 @@ def test_the_gate_writes_its_answer_as_a_workbook_or_says_what_to_install(tmp_pa
     sides = [f"{tmp_path / 'votes.csv'}:{who}" for who in ("ann", "bot")]
     assert gate_report.main([*sides, "--xlsx", str(tmp_path / "gate.xlsx")]) == 3
     sheets = pd.read_excel(tmp_path / "gate.xlsx", sheet_name=None, engine="calamine")
-    assert sheets["gate"]["outcome"].tolist() == ["inconclusive"]
+    assert sheets["gate"]["outcome"].tolist() == ["cannot tell"]
     assert set(sheets["ratings"]["responder"]) == {"ann", "bot"}
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     assert gate_report.main([*sides, "--xlsx", str(tmp_path / "other.xlsx")]) == 2
