@@ -13,7 +13,13 @@ from heart_utils.tables import TABLES
 
 __all__ = ["Flow", "is_table"]
 
-FOLDERS = {"published": "quoted", "heart": "measured/heart_tables", "esconv": "measured/esconv_tables", "sample": "demo"}
+FOLDERS = {
+    "published": {"quoted"},
+    "heart": {"measured/heart_tables"},
+    "esconv": {"measured/esconv_tables"},
+    "sample": {"demo"},
+    "trained": {"measured/welivita", "measured/resort"},
+}
 """Folders below ``data/`` that chapters read files from, and what is in them."""
 
 DRAWS = {"normal", "standard_normal", "binomial", "poisson", "uniform", "beta", "gamma", "exponential", "multinomial", "random"}
@@ -150,7 +156,7 @@ class Flow:
             return found
         inside = [self._look(child) for child in ast.iter_child_nodes(node)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            inside.append({FOLDERS[_text(node.right)]} if _text(node.right) in FOLDERS else set())
+            inside.append(FOLDERS.get(_text(node.right), set()))
         return set().union(*inside)
 
     def _glue(self, call: ast.Call) -> None:
