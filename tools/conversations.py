@@ -94,16 +94,16 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
         by_profile = part.groupby("profile")["score"].mean()
         ends = _ends(part["score"].mean(), float(by_profile.std() / np.sqrt(len(by_profile))), len(by_profile) - 1)
         counts = {"n": len(part), "n_clusters": len(by_profile), "cluster": "profile"}
-        found.append(_row(ALL, "mean of 6", model, **ends, **counts))
+        found.append(_row(ALL, "mean of 6", str(model), **ends, **counts))
     zeros = int((rows["score"] == 0).sum())
     found.append(_row(ALL, "not applicable", "all", value=zeros, n=len(rows)))
-    found += _experts_agree(wide.reset_index(), list(wide))
+    found += _experts_agree(wide.reset_index(), [str(expert) for expert in wide.columns])
     for quantity, value in zip(("ICC(2,1)", "ICC(2,4)"), _icc(wide.to_numpy(float)), strict=True):
         found.append(_row(ALL, quantity, "all", value=value, n=len(wide)))
     for criterion, part in rows.groupby("criterion"):
         one = part.pivot_table(index="conversation", columns="expert", values="score")
         ranks = one.where(one > 0).corr("spearman").to_numpy()[np.triu_indices(one.shape[1], 1)]
-        found.append(_row(criterion.replace("_", " "), "rank correlation", "mean of six", value=ranks.mean(), n=len(one)))
+        found.append(_row(str(criterion).replace("_", " "), "rank correlation", "mean of six", value=ranks.mean(), n=len(one)))
     cells = wide.reset_index().melt(keys, var_name="rater", value_name="score")
     cells = cells.rename(columns={"model": "responder", "profile": "dialogue_id"})
     cells = cells.groupby(["responder", "dialogue_id", "rater"])["score"].mean().reset_index()
@@ -123,17 +123,18 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
     found = []
     for outcome in facts["outcomes"]:
         need_score(source, file, rows.dropna(subset=outcome), outcome, facts["scale"])
-        for (dose, week), part in rows.groupby(["multiplier", "week"]):
-            ends = _ends(part[outcome].mean(), float(part[outcome].sem()), len(part) - 1)
-            counts = {"n": len(part), "n_clusters": part["ppt_id"].nunique(), "cluster": "participant"}
-            found.append(_row(outcome, f"mean in week {week[1:]}", f"dose {dose:+g}", **ends, **counts))
+        for dose in facts["doses"]:
+            for week, part in rows[rows["multiplier"] == dose].groupby("week"):
+                ends = _ends(part[outcome].mean(), float(part[outcome].sem()), len(part) - 1)
+                counts = {"n": len(part), "n_clusters": part["ppt_id"].nunique(), "cluster": "participant"}
+                found.append(_row(outcome, f"mean in week {str(week)[1:]}", f"dose {dose:+g}", **ends, **counts))
         for week, part in rows.groupby("week"):
             warm, cold = (part.loc[part["multiplier"] * sign > 0, outcome].dropna() for sign in (1, -1))
             test = stats.ttest_ind(warm, cold, equal_var=False)
             interval, difference = test.confidence_interval(CI_LEVEL), float(warm.mean() - cold.mean())
             ends = {"value": difference, "se": difference / test.statistic, "ci_low": interval.low, "ci_high": interval.high}
             counts = dict.fromkeys(("n", "n_clusters"), len(warm) + len(cold)) | {"cluster": "participant"}
-            found.append(_row(outcome, "warm less cold", f"week {week[1:]}", **ends, **counts))
+            found.append(_row(outcome, "warm less cold", f"week {str(week)[1:]}", **ends, **counts))
     return _estimates(source, found)
 
 
@@ -326,7 +327,7 @@ def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any
     found.append(_row(ALL, "a tie for one of two experts", "all", value=float((both["seen"] == 0).mean()), n=len(both)))
     ranks = wide[experts].corr("spearman")
     for first, second in combinations(experts, 2):
-        rank = float(ranks.loc[first, second])
+        rank = float(ranks[first][second])
         found.append(_row(ALL, "rank correlation", f"{first} and {second}", value=rank, n=len(wide)))
     return found
 

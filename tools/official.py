@@ -256,7 +256,7 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
     return pd.concat([by_post, by_setup], ignore_index=True).assign(study=source.name)
 
 
-PUBLISHED: dict[str, Callable[..., pd.DataFrame]] = {
+_SINGLE_REPLIES: dict[str, Callable[..., pd.DataFrame]] = {
     "mtbench": read_mtbench,
     "mentalalign": read_mentalalign,
     "empathic_comm": read_empathic_comm,
@@ -264,7 +264,9 @@ PUBLISHED: dict[str, Callable[..., pd.DataFrame]] = {
     "therapists": read_therapists,
     "welivita": read_welivita,
     "resort": read_resort,
-} | CONVERSATIONS
+}
+
+PUBLISHED = _SINGLE_REPLIES | CONVERSATIONS
 """Study -> what reads its official files."""
 
 

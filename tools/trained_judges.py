@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
@@ -173,9 +175,8 @@ def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Arra
     """Learn from the replies chosen, and guess the scores of those held out, by each way to guess."""
     learnt, asked = rated.part(chosen), rated.replies[held]
     means = learnt.means()
-    how = {"n_folds": 2, "leave_out": ["dialogue_id"], "licence": rated.licence}
-    plain = train_judge(learnt.replies, learnt.labels, **how)
-    centred = train_judge(learnt.replies, learnt.labels, within="responder", **how)
+    train = partial(train_judge, learnt.replies, learnt.labels, n_folds=2, leave_out=["dialogue_id"], licence=rated.licence)
+    plain, centred = train(), train(within="responder")
     by_author = means.groupby("responder")["score"].mean()
     slope, level = np.polyfit(_log_words(means["text"]), means["score"], deg=1)
     # What the words add within an author, upon the author's mean.
@@ -197,7 +198,8 @@ def _renamed(replies: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _log_words(texts: pd.Series) -> Array:
-    return np.log1p(texts.str.split().map(len).to_numpy(float))
+    counts: Array = texts.str.split().map(len).to_numpy(float)
+    return np.log1p(counts)
 
 
 def _measure_guesses(means: pd.DataFrame, drawn: list[dict[str, Array]], rng: np.random.Generator) -> list[dict[str, object]]:
@@ -215,7 +217,7 @@ def _measure_guesses(means: pd.DataFrame, drawn: list[dict[str, Array]], rng: np
     messages_of = pd.Series(np.arange(len(where))).groupby(message_batch).indices
     score = means["score"].to_numpy()
 
-    def measure(batches: Array) -> dict[tuple[str, str], float]:
+    def measure(batches: npt.NDArray[np.int64]) -> dict[tuple[str, str], float]:
         rows = np.concatenate([by_batch[batch] for batch in batches])
         messages = where.iloc[np.concatenate([messages_of[batch] for batch in batches])]
         made = {}
@@ -298,14 +300,14 @@ def _within_authors(rows: pd.DataFrame, name: str) -> dict[str, object]:
     groups = rows.groupby("cluster").indices
     values = [rows[column].to_numpy() for column in ("guess", "score", "responder")]
 
-    def measure(clusters: Sequence[int]) -> float:
+    def measure(clusters: Sequence[Hashable] | Array) -> float:
         at = np.concatenate([groups[cluster] for cluster in clusters])
         guess, score, who = (value[at] for value in values)
         return float(np.mean([_rank_correlation(guess[who == one][:, None], score[who == one]) for one in authors]))
 
     rng = estimate_rng(SEED, name)
     clusters = list(groups)
-    again = np.array([measure(rng.choice(clusters, len(clusters))) for _ in range(N_RESAMPLES)])
+    again = np.array([measure(rng.choice(np.array(clusters), len(clusters))) for _ in range(N_RESAMPLES)])
     value = measure(clusters)
     low, high = interval_of(value, again, len(clusters), CI_LEVEL, least=-1.0, most=1.0)
     return {"rho_within_author": value, "ci_low": low, "ci_high": high, "n_clusters": len(clusters), "n_authors": len(authors)}
@@ -324,7 +326,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
     groups = rows.groupby("cluster").indices
     columns = ["first", "last", "guess"]
 
-    def measure(clusters: Sequence[int], *, within: bool) -> tuple[float, float]:
+    def measure(clusters: Sequence[Hashable] | Array, *, within: bool) -> tuple[float, float]:
         some = rows.iloc[np.concatenate([groups[cluster] for cluster in clusters])]
         values = some[columns]
         if within:
@@ -339,7 +341,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
         rng = estimate_rng(SEED, f"two raters of RESORT, within authors: {within}")
         clusters = list(groups)
         value = measure(clusters, within=within)
-        again = np.array([measure(rng.choice(clusters, len(clusters)), within=within) for _ in range(N_RESAMPLES)])
+        again = np.array([measure(rng.choice(np.array(clusters), len(clusters)), within=within) for _ in range(N_RESAMPLES)])
         ends = [interval_of(value[k], again[:, k], len(clusters), CI_LEVEL, least=-1.0, most=1.0) for k in (0, 1)]
         found.append(
             {
@@ -358,9 +360,9 @@ def _experts() -> pd.DataFrame:
     scores = open_run("public").read("scores", "empathic_comm")
     scores = scores[scores["rater"].str.startswith("expert") & (scores["state"] == "valid")]
     by_dimension = {}
-    for name, rows in scores.groupby("dimension"):
-        wide = rows.pivot_table(index="reply_id", columns="rater", values="score").corr()
-        by_dimension[name] = np.mean([wide.loc[one, other] for one, other in combinations(wide.columns, 2)])
+    for name, one_dimension in scores.groupby("dimension"):
+        wide = one_dimension.pivot_table(index="reply_id", columns="rater", values="score").corr()
+        by_dimension[name] = float(np.mean([wide[one][other] for one, other in combinations(wide.columns, 2)]))
     found = pd.Series(by_dimension)
     rows = [("median", found.median()), ("highest", found.max())]
     about = {"within_author": False, "n_replies": scores["reply_id"].nunique()}

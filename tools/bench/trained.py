@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,6 +10,7 @@ from scipy.special import expit
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.judging.trained import train_judge
+from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.coverage import tends_to
 from tools.bench import Figure
 
@@ -47,8 +48,7 @@ def measure(n_labelled: int, truth: pd.Series, rng: np.random.Generator) -> dict
     """Draw a study, rate it in each way, and tell which share of three intervals hold, and how wide they are."""
     replies, votes, by_llm = draw(rng)
     labelled = votes[votes["dialogue_id"].isin(replies["history_id"].unique()[:n_labelled])]
-    how = {"features": count_words, "leave_out": ["dialogue_id"], "n_folds": 5}
-    judge = train_judge(replies, labelled, pairs=votes, **how)
+    judge = train_judge(replies, labelled, pairs=votes, features=count_words, leave_out=["dialogue_id"], n_folds=5)
     # The model of all labels, which a judge may not be asked about its own dialogues: asked under other names.
     renamed = {"history_id": lambda rows: "again " + rows["history_id"]}
     again = judge.compare(votes.assign(**renamed), replies.assign(**renamed))
@@ -66,7 +66,7 @@ def measure(n_labelled: int, truth: pd.Series, rng: np.random.Generator) -> dict
     return row
 
 
-def count_words(texts: list[str]) -> np.ndarray:
+def count_words(texts: Sequence[str]) -> Array:
     """Return how often each word of the simulation is in each text."""
     words = [text.split() for text in texts]
     return np.array([[float(some.count(word)) for word in (*GOOD, *PLAIN)] for some in words])
