@@ -73,7 +73,9 @@ KINDS_OF_PAGES = (
 # Contrast by the formula of WCAG 2, of each visible word with what lies under it: large letters need 3 to 1, others 4.5.
 # A single sign is let pass, as axe does.
 WEAK = """() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  // A mixed colour is computed as color(srgb 0.9 0.6 0.2), in shares of one.
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number)
+    .map((part, place) => text.startsWith("color(srgb") && place < 3 ? 255 * part : part);
   const over = ([r, g, b, a = 1], under) => [r, g, b].map((part, place) => part * a + under[place] * (1 - a));
   const light = (colour) => colour.map((part) => part / 255)
     .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)

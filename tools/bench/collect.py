@@ -57,6 +57,7 @@ HANG_S, TIME_OUT_S = 40.0, 30.0  # long: on a busy machine a call that was only 
 IN_FLIGHT = 64
 USD_A_TOKEN = 1e-6
 JUMP_S = 1200.0
+LEAST_ON_DISK = 500  #: Calls whose answers fill the small disk.
 CLOCK = "HEART_BENCH_CLOCK"  #: Names a file with the seconds by which the database's clock is wrong at present.
 
 
@@ -359,7 +360,7 @@ def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
     yield from _streams(n // 20)
     yield from _nowhere()
     yield from _flipped(n // 20)
-    yield from _full_or_closed_disk(n // 20)
+    yield from _full_or_closed_disk(max(n // 20, LEAST_ON_DISK))
     for stage, size in ((_on_sqlite, n // 2), (_on_postgresql, 3 * n // 10), (_on_dask, n // 5)):
         with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
             started = time.perf_counter()
