@@ -38,11 +38,16 @@ ALL = "ten criteria"  #: The mean of those of MindEval's criteria that an expert
 DIGITS = 6  #: Of shipped numbers, so that another machine's last bits change nothing.
 
 
+def _read_used(source: Source, files: Files) -> tuple[str, pd.DataFrame]:
+    """Return the name of a set's one file, and of its rows the columns that are used."""
+    (file,) = files
+    return file, keep_columns(source.name, file, pd.read_csv(files[file]), source.reading["used"])
+
+
 def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
     """Relate the score of 6,589 sessions to how long the client waited; no session is passed on."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_score(source, file, rows, "score", facts["scale"])
     score = (rows["score"] - rows["score"].mean()) / rows["score"].std()
     wait = np.log2(rows["lat_med"])
@@ -81,8 +86,7 @@ def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
 def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
     """Tell how far four experts agree on 60 whole conversations of three models; no single score is passed on."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_words(source, file, rows, "model", facts["models"])
     need_score(source, file, rows, "score", facts["scale"])
     rows = rows.assign(model=rows["model"].map(facts["models"]))
@@ -116,8 +120,7 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
 def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
     """Average four weeks with a model steered to be warm, or not, by dose and week, and compare warm with cold doses."""
     facts = source.reading
-    file = next(iter(files))
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_words(source, file, rows, "multiplier", facts["doses"])
     rows = rows[rows["study_id"] == "longitudinal"]
     found = []
@@ -141,8 +144,7 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
 def read_sage(source: Source, files: Files) -> pd.DataFrame:
     """Read the emotion of a simulated seeker before the first reply and after each one, in 1,900 conversations."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_words(source, file, rows, "model", facts["models"])
     need_words(source, file, rows, "simulator", facts["simulators"])
     need_score(source, file, rows, "final_emotion", facts["scale"])
@@ -165,8 +167,7 @@ def read_sage(source: Source, files: Files) -> pd.DataFrame:
 def read_ieval(source: Source, files: Files) -> pd.DataFrame:
     """Read what 240 people say of four chatbots with which they talked, about something good and something bad."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_words(source, file, rows, "bot", facts["bots"])
     for column, scale in facts["scales"].items():
         need_score(source, file, rows, column, scale)
@@ -181,8 +182,7 @@ def read_ieval(source: Source, files: Files) -> pd.DataFrame:
 def read_mibot(source: Source, files: Files) -> pd.DataFrame:
     """Read what 106 smokers said before a session with a counselling model, after it and a week later."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     smoker = pd.Series([f"smoker_{place:03d}" for place in range(1, len(rows) + 1)], index=rows.index)
     parts = []
     for group, prefix in facts["times"].items():
@@ -204,8 +204,7 @@ def read_mibot(source: Source, files: Files) -> pd.DataFrame:
 def read_can_ai_relate(source: Source, files: Files) -> pd.DataFrame:
     """Read what two clinicians gave 50 replies, each to another post, on six scales."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_words(source, file, rows, "author", facts["authors"])
     need_words(source, file, rows, "scale", facts["dimensions"])
     post = rows["item"].map("post_{:02d}".format)
@@ -226,8 +225,7 @@ def read_can_ai_relate(source: Source, files: Files) -> pd.DataFrame:
 def read_reflections(source: Source, files: Files) -> pd.DataFrame:
     """Count how often one reader found a model's reflection coherent and a therapist's not, or the other way round."""
     facts = source.reading
-    (file,) = files
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), facts["used"])
+    file, rows = _read_used(source, files)
     need_words(source, file, rows, "reflection_source", facts["authors"])
     need_words(source, file, rows, "coherent_and_context_consistent", facts["answers"])
     numbers = {name: f"context_{place:02d}" for place, name in enumerate(sorted(rows["annomi_dialogue_id"].unique()), 1)}
