@@ -9,7 +9,9 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-LINK = re.compile(r"(?P<image>!?)\[(?P<words>[^\]]*)\]\((?P<place>(?!https?://|mailto:|#)[^)\s]+)\)")
+LINK = re.compile(
+    r"(?P<image>!?)\[(?P<words>[^\]]*)\]\((?P<place>(?!https?://|mailto:|#)[^)\s]+)\)"
+)
 """A link or a picture of Markdown whose place is a file of this repository."""
 
 
@@ -20,7 +22,9 @@ class BuildWithData(build_py):
         """Build the modules, then copy; an editable install reads the checkout's own folder."""
         super().run()
         if not self.editable_mode:
-            shutil.copytree(ROOT / "data", Path(self.build_lib, "heart_utils", "data"), dirs_exist_ok=True)
+            shutil.copytree(
+                ROOT / "data", Path(self.build_lib, "heart_utils", "data"), dirs_exist_ok=True
+            )
 
 
 def describe(readme: str, repository: str) -> str:

@@ -1,6 +1,9 @@
 """The public names with their types, for checkers and editors; a test holds that they are those of ``__init__.py``."""
 
-from heart_utils.agreement.agreement import Agreement as Agreement, pairwise_agreement as pairwise_agreement
+from heart_utils.agreement.agreement import (
+    Agreement as Agreement,
+    pairwise_agreement as pairwise_agreement,
+)
 from heart_utils.agreement.baselines import (
     agreement_with_baselines as agreement_with_baselines,
     estimate_ceiling as estimate_ceiling,
@@ -23,8 +26,13 @@ from heart_utils.agreement.panel import (
     calibrate_abstention as calibrate_abstention,
     effective_judges as effective_judges,
 )
-from heart_utils.agreement.prediction_powered import prediction_powered_ratings as prediction_powered_ratings
-from heart_utils.agreement.ranks import rank_agreement as rank_agreement, track_recipients as track_recipients
+from heart_utils.agreement.prediction_powered import (
+    prediction_powered_ratings as prediction_powered_ratings,
+)
+from heart_utils.agreement.ranks import (
+    rank_agreement as rank_agreement,
+    track_recipients as track_recipients,
+)
 from heart_utils.agreement.raters import (
     ExclusionRule as ExclusionRule,
     decide_exclusions as decide_exclusions,
@@ -61,7 +69,10 @@ from heart_utils.judges.position import (
     position_bias as position_bias,
     text_features as text_features,
 )
-from heart_utils.judges.report_card import describe_judges as describe_judges, grade_probes as grade_probes
+from heart_utils.judges.report_card import (
+    describe_judges as describe_judges,
+    grade_probes as grade_probes,
+)
 from heart_utils.judges.retest import (
     measure_drift as measure_drift,
     price_of_repeats as price_of_repeats,
@@ -74,7 +85,10 @@ from heart_utils.judging.calibration import (
     load_calibration as load_calibration,
 )
 from heart_utils.judging.design import pair_replies as pair_replies
-from heart_utils.judging.judge import collect_verdicts as collect_verdicts, plan_questions as plan_questions
+from heart_utils.judging.judge import (
+    collect_verdicts as collect_verdicts,
+    plan_questions as plan_questions,
+)
 from heart_utils.judging.probes import profile_features as profile_features
 from heart_utils.judging.prompts import (
     load_codebooks as load_codebooks,
@@ -92,7 +106,10 @@ from heart_utils.judging.recipe import (
     recipe_step as recipe_step,
 )
 from heart_utils.judging.respond import collect_replies as collect_replies
-from heart_utils.judging.trained import load_trained_judge as load_trained_judge, train_judge as train_judge
+from heart_utils.judging.trained import (
+    load_trained_judge as load_trained_judge,
+    train_judge as train_judge,
+)
 from heart_utils.people.assignment import (
     assign_raters as assign_raters,
     assign_writers as assign_writers,
@@ -106,8 +123,15 @@ from heart_utils.ratings.contrasts import twin_contrasts as twin_contrasts
 from heart_utils.ratings.fragility import find_fragility as find_fragility
 from heart_utils.ratings.judge_aware import fit_judge_aware as fit_judge_aware
 from heart_utils.ratings.pooling import pool_strengths as pool_strengths
-from heart_utils.ratings.ratings import Ratings as Ratings, fit_boards as fit_boards, fit_ratings as fit_ratings
-from heart_utils.ratings.resampling import bootstrap_ci as bootstrap_ci, estimate_rng as estimate_rng
+from heart_utils.ratings.ratings import (
+    Ratings as Ratings,
+    fit_boards as fit_boards,
+    fit_ratings as fit_ratings,
+)
+from heart_utils.ratings.resampling import (
+    bootstrap_ci as bootstrap_ci,
+    estimate_rng as estimate_rng,
+)
 from heart_utils.ratings.spread import simultaneous_quantile as simultaneous_quantile
 from heart_utils.ratings.verdicts import (
     AgreementError as AgreementError,
@@ -116,13 +140,19 @@ from heart_utils.ratings.verdicts import (
     won_by_a as won_by_a,
 )
 from heart_utils.replies.codes import code_by_words as code_by_words, theme_overlap as theme_overlap
-from heart_utils.replies.sameness import measure_overlap as measure_overlap, measure_sameness as measure_sameness
+from heart_utils.replies.sameness import (
+    measure_overlap as measure_overlap,
+    measure_sameness as measure_sameness,
+)
 from heart_utils.replies.scaling import (
     ScalingError as ScalingError,
     correlate_scale as correlate_scale,
     spearman_interval as spearman_interval,
 )
-from heart_utils.report.conversation import practise_comparisons as practise_comparisons, read_conversation as read_conversation
+from heart_utils.report.conversation import (
+    practise_comparisons as practise_comparisons,
+    read_conversation as read_conversation,
+)
 from heart_utils.report.figures import (
     mark_simulated as mark_simulated,
     plot_boards as plot_boards,
@@ -168,7 +198,10 @@ from heart_utils.scores import (
     sweep_weights as sweep_weights,
     weigh_scores as weigh_scores,
 )
-from heart_utils.simulate.asking import compare_designs as compare_designs, simulate_designs as simulate_designs
+from heart_utils.simulate.asking import (
+    compare_designs as compare_designs,
+    simulate_designs as simulate_designs,
+)
 from heart_utils.simulate.coverage import (
     check_coverage as check_coverage,
     check_saving as check_saving,
@@ -177,8 +210,16 @@ from heart_utils.simulate.coverage import (
     simulate_power as simulate_power,
 )
 from heart_utils.simulate.faulty_judge import recover_faults as recover_faults
-from heart_utils.simulate.full_study import Margins as Margins, calibrate as calibrate, simulate_heart as simulate_heart
-from heart_utils.simulate.power import Design as Design, minimum_gap as minimum_gap, plan_study as plan_study
+from heart_utils.simulate.full_study import (
+    Margins as Margins,
+    calibrate as calibrate,
+    simulate_heart as simulate_heart,
+)
+from heart_utils.simulate.power import (
+    Design as Design,
+    minimum_gap as minimum_gap,
+    plan_study as plan_study,
+)
 from heart_utils.simulate.study import (
     Panel as Panel,
     simulate_raters as simulate_raters,

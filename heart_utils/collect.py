@@ -56,16 +56,30 @@ from heart_utils.tables import empty_table
 
 __all__: list[str] = []
 
-INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4  #: Ctrl-C, no leave to spend, calls that failed, batches out.
+INTERRUPTED, REFUSED, INCOMPLETE, WAITING = (
+    130,
+    2,
+    3,
+    4,
+)  #: Ctrl-C, no leave to spend, calls that failed, batches out.
 
-TOKENS = {"prompt_tokens": "prompt tokens", "cached_tokens": "of them cached", "completion_tokens": "answer tokens"}
+TOKENS = {
+    "prompt_tokens": "prompt tokens",
+    "cached_tokens": "of them cached",
+    "completion_tokens": "answer tokens",
+}
 USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
 """Columns of the calls that the table at the end of a run is made of, tokens under other names."""
 
-TEXTS: dict[str, str] = read_yaml(Path(__file__).with_name("collect.yaml"), dict[str, str], ValueError)
+TEXTS: dict[str, str] = read_yaml(
+    Path(__file__).with_name("collect.yaml"), dict[str, str], ValueError
+)
 SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
-ASSUMED_S = (1.0, 30.0)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
+ASSUMED_S = (
+    1.0,
+    30.0,
+)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
 
 COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
@@ -82,14 +96,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)  # pydantic's, of no use here
+            warnings.filterwarnings(
+                "ignore", "Item .* on TypedDict class", UserWarning
+            )  # pydantic's, of no use here
             warnings.showwarning = partial(_show_warning, options.said)
             return _collect(options)
     except NotAllowedError as error:
         print(error, file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
-        print("\nStopped. What was answered is recorded; the same command goes on where this ended.", file=sys.stderr)
+        print(
+            "\nStopped. What was answered is recorded; the same command goes on where this ended.",
+            file=sys.stderr,
+        )
         return INTERRUPTED
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"collect: {error}", file=sys.stderr)
@@ -108,10 +127,16 @@ def _salvage(run: Run) -> int:
     """Put a new ledger in the place of a damaged one."""
     file = ledger_file(run)
     if file is None or not file.is_file():
-        raise LedgerError(f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage here.")
+        raise LedgerError(
+            f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage here."
+        )
     n, damaged = salvage_ledger(file)
-    print(f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is kept as {damaged.name}.")
-    print(f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it asks for that.")
+    print(
+        f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is kept as {damaged.name}."
+    )
+    print(
+        f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it asks for that."
+    )
     return 0
 
 
@@ -121,10 +146,14 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
     if options.log is not None:
         options.log.touch()  # before anything is paid for
     if options.merge is not None:
-        print(f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}.")
+        print(
+            f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}."
+        )
         return 0
     if options.write_off:
-        print(f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no budget any more.")
+        print(
+            f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no budget any more."
+        )
         return 0
     if options.export is not None:
         print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
@@ -134,7 +163,9 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         return 0
     histories = recipe_histories(recipe)
     skipped = len(skipped_histories(histories))
-    print(f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}.")
+    print(
+        f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}."
+    )
     if len(written := add_people(run, empty_table("replies"), histories)):
         tried = int(written["simulated"].sum())
         said = f"{len(written)} replies of people{f', {tried} of them to a rehearsal' if tried else ''}"
@@ -147,18 +178,31 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
     if len(to_ask):
         print(_describe_time(to_ask, recipe, ledger, options.reply_concurrency))
     if n := len(ledger.damaged):
-        print(f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which.")
+        print(
+            f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which."
+        )
     if not recipe.judges:
-        print("The settings name no judges, so replies are collected and nobody is asked to judge them.")
+        print(
+            "The settings name no judges, so replies are collected and nobody is asked to judge them."
+        )
     asked_now = [model for model in recipe.models if model.name in set(to_ask["model"])]
-    faults = sorted({fault for model in asked_now for check in (key_fault, price_fault) if (fault := check(model))})
+    faults = sorted(
+        {
+            fault
+            for model in asked_now
+            for check in (key_fault, price_fault)
+            if (fault := check(model))
+        }
+    )
     if options.dry_run:
         print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
         return 0
     if faults:
         raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
     budget = recipe.budget_usd if options.budget is None else options.budget
-    budget = _settle_money([model for model in asked_now if is_paid(model)], to_ask, budget, options.yes)
+    budget = _settle_money(
+        [model for model in asked_now if is_paid(model)], to_ask, budget, options.yes
+    )
     started, origin = time.monotonic(), "live" if asked_now else "replayed"
     how: dict[str, Any] = {"ledger": ledger, "budget_usd": budget, "progress": not options.quiet}
     answered = recipe_replies(recipe, histories, max_concurrency=options.reply_concurrency, **how)
@@ -168,10 +212,17 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         comparisons = recipe_comparisons(recipe, replies)
     except DesignError as error:
         raise DesignError(f"{error}{_causes(_used(ledger, recipe), options.said)}") from None
-    made = {"histories": histories, "responders": recipe_responders(recipe), "replies": answered, "comparisons": comparisons}
+    made = {
+        "histories": histories,
+        "responders": recipe_responders(recipe),
+        "replies": answered,
+        "comparisons": comparisons,
+    }
     _keep(run, recipe, made, origin)
     if options.batch:
-        return _batch(recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget)
+        return _batch(
+            recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget
+        )
     how |= {"scheduler": options.scheduler, "max_concurrency": recipe.max_concurrency}
     tables = {"replies": replies}
     short: BudgetError | None = None
@@ -185,15 +236,26 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         if (
             name == "scores" and short is None
         ):  # codes stay in the ledger: the chapter *What replies do* writes that table, with those that a program computes
-            _keep(run, recipe, {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]}, origin)
+            _keep(
+                run,
+                recipe,
+                {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]},
+                origin,
+            )
             # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
-            in_json = [model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"]
+            in_json = [
+                model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"
+            ]
             run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
     if short is not None:
         raise short
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
-    spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of" if money.unsettled else ""
+    spent += (
+        f", and at most {money.unsettled:.4f} for calls nobody heard the end of"
+        if money.unsettled
+        else ""
+    )
     used = _used(ledger, recipe)
     print(_by_model(used))
     print(f"Done in {time.monotonic() - started:.0f} s. Spent on this ledger so far: {spent}.")
@@ -202,46 +264,106 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         print(f"{n} calls written to {options.record}.")
     failed = sum(int((table["state"] == "error").sum()) for table in tables.values())
     if failed:
-        again = "; the same command asks for them again" if _asks_again(ledger, replies, used, options.said) else ""
+        again = (
+            "; the same command asks for them again"
+            if _asks_again(ledger, replies, used, options.said)
+            else ""
+        )
         causes = _causes(used, options.said)
-        print(f"{failed} rows are errors{again}.{_without_words(replies, ledger)}{causes}", file=sys.stderr)
+        print(
+            f"{failed} rows are errors{again}.{_without_words(replies, ledger)}{causes}",
+            file=sys.stderr,
+        )
     return INCOMPLETE if failed else 0
 
 
 def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
     """Write the raw answers of a run, and say what the file holds and whether it may be passed on."""
     written = write_answers(run, ledger, file)
-    lost = f" {written['lost']} answers that its tables name are not in {ledger.url}." if written["lost"] else ""
+    lost = (
+        f" {written['lost']} answers that its tables name are not in {ledger.url}."
+        if written["lost"]
+        else ""
+    )
     print(
         f"{written['n']} answers of models are in {file}, a line each.{lost} They may quote the conversations that they answer."
     )
     open_to_all = may_publish(written["licence"])
-    allowed = "may be passed on under it" if open_to_all else "may NOT be passed on, and only you can read the file"
+    allowed = (
+        "may be passed on under it"
+        if open_to_all
+        else "may NOT be passed on, and only you can read the file"
+    )
     print(f"The strictest licence of those is {written['licence']}: the answers {allowed}.")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="heart-collect", description="Collect replies and verdicts.")
+    parser = argparse.ArgumentParser(
+        prog="heart-collect", description="Collect replies and verdicts."
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("run", help="a run; its settings stand in params/RUN.yaml under collect:")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would take, and ask nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what it would take, and ask nothing"
+    )
     parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
-    parser.add_argument("--budget", type=float, metavar="USD", help="what this ledger may spend, ever")
-    parser.add_argument("--reply-concurrency", type=int, default=1, metavar="N", help="replies at once; times suffer above 1")
-    parser.add_argument("--batch", action="store_true", help="judge in batches at half the price; run again to collect")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="let the workers of a Dask cluster judge; needs HEART_LEDGER")
-    parser.add_argument("--record", metavar="FILE", help="afterwards, write the calls that this run used as JSON Lines")
-    parser.add_argument("--check", action="store_true", help="say what is damaged, missing or doubled, and ask nothing")
-    parser.add_argument("--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing")
     parser.add_argument(
-        "--answers", metavar="FILE", help="write what models answered in this run as JSON Lines, word for word, and ask nothing"
+        "--budget", type=float, metavar="USD", help="what this ledger may spend, ever"
     )
-    parser.add_argument("--merge", metavar="PLACE", help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing")
-    parser.add_argument("--salvage", action="store_true", help="make a new ledger of what is whole in a damaged one")
     parser.add_argument(
-        "--write-off", action="store_true", help="count calls nobody heard the end of against no budget any more"
+        "--reply-concurrency",
+        type=int,
+        default=1,
+        metavar="N",
+        help="replies at once; times suffer above 1",
     )
-    parser.add_argument("--log", metavar="FILE", type=Path, help="add a line of JSON for each call that ends; never words")
+    parser.add_argument(
+        "--batch",
+        action="store_true",
+        help="judge in batches at half the price; run again to collect",
+    )
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="let the workers of a Dask cluster judge; needs HEART_LEDGER",
+    )
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        help="afterwards, write the calls that this run used as JSON Lines",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="say what is damaged, missing or doubled, and ask nothing",
+    )
+    parser.add_argument(
+        "--export", metavar="FILE", help="write all answered calls as JSON Lines, and ask nothing"
+    )
+    parser.add_argument(
+        "--answers",
+        metavar="FILE",
+        help="write what models answered in this run as JSON Lines, word for word, and ask nothing",
+    )
+    parser.add_argument(
+        "--merge",
+        metavar="PLACE",
+        help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing",
+    )
+    parser.add_argument(
+        "--salvage", action="store_true", help="make a new ledger of what is whole in a damaged one"
+    )
+    parser.add_argument(
+        "--write-off",
+        action="store_true",
+        help="count calls nobody heard the end of against no budget any more",
+    )
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        type=Path,
+        help="add a line of JSON for each call that ends; never words",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bars")
     return parser
 
@@ -251,36 +373,64 @@ def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) ->
     able = [request for request in requests if can_batch(request.model)]
     calls = ask_all(able, ledger=ledger, mode="batch", budget_usd=budget_usd)
     waiting = sum(call.status == "planned" for call in calls)
-    print(f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in batches.")
+    print(
+        f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in batches."
+    )
     left = sorted({request.model.name for request in requests if not can_batch(request.model)})
     if left:
         print(f"Without batches: {', '.join(left)}.")
-    print("The same command collects them." if waiting else "Without --batch, the same command asks for the rest.")
+    print(
+        "The same command collects them."
+        if waiting
+        else "Without --batch, the same command asks for the rest."
+    )
     return WAITING if waiting else 0
 
 
 def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: str) -> None:
     """Write tables of a run, and in its manifest what they rest on, as its chapters do; `asked` says when models answered."""
-    histories, responders = tables["histories"], tables["responders"].set_index("responder")["responder_kind"]
+    histories, responders = (
+        tables["histories"],
+        tables["responders"].set_index("responder")["responder_kind"],
+    )
     licence = strictest_licence(list(histories["licence"].unique()))
-    written_by = {"human": "published", "source": "published", "model": asked, "reference": "drafted", "probe": "drafted"}
+    written_by = {
+        "human": "published",
+        "source": "published",
+        "model": asked,
+        "reference": "drafted",
+        "probe": "drafted",
+    }
     published = recipe.questions or recipe.histories in ("heart", "esconv")
     origins: dict[str, Any] = {
-        "histories": "published" if published else "drafted" if recipe.histories == "sample" else "live",
+        "histories": "published"
+        if published
+        else "drafted"
+        if recipe.histories == "sample"
+        else "live",
         "responders": "drafted",  # names and kinds, nobody's words
-        "replies": tables["replies"]["responder"].map(responders).map(written_by).value_counts().to_dict(),
+        "replies": tables["replies"]["responder"]
+        .map(responders)
+        .map(written_by)
+        .value_counts()
+        .to_dict(),
         "comparisons": "drafted",
     }
     for name, rows in tables.items():
         if (len(rows) or (run.folder / f"{name}.parquet").is_file()) and run.write(name, rows):
             of = "CC0-1.0" if name == "responders" else licence
-            about = {"source": f"{recipe.histories}, as params/{recipe.run}.yaml says", "licence": of}
+            about = {
+                "source": f"{recipe.histories}, as params/{recipe.run}.yaml says",
+                "licence": of,
+            }
             run.record(tables={name: about | {"origin": origins.get(name, asked)}})
 
 
 def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
     """Say what each step would take; replies that are not there yet have 40 words, and at the most as many as fit."""
-    replies = add_people(run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories)
+    replies = add_people(
+        run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories
+    )
     longest = lengthen_planned(replies, recipe.responders, free=bool(recipe.questions))
     plan = _plan_for(recipe, histories, replies, ledger)
     if longest is not replies and len(plan):
@@ -288,64 +438,112 @@ def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> 
     return plan.assign(n=plan["n_calls"] - plan["n_recorded"])
 
 
-def _plan_for(recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+def _plan_for(
+    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger
+) -> pd.DataFrame:
     how: dict[str, Any] = {"ledger": ledger, "plan": True}
     comparisons = recipe_comparisons(recipe, replies)
     steps = {"replies": recipe_replies(recipe, histories, **how)}
-    steps |= {name: recipe_step(recipe, name, histories, replies, comparisons, **how) for name in STEPS}
-    columns = ["step", "model", "n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
+    steps |= {
+        name: recipe_step(recipe, name, histories, replies, comparisons, **how) for name in STEPS
+    }
+    columns = [
+        "step",
+        "model",
+        "n_calls",
+        "n_recorded",
+        "prompt_tokens",
+        "completion_tokens",
+        "cost_usd",
+        "at_most_usd",
+    ]
     names = {"responder": "model", "rater": "model"}
-    tables = [table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)]
-    return pd.concat([table[columns] for table in tables], ignore_index=True) if tables else pd.DataFrame(columns=columns)
+    tables = [
+        table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)
+    ]
+    return (
+        pd.concat([table[columns] for table in tables], ignore_index=True)
+        if tables
+        else pd.DataFrame(columns=columns)
+    )
 
 
 def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
     """Say what of a run is damaged, doubled or missing."""
     faults = check_calls(ledger)
     missing = plan[plan["n"] > 0]
-    faults += [f"{row.n} {row.step} of {row.model} are missing, failed or damaged." for row in missing.itertuples()]
-    print("\n".join(faults) if faults else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound.")
+    faults += [
+        f"{row.n} {row.step} of {row.model} are missing, failed or damaged."
+        for row in missing.itertuples()
+    ]
+    print(
+        "\n".join(faults)
+        if faults
+        else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound."
+    )
     return INCOMPLETE if faults else 0
 
 
 def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     """Write the plan as text."""
     if not plan["n"].sum():
-        return f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
+        return (
+            f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
+        )
     money = plan[["cost_usd", "at_most_usd"]]
     total, most = money.sum()
     if money.isna().any(axis=None):
-        cost = TEXTS["unpriced"] + (f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else "")
+        cost = TEXTS["unpriced"] + (
+            f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else ""
+        )
     else:
         cost = TEXTS["cost"].format(total=total, most=most)
-    shown = plan.drop(columns="n").assign(**money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known"))
+    shown = plan.drop(columns="n").assign(
+        **money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
+    )
     return f"{shown.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
 
 
-def _describe_time(plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int) -> str:
+def _describe_time(
+    plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int
+) -> str:
     """Bound the time that a plan takes: one step after the other, the models of a step side by side."""
     models = {model.name: model for model in recipe.models}
     seconds = {name: ledger.quick_and_slow(models[name]) for name in plan["model"].unique()}
     plan = plan.assign(tokens=plan["prompt_tokens"] + plan["completion_tokens"])
     ends = [0.0, 0.0]
-    for step, rows in plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step"):
+    for step, rows in (
+        plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step")
+    ):
         together = reply_concurrency if step == "replies" else recipe.max_concurrency
-        for end in (0, 1):  # an answer that cannot be read is asked for once more: at the most, each is
+        for end in (
+            0,
+            1,
+        ):  # an answer that cannot be read is asked for once more: at the most, each is
             busy, longest = 0.0, 0.0
             for name, n, tokens in rows[["model", "n", "tokens"]].itertuples(index=False):
                 model, takes = models[name], (1 + end) * n * (seconds[name] or ASSUMED_S)[end]
-                minutes = max(n / (model.requests_per_minute or math.inf), tokens / (model.tokens_per_minute or math.inf))
-                longest = max(longest, takes / min(model.max_concurrency, n), 60 * (1 + end) * minutes)
+                minutes = max(
+                    n / (model.requests_per_minute or math.inf),
+                    tokens / (model.tokens_per_minute or math.inf),
+                )
+                longest = max(
+                    longest, takes / min(model.max_concurrency, n), 60 * (1 + end) * minutes
+                )
                 busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
     unknown = ", ".join(sorted(name for name, found in seconds.items() if found is None))
     assumed = TEXTS["assumed"].format(models=unknown, quick=ASSUMED_S[0], slow=ASSUMED_S[1])
     assumed = f" ({assumed})" if unknown else ""
-    return TEXTS["time"].format(least=ends[0] / scale, most=ends[1] / scale, unit=unit, assumed=assumed)
+    return TEXTS["time"].format(
+        least=ends[0] / scale, most=ends[1] / scale, unit=unit, assumed=assumed
+    )
 
 
-def _settle_money(paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool) -> float | None:
+def _settle_money(
+    paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
+) -> float | None:
     """Ask before money is spent, and never let it be spent without a price and a budget; give the budget."""
     if not paid:
         return budget_usd
@@ -354,16 +552,25 @@ def _settle_money(paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float |
     except BudgetError as error:
         raise BudgetError(f"Nothing was asked. {error}") from None
     theirs = plan[plan["model"].isin([model.name for model in paid])]
-    what, there = f"{int(theirs['n'].sum())} calls cost money", sys.stdin is not None and sys.stdin.isatty()
+    what, there = (
+        f"{int(theirs['n'].sum())} calls cost money",
+        sys.stdin is not None and sys.stdin.isatty(),
+    )
     if budget_usd is None:
         what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
         if not there:
-            said = "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+            said = (
+                "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+            )
             raise NotAllowedError(f"collect: {what}, and no budget is set. {said}")
         try:
-            budget_usd = float(input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0)
+            budget_usd = float(
+                input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0
+            )
         except ValueError as error:
-            raise BudgetError(f"Nothing was asked: a budget is a number of USD ({error}).") from None
+            raise BudgetError(
+                f"Nothing was asked: a budget is a number of USD ({error})."
+            ) from None
         if not (math.isfinite(budget_usd) and budget_usd > 0):
             raise NotAllowedError("Nothing was asked.")
     elif not yes:
@@ -387,27 +594,41 @@ def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
     names: dict[str, dict[str, None]] = {}
     for model in recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
-    rows = ledger.rows(sa.select(*(calls.c[name] for name in USED)).where(ANSWERED), sorted(ledger.used))
+    rows = ledger.rows(
+        sa.select(*(calls.c[name] for name in USED)).where(ANSWERED), sorted(ledger.used)
+    )
     table = pd.DataFrame(rows, columns=list(USED))
     return table.assign(
-        model=table["model"].map({digest: ", ".join(mine) for digest, mine in names.items()}).fillna("(of an earlier recipe)")
+        model=table["model"]
+        .map({digest: ", ".join(mine) for digest, mine in names.items()})
+        .fillna("(of an earlier recipe)")
     )
 
 
 def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
     """Tell the commonest causes of the calls that failed, and of those that were not made."""
-    causes = used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
-    lines = [f"{n} times: {model}: {error}" for model, error, n in causes.head(COMMONEST).to_numpy()]
+    causes = (
+        used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
+    )
+    lines = [
+        f"{n} times: {model}: {error}" for model, error, n in causes.head(COMMONEST).to_numpy()
+    ]
     more = len(causes) - COMMONEST
     lines += [f"and {more} causes more"] if more > 0 else []
     lines += [words for words in said if "queue was stopped" in words]
     return "".join(f"\n  {line}" for line in lines)
 
 
-def _asks_again(ledger: Ledger, replies: pd.DataFrame, used: pd.DataFrame, said: Sequence[str]) -> bool:
+def _asks_again(
+    ledger: Ledger, replies: pd.DataFrame, used: pd.DataFrame, said: Sequence[str]
+) -> bool:
     """Tell whether some of what failed was a call that failed, or was not made."""
     unmade = any("queue was stopped" in words for words in said)
-    return unmade or bool((used["status"] == "error").any()) or not _kept_without_words(replies, ledger)
+    return (
+        unmade
+        or bool((used["status"] == "error").any())
+        or not _kept_without_words(replies, ledger)
+    )
 
 
 def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[tuple[str, str]]:
@@ -415,7 +636,11 @@ def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[tuple[str
     failed = replies[(replies["state"] == "error") & replies["call_id"].notna()]
     ends = ledger.find(list(failed["call_id"]))
     rows = failed[["responder", "call_id"]].itertuples(index=False)
-    return [(name, ends[key].status) for name, key in rows if key in ends and ends[key].status != "error"]
+    return [
+        (name, ends[key].status)
+        for name, key in rows
+        if key in ends and ends[key].status != "error"
+    ]
 
 
 def _without_words(replies: pd.DataFrame, ledger: Ledger) -> str:
@@ -435,14 +660,25 @@ def _by_model(used: pd.DataFrame) -> str:
     if used.empty:
         return "No call of this run is recorded."
     ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}
-    table = used.assign(calls=1, **ends)[["model", "calls", *TOKENS, "cost_usd", *ends]].groupby("model").sum()
+    table = (
+        used.assign(calls=1, **ends)[["model", "calls", *TOKENS, "cost_usd", *ends]]
+        .groupby("model")
+        .sum()
+    )
     usd = table["cost_usd"].map("{:.4f}".format)
-    table = table.map("{:,.0f}".format).assign(cost_usd=usd).rename(columns={**TOKENS, "cost_usd": "USD"}).reset_index()
+    table = (
+        table.map("{:,.0f}".format)
+        .assign(cost_usd=usd)
+        .rename(columns={**TOKENS, "cost_usd": "USD"})
+        .reset_index()
+    )
     notes = [f"The calls of this run, whenever they were made\n{table.to_string(index=False)}"]
     for name, rows in used.groupby("model"):
         guessed = int(rows["estimated"].eq(True).sum())
         if guessed:
-            notes.append(f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate.")
+            notes.append(
+                f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate."
+            )
         for column, what in (("served_model", "model"), ("fingerprint", "system fingerprint")):
             met = rows[column].value_counts()
             if len(met) > 1:
@@ -451,14 +687,21 @@ def _by_model(used: pd.DataFrame) -> str:
     return "\n".join(notes)
 
 
-def _show_warning(said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
-    if category is UserWarning and str(message) not in said:  # not a library's deprecations, whatever its threads did
+def _show_warning(
+    said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any
+) -> None:
+    if (
+        category is UserWarning and str(message) not in said
+    ):  # not a library's deprecations, whatever its threads did
         print(f"collect: {message}", file=sys.stderr)
         said.append(str(message))
 
 
 if __name__ == "__main__":
-    for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # a service manager, or a terminal that is closed
+    for word in (
+        signal.SIGTERM,
+        getattr(signal, "SIGHUP", signal.SIGTERM),
+    ):  # a service manager, or a terminal that is closed
         if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
             signal.signal(word, signal.default_int_handler)
     sys.exit(main())

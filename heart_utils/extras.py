@@ -7,7 +7,11 @@ from contextlib import contextmanager
 
 __all__ = ["MissingExtraError"]
 
-PACKAGES = {"plots": "matplotlib seaborn", "excel": "openpyxl", "collect": "litellm 'psycopg[binary]' dask distributed"}
+PACKAGES = {
+    "plots": "matplotlib seaborn",
+    "excel": "openpyxl",
+    "collect": "litellm 'psycopg[binary]' dask distributed",
+}
 """What each extra brings, as pip is told to install it."""
 
 

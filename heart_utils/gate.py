@@ -29,15 +29,32 @@ __all__ = [
 ]
 
 MODES = ("regression", "non-inferiority")
-ALIKE = {"history_id": "histories", "rater": "raters", "protocol": "protocols", "answer_format": "formats"}
+ALIKE = {
+    "history_id": "histories",
+    "rater": "raters",
+    "protocol": "protocols",
+    "answer_format": "formats",
+}
 """What two sides must share to be judged alike -> its name in a message."""
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "mode": (lambda mode: mode in MODES, f"one of {', '.join(MODES)}"),
-    "alpha": (lambda rate: 0 < rate < 0.5, "a one-sided error rate above 0 and below 0.5, such as 0.05"),
+    "alpha": (
+        lambda rate: 0 < rate < 0.5,
+        "a one-sided error rate above 0 and below 0.5, such as 0.05",
+    ),
     "max_drop": (lambda drop: drop > 0, "rating points above 0, such as 25"),
-    "margin": (lambda share: 0 < share < 1, "a share of comparisons above 0 and below 1, such as 0.10"),
-    "n_releases": (lambda n: n >= 1, "how many candidates will be compared with this baseline, 1 or more"),
-    "max_inconsistent": (lambda share: 0 <= share <= 1, "a share of pairs from 0 to 1, such as 0.5"),
+    "margin": (
+        lambda share: 0 < share < 1,
+        "a share of comparisons above 0 and below 1, such as 0.10",
+    ),
+    "n_releases": (
+        lambda n: n >= 1,
+        "how many candidates will be compared with this baseline, 1 or more",
+    ),
+    "max_inconsistent": (
+        lambda share: 0 <= share <= 1,
+        "a share of pairs from 0 to 1, such as 0.5",
+    ),
 }
 """Option -> whether a value makes sense, and what is expected."""
 
@@ -54,7 +71,9 @@ class GateFailedError(AssertionError):
     """The candidate did not pass. Raised last, after all reports are written, so that the build exits non-zero."""
 
 
-MESSAGES: dict[str, str] = read_yaml(Path(__file__).with_name("gate.yaml"), dict[str, str], GateError)
+MESSAGES: dict[str, str] = read_yaml(
+    Path(__file__).with_name("gate.yaml"), dict[str, str], GateError
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,9 @@ class Comparison:
     max_drop: float  # as given; the margin, a share, where the mode is "anytime"
     alpha: float
     n_releases: int = 1  # that share `alpha`, where the mode is "anytime"
-    path: pd.DataFrame = field(default_factory=pd.DataFrame)  # of "anytime": a row per dimension and dialogue
+    path: pd.DataFrame = field(
+        default_factory=pd.DataFrame
+    )  # of "anytime": a row per dimension and dialogue
 
     @property
     def outcome(self) -> str:
@@ -96,7 +117,9 @@ class Comparison:
         if not self.passed:
             said = "; ".join(self.table.loc[self.table["outcome"] != "passed", "message"])
             how = "stops" if self.outcome == "failed" else "is inconclusive on"
-            raise GateFailedError(f"The gate ({self.mode}) {how} {self.candidate!r} against {self.baseline!r}. {said}")
+            raise GateFailedError(
+                f"The gate ({self.mode}) {how} {self.candidate!r} against {self.baseline!r}. {said}"
+            )
 
 
 def compare_responders(
@@ -173,8 +196,12 @@ def compare_responders(
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
     how: dict[str, Any] = {"responders": responders, "n_resamples": n_resamples, "rng": rng}
     rows, boards = zip(*(_drop(part, baseline, candidate, how) for part in parts), strict=True)
-    table = _judge(pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable)
-    return Comparison(table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha)
+    table = _judge(
+        pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable
+    )
+    return Comparison(
+        table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha
+    )
 
 
 def compare_anytime(
@@ -228,7 +255,9 @@ def compare_anytime(
     >>> gate.table[["outcome", "n_dialogues"]].values.tolist()  # 60 were there
     [['failed', 44]]
     """
-    check_options(alpha=alpha, margin=margin, n_releases=n_releases, max_inconsistent=max_inconsistent)
+    check_options(
+        alpha=alpha, margin=margin, n_releases=n_releases, max_inconsistent=max_inconsistent
+    )
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
     level = alpha / n_releases / len(parts)
     rows, paths = [], []
@@ -240,17 +269,25 @@ def compare_anytime(
         there = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
         row |= {name: 100 * there[name] for name in ("drop", "drop_low", "drop_high")}
         row |= {"n_dialogues": stop, "level": level, "p": there["p"]}
-        row["p_holm"] = min(1.0, row["p"] * len(parts))  # by Bonferroni, since a stop must not wait for other dimensions
+        row["p_holm"] = min(
+            1.0, row["p"] * len(parts)
+        )  # by Bonferroni, since a stop must not wait for other dimensions
         follows = row["n_inconsistent"] > max_inconsistent * row["n_both_orders"]
         floor = outcome == "passed" and most < margin
         row["outcome"] = "cannot tell" if outcome == "passed" and (follows or floor) else outcome
-        said = {"anytime, nothing": not stop, "anytime, floor": floor, f"anytime, {outcome}": stop and not floor}
+        said = {
+            "anytime, nothing": not stop,
+            "anytime, floor": floor,
+            f"anytime, {outcome}": stop and not floor,
+        }
         said |= {"turned": follows, "no pass": follows and outcome != "failed"}
         row["message"] = _say(said, row, margin=100 * margin, max_inconsistent=max_inconsistent)
         rows.append(row)
         paths.append(path)
     table, path = pd.DataFrame(rows), pd.concat(paths, ignore_index=True)
-    return Comparison(table, pd.DataFrame(), baseline, candidate, "anytime", margin, alpha, n_releases, path)
+    return Comparison(
+        table, pd.DataFrame(), baseline, candidate, "anytime", margin, alpha, n_releases, path
+    )
 
 
 def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
@@ -271,7 +308,9 @@ def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
     >>> order_dialogues(["a", "b", "c"])
     ['c', 'b', 'a']
     """
-    return sorted(dialogue_ids, key=lambda dialogue_id: hashlib.sha256(str(dialogue_id).encode()).digest())
+    return sorted(
+        dialogue_ids, key=lambda dialogue_id: hashlib.sha256(str(dialogue_id).encode()).digest()
+    )
 
 
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
@@ -332,15 +371,20 @@ def comparable_parts(
 ) -> list[pd.DataFrame]:
     """Give the verdicts of the two and of those who met both, by dimension; refuse sides that were not judged alike."""
     if baseline == candidate:
-        raise GateError(f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs.")
+        raise GateError(
+            f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs."
+        )
     need_cluster(verdicts, "dialogue_id")
     need(verdicts, ["responder_a", "responder_b", "dimension", "verdict", "state"])
     known = list(name_codes(verdicts, ["responder_a", "responder_b"], np.arange(len(verdicts)))[0])
     for role, name in (("baseline", baseline), ("candidate", candidate)):
         if name not in known:
-            raise GateError(f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}.")
+            raise GateError(
+                f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}."
+            )
     met = {
-        name: {*_of(verdicts, name)[["responder_a", "responder_b"]].to_numpy().flat} - {name} for name in (baseline, candidate)
+        name: {*_of(verdicts, name)[["responder_a", "responder_b"]].to_numpy().flat} - {name}
+        for name in (baseline, candidate)
     }
     opponents = met[baseline] & met[candidate]
     if not opponents and candidate not in met[baseline]:
@@ -357,7 +401,9 @@ def comparable_parts(
     unknown = sorted(set(names) - set(kept["dimension"]))
     if unknown or not names:
         there = ", ".join(kept["dimension"].unique())
-        raise GateError(f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}.")
+        raise GateError(
+            f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}."
+        )
     return [kept[kept["dimension"] == name] for name in names]
 
 
@@ -365,9 +411,18 @@ def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
     """Name a dimension, and count its verdicts: those that enter, failed, and turned with the order."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
-    both = turned | rows["order"].isna() if "order" in rows else entered  # a row of one order names it
-    counted = {"n_verdicts": entered, "n_both_orders": both & entered, "n_inconsistent": turned, "n_failed": ~entered}
-    n_raters = rows.loc[entered, "rater"].nunique() if "rater" in rows else 0  # 0: the table does not say
+    both = (
+        turned | rows["order"].isna() if "order" in rows else entered
+    )  # a row of one order names it
+    counted = {
+        "n_verdicts": entered,
+        "n_both_orders": both & entered,
+        "n_inconsistent": turned,
+        "n_failed": ~entered,
+    }
+    n_raters = (
+        rows.loc[entered, "rater"].nunique() if "rater" in rows else 0
+    )  # 0: the table does not say
     return {"dimension": rows["dimension"].iloc[0], "n_raters": n_raters} | {
         name: int(which.sum()) for name, which in counted.items()
     }
@@ -398,10 +453,14 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
     )
 
 
-def _drop(rows: pd.DataFrame, baseline: str, candidate: str, how: dict[str, Any]) -> tuple[dict[str, Any], pd.DataFrame]:
+def _drop(
+    rows: pd.DataFrame, baseline: str, candidate: str, how: dict[str, Any]
+) -> tuple[dict[str, Any], pd.DataFrame]:
     """Fit one dimension and give the drop, its standard error and how much it rests on."""
     entered = _entered(rows)
-    shared = set(_of(entered, baseline)["dialogue_id"]) & set(_of(entered, candidate)["dialogue_id"])
+    shared = set(_of(entered, baseline)["dialogue_id"]) & set(
+        _of(entered, candidate)["dialogue_id"]
+    )
     row = count_rows(rows) | {"drop": np.nan, "se": np.nan, "n_dialogues": len(shared)}
     if not won_by_a(entered).ne(0.5).any() or len(shared) < 2:
         return row, pd.DataFrame()
@@ -414,7 +473,12 @@ def _drop(rows: pd.DataFrame, baseline: str, candidate: str, how: dict[str, Any]
 
 
 def _judge(
-    table: pd.DataFrame, mode: str, max_drop: float, alpha: float, max_inconsistent: float, max_detectable: float
+    table: pd.DataFrame,
+    mode: str,
+    max_drop: float,
+    alpha: float,
+    max_inconsistent: float,
+    max_detectable: float,
 ) -> pd.DataFrame:
     """Turn drops into p values, bounds, outcomes and words."""
     limit, tail = (0.0, stats.t.sf) if mode == "regression" else (max_drop, stats.t.cdf)
@@ -424,7 +488,9 @@ def _judge(
         t = (gap / table["se"]).where(gap.ne(0) | table["se"].gt(0), 0.0)
     table["p"] = pd.Series(tail(t, freedom), table.index).where(told)
     table["p_holm"] = holm(table["p"])
-    table["level"] = holm_levels(table["p"], alpha) if mode == "regression" else np.where(told, alpha, np.nan)
+    table["level"] = (
+        holm_levels(table["p"], alpha) if mode == "regression" else np.where(told, alpha, np.nan)
+    )
     reach = table["se"] * stats.t.ppf(1 - table["level"], freedom)
     table["drop_low"], table["drop_high"] = table["drop"] - reach, table["drop"] + reach
     table["detectable"] = reach + table["se"] * stats.t.ppf(0.8, freedom)
@@ -433,22 +499,59 @@ def _judge(
     # Two who win and lose alike in every dialogue show no spread, and so not what drop would be found.
     alike = table["drop"].eq(0) & table["se"].eq(0)
     few = (mode == "regression") & (table["detectable"] > max_detectable)
-    table["outcome"] = np.select([~told, beyond, follows | alike | few], ["cannot tell", "failed", "cannot tell"], "passed")
+    table["outcome"] = np.select(
+        [~told, beyond, follows | alike | few], ["cannot tell", "failed", "cannot tell"], "passed"
+    )
     failed, power = table["outcome"] == "failed", table["detectable"] > 0
     said = {"nothing": ~told, f"{mode}, failed": failed, f"{mode}, not failed": told & ~failed}
-    said |= {f"{mode}, power": power & ~failed if mode == "regression" else power, "alike": alike & ~failed}
-    said |= {"few": few & ~alike & ~failed, "turned": told & follows, "no pass": told & follows & ~failed}
+    said |= {
+        f"{mode}, power": power & ~failed if mode == "regression" else power,
+        "alike": alike & ~failed,
+    }
+    said |= {
+        "few": few & ~alike & ~failed,
+        "turned": told & follows,
+        "no pass": told & follows & ~failed,
+    }
     table["needed"] = np.ceil(table["n_dialogues"] * (table["detectable"] / max_detectable) ** 2)
-    numbers = {"margin": max_drop, "max_inconsistent": max_inconsistent, "max_detectable": max_detectable}
+    numbers = {
+        "margin": max_drop,
+        "max_inconsistent": max_inconsistent,
+        "max_detectable": max_detectable,
+    }
     words = zip(pd.DataFrame(said).to_dict("records"), table.to_dict("records"), strict=True)
     table["message"] = [_say(keys, row, **numbers) for keys, row in words]
-    columns = ["dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable", "outcome", "message"]
-    return table[[*columns, "n_dialogues", "n_raters", "n_verdicts", "n_both_orders", "n_inconsistent", "n_failed"]]
+    columns = [
+        "dimension",
+        "drop",
+        "se",
+        "drop_low",
+        "drop_high",
+        "level",
+        "p",
+        "p_holm",
+        "detectable",
+        "outcome",
+        "message",
+    ]
+    return table[
+        [
+            *columns,
+            "n_dialogues",
+            "n_raters",
+            "n_verdicts",
+            "n_both_orders",
+            "n_inconsistent",
+            "n_failed",
+        ]
+    ]
 
 
 def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:
     """Join the messages that hold of a dimension, with its numbers and whose verdicts they are about."""
-    raters = {0: "these raters", 1: "this rater"}.get(row["n_raters"], f"these {row['n_raters']} raters")
+    raters = {0: "these raters", 1: "this rater"}.get(
+        row["n_raters"], f"these {row['n_raters']} raters"
+    )
     return "".join(MESSAGES[key] for key, holds in said.items() if holds).format(
         **row, raters=raters, sure=100 * (1 - row["level"]), **numbers
     )
@@ -457,20 +560,37 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series, float]:
     """Return the mean drop of each dialogue in which both were judged alike, in the table's order, and the largest possible."""
     rows = _entered(rows)
-    keys = [key for key in ("dialogue_id", "history_id", "rater", "opponent") if key in rows or key == "opponent"]
+    keys = [
+        key
+        for key in ("dialogue_id", "history_id", "rater", "opponent")
+        if key in rows or key == "opponent"
+    ]
     won = won_by_a(rows)
     turned = rows.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
-    both = pd.concat([rows.assign(won=won), turned.assign(won=1 - won)]).rename(columns={"responder_b": "opponent"})
-    direct = both[both["responder_a"].eq(baseline) & both["opponent"].eq(candidate)].groupby(keys)["won"].mean() * 2 - 1
+    both = pd.concat([rows.assign(won=won), turned.assign(won=1 - won)]).rename(
+        columns={"responder_b": "opponent"}
+    )
+    direct = (
+        both[both["responder_a"].eq(baseline) & both["opponent"].eq(candidate)]
+        .groupby(keys)["won"]
+        .mean()
+        * 2
+        - 1
+    )
     others = both[~both["opponent"].isin([baseline, candidate])]
-    sides = [others[others["responder_a"] == name].groupby(keys)["won"].mean() for name in (baseline, candidate)]
+    sides = [
+        others[others["responder_a"] == name].groupby(keys)["won"].mean()
+        for name in (baseline, candidate)
+    ]
     drops = pd.concat([sides[0].sub(sides[1]).dropna(), direct]).groupby("dialogue_id").mean()
     most = 1.0 if len(direct) else float(both.loc[both["responder_a"] == baseline, "won"].mean())
     order = _of(rows, candidate)["dialogue_id"].unique()
     return drops.reindex([name for name in order if name in drops.index]), most
 
 
-def follow_both_orders(drops: pd.Series, level: float, alpha: float, margin: float) -> tuple[pd.DataFrame, int, str]:
+def follow_both_orders(
+    drops: pd.Series, level: float, alpha: float, margin: float
+) -> tuple[pd.DataFrame, int, str]:
     """Follow the drop in the table's order and in that of digests; stop where both have stopped alike, at the later of the two.
 
     Either alone can be led astray: the table's order by sorting, that of digests by dialogues that come between two looks and
@@ -491,7 +611,15 @@ def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
     low, p = betting_bound(drops, alpha=level, guess=0.1)
     high = -betting_bound(-drops, alpha=alpha)[0]
     number = np.arange(1, len(drops) + 1)
-    return pd.DataFrame({"n_dialogues": number, "drop": np.cumsum(drops) / number, "drop_low": low, "drop_high": high, "p": p})
+    return pd.DataFrame(
+        {
+            "n_dialogues": number,
+            "drop": np.cumsum(drops) / number,
+            "drop_low": low,
+            "drop_high": high,
+            "p": p,
+        }
+    )
 
 
 def first_stop(path: pd.DataFrame, margin: float) -> tuple[int, str]:

@@ -13,7 +13,13 @@ import numpy as np
 import pandas as pd
 import yaml
 
-__all__ = ["IdentityError", "find_identities", "looks_like_person", "redact_contacts", "refuse_identities"]
+__all__ = [
+    "IdentityError",
+    "find_identities",
+    "looks_like_person",
+    "redact_contacts",
+    "refuse_identities",
+]
 
 
 class IdentityError(ValueError):
@@ -24,7 +30,9 @@ class IdentityError(ValueError):
 _PART = r"\w+(?:-\w+)*"
 EMAIL = re.compile(rf"(?<![\w.+])[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}")
 PROLIFIC = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{24}(?![0-9A-Za-z])")
-WORKER = re.compile(r"(?<![0-9A-Za-z])A(?=[A-Z]*\d[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{9,20}(?![0-9A-Za-z])")
+WORKER = re.compile(
+    r"(?<![0-9A-Za-z])A(?=[A-Z]*\d[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{9,20}(?![0-9A-Za-z])"
+)
 IP = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
 LINK = re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
 NUMBER = re.compile(r"(?<!\w)\+?\d(?:[\s().-]{0,2}\d){6,}(?!\w)")
@@ -48,7 +56,9 @@ NAME = re.compile(rf"(?=.*[^\W\d_]{{2}}){_LETTERS}(?:(?:, ?| +|[._]){_LETTERS})+
 
 WORDS = {
     name: frozenset(words.split())
-    for name, words in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")).items()
+    for name, words in yaml.safe_load(
+        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+    ).items()
 }
 """What ids, headers and answers are made of, by what that says of them."""
 
@@ -59,8 +69,15 @@ WRITERS = ("responder", "responder_a", "responder_b")
 """Columns of names that are contestants' own to choose: only what is an address or an id of a platform is coded."""
 
 WORDS_OF_PEOPLE = ("rationale", "reason")  #: What raters wrote.
-READ_TEXTS = ("text", "turns", "situation", "problem")  #: What raters read: it may name a helpline, which has to stay.
-HIDDEN = frozenset({*PEOPLE, *WORDS_OF_PEOPLE, *READ_TEXTS, "person"})  #: Columns of which no message shows a cell.
+READ_TEXTS = (
+    "text",
+    "turns",
+    "situation",
+    "problem",
+)  #: What raters read: it may name a helpline, which has to stay.
+HIDDEN = frozenset(
+    {*PEOPLE, *WORDS_OF_PEOPLE, *READ_TEXTS, "person"}
+)  #: Columns of which no message shows a cell.
 
 KINDS = (
     (re.compile(r".*@.*"), "e-mail addresses"),
@@ -69,7 +86,10 @@ KINDS = (
     (IP, "addresses of machines"),
     (LINK, "links"),
     (re.compile(r"[+-]?\d*[.,]?\d+(?:[eE][+-]?\d+)?"), "numbers"),
-    (re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b.*|[A-Z][a-z]{2} [A-Z][a-z]{2} \d+ .*"), "dates"),
+    (
+        re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b.*|[A-Z][a-z]{2} [A-Z][a-z]{2} \d+ .*"),
+        "dates",
+    ),
     (re.compile(r"\S{1,30}"), "single words"),
 )
 """What all cells of a column match -> what they are called in a message; the first that fits."""
@@ -115,7 +135,11 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
         return True
     if not human:
         return False
-    contact = "@" in said or any(pattern.search(said) for pattern in (LINK, IP, WORKER)) or NUMBER.fullmatch(said)
+    contact = (
+        "@" in said
+        or any(pattern.search(said) for pattern in (LINK, IP, WORKER))
+        or NUMBER.fullmatch(said)
+    )
     return bool(contact) or _names_somebody(said)
 
 
@@ -177,12 +201,18 @@ def describe_people(people: Iterable[str]) -> str:
 
 def describe_cells(cells: Iterable[object]) -> str:
     """Say what kind of values a column holds, without any of them."""
-    filled = [str(cell).strip() for cell in cells if cell is not None and cell == cell and str(cell).strip()]
+    filled = [
+        str(cell).strip()
+        for cell in cells
+        if cell is not None and cell == cell and str(cell).strip()
+    ]
     if not filled:
         return "nothing"
     if any("@" in cell for cell in filled):
         return KINDS[0][1]
-    return next((called for pattern, called in KINDS if all(map(pattern.fullmatch, filled))), "texts")
+    return next(
+        (called for pattern, called in KINDS if all(map(pattern.fullmatch, filled))), "texts"
+    )
 
 
 def show_cell(column: str, value: object) -> str:
@@ -207,7 +237,12 @@ def show_row(cells: pd.Series) -> dict[str, object]:
 
 def may_be_verdict(head: object, words: Collection[str]) -> bool:
     """Tell whether the few words of a column could be answers, which `words` must translate, rather than facts about people."""
-    if not 1 < len(words) < 8 or max(map(len, words)) >= 20 or names_people(head) or not all(map(may_be_shown, words)):
+    if (
+        not 1 < len(words) < 8
+        or max(map(len, words)) >= 20
+        or names_people(head)
+        or not all(map(may_be_shown, words))
+    ):
         return False
     sides = WORDS["sides"] & {part for word in words for part in words_of(word)}
     if WORDS["answering"].isdisjoint(words_of(head)):
@@ -219,7 +254,11 @@ def show_answer(head: object, word: str) -> str:
     """Give a word that stands where a verdict should, or what kind it is where it may be who judged: ``Anna Schmidt``."""
     capital = all(part[0].isupper() for part in re.findall(r"[^\W\d_]+", word))
     named = capital and _names_somebody(word) and WORDS["sides"].isdisjoint(words_of(word))
-    return SINGLE[describe_cells([word])] if names_people(head) or named else show_cell("verdict", word)
+    return (
+        SINGLE[describe_cells([word])]
+        if names_people(head) or named
+        else show_cell("verdict", word)
+    )
 
 
 def may_be_shown(word: str, *, at_most: int = 40) -> bool:
@@ -254,22 +293,43 @@ def code_rows(
         The table, and column -> what kind of values were replaced in it.
     """
     rows, human, told = rows.copy(), _human(rows), dict[str, str]()
-    people = {column: _people(column, rows[column], human, column in every) for column in (*PEOPLE, *WRITERS) if column in rows}
+    people = {
+        column: _people(column, rows[column], human, column in every)
+        for column in (*PEOPLE, *WRITERS)
+        if column in rows
+    }
     ids = {column: _addressed(rows[column]) for column in _id_columns(rows)}
     codes: dict[str, Mapping[str, str]] = {"rater": {}, "writer": {}}
     for prefix in codes:
-        named = {person for column, found in people.items() for person in found if PEOPLE.get(column, "writer") == prefix}
-        named |= {person for cells in ids.values() for cell in cells for person in EMAIL.findall(cell) if prefix == "writer"}
+        named = {
+            person
+            for column, found in people.items()
+            for person in found
+            if PEOPLE.get(column, "writer") == prefix
+        }
+        named |= {
+            person
+            for cells in ids.values()
+            for cell in cells
+            for person in EMAIL.findall(cell)
+            if prefix == "writer"
+        }
         codes[prefix] = code(sorted(named), prefix) if named else {}
     for column, found in people.items():
         if found:
-            rows[column] = rows[column].replace({person: codes[PEOPLE.get(column, "writer")][person] for person in found})
+            rows[column] = rows[column].replace(
+                {person: codes[PEOPLE.get(column, "writer")][person] for person in found}
+            )
             told[column] = describe_people(found)
     for column, cells in ids.items():
-        if changed := {cell: now for cell in cells if (now := _without_people(cell, codes["writer"])) != cell}:
+        if changed := {
+            cell: now for cell in cells if (now := _without_people(cell, codes["writer"])) != cell
+        }:
             rows[column] = rows[column].replace(changed)
             told[column] = KINDS[0][1]
-    for column in [name for name in (*WORDS_OF_PEOPLE, *(READ_TEXTS if texts else ())) if name in rows]:
+    for column in [
+        name for name in (*WORDS_OF_PEOPLE, *(READ_TEXTS if texts else ())) if name in rows
+    ]:
         kept = _redacted(column, rows[column], human)
         if (changed := kept.ne(rows[column]) & rows[column].notna()).any():
             rows[column], told[column] = kept, f"contacts in {int(changed.sum())} texts"
@@ -280,28 +340,44 @@ def code_rows(
 
 def _human(rows: pd.DataFrame) -> pd.Series:
     """Tell for each row whether a person judged in it, as far as the table says so."""
-    return rows["rater_kind"] != "model" if "rater_kind" in rows else pd.Series("coder" not in rows, rows.index)
+    return (
+        rows["rater_kind"] != "model"
+        if "rater_kind" in rows
+        else pd.Series("coder" not in rows, rows.index)
+    )
 
 
 def _people(column: str, cells: pd.Series, human: pd.Series, every: bool) -> set[str]:
     """Find who is to be coded in a column."""
-    if column in WRITERS:  # contestants may have any name, so of them only addresses and ids of platforms are people
+    if (
+        column in WRITERS
+    ):  # contestants may have any name, so of them only addresses and ids of platforms are people
         return {word for word in cells.dropna().unique() if looks_like_person(word, human=False)}
     theirs = human | (column == "author_id")
-    of_models = {word for word in cells[~theirs].dropna().unique() if looks_like_person(word, human=False)}
-    of_people = {word for word in cells[theirs].dropna().unique() if every or looks_like_person(word)}
+    of_models = {
+        word for word in cells[~theirs].dropna().unique() if looks_like_person(word, human=False)
+    }
+    of_people = {
+        word for word in cells[theirs].dropna().unique() if every or looks_like_person(word)
+    }
     return of_models | {word for word in of_people if not CODE.fullmatch(word)}
 
 
 def _id_columns(rows: pd.DataFrame) -> list[str]:
     other = {*PEOPLE, *WRITERS, *WORDS_OF_PEOPLE, *READ_TEXTS}
-    return [name for name in map(str, rows) if name not in other and pd.api.types.is_string_dtype(rows[name])]
+    return [
+        name
+        for name in map(str, rows)
+        if name not in other and pd.api.types.is_string_dtype(rows[name])
+    ]
 
 
 def _addressed(cells: pd.Series) -> list[str]:
     """List the ids that hold an address, or may be made of a person's id."""
     filled = cells.dropna()
-    likely = filled[filled.str.contains("@", regex=False) | filled.str.contains("[0-9a-fA-F]{24}")]  # a million at once
+    likely = filled[
+        filled.str.contains("@", regex=False) | filled.str.contains("[0-9a-fA-F]{24}")
+    ]  # a million at once
     return [cell for cell in likely.unique() if "@" in cell or PROLIFIC.search(cell)]
 
 
@@ -314,15 +390,23 @@ def _without_people(cell: str, codes: Mapping[str, str]) -> str:
 def _redacted(column: str, cells: pd.Series, human: pd.Series) -> pd.Series:
     """Take contacts out of what people wrote, and addresses of mail out of what they read."""
     if column in WORDS_OF_PEOPLE:
-        return cells.map(redact_contacts, na_action="ignore").astype(cells.dtype).where(human, cells)
+        return (
+            cells.map(redact_contacts, na_action="ignore").astype(cells.dtype).where(human, cells)
+        )
     if column == "turns":
-        return cells.map(lambda turns: [{**turn, "text": EMAIL.sub("[email]", turn["text"])} for turn in turns])
-    return cells.map(lambda text: EMAIL.sub("[email]", text), na_action="ignore").astype(cells.dtype)
+        return cells.map(
+            lambda turns: [{**turn, "text": EMAIL.sub("[email]", turn["text"])} for turn in turns]
+        )
+    return cells.map(lambda text: EMAIL.sub("[email]", text), na_action="ignore").astype(
+        cells.dtype
+    )
 
 
 def _flagged(flags: pd.Series, changed: pd.Series) -> pd.Series:
     both = zip(flags, changed, strict=True)
-    added = [[*given, "redacted"] if now and "redacted" not in given else given for given, now in both]
+    added = [
+        [*given, "redacted"] if now and "redacted" not in given else given for given, now in both
+    ]
     return pd.Series(added, flags.index, dtype=object)
 
 
@@ -357,7 +441,9 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
         wrong = texts.isin([word for word, is_left in left.items() if is_left])
         wrong |= texts.isin(people) & human.reindex(texts.index)
         if n := int(wrong.sum()):
-            kind = describe_people(texts[wrong]) if column in PEOPLE else describe_cells(texts[wrong])
+            kind = (
+                describe_people(texts[wrong]) if column in PEOPLE else describe_cells(texts[wrong])
+            )
             found[column] = f"{kind} ({n} {'row' if n == 1 else 'rows'})"
     return found
 
@@ -404,7 +490,11 @@ def refuse_identities(
     faults = []
     for name, rows in tables.items():
         found = find_identities(rows, known).items()
-        faults += [f"{name}.{column}: {kind}" for column, kind in found if name not in kept or column not in PEOPLE]
+        faults += [
+            f"{name}.{column}: {kind}"
+            for column, kind in found
+            if name not in kept or column not in PEOPLE
+        ]
     sure = [person for person in known if looks_like_person(person)]
     for name, text in (texts or {}).items():
         if EMAIL.search(text):

@@ -24,7 +24,9 @@ from heart_utils.tables import TABLES, TableError, check_table, table_columns
 
 __all__ = ["FORMAT", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
 
-FORMAT = 1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
+FORMAT = (
+    1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
+)
 
 PUBLIC = "public"  #: The run of published labels and tallies: it is in the repository, in ``data/public``.
 
@@ -47,12 +49,18 @@ PUBLISHABLE = 2
 
 COMPUTED = re.compile(r"[' ]*[=+\-@\t\r]")
 """What a spreadsheet may take for a formula, and what was escaped so that it does not."""
-OBEYED = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+OBEYED = re.compile(
+    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Controls, halves of characters, and marks that turn the direction of what follows. Marks of right-to-left scripts that
 turn nothing but the blank beside them, and joiners, are letters' own business and stay."""
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  #: What the system says of a disk, a quota or a limit that is used up.
+FULL = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+)  #: What the system says of a disk, a quota or a limit that is used up.
 
 UMASK = os.umask(0o077)  # there is no way to ask for it without setting it
 os.umask(UMASK)
@@ -92,7 +100,9 @@ class Run:
         except TableError as error:
             raise TableError(f"{error} (in {', '.join(str(file) for file in files)})") from None
 
-    def write(self, table: str, rows: pd.DataFrame, part: str | None = None, *, keep_ids: bool = False) -> bool:
+    def write(
+        self, table: str, rows: pd.DataFrame, part: str | None = None, *, keep_ids: bool = False
+    ) -> bool:
         """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
 
         A file whose content stays keeps its time, for `make`. What the disk refuses is a :class:`RunError`. Raters and writers
@@ -107,8 +117,14 @@ class Run:
         return self._write_checked(table, checked, part)
 
     def _write_checked(self, table: str, checked: pd.DataFrame, part: str | None) -> bool:
-        file = self.folder / f"{table}.parquet" if part is None else self.folder / table / f"{part}.parquet"
-        return write_atomically(file, checked.to_parquet(index=False), private=_holds_words_of_people(checked))
+        file = (
+            self.folder / f"{table}.parquet"
+            if part is None
+            else self.folder / table / f"{part}.parquet"
+        )
+        return write_atomically(
+            file, checked.to_parquet(index=False), private=_holds_words_of_people(checked)
+        )
 
     def _keep_ids(self, table: str, part: str | None) -> None:
         """Note in the manifest that names of people stay in a table, if its licence lets them be passed on."""
@@ -128,7 +144,9 @@ class Run:
             manifest = _read_manifest(self.folder)
             for key, value in entries.items():
                 old = manifest.get(key)
-                manifest[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+                manifest[key] = (
+                    {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+                )
             text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
             write_atomically(self.folder / "manifest.json", text.encode())
 
@@ -143,7 +161,11 @@ class Run:
     def _files(self, table: str, part: str | None) -> list[Path]:
         table_columns(table)  # an error that lists the tables, if there is none of this name
         whole, parts = self.folder / f"{table}.parquet", self.folder / table
-        files = [whole, *sorted(parts.glob("*.parquet"))] if part is None else [parts / f"{part}.parquet"]
+        files = (
+            [whole, *sorted(parts.glob("*.parquet"))]
+            if part is None
+            else [parts / f"{part}.parquet"]
+        )
         return [file for file in files if file.is_file()]
 
 
@@ -184,7 +206,9 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         raise RunError(f"{folder} is a file; a run is a folder of tables.")
     if not folder.exists() and not create:
         there = sorted(path.name for path in (find_home() / "runs").glob("*") if path.is_dir())
-        raise RunError(f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}.")
+        raise RunError(
+            f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}."
+        )
     version = _read_manifest(folder).get("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
         said = f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT})"
@@ -211,7 +235,11 @@ def find_root() -> Path:
     True
     """
     given = os.environ.get("HEART_ROOT")
-    candidates = [Path(given)] if given else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents]
+    candidates = (
+        [Path(given)]
+        if given
+        else [Path(__file__).resolve().parents[1], Path.cwd(), *Path.cwd().parents]
+    )
     for folder in candidates:
         if (folder / "pyproject.toml").is_file() and (folder / "heart_utils" / "runs.py").is_file():
             return folder.resolve()
@@ -219,7 +247,9 @@ def find_root() -> Path:
     if not given and (packed / "data").is_dir():
         return packed
     said = f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}"
-    raise RunError(f"{said}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`.")
+    raise RunError(
+        f"{said}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
+    )
 
 
 def find_home() -> Path:
@@ -246,7 +276,9 @@ def strictest_licence(licences: list[str]) -> str:
     >>> strictest_licence(["MIT", "CC-BY-NC-4.0", "CC0-1.0"])
     'CC-BY-NC-4.0'
     """
-    return max(licences, key=lambda licence: LICENCES.get(licence, len(LICENCES)), default="CC0-1.0")
+    return max(
+        licences, key=lambda licence: LICENCES.get(licence, len(LICENCES)), default="CC0-1.0"
+    )
 
 
 def may_publish(licence: str) -> bool:
@@ -275,17 +307,27 @@ def key_file() -> Path:
     return (Path(named).expanduser().resolve() if named else find_home() / "keys") / "people.csv"
 
 
-def code_people_in(table: str, rows: pd.DataFrame, *, every: Collection[str] = (), texts: bool = False) -> pd.DataFrame:
+def code_people_in(
+    table: str, rows: pd.DataFrame, *, every: Collection[str] = (), texts: bool = False
+) -> pd.DataFrame:
     """Put codes in the place of people in a table, keep the key in ``keys/people.csv``, and tell the user when it grows."""
     file, known = key_file(), known_people()
     try:
         coded, kinds = code_rows(
-            rows, lambda people, prefix: code_people(people, file, prefix=prefix), every=every, texts=texts
+            rows,
+            lambda people, prefix: code_people(people, file, prefix=prefix),
+            every=every,
+            texts=texts,
         )
     except RunError as error:
-        raise RunError(f"{error} HEART_KEYS names another folder for it; keep_ids=True keeps ids as they are.") from None
+        raise RunError(
+            f"{error} HEART_KEYS names another folder for it; keep_ids=True keeps ids as they are."
+        ) from None
     # Once: people who are known already are coded without a word.
-    if kinds and (known_people() != known or any(column in (*WORDS_OF_PEOPLE, *READ_TEXTS) for column in kinds)):
+    if kinds and (
+        known_people() != known
+        or any(column in (*WORDS_OF_PEOPLE, *READ_TEXTS) for column in kinds)
+    ):
         said = ", ".join(f"{table}.{column} ({kind})" for column, kind in kinds.items())
         warnings.warn(
             f"People are told by {said}. Their ids are codes now, and contacts are taken out of texts; who is who stands in "
@@ -334,13 +376,22 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
         keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError, OSError) as error:
         said = "Restore it, or delete it to give everyone a new code."
-        raise RunError(f"The key file {key_file} cannot be read ({type(error).__name__}). {said}") from None
+        raise RunError(
+            f"The key file {key_file} cannot be read ({type(error).__name__}). {said}"
+        ) from None
     if list(keys.columns) != ["code", "person"]:
-        raise RunError(f"The key file {key_file} has {len(keys.columns)} columns that are not code and person alone.")
-    twice = keys["code"].duplicated() | keys.assign(code=keys["code"].str.split("-").str[0]).duplicated()
+        raise RunError(
+            f"The key file {key_file} has {len(keys.columns)} columns that are not code and person alone."
+        )
+    twice = (
+        keys["code"].duplicated()
+        | keys.assign(code=keys["code"].str.split("-").str[0]).duplicated()
+    )
     if twice.any():
         first = keys.loc[twice, "code"].iloc[0]
-        raise RunError(f"The key file {key_file} gives {first} or its person twice; each code belongs to one person.")
+        raise RunError(
+            f"The key file {key_file} gives {first} or its person twice; each code belongs to one person."
+        )
     return keys
 
 
@@ -348,7 +399,11 @@ def _holds_words_of_people(rows: pd.DataFrame) -> bool:
     """Tell whether somebody wrote a reason, or a reply as one of the writers who are told apart, in a table."""
     if "rationale" in rows:
         return bool((rows["rationale"].notna() & (rows["rater_kind"] == "human")).any())
-    return "text" in rows and "author_id" in rows and bool((rows["text"].notna() & rows["author_id"].notna()).any())
+    return (
+        "text" in rows
+        and "author_id" in rows
+        and bool((rows["text"].notna() & rows["author_id"].notna()).any())
+    )
 
 
 def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:
@@ -372,8 +427,14 @@ def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> 
             os.replace(parts[file], file)
             del parts[file]
     except OSError as error:
-        full = " Make room on its disk, and give the same command again." if error.errno in FULL else ""
-        raise RunError(f"{file} could not be written ({error.strerror}); what was there before is untouched.{full}") from error
+        full = (
+            " Make room on its disk, and give the same command again."
+            if error.errno in FULL
+            else ""
+        )
+        raise RunError(
+            f"{file} could not be written ({error.strerror}); what was there before is untouched.{full}"
+        ) from error
     finally:
         for part in parts.values():
             part.unlink(missing_ok=True)
@@ -410,7 +471,9 @@ def read_parquet(file: Path) -> pd.DataFrame:
         return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file
         said = f"{file} cannot be read as a table ({type(error).__name__}: {error})"
-        raise TableError(f"{said}. It may have been cut short; delete it and run the step that writes it again.") from error
+        raise TableError(
+            f"{said}. It may have been cut short; delete it and run the step that writes it again."
+        ) from error
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -420,7 +483,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{file} is not JSON ({error}). Delete it and run the chapters again.") from None
+        raise RunError(
+            f"{file} is not JSON ({error}). Delete it and run the chapters again."
+        ) from None
     if not isinstance(manifest, dict):
         raise RunError(f"{file} holds a {type(manifest).__name__}, expected an object.")
     return manifest
@@ -441,7 +506,9 @@ def _locked(folder: Path, lock: str = ".manifest.lock", *, private: bool = False
 
 def csv_text(table: pd.DataFrame) -> str:
     """Write a table as CSV in which no text is a formula to a spreadsheet (OWASP, CSV Injection)."""
-    escaped = table.map(lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell)
+    escaped = table.map(
+        lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell
+    )
     return str(escaped.to_csv(index=False))
 
 

@@ -10,10 +10,25 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_ends, ratio, share_ci, sums_by
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    draw_weights,
+    interval_ends,
+    ratio,
+    share_ci,
+    sums_by,
+)
 from heart_utils.ratings.verdicts import won_by_a
 
-__all__ = ["ScaleError", "average_scores", "calibrate_scores", "pairs_against_scores", "sweep_weights", "weigh_scores"]
+__all__ = [
+    "ScaleError",
+    "average_scores",
+    "calibrate_scores",
+    "pairs_against_scores",
+    "sweep_weights",
+    "weigh_scores",
+]
 
 
 class ScaleError(ValueError):
@@ -58,14 +73,18 @@ def average_scores(
     """
     valid = scores[scores["state"] == "valid"]
     if valid.empty:
-        raise ScaleError(f"None of the {len(scores)} scores is valid, so there is nothing to average.")
+        raise ScaleError(
+            f"None of the {len(scores)} scores is valid, so there is nothing to average."
+        )
     outside = valid[~valid["score"].astype(float).between(*scale)]
     if len(outside):
         raise ScaleError(
             f"{len(outside)} scores lie outside the scale from {scale[0]:g} to {scale[1]:g}; row {outside.index[0]} has "
             f"{outside['score'].iloc[0]:g}. Correct them, or give the scale that was used, such as scale=(0, 100)."
         )
-    cell, cells = pd.factorize(pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True)
+    cell, cells = pd.factorize(
+        pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True
+    )
     where, clusters = pd.factorize(valid["dialogue_id"], sort=True)
     columns = np.column_stack([valid["score"].to_numpy(dtype=float), np.ones(len(valid))])
     total, count = np.moveaxis(sums_by((where, cell), columns, len(clusters), len(cells)), -1, 0)
@@ -76,10 +95,17 @@ def average_scores(
         replicates = ratio(drawn @ total, drawn @ count)
         # A responder of few dialogues has no mean in a resample that drew none of them.
         low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
-    found: dict[str, Any] = {"score": mean, "ci_low": low, "ci_high": high, "ci_level": ci_level if n_resamples else np.nan}
+    found: dict[str, Any] = {
+        "score": mean,
+        "ci_low": low,
+        "ci_high": high,
+        "ci_level": ci_level if n_resamples else np.nan,
+    }
     found["n_scores"] = count.sum(axis=0).astype(int)
     table = pd.DataFrame(found, index=cells).rename_axis(["responder", "dimension"])
-    table["n_left_out"] = scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
+    table["n_left_out"] = (
+        scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
+    )
     return table.assign(n_clusters=met, provisional=met < ENOUGH_CLUSTERS).reset_index()
 
 
@@ -110,13 +136,23 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     [4.0, 3.25]
     """
     names = list(weights)
-    words = [f"{name} {weights[name]!r}" for name in names if isinstance(weights[name], bool | str) or weights[name] is None]
+    words = [
+        f"{name} {weights[name]!r}"
+        for name in names
+        if isinstance(weights[name], bool | str) or weights[name] is None
+    ]
     if words:
         raise ScaleError(f"Weights are numbers; got {', '.join(words)}.")
     vector = np.array([float(weights[name]) for name in names])
-    if not np.isfinite(vector).all() or (vector < 0).any() or not np.isclose(vector.sum(), 1, atol=1e-6):
+    if (
+        not np.isfinite(vector).all()
+        or (vector < 0).any()
+        or not np.isclose(vector.sum(), 1, atol=1e-6)
+    ):
         shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))
-        raise ScaleError(f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1.")
+        raise ScaleError(
+            f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1."
+        )
     wide = _wide(means, names)
     table = pd.DataFrame({"responder": wide.index, "score": wide[names].to_numpy() @ vector})
     table = table.sort_values(["score", "responder"], ascending=[False, True], ignore_index=True)
@@ -124,7 +160,9 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     return table
 
 
-def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.Generator) -> pd.DataFrame:
+def sweep_weights(
+    means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.Generator
+) -> pd.DataFrame:
     """Tell how far a ranking moves over all weights that one could give the dimensions, drawn evenly from the simplex.
 
     Parameters
@@ -157,7 +195,9 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
     values = wide.to_numpy()
     drawn = rng.dirichlet(np.ones(values.shape[1]), size=n_draws) @ values.T
     ahead = (drawn[:, None, :] > drawn[:, :, None] + 1e-12).sum(axis=2)
-    above = (values[:, None, :] >= values[None, :, :]).all(axis=2) & (values[:, None, :] > values[None, :, :]).any(axis=2)
+    above = (values[:, None, :] >= values[None, :, :]).all(axis=2) & (
+        values[:, None, :] > values[None, :, :]
+    ).any(axis=2)
     table = pd.DataFrame({"responder": wide.index, "mean_rank": 1 + ahead.mean(axis=0)})
     table["best_rank"], table["worst_rank"] = 1 + ahead.min(axis=0), 1 + ahead.max(axis=0)
     table["surely_behind"], table["surely_ahead"] = above.sum(axis=0), above.sum(axis=1)
@@ -166,7 +206,12 @@ def sweep_weights(means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.
 
 
 def pairs_against_scores(
-    verdicts: pd.DataFrame, scores: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: np.random.Generator
+    verdicts: pd.DataFrame,
+    scores: pd.DataFrame,
+    *,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Compare what a judge says of two replies side by side with the scores it gave each alone.
 
@@ -213,24 +258,38 @@ def pairs_against_scores(
         )
     pairs["by_pair"] = np.sign(won_by_a(pairs) - 0.5).where(pairs["state"] == "valid", 0.0)
     pairs["by_score"] = np.sign(pairs["score_a"] - pairs["score_b"])
-    pairs = pairs.assign(agree=pairs["by_pair"] * pairs["by_score"]).sort_values("dialogue_id", kind="stable")
+    pairs = pairs.assign(agree=pairs["by_pair"] * pairs["by_score"]).sort_values(
+        "dialogue_id", kind="stable"
+    )
     rows = []
     for (rater, dimension), every in pairs.groupby(keys, sort=True):
         group = every[every["both"]]
         if group.empty:
             continue
         decided, n_dialogues = group["agree"] != 0, group["dialogue_id"].nunique()
-        found = {"rater": rater, "dimension": dimension, "n_pairs": len(group), "n_without_scores": len(every) - len(group)}
+        found = {
+            "rater": rater,
+            "dimension": dimension,
+            "n_pairs": len(group),
+            "n_without_scores": len(every) - len(group),
+        }
         ties = (float((group[column] == 0).mean()) for column in ("by_pair", "by_score"))
         found |= dict(zip(("pairs_undecided", "scores_tied"), ties, strict=True))
-        found |= {"n_decided": int(decided.sum()), "agree": np.nan, "ci_low": np.nan, "ci_high": np.nan}
+        found |= {
+            "n_decided": int(decided.sum()),
+            "agree": np.nan,
+            "ci_low": np.nan,
+            "ci_high": np.nan,
+        }
         if decided.any():
             found["agree"] = float((group["agree"] > 0).sum() / decided.sum())
         if decided.any() and n_resamples and n_dialogues > 1:
             share = share_ci(group["agree"] > 0, decided, cluster=group["dialogue_id"], rng=rng,
                              n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
             found |= {"ci_low": share.ci_low, "ci_high": share.ci_high}
-        rows.append(found | {"n_dialogues": n_dialogues, "provisional": n_dialogues < ENOUGH_CLUSTERS})
+        rows.append(
+            found | {"n_dialogues": n_dialogues, "provisional": n_dialogues < ENOUGH_CLUSTERS}
+        )
     return pd.DataFrame(rows)
 
 
@@ -238,16 +297,24 @@ def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Put dimensions side by side, all of them there for every responder."""
     unknown = sorted(set(names) - set(means["dimension"]))
     if unknown:
-        raise ScaleError(f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}.")
+        raise ScaleError(
+            f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}."
+        )
     keys = ["responder", "dimension"]
     twice = means.loc[means.duplicated(keys), keys]
     if len(twice):
-        raise ScaleError(f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension.")
-    wide = means[means["dimension"].isin(names)].pivot_table("score", "responder", "dimension")[names]
+        raise ScaleError(
+            f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension."
+        )
+    wide = means[means["dimension"].isin(names)].pivot_table("score", "responder", "dimension")[
+        names
+    ]
     gaps = np.argwhere(wide.isna().to_numpy())
     if len(gaps):
         responder, dimension = wide.index[gaps[0, 0]], names[gaps[0, 1]]
-        raise ScaleError(f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}.")
+        raise ScaleError(
+            f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}."
+        )
     return wide
 
 
@@ -261,11 +328,17 @@ class Calibration:
 
     # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less people), raw or calibrated
     table: pd.DataFrame  # ``rmse_mean`` is that of predicting people's mean alone
-    predictions: pd.DataFrame  # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
-    curves: pd.DataFrame  # ``score`` to ``calibrated``, fitted to all, or to all folds but that in ``left_out``
+    predictions: (
+        pd.DataFrame
+    )  # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
+    curves: (
+        pd.DataFrame
+    )  # ``score`` to ``calibrated``, fitted to all, or to all folds but that in ``left_out``
 
 
-def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int = 10) -> Calibration:
+def calibrate_scores(
+    scores: pd.DataFrame, *, fold: str = "group", n_folds: int = 10
+) -> Calibration:
     """Fit an isotonic curve, the best rising step function, from each judge's scores to people's, each fold left out in turn.
 
     Parameters
@@ -305,19 +378,36 @@ def calibrate_scores(scores: pd.DataFrame, *, fold: str = "group", n_folds: int 
         constant, levels = np.zeros(len(group)), np.unique(group["score"])
         for number in np.unique(folds):
             held = folds == number
-            curve = IsotonicRegression(out_of_bounds="clip").fit(group["score"][~held], group["people"][~held])
+            curve = IsotonicRegression(out_of_bounds="clip").fit(
+                group["score"][~held], group["people"][~held]
+            )
             group.loc[held, "calibrated"] = curve.predict(group["score"][held])
             constant[held] = group["people"][~held].mean()
             curves.append(_curve(str(rater), str(dimension), number, levels, curve))
         raw, better = group["score"] - group["people"], group["calibrated"] - group["people"]
-        counts = {"n_left_out": int(left_out.get((rater, dimension), 0)), "n_folds": len(np.unique(folds))}
-        errors = {"rmse_raw": _rms(raw), "rmse_calibrated": _rms(better), "rmse_mean": _rms(constant - group["people"])}
+        counts = {
+            "n_left_out": int(left_out.get((rater, dimension), 0)),
+            "n_folds": len(np.unique(folds)),
+        }
+        errors = {
+            "rmse_raw": _rms(raw),
+            "rmse_calibrated": _rms(better),
+            "rmse_mean": _rms(constant - group["people"]),
+        }
         about: dict[str, Any] = {"rater": rater, "dimension": dimension, "n": len(group)}
-        tables.append({**about, **counts, **errors, "bias_raw": raw.mean(), "bias_calibrated": better.mean()})
-        predictions.append(group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]])
+        tables.append(
+            {**about, **counts, **errors, "bias_raw": raw.mean(), "bias_calibrated": better.mean()}
+        )
+        predictions.append(
+            group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]]
+        )
         whole = IsotonicRegression(out_of_bounds="clip").fit(group["score"], group["people"])
         curves.append(_curve(str(rater), str(dimension), None, levels, whole))
-    return Calibration(pd.DataFrame(tables), pd.concat(predictions, ignore_index=True), pd.concat(curves, ignore_index=True))
+    return Calibration(
+        pd.DataFrame(tables),
+        pd.concat(predictions, ignore_index=True),
+        pd.concat(curves, ignore_index=True),
+    )
 
 
 def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -329,13 +419,17 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
     human = scores["rater_kind"] == "human"
     if not human.any() or human.all():
         there = "only people's" if human.any() else "no person's"
-        raise ScaleError(f"scores hold {there} rows; calibration needs people's scores and a judge's for the same replies.")
+        raise ScaleError(
+            f"scores hold {there} rows; calibration needs people's scores and a judge's for the same replies."
+        )
     valid = scores["state"] == "valid"
     people = scores[human & valid].groupby(keys)["score"].mean().rename("people").reset_index()
     judges = scores[~human]
     both = judges[judges["state"] == "valid"].merge(people, on=keys)
     if both.empty:
-        raise ScaleError("No reply has valid scores by people and by a judge on one dimension, so no curve can be fitted.")
+        raise ScaleError(
+            "No reply has valid scores by people and by a judge on one dimension, so no curve can be fitted."
+        )
     every = judges.groupby(["rater", "dimension"]).size()
     kept = both.groupby(["rater", "dimension"]).size()
     return both, every.sub(kept, fill_value=0).astype(int)
@@ -344,7 +438,9 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
 def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[np.int64]:
     """Deal whole values of a column into folds, in the order in which they appear."""
     if values.isna().any():
-        raise ScaleError(f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong to no fold.")
+        raise ScaleError(
+            f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong to no fold."
+        )
     codes = np.asarray(pd.factorize(values)[0], dtype=np.int64) % n_folds
     if len(np.unique(codes)) < 2:
         raise ScaleError(
@@ -354,9 +450,15 @@ def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[n
     return codes
 
 
-def _curve(rater: str, dimension: str, left_out: int | None, levels: NDArray[np.float64], curve: Any) -> pd.DataFrame:
+def _curve(
+    rater: str, dimension: str, left_out: int | None, levels: NDArray[np.float64], curve: Any
+) -> pd.DataFrame:
     """Read a curve off at every score that the judge gave."""
-    about = {"rater": rater, "dimension": dimension, "left_out": pd.array([left_out] * len(levels), dtype="Int64")}
+    about = {
+        "rater": rater,
+        "dimension": dimension,
+        "left_out": pd.array([left_out] * len(levels), dtype="Int64"),
+    }
     return pd.DataFrame({**about, "score": levels, "calibrated": curve.predict(levels)})
 
 

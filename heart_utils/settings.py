@@ -26,14 +26,20 @@ EXPECTED = {
 }  # fmt: skip
 """What pydantic found -> what was expected, in words."""
 
-KEYS = {"missing": "lacks", "extra_forbidden": "has unknown", "unexpected_keyword_argument": "has unknown"}
+KEYS = {
+    "missing": "lacks",
+    "extra_forbidden": "has unknown",
+    "unexpected_keyword_argument": "has unknown",
+}
 """What pydantic found amiss with a key -> its verb."""
 
 
 def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) -> Any:
     """Read a file strictly; an empty one holds an empty mapping."""
     try:
-        content = yaml.load(Path(file).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = yaml.load(
+            Path(file).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
     except OSError as fault:
         raise error(f"{file} cannot be read ({fault.strerror}).") from None
     except (yaml.YAMLError, UnicodeDecodeError) as fault:
@@ -41,7 +47,9 @@ def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) 
     return read_strictly(kind, {} if content is None else content, file, error)
 
 
-def read_strictly(kind: Any, content: Any, where: object, error: type[ValueError], *, faults: Sequence[str] = ()) -> Any:
+def read_strictly(
+    kind: Any, content: Any, where: object, error: type[ValueError], *, faults: Sequence[str] = ()
+) -> Any:
     """Make a dataclass, or whatever pydantic reads, of settings, or say all that is wrong, after `faults` found elsewhere."""
     found = list(faults)
     text = json.dumps(content, default=str)
@@ -70,8 +78,13 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
         at = f"{' '.join(path)}: " if path else ""
         if fault["type"] in KEYS:
             mapping = fault["loc"][:-1]
-            here = [other for other in faults if other["type"] in KEYS and other["loc"][:-1] == mapping]
-            names = {verb: [str(one["loc"][-1]) for one in here if KEYS[one["type"]] == verb] for verb in KEYS.values()}
+            here = [
+                other for other in faults if other["type"] in KEYS and other["loc"][:-1] == mapping
+            ]
+            names = {
+                verb: [str(one["loc"][-1]) for one in here if KEYS[one["type"]] == verb]
+                for verb in KEYS.values()
+            }
             amiss = [verb + " " + ", ".join(of) for verb, of in names.items() if of]
             at = f"{' '.join(map(str, mapping))}: " if mapping else ""
             keys = "" if mapping else f" The keys are {', '.join(known)}."
@@ -81,9 +94,15 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
             told[place] = f"{inside}: {words}" if inside else words
         else:
             wanted = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
-            wanted += " (in quotes)" if wanted == "text" and isinstance(fault["input"], (int, float)) else ""
+            wanted += (
+                " (in quotes)"
+                if wanted == "text" and isinstance(fault["input"], (int, float))
+                else ""
+            )
             expected.setdefault(place, []).append(wanted)
-            told[place] = f"{at}{name} is {said(fault['input'])}, expected {' or '.join(dict.fromkeys(expected[place]))}."
+            told[place] = (
+                f"{at}{name} is {said(fault['input'])}, expected {' or '.join(dict.fromkeys(expected[place]))}."
+            )
     return list(told.values())
 
 

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from heart_utils.identities import show_cell, show_row
 
-__all__ = ["DIMENSIONS", "RATER_KINDS", "RESPONDER_KINDS", "SLICES", "SPEAKERS", "STATES", "TABLES", "VERDICTS", "Column"]
+__all__ = [
+    "DIMENSIONS",
+    "RATER_KINDS",
+    "RESPONDER_KINDS",
+    "SLICES",
+    "SPEAKERS",
+    "STATES",
+    "TABLES",
+    "VERDICTS",
+    "Column",
+]
 __all__ += ["TableError", "check_table"]
 
 
@@ -53,16 +63,24 @@ class Column:
 
 
 def _columns_of(said: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
-    cells = {names: Column(**{**about, "words": tuple(about.get("words", ()))}) for names, about in said.items()}
+    cells = {
+        names: Column(**{**about, "words": tuple(about.get("words", ()))})
+        for names, about in said.items()
+    }
     return {name: cell for names, cell in cells.items() for name in names.split()}
 
 
-SAID: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8"))
+SAID: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8")
+)
 COLUMNS = _columns_of(SAID["columns"])
 """Name of a column -> what it holds in every table that does not say otherwise."""
 
 TABLES: dict[str, dict[str, Column]] = {
-    name: {column: (COLUMNS | _columns_of(about.get("own", {})))[column] for column in about["columns"].split()}
+    name: {
+        column: (COLUMNS | _columns_of(about.get("own", {})))[column]
+        for column in about["columns"].split()
+    }
     for name, about in SAID["tables"].items()
 }
 """Name of a table -> name of a column -> what it holds, in the order of writing."""
@@ -72,9 +90,18 @@ KEYS: dict[str, list[str]] = {name: about["key"].split() for name, about in SAID
 
 SPEAKERS = ("seeker", "supporter")
 SLICES, STATES, ORDERS = (COLUMNS[name].words for name in ("slice", "state", "order"))
-RESPONDER_KINDS, RATER_KINDS, VERDICTS = (COLUMNS[name].words for name in ("responder_kind", "rater_kind", "verdict"))
+RESPONDER_KINDS, RATER_KINDS, VERDICTS = (
+    COLUMNS[name].words for name in ("responder_kind", "rater_kind", "verdict")
+)
 LEVELS = COLUMNS["empathy_a"].words
-DIMENSIONS = ("human_alignment", "empathic_responsiveness", "attunement", "resonance", "task_following", "overall")
+DIMENSIONS = (
+    "human_alignment",
+    "empathic_responsiveness",
+    "attunement",
+    "resonance",
+    "task_following",
+    "overall",
+)
 """HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
 
 LOADED = ("histories", "verdicts", "scores", "replies")
@@ -113,17 +140,35 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     columns = table_columns(name)
     said = dict(table.attrs)  # which pandas would copy with each column
     unsaid = SAID["tables"][name].get("unsaid", {})
-    table = table.assign(**{column: value for column, value in unsaid.items() if column not in table})
+    table = table.assign(
+        **{column: value for column, value in unsaid.items() if column not in table}
+    )
     table.attrs = {}
-    missing = [column for column, what in columns.items() if column not in table and not what.optional]
+    missing = [
+        column for column, what in columns.items() if column not in table and not what.optional
+    ]
     unknown = [str(column) for column in table.columns if column not in columns]
     if missing or unknown:
-        parts = [f"{kind} {', '.join(names)}" for kind, names in {"missing": missing, "unknown": unknown}.items() if names]
-        hint = f" From a file, `load_{name}` fills in what has one evident value (data/README.md)." if name in LOADED else ""
-        raise TableError(f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.{hint}")
-    rows = table if table.index.is_unique else table.reset_index(drop=True)  # messages name rows by their labels
+        parts = [
+            f"{kind} {', '.join(names)}"
+            for kind, names in {"missing": missing, "unknown": unknown}.items()
+            if names
+        ]
+        hint = (
+            f" From a file, `load_{name}` fills in what has one evident value (data/README.md)."
+            if name in LOADED
+            else ""
+        )
+        raise TableError(
+            f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.{hint}"
+        )
+    rows = (
+        table if table.index.is_unique else table.reset_index(drop=True)
+    )  # messages name rows by their labels
     present = [column for column in columns if column in rows]
-    typed = pd.DataFrame({column: _typed(name, column, columns[column], rows[column]) for column in present})
+    typed = pd.DataFrame(
+        {column: _typed(name, column, columns[column], rows[column]) for column in present}
+    )
     _check_values(name, typed)
     _check_keys(name, typed)
     _check_sense(name, typed)
@@ -132,11 +177,15 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     return typed
 
 
-def need_columns(table: pd.DataFrame, columns: Sequence[str], error: type[ValueError] = TableError) -> None:
+def need_columns(
+    table: pd.DataFrame, columns: Sequence[str], error: type[ValueError] = TableError
+) -> None:
     """Raise `error`, naming the columns that are missing and those that are there."""
     missing = [column for column in columns if column not in table]
     if missing:
-        raise error(f"The table has no column {', '.join(missing)}. It has {', '.join(map(str, table.columns))}.")
+        raise error(
+            f"The table has no column {', '.join(missing)}. It has {', '.join(map(str, table.columns))}."
+        )
 
 
 def empty_table(name: str) -> pd.DataFrame:
@@ -187,7 +236,9 @@ def _lists(values: pd.Series) -> pd.Series:
         return values
 
     def plain(cell: Any) -> Any:
-        if hasattr(cell, "tolist"):  # twice as fast as list(cell), and MentalAlign has 350,000 of them
+        if hasattr(
+            cell, "tolist"
+        ):  # twice as fast as list(cell), and MentalAlign has 350,000 of them
             return cell.tolist()
         return list(cell) if isinstance(cell, Collection) and not isinstance(cell, str) else cell
 
@@ -197,7 +248,10 @@ def _lists(values: pd.Series) -> pd.Series:
 def _check_values(name: str, table: pd.DataFrame) -> None:
     """Refuse the first column in which a cell is empty, outside the vocabulary or out of range."""
     for column, values in table.items():
-        what, cells = TABLES[name][str(column)], values.array  # what is asked of it costs less than the same of a column
+        what, cells = (
+            TABLES[name][str(column)],
+            values.array,
+        )  # what is asked of it costs less than the same of a column
         empty = np.asarray(cells.isna())
         wrong = np.zeros(len(table), bool) if what.nullable else empty
         if what.kind == "list" and set(map(type, values.to_numpy())) == {list}:
@@ -211,7 +265,10 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
             wrong = wrong | np.asarray(cells == "", bool)
         elif what.low is not None or what.high is not None:
             numbers = cells.to_numpy(float, na_value=np.nan)
-            low, high = (-np.inf if what.low is None else what.low), (np.inf if what.high is None else what.high)
+            low, high = (
+                (-np.inf if what.low is None else what.low),
+                (np.inf if what.high is None else what.high),
+            )
             wrong = wrong | (numbers < low) | (numbers > high)
         refuse_rows(name, str(column), wrong, values, what.expected())
 
@@ -243,23 +300,45 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
 
     if name in ("comparisons", "verdicts"):
         same = table["responder_a"] == table["responder_b"]
-        refuse("responder_b", same, "responder_b", "a responder other than responder_a (nobody is compared with itself)")
+        refuse(
+            "responder_b",
+            same,
+            "responder_b",
+            "a responder other than responder_a (nobody is compared with itself)",
+        )
     if name == "verdicts":
         said = table["verdict"].notna() | table["p_a"].notna()
-        refuse("verdict", (table["state"] == "valid") & ~said, "state", "a verdict where the state is valid")
+        refuse(
+            "verdict",
+            (table["state"] == "valid") & ~said,
+            "state",
+            "a verdict where the state is valid",
+        )
         share = table["verdict"].map({"a": 1.0, "b": 0.0}).astype(float)
         against = (share - 0.5) * (table["p_a"].astype(float) - 0.5) < 0
-        refuse("p_a", against, "p_a", "the chance that a is better, which does not contradict the verdict")
+        refuse(
+            "p_a",
+            against,
+            "p_a",
+            "the chance that a is better, which does not contradict the verdict",
+        )
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
         refuse("verdict", failed & said, "state", "no verdict where the state is a failure")
     if answer := {"scores": "score", "replies": "text"}.get(name):
-        refuse(answer, (table["state"] == "valid") & table[answer].isna(), "state", f"a {answer} where the state is valid")
+        refuse(
+            answer,
+            (table["state"] == "valid") & table[answer].isna(),
+            "state",
+            f"a {answer} where the state is valid",
+        )
     if name == "histories":
         _check_turns(table)
     if name == "effects":
         counts = table[["n_people_replies", "n_model_replies", "n_raters", "n_clusters"]]
         refuse("n_raters", counts.isna().all(axis=1), "study", "at least one of the counts")
-        bare = (table["evidence"] == "measured") & table[["ci_low", "ci_high", "n_clusters", "cluster"]].isna().any(axis=1)
+        bare = (table["evidence"] == "measured") & table[
+            ["ci_low", "ci_high", "n_clusters", "cluster"]
+        ].isna().any(axis=1)
         refuse("ci_low", bare, "study", "an interval and its clusters where measured")
         outside = (table["ci_low"] > table["win_share"]) | (table["ci_high"] < table["win_share"])
         refuse("win_share", outside, "win_share", "a share within its interval")
@@ -273,7 +352,11 @@ def _check_turns(histories: pd.DataFrame) -> None:
             if not isinstance(turn, dict) or not {"speaker", "text"} <= set(turn):
                 return f"turn {number} is not a speaker and a text"
             if turn["speaker"] not in SPEAKERS:
-                word = show_cell("speaker", turn["speaker"]) if len(str(turn["speaker"]).split()) == 1 else "somebody else"
+                word = (
+                    show_cell("speaker", turn["speaker"])
+                    if len(str(turn["speaker"]).split()) == 1
+                    else "somebody else"
+                )
                 return f"turn {number} is spoken by {word}"
             if not isinstance(turn["text"], str) or not turn["text"].strip():
                 return f"turn {number} has no text"
@@ -282,17 +365,24 @@ def _check_turns(histories: pd.DataFrame) -> None:
     faults = histories["turns"].map(fault).astype(object)
     expected = "one turn or more, each with a speaker (seeker or supporter) and a text"
     refuse_rows(
-        "histories", "turns", faults.notna(), faults.astype("str") + " (history " + histories["history_id"] + ")", expected
+        "histories",
+        "turns",
+        faults.notna(),
+        faults.astype("str") + " (history " + histories["history_id"] + ")",
+        expected,
     )
 
 
-def refuse_rows(name: str, column: str, wrong: pd.Series | NDArray[np.bool_], values: pd.Series, expected: str) -> None:
+def refuse_rows(
+    name: str, column: str, wrong: pd.Series | NDArray[np.bool_], values: pd.Series, expected: str
+) -> None:
     """Raise if any row is wrong, showing the first of them."""
     if not wrong.any():
         return
     bad = values[wrong]
     shown = ", ".join(
-        f"{called(row)} has {show_cell(str(values.name), value)}" for row, value in bad.head(MAX_ROWS_SHOWN).items()
+        f"{called(row)} has {show_cell(str(values.name), value)}"
+        for row, value in bad.head(MAX_ROWS_SHOWN).items()
     )
     more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
     raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.", bad.index)

@@ -23,7 +23,9 @@ from heart_utils.people import raters
 from heart_utils.report import gate_report
 from heart_utils.runs import find_root
 
-FENCED = re.compile(r"^```(?P<kind>python|console|text|yaml)\n(?P<body>.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+FENCED = re.compile(
+    r"^```(?P<kind>python|console|text|yaml)\n(?P<body>.*?)^```$", flags=re.MULTILINE | re.DOTALL
+)
 SERVER = "http://127.0.0.1:8000/v1"
 """Where the pages' own server stands; a test puts its own in this place."""
 
@@ -41,21 +43,28 @@ def make_project(folder: Path, address: str) -> Path:
         if file.is_file():
             target = folder / file.relative_to(source / "book" / "adapt" / "files")
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(file.read_text(encoding="utf-8").replace(SERVER, address), encoding="utf-8")
+            target.write_text(
+                file.read_text(encoding="utf-8").replace(SERVER, address), encoding="utf-8"
+            )
     return folder
 
 
 def read_blocks(page: Path) -> list[tuple[str, str, int]]:
     """Give the blocks of a page: kind, body, and the line it begins on."""
     text = page.read_text(encoding="utf-8")
-    return [(found["kind"], found["body"], text[: found.start()].count("\n") + 1) for found in FENCED.finditer(text)]
+    return [
+        (found["kind"], found["body"], text[: found.start()].count("\n") + 1)
+        for found in FENCED.finditer(text)
+    ]
 
 
 def run_page(page: Path, project: Path, address: str) -> int:
     """Run a page in a project, and give the number of blocks that ran."""
     blocks, ran = read_blocks(page), 0
     names: dict[str, object] = {"__name__": "page"}
-    for (kind, body, line), (after, output, _) in zip(blocks, [*blocks[1:], ("", "", 0)], strict=True):
+    for (kind, body, line), (after, output, _) in zip(
+        blocks, [*blocks[1:], ("", "", 0)], strict=True
+    ):
         where = f"{page.name}, line {line}"
         body = body.replace(SERVER, address)
         if kind == "python":
@@ -66,7 +75,13 @@ def run_page(page: Path, project: Path, address: str) -> int:
                 assert not came, f"{where}: it gave an output that the page does not show:\n{came}"
         elif kind == "console":
             for command, expected in _commands(body):
-                _compare(expected, _run_command(command, project), project, address, f"{where}, {command}")
+                _compare(
+                    expected,
+                    _run_command(command, project),
+                    project,
+                    address,
+                    f"{where}, {command}",
+                )
         ran += kind in ("python", "console")
     return ran
 
@@ -86,7 +101,10 @@ def _run_python(body: str, names: dict[str, object]) -> str:
 
 def _commands(body: str) -> list[tuple[str, str]]:
     body = body.replace("\\\n", " ")
-    return [(command, output) for command, output in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", body, flags=re.MULTILINE)]
+    return [
+        (command, output)
+        for command, output in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", body, flags=re.MULTILINE)
+    ]
 
 
 def _run_command(command: str, project: Path) -> str:
@@ -96,7 +114,10 @@ def _run_command(command: str, project: Path) -> str:
         name, _, value = words[1].partition("=")
         os.environ[name] = value
         return ""
-    steps = {("make", "collect"): collect.main, ("python", "-m", "heart_utils.people.raters"): raters.main}
+    steps = {
+        ("make", "collect"): collect.main,
+        ("python", "-m", "heart_utils.people.raters"): raters.main,
+    }
     steps |= {("heart-gate",): gate_report.main}
     said = io.StringIO()
     for start, step in steps.items():
@@ -116,7 +137,13 @@ def _run_command(command: str, project: Path) -> str:
         "PYTHONPATH": f"{project}{os.pathsep}{os.environ['PYTHONPATH']}",
     }
     done = subprocess.run(
-        [*words, *arguments], cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
+        [*words, *arguments],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     return done.stdout + done.stderr
 

@@ -20,7 +20,9 @@ def wilsons_interval(estimate, values, n_clusters, least=0.0, most=1.0):
     t, wide = stats.t.ppf(0.975, n_clusters - 1), most - least
     x = (estimate - least) / wide
     n = x * (1 - x) / (np.var(values, ddof=1) * n_clusters / (n_clusters - 1) / wide**2)
-    ends = np.roots([1 + t**2 / n, -(2 * x + t**2 / n), x**2])  # where (x - end)^2 = t^2 end (1 - end) / n
+    ends = np.roots(
+        [1 + t**2 / n, -(2 * x + t**2 / n), x**2]
+    )  # where (x - end)^2 = t^2 end (1 - end) / n
     return tuple(least + wide * np.sort(ends))
 
 
@@ -46,7 +48,10 @@ def scores(sheet, *, raters=None):
     if raters is not None:
         sheet.columns = raters
     long = (
-        sheet.rename(columns=str).reset_index(names="reply_id").melt("reply_id", var_name="rater", value_name="score").dropna()
+        sheet.rename(columns=str)
+        .reset_index(names="reply_id")
+        .melt("reply_id", var_name="rater", value_name="score")
+        .dropna()
     )
     return long.assign(
         reply_id="reply_" + long["reply_id"].astype(str),
@@ -64,7 +69,12 @@ def random_votes(rng, *, n_dialogues=5, n_responders=3, n_people=3, n_judges=2, 
             for rater in [*(f"p{k}" for k in range(n_people)), *(f"m{k}" for k in range(n_judges))]:
                 if rng.random() > miss:
                     rows.append(
-                        (f"{one}-{other}", f"d{dialogue:02d}", rater, rng.choice(LABELS, p=[0.8 * lean, 0.2, 0.8 * (1 - lean)]))
+                        (
+                            f"{one}-{other}",
+                            f"d{dialogue:02d}",
+                            rater,
+                            rng.choice(LABELS, p=[0.8 * lean, 0.2, 0.8 * (1 - lean)]),
+                        )
                     )
     return votes(rows)
 
@@ -76,9 +86,18 @@ def count_by_hand(table, first, second, *, ties, guess=True):
     for _, rows in table.groupby("pair_id"):
         rows = rows.to_dict("records")
         if same:
-            meetings = [(x, y) for x, y in itertools.combinations(rows, 2) if x["rater_kind"] == y["rater_kind"] == first]
+            meetings = [
+                (x, y)
+                for x, y in itertools.combinations(rows, 2)
+                if x["rater_kind"] == y["rater_kind"] == first
+            ]
         else:
-            meetings = [(x, y) for x in rows for y in rows if x["rater_kind"] == first and y["rater_kind"] == second]
+            meetings = [
+                (x, y)
+                for x in rows
+                for y in rows
+                if x["rater_kind"] == first and y["rater_kind"] == second
+            ]
         for x, y in meetings:
             if ties == "exclude" and "tie" in (x["verdict"], y["verdict"]):
                 continue
@@ -86,7 +105,11 @@ def count_by_hand(table, first, second, *, ties, guess=True):
             equal += x["verdict"] == y["verdict"]
             if guess:
                 share = _guess(table, x, first, ties)
-                predicted += share.get(x["verdict"], 0.0) if not same else sum(share.get(v["verdict"], 0.0) for v in (x, y)) / 2
+                predicted += (
+                    share.get(x["verdict"], 0.0)
+                    if not same
+                    else sum(share.get(v["verdict"], 0.0) for v in (x, y)) / 2
+                )
     return equal / total, int(total), predicted / total
 
 

@@ -13,10 +13,14 @@ from hypothesis import HealthCheck, settings
 sys.modules.setdefault("rfc3987_syntax", None)
 QUICK = str(Path(__file__).with_name("quick"))
 if QUICK not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-    os.environ["PYTHONPATH"] = os.pathsep.join([QUICK, *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [QUICK, *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
 
 # The same examples in every run, so that a failure is one for all; and no verdict on how fast this machine was.
-settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 REQUIRED = {name for name in os.environ.get("HEART_REQUIRE", "").split(",") if name}
@@ -60,7 +64,9 @@ def mirror() -> Path:
     """The folder that mirrors the real data sets."""
     folder = os.environ.get("HEART_DATA_MIRROR")
     if not folder or not Path(folder).is_dir():
-        pytest.skip("needs mirror: set HEART_DATA_MIRROR to the folder that mirrors the real data sets")
+        pytest.skip(
+            "needs mirror: set HEART_DATA_MIRROR to the folder that mirrors the real data sets"
+        )
     return Path(folder)
 
 

@@ -13,8 +13,15 @@ from heart_utils.judging.judge import collect, plan_codes, plan_hits
 from heart_utils.judging.prompts import CODEBOOKS, load_codebooks
 
 HISTORIES = {
-    "h1": [("supporter", "Hello, what is on your mind?"), ("seeker", "My dog died and nobody at work gets it.")],
-    "h2": [("seeker", "I failed the exam again."), ("supporter", "Again?"), ("seeker", "Third time. I feel stupid.")],
+    "h1": [
+        ("supporter", "Hello, what is on your mind?"),
+        ("seeker", "My dog died and nobody at work gets it."),
+    ],
+    "h2": [
+        ("seeker", "I failed the exam again."),
+        ("supporter", "Again?"),
+        ("seeker", "Third time. I feel stupid."),
+    ],
 }
 TEXTS = {
     "human": "Oh no. What was your dog called?",
@@ -51,7 +58,16 @@ def make_replies(texts=TEXTS) -> pd.DataFrame:
         for history in HISTORIES
         for name, text in texts.items()
     ]
-    empty = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
+    empty = [
+        "author_id",
+        "ttft_ms",
+        "total_ms",
+        "prompt_tokens",
+        "completion_tokens",
+        "cost_usd",
+        "typing_ms",
+        "call_id",
+    ]
     table = pd.DataFrame(rows).assign(**dict.fromkeys(empty), state="valid", simulated=False)
     table["flags"] = [[] for _ in rows]
     return table
@@ -63,7 +79,9 @@ def collect_codes(histories, replies, coders, *, codebooks=None, **how):
 
 
 def collect_hits(questions, histories, replies, judges, *, responders=None, language="zh", **how):
-    asked = plan_hits(questions, histories, replies, judges, responders=responders, language=language)
+    asked = plan_hits(
+        questions, histories, replies, judges, responders=responders, language=language
+    )
     return collect("scores", asked, **how)
 
 
@@ -102,7 +120,11 @@ class StandIn:
             assert mode != "replay", f"{request.tag} is not recorded"
             self.asked.append(request)
             said = self.say(request)
-            call = replace(said, call_id=request.key) if isinstance(said, Call) else Call(request.key, "ok", said)
+            call = (
+                replace(said, call_id=request.key)
+                if isinstance(said, Call)
+                else Call(request.key, "ok", said)
+            )
             found[request.key] = self.calls[request.key] = call
         return [found[request.key] for request in requests]
 

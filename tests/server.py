@@ -85,7 +85,9 @@ class Provider:
     retry_after: str | None = None  # as the header has it
     served: str | None = None  # the model that answers, if another than was asked
     fingerprint: str | None = None
-    error: dict = field(default_factory=lambda: {"message": "upstream failed", "type": "server_error"})
+    error: dict = field(
+        default_factory=lambda: {"message": "upstream failed", "type": "server_error"}
+    )
     hang_s: float = 30.0
     cuts_hung: bool = False  # or answers late
     seed: int = 1
@@ -97,7 +99,9 @@ class Provider:
     keep: bool = True
     outcomes: Counter = field(default_factory=Counter)
     answered: Counter = field(default_factory=Counter)
-    unheard: set = field(default_factory=set)  # digests of what was answered after the client had hung up; it is billed
+    unheard: set = field(
+        default_factory=set
+    )  # digests of what was answered after the client had hung up; it is billed
     billed_tokens: int = 0
     met: dict = field(default_factory=dict)  # fault -> the digests of what was asked
     files: dict = field(default_factory=dict)
@@ -106,7 +110,9 @@ class Provider:
     most_in_flight: int = 0
     per_s: float = 0.0  # if any, requests that come faster are turned away with 429
     free_at: float = 0.0
-    bucket: tuple | None = None  # room for so many requests, which is full again in so many seconds; told in headers
+    bucket: tuple | None = (
+        None  # room for so many requests, which is full again in so many seconds; told in headers
+    )
     filled: float = 0.0
     filled_at: float = 0.0
     headers: dict = field(default_factory=dict)  # of every answer
@@ -123,14 +129,23 @@ class Provider:
         if self.per_s:
             if self.free_at > time.monotonic():
                 return "429"
-            self.free_at = max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s  # a burst of a tenth of a second
+            self.free_at = (
+                max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s
+            )  # a burst of a tenth of a second
         if self.bucket:
             room, full_s = self.bucket
             at = time.monotonic()
-            left = room if not self.filled_at else min(room, self.filled + (at - self.filled_at) * room / full_s)
+            left = (
+                room
+                if not self.filled_at
+                else min(room, self.filled + (at - self.filled_at) * room / full_s)
+            )
             self.filled, self.filled_at = (left - 1 if left >= 1 else left), at
             reset = f"{(room - self.filled) / room * full_s:.3f}s"
-            self.headers = {"x-ratelimit-remaining-requests": str(int(self.filled)), "x-ratelimit-reset-requests": reset}
+            self.headers = {
+                "x-ratelimit-remaining-requests": str(int(self.filled)),
+                "x-ratelimit-reset-requests": reset,
+            }
             if left < 1:
                 return "429"
         draw = self.random.random()
@@ -149,9 +164,15 @@ class Provider:
         room = body.get("max_tokens") or body.get("max_completion_tokens") or 10_000
         if len(words) > room:
             text, finish = " ".join(words[:room]), "length"
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": finish,
+        }
         if body.get("logprobs"):
-            top = [{"token": token, "logprob": value, "bytes": None} for token, value in self.logprobs]
+            top = [
+                {"token": token, "logprob": value, "bytes": None} for token, value in self.logprobs
+            ]
             choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
             choice["message"]["content"], choice["finish_reason"] = top[0]["token"], "length"
         prompt = sum(len(message["content"].split()) for message in body["messages"])
@@ -172,7 +193,9 @@ PROVIDER = web.AppKey("provider", Provider)
 
 def refusal(status, words, headers=None, code=None):
     return web.json_response(
-        {"error": {"message": words, "type": "error", "code": code or str(status)}}, status=status, headers=headers
+        {"error": {"message": words, "type": "error", "code": code or str(status)}},
+        status=status,
+        headers=headers,
     )
 
 
@@ -209,12 +232,18 @@ async def reply(provider, request):
     if provider.gather:
         await gather(provider)
     if fault in ("429", "429bare"):
-        headers = None if provider.retry_after is None or fault == "429bare" else {"Retry-After": provider.retry_after}
+        headers = (
+            None
+            if provider.retry_after is None or fault == "429bare"
+            else {"Retry-After": provider.retry_after}
+        )
         return refusal(429, "Rate limit reached", headers)
     if fault == "filter400":
         return refusal(400, "The prompt was stopped.", code="content_filter")
     if fault == "echo":
-        return refusal(400, "Invalid input: " + " ".join(message["content"] for message in body["messages"]))
+        return refusal(
+            400, "Invalid input: " + " ".join(message["content"] for message in body["messages"])
+        )
     if fault in ("500", "503", "401", "404", "400", "403", "409", "413", "422"):
         words = {
             "500": "internal",
@@ -229,18 +258,26 @@ async def reply(provider, request):
             request.transport.abort()
         return web.Response()
     if fault == "malformed":
-        return web.Response(text='{"id": "c-1", "choices": [{"mess', content_type="application/json")
+        return web.Response(
+            text='{"id": "c-1", "choices": [{"mess', content_type="application/json"
+        )
     if fault == "text":
         return web.Response(text="<html>It works!</html>", content_type="text/html")
     if fault == "error":
-        return await broken_stream(request, body) if body.get("stream") else web.json_response({"error": provider.error})
+        return (
+            await broken_stream(request, body)
+            if body.get("stream")
+            else web.json_response({"error": provider.error})
+        )
     answer = provider.completion(body)
     if fault != "zero":
         provider.billed_tokens += answer["usage"]["total_tokens"]
     if request.transport is None or request.transport.is_closing():
         provider.unheard.add(asked(body["messages"]))
     if fault == "late":
-        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Content-Length": "5000"}
+        )
         await response.prepare(request)
         await response.write(json.dumps(answer).encode()[:40])
         if request.transport is not None:
@@ -289,7 +326,11 @@ async def reply(provider, request):
 def spoil_verdict(choice, fault, body):
     """Say a judge's verdict in a way that is hard to read."""
     said = choice["message"]["content"]
-    other = choose_later(body) if fault in ("thought", "draft", "cutdraft", "example", "doubled") else ""
+    other = (
+        choose_later(body)
+        if fault in ("thought", "draft", "cutdraft", "example", "doubled")
+        else ""
+    )
     ways = {
         "thought": f"<think>Perhaps {other}, but no.</think>\n{said}",
         "draft": f"<think>Perhaps {other}, but",
@@ -334,7 +375,10 @@ async def stream(request, answer, fault, headers):
     async def send(chunk):
         await response.write(f"data: {json.dumps({**base, **chunk})}\n\n".encode())
 
-    said = next((name for name in ("content", "refusal") if choice["message"].get(name) is not None), "tool_calls")
+    said = next(
+        (name for name in ("content", "refusal") if choice["message"].get(name) is not None),
+        "tool_calls",
+    )
     pieces = re.findall(r"\S+\s*|\s+", choice["message"][said]) if said != "tool_calls" else []
     if fault == "silent":
         pieces = []
@@ -347,7 +391,9 @@ async def stream(request, answer, fault, headers):
         calls = [{"index": 0, **call} for call in choice["message"][said]]
         await send({"choices": [{"index": 0, "delta": {said: calls}, "finish_reason": None}]})
     if fault not in ("silent", "half", "unsaid"):
-        await send({"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]})
+        await send(
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+        )
         if "usage" in answer:
             await send({"choices": [], "usage": answer["usage"]})
     if fault != "half":
@@ -440,9 +486,21 @@ def finish_batch(provider, name, *, fail=(), expire=(), refuse=(), stop=()):
         entry = json.loads(line)
         row = {"id": f"r-{number}", "custom_id": entry["custom_id"]}
         if number in expire:
-            errors.append({**row, "response": None, "error": {"code": "batch_expired", "message": "not run in time"}})
+            errors.append(
+                {
+                    **row,
+                    "response": None,
+                    "error": {"code": "batch_expired", "message": "not run in time"},
+                }
+            )
         elif number in fail:
-            errors.append({**row, "response": {"status_code": 500, "body": {"error": {"message": "internal"}}}, "error": None})
+            errors.append(
+                {
+                    **row,
+                    "response": {"status_code": 500, "body": {"error": {"message": "internal"}}},
+                    "error": None,
+                }
+            )
         elif number in stop:
             body = {"error": {"message": "The prompt was stopped.", "code": "content_filter"}}
             errors.append({**row, "response": {"status_code": 400, "body": body}, "error": None})
@@ -450,7 +508,10 @@ def finish_batch(provider, name, *, fail=(), expire=(), refuse=(), stop=()):
             provider.answered[asked(entry["body"]["messages"])] += 1
             body = provider.completion(entry["body"])
             if number in refuse:
-                body["choices"][0]["message"] |= {"content": None, "refusal": "I cannot judge this."}
+                body["choices"][0]["message"] |= {
+                    "content": None,
+                    "refusal": "I cannot judge this.",
+                }
             out.append({**row, "response": {"status_code": 200, "body": body}, "error": None})
     provider.random.shuffle(out)  # a batch comes back in any order
     for kind, rows in (("output", out), ("error", errors)):
@@ -518,7 +579,9 @@ def serving(provider):
 
 def choose_first(body):
     """Answer a question for a judge in JSON: the reply shown first, on each dimension."""
-    asked = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")  # a repair comes last
+    asked = "\n".join(
+        message["content"] for message in body["messages"] if message["role"] == "user"
+    )  # a repair comes last
     shown = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)
     if shown is None:  # the same server may be asked for a reply
         return "It makes sense that this weighs on you."
@@ -529,7 +592,9 @@ def choose_first(body):
 
 def choose_earlier(body, which=min):
     """Answer a question for a judge in JSON: the reply that comes first in the alphabet, whatever its place."""
-    text = "\n".join(message["content"] for message in body["messages"] if message["role"] == "user")
+    text = "\n".join(
+        message["content"] for message in body["messages"] if message["role"] == "user"
+    )
     replies = re.findall(r"^Reply (\w+):\n(?:<<<\n)?(.*)$", text, flags=re.MULTILINE)[:2]
     winner = which(replies, key=lambda reply: reply[1].strip())[0]
     line = {"reasoning": "Because.", "winner": winner, "margin": 3}
@@ -549,7 +614,9 @@ def main():
     parser.add_argument("--words", type=int, default=40)
     parser.add_argument("--retry-after")
     parser.add_argument("--calm", type=int, default=0)
-    parser.add_argument("--judge", action="store_true", help="answer judges in JSON, and others in words")
+    parser.add_argument(
+        "--judge", action="store_true", help="answer judges in JSON, and others in words"
+    )
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
     provider = Provider(

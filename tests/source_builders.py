@@ -25,13 +25,21 @@ MENTALALIGN_REPLIES = [
     "qwen_2",
     "qwen_3",
 ]
-MENTALALIGN_FILES = ["Human_judge", "claude_llm_judge", "gpt-4o_llm_judge", "gemini_llm_judge", "o4-mini_llm_judge"]
+MENTALALIGN_FILES = [
+    "Human_judge",
+    "claude_llm_judge",
+    "gpt-4o_llm_judge",
+    "gemini_llm_judge",
+    "o4-mini_llm_judge",
+]
 
 
 def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) -> Source:
     """Let the catalogue know a set: name of a file -> (address, what is kept, the bytes that shall be kept)."""
     listed = tuple(
-        SourceFile(file=name, address=address, sha256=hashlib.sha256(content).hexdigest(), kept=kept)
+        SourceFile(
+            file=name, address=address, sha256=hashlib.sha256(content).hexdigest(), kept=kept
+        )
         for name, (address, kept, content) in files.items()
     )
     source = replace(source, files=listed)
@@ -50,7 +58,15 @@ def mirrored(monkeypatch, folder, name: str, files: dict[str, bytes]):
 
 
 def mentalalign_cell(scores=(4, 4, 4, 4, 4, 4, 4), **more) -> str:
-    names = ["Guidance", "Informativeness", "Relevance", "Safety", "Empathy", "Helpfulness", "Understanding"]
+    names = [
+        "Guidance",
+        "Informativeness",
+        "Relevance",
+        "Safety",
+        "Empathy",
+        "Helpfulness",
+        "Understanding",
+    ]
     return json.dumps({**dict(zip(names, scores, strict=True)), **more})
 
 
@@ -61,14 +77,18 @@ def mentalalign_files(
     files = {}
     for file in MENTALALIGN_FILES:
         people = file == "Human_judge"
-        table = pd.DataFrame({"ConvID": range(1, n + 1), "context": [f"Question number {row}?" for row in range(n)]})
+        table = pd.DataFrame(
+            {"ConvID": range(1, n + 1), "context": [f"Question number {row}?" for row in range(n)]}
+        )
         for row, question in (questions or {}).items():
             if people:
                 table.loc[row, "context"] = question
         for place, reply in enumerate(MENTALALIGN_REPLIES):
             cells = [changes.get((file, row, reply), mentalalign_cell()) for row in range(n)]
             # The people's file has a space before some names of columns.
-            table[f"{' ' if people and place in (1, 2) else ''}{'human' if people else 'judge'}_response_{reply}"] = cells
+            table[
+                f"{' ' if people and place in (1, 2) else ''}{'human' if people else 'judge'}_response_{reply}"
+            ] = cells
         book = io.BytesIO()
         table.to_excel(book, index=False)
         files[f"{file}.xlsx"] = book.getvalue()
@@ -90,7 +110,9 @@ def serving(answers: dict[str, bytes], fault: str | None = None):
             if content is None:
                 self.send_error(404)
                 return
-            cut = {"truncated": len(content) // 2, "stalls": len(content) // 2}.get(fault or "", len(content))
+            cut = {"truncated": len(content) // 2, "stalls": len(content) // 2}.get(
+                fault or "", len(content)
+            )
             try:
                 if fault == "slow":
                     given_up.wait(60)
@@ -108,7 +130,9 @@ def serving(answers: dict[str, bytes], fault: str | None = None):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = False  # closing waits for every answer, so that none speaks up in a later test
+    server.daemon_threads = (
+        False  # closing waits for every answer, so that none speaks up in a later test
+    )
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -13,10 +13,20 @@ TURNS = [
     {"speaker": "seeker", "text": "The flat is <b>empty</b> now."},
 ]
 AGREED = [[{"schema": name, "name": "yes"}, "yes"] for name in ("consent_age", "consent_agree")]
-STATEMENT = {"population": "students of one university", "language": "English, self-reported", "pay": "12 GBP an hour"}
+STATEMENT = {
+    "population": "students of one university",
+    "language": "English, self-reported",
+    "pay": "12 GBP an hour",
+}
 
 
-def small_run(folder: Path, n_histories: int = 5, responders: tuple[str, ...] = ("person", "model"), *, texts=None) -> Run:
+def small_run(
+    folder: Path,
+    n_histories: int = 5,
+    responders: tuple[str, ...] = ("person", "model"),
+    *,
+    texts=None,
+) -> Run:
     """Write a run with histories and one reply of each responder to each."""
     run = Run(folder.name, folder, Path(__file__).resolve().parents[1])
     names = [f"h{number:02d}" for number in range(n_histories)]
@@ -58,7 +68,9 @@ def assignment(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "assignment.csv", dtype={"check": "Int64"})
 
 
-def answer_seat(folder: Path, seat: str, person: str, answers: dict[str, dict[str, str]], **changes) -> Path:
+def answer_seat(
+    folder: Path, seat: str, person: str, answers: dict[str, dict[str, str]], **changes
+) -> Path:
     """Write what Potato keeps of somebody who sat in a seat; `answers` is item id -> question -> value."""
     items = assignment(folder).query("seat == @seat")["item_id"].tolist()
     names = {"preference": "selection", "reason": "text_box", "reply": "text_box"}
@@ -67,10 +79,15 @@ def answer_seat(folder: Path, seat: str, person: str, answers: dict[str, dict[st
         "instance_id_ordering": items,
         "current_phase_and_page": ["poststudy", "debrief"],
         "instance_id_to_label_to_value": {
-            item: [[{"schema": question, "name": names.get(question, value)}, value] for question, value in given.items()]
+            item: [
+                [{"schema": question, "name": names.get(question, value)}, value]
+                for question, value in given.items()
+            ]
             for item, given in answers.items()
         },
-        "instance_id_to_behavioral_data": {item: {"total_time_ms": 30_000, "typing_summaries": {}} for item in answers},
+        "instance_id_to_behavioral_data": {
+            item: {"total_time_ms": 30_000, "typing_summaries": {}} for item in answers
+        },
         "instance_id_to_presentation_order": {},
         "phase_to_page_to_label_to_value": {"consent": {"consent": AGREED}},
     } | changes
@@ -88,10 +105,17 @@ def seat_answers(
     for row in assignment(folder).query("seat == @seat").to_dict("records"):
         if row["task"] == "check":
             wrong = {"A": "B", "B": "A"}[row["check_side"]]
-            chosen, firm = (row["check_side"] if pass_checks else wrong), str(int(row["check_strength"]))
+            chosen, firm = (
+                (row["check_side"] if pass_checks else wrong),
+                str(int(row["check_strength"])),
+            )
             given[row["item_id"]] = {"preference": chosen, "strength": firm, "reason": "read"}
         else:
-            given[row["item_id"]] = {"preference": side, "strength": strength, "reason": "it listens"}
+            given[row["item_id"]] = {
+                "preference": side,
+                "strength": strength,
+                "reason": "it listens",
+            }
     return given
 
 
@@ -100,6 +124,11 @@ def note_history(file: Path, person: str, *actions: tuple[str, str, str, str]) -
     history = file.with_name("annotation_history.jsonl")
     with history.open("a", encoding="utf-8") as lines:
         for item, question, label, value in actions:
-            action = {"user_id": person, "instance_id": item, "action_type": "add_label", "schema_name": question}
+            action = {
+                "user_id": person,
+                "instance_id": item,
+                "action_type": "add_label",
+                "schema_name": question,
+            }
             lines.write(json.dumps(action | {"label_name": label, "new_value": value}) + "\n")
     return history

@@ -26,14 +26,25 @@ def stand_in(body):
     prompt = body["messages"][-1]["content"]
     if body["model"] != "my-judge":
         return "It makes sense that this weighs on you. What would help tonight?"
-    replies = re.findall(r"^Reply (\w+)(?:, written by [^:]+)?:\n<+\n(.*?)\n>+$", prompt, flags=re.MULTILINE | re.DOTALL)
+    replies = re.findall(
+        r"^Reply (\w+)(?:, written by [^:]+)?:\n<+\n(.*?)\n>+$",
+        prompt,
+        flags=re.MULTILINE | re.DOTALL,
+    )
     pattern = json.loads(prompt.rsplit("\n", 1)[-1])
     if replies:
         (winner, _), *_ = sorted(replies, key=lambda one: -len(one[1]))
-        return json.dumps({name: {"reasoning": "It is the longer one.", "winner": winner, "margin": 2} for name in pattern})
+        return json.dumps(
+            {
+                name: {"reasoning": "It is the longer one.", "winner": winner, "margin": 2}
+                for name in pattern
+            }
+        )
     [reply] = re.findall(r"^The reply:\n<+\n(.*?)\n>+$", prompt, flags=re.MULTILINE | re.DOTALL)
     score = min(5, 1 + len(reply.split()) // 10)
-    return json.dumps({name: {"reasoning": "I counted its words.", "score": score} for name in pattern})
+    return json.dumps(
+        {name: {"reasoning": "I counted its words.", "score": score} for name in pattern}
+    )
 
 
 @pytest.fixture
@@ -64,7 +75,15 @@ def test_a_page_gives_what_it_shows(page, project, provider):
 
 
 def test_there_is_a_page_for_each_thing_that_a_reader_may_bring():
-    assert {page.stem for page in PAGES} >= {"index", "model", "histories", "rubric", "raters", "language", "grid"}
+    assert {page.stem for page in PAGES} >= {
+        "index",
+        "model",
+        "histories",
+        "rubric",
+        "raters",
+        "language",
+        "grid",
+    }
 
 
 def test_a_page_that_shows_something_else_is_found(project, provider, tmp_path):
@@ -79,7 +98,9 @@ def test_every_file_of_the_pages_is_shown_on_one_or_named_there():
     said = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     files = [file for file in (folder / "files").rglob("*") if file.is_file()]
     assert files
-    assert [str(file) for file in files if file.name not in said and f"`{file.stem}`" not in said] == []
+    assert [
+        str(file) for file in files if file.name not in said and f"`{file.stem}`" not in said
+    ] == []
 
 
 def test_the_models_of_the_pages_can_be_read():
@@ -90,14 +111,23 @@ def test_the_models_of_the_pages_can_be_read():
 
 def test_a_file_of_histories_is_found_from_any_folder(project, monkeypatch):
     monkeypatch.chdir(project / "notebooks")  # where chapters run
-    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == ["own-1", "own-2", "own-3", "own-4"]
+    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == [
+        "own-1",
+        "own-2",
+        "own-3",
+        "own-4",
+    ]
 
 
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
         ("given_replies: false", "given_replies: true", "no replies come with a file of histories"),
-        ("{heart: [overall]}", "{hart: [overall]}", "protocols: unknown hart. Known are coaching, coaching-alone"),
+        (
+            "{heart: [overall]}",
+            "{hart: [overall]}",
+            "protocols: unknown hart. Known are coaching, coaching-alone",
+        ),
     ],
 )
 def test_a_recipe_that_cannot_be_followed_says_so_before_anything_is_asked(project, was, now, said):
@@ -109,15 +139,30 @@ def test_a_recipe_that_cannot_be_followed_says_so_before_anything_is_asked(proje
 
 def test_a_recipes_file_of_histories_may_have_headers_of_its_own(project):
     rows = pd.read_json(project / "mine" / "histories.jsonl", lines=True)
-    other = rows.rename(columns={"history_id": "Chat", "turns": "Verlauf"}).assign(Ok=["yes", "yes", "no", "yes"], Note="x")
+    other = rows.rename(columns={"history_id": "Chat", "turns": "Verlauf"}).assign(
+        Ok=["yes", "yes", "no", "yes"], Note="x"
+    )
     other.to_json(project / "mine" / "other.json", orient="records")
     file = project / "params" / "own_histories.yaml"
     said = "{file: mine/other.json, columns: {Chat: history_id, Verlauf: turns}, only: {Ok: yes}, others: drop}"
     file.write_text(file.read_text().replace("mine/histories.jsonl", said.replace("yes", "'yes'")))
-    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == ["own-1", "own-2", "own-4"]
-    for wrong, message in (("colums: {Chat: a}", "unknown colums"), ("others: forget", "others"), ("columns: 3", "columns")):
+    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == [
+        "own-1",
+        "own-2",
+        "own-4",
+    ]
+    for wrong, message in (
+        ("colums: {Chat: a}", "unknown colums"),
+        ("others: forget", "others"),
+        ("columns: 3", "columns"),
+    ):
         file.write_text(
-            re.sub(r"histories: \{.*\}", f"histories: {{file: mine/other.json, {wrong}}}", file.read_text(), count=1)
+            re.sub(
+                r"histories: \{.*\}",
+                f"histories: {{file: mine/other.json, {wrong}}}",
+                file.read_text(),
+                count=1,
+            )
         )
         with pytest.raises(RecipeError, match=message):
             read_recipe("own_histories")
@@ -142,11 +187,22 @@ def test_a_model_is_told_the_words_of_the_recipe_and_others_make_another_call(pr
 
 def test_what_a_notebook_glued_is_read_back_and_a_source_is_refused(tmp_path):
     def glued(name, kind, value):
-        return {"data": {f"application/papermill.record/{kind}": value}, "metadata": {"scrapbook": {"name": name}}}
+        return {
+            "data": {f"application/papermill.record/{kind}": value},
+            "metadata": {"scrapbook": {"name": name}},
+        }
 
-    outputs = [glued("n", "text/plain", "12"), glued("share", "text/plain", ["'9", " %'"]), glued("fig", "image/png", "x")]
+    outputs = [
+        glued("n", "text/plain", "12"),
+        glued("share", "text/plain", ["'9", " %'"]),
+        glued("fig", "image/png", "x"),
+    ]
     copy = tmp_path / "copy.ipynb"
-    copy.write_text(json.dumps({"cells": [{"cell_type": "code", "outputs": outputs}, {"cell_type": "markdown"}]}))
+    copy.write_text(
+        json.dumps(
+            {"cells": [{"cell_type": "code", "outputs": outputs}, {"cell_type": "markdown"}]}
+        )
+    )
     assert read_glued(copy) == {"n": 12, "share": "9 %"}
     with pytest.raises(ValueError, match="glued nothing. Is it the executed copy"):
         read_glued(find_root() / "notebooks" / "14_what_a_study_can_tell.ipynb")

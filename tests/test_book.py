@@ -42,7 +42,9 @@ def tags(page):
 
 
 def read_pages():
-    return sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).rglob("*.html"))
+    return sorted(
+        page for folder in ("book", "notebooks") for page in (HTML / folder).rglob("*.html")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +61,16 @@ def test_the_worked_pages_are_among_the_pages_looked_at(pages):
 
 def test_every_simulation_that_is_kept_was_read_and_none_ran(pages):
     told = [file.read_text() for file in (ROOT / "build" / "executed" / "sample").glob(".*.anew")]
-    assert not told, "run `make simulations`, look at `git diff data/simulated`, and say why in the commit"
+    assert not told, (
+        "run `make simulations`, look at `git diff data/simulated`, and say why in the commit"
+    )
 
 
 def test_no_chapter_shows_a_warning(pages):
-    executed = [json.loads(file.read_text()) for file in sorted((ROOT / "build" / "executed" / "sample").glob("*.ipynb"))]
+    executed = [
+        json.loads(file.read_text())
+        for file in sorted((ROOT / "build" / "executed" / "sample").glob("*.ipynb"))
+    ]
     outputs = [out for one in executed for cell in one["cells"] for out in cell.get("outputs", [])]
     told = [out["text"] for out in outputs if out.get("name") == "stderr"]
     assert outputs
@@ -75,13 +82,19 @@ def test_every_chapter_says_what_it_rests_on_and_leads_there(pages):
         text = page.read_text(encoding="utf-8")
         strip = re.search(r'<div class="heart-strip.*?</div>', text, re.DOTALL)
         assert strip, page
-        assert re.search(r'class="heart-chip heart-\w+".*?<a class="reference internal" href="#', strip[0], re.DOTALL), page
+        assert re.search(
+            r'class="heart-chip heart-\w+".*?<a class="reference internal" href="#',
+            strip[0],
+            re.DOTALL,
+        ), page
         assert "SIMULATED:" not in text, page
 
 
 def test_the_line_below_a_title_names_each_kind_of_evidence_and_each_section_that_shows_it(pages):
     for page in (page for page in pages if page.parent.name == "notebooks"):
-        top = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").select_one("article section")
+        top = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").select_one(
+            "article section"
+        )
         listed, kind = set(), None
         for part in top.select(".heart-strip .heart-chip, .heart-strip a.internal"):
             if "heart-chip" in part["class"]:
@@ -99,7 +112,11 @@ def test_the_line_below_a_title_names_each_kind_of_evidence_and_each_section_tha
 
 def test_the_index_of_the_search_is_loaded_on_the_page_of_the_search_and_on_no_other(pages):
     assert pages
-    loads = [page.name for page in HTML.glob("*.html") if re.search(r"<script[^>]*searchindex\.js", page.read_text("utf-8"))]
+    loads = [
+        page.name
+        for page in HTML.glob("*.html")
+        if re.search(r"<script[^>]*searchindex\.js", page.read_text("utf-8"))
+    ]
     assert loads == ["search.html"]
 
 
@@ -108,7 +125,9 @@ def test_nearly_every_figure_and_table_has_a_chip(pages):
         caption
         for page in pages
         if page.parent.name == "notebooks"
-        for caption in re.findall(r"<figcaption>.*?</figcaption>", page.read_text(encoding="utf-8"), re.DOTALL)
+        for caption in re.findall(
+            r"<figcaption>.*?</figcaption>", page.read_text(encoding="utf-8"), re.DOTALL
+        )
     ]
     without = [caption for caption in captions if "heart-chip" not in caption]
     assert len(captions) > 100
@@ -118,7 +137,9 @@ def test_nearly_every_figure_and_table_has_a_chip(pages):
 def test_every_picture_has_words_in_its_place(pages):
     for page in pages:
         pictures = [
-            attributes for tag, attributes in tags(page) if tag == "img" and "/_static/" not in attributes.get("src", "")
+            attributes
+            for tag, attributes in tags(page)
+            if tag == "img" and "/_static/" not in attributes.get("src", "")
         ]
         assert all(attributes.get("alt", "").strip() for attributes in pictures), page
 
@@ -126,8 +147,13 @@ def test_every_picture_has_words_in_its_place(pages):
 def test_every_table_with_a_name_has_a_number_and_its_caption_above_it(pages):
     named = 0
     for page in pages:
-        for figure in re.findall(r'<figure[^>]*id="tab-[\w-]+".*?</figure>', page.read_text(encoding="utf-8"), re.DOTALL):
-            above = re.match(r'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table \d+\.\d+', figure)
+        for figure in re.findall(
+            r'<figure[^>]*id="tab-[\w-]+".*?</figure>', page.read_text(encoding="utf-8"), re.DOTALL
+        ):
+            above = re.match(
+                r'<figure[^>]*>\s*<figcaption>\s*<p><span class="caption-number">Table \d+\.\d+',
+                figure,
+            )
             assert above, figure[:300]
             named += 1
     assert named > 50
@@ -140,7 +166,9 @@ def test_every_figure_of_a_chapter_is_svg_and_leads_to_itself_alone(pages):
         for figure in re.findall(r'<figure[^>]*id="fig-.*?</figure>', text, re.DOTALL):
             if not re.search(r"_images/[0-9a-f]{32,}", figure):
                 continue  # a photograph of a page, not drawn by a cell
-            assert re.search(r'<a class="heart-figure" href="([^"]+\.svg)"><img [^>]*src="\1"', figure), (page, figure[:300])
+            assert re.search(
+                r'<a class="heart-figure" href="([^"]+\.svg)"><img [^>]*src="\1"', figure
+            ), (page, figure[:300])
             drawn += 1
     assert drawn > 30
 
@@ -153,14 +181,22 @@ def test_formulas_are_set_by_the_browser_and_no_tex_is_left(pages):
         assert not re.search(r"<script[^>]*>?[^<]*mathjax", text, re.IGNORECASE), page
         assert text.count('class="math"') == text.count("<math "), page
         assert not re.search(
-            r"\\\(|\\\[|\\(frac|theta|operatorname)", re.sub(r"<(pre|script).*?</\1>", "", text, flags=re.DOTALL)
+            r"\\\(|\\\[|\\(frac|theta|operatorname)",
+            re.sub(r"<(pre|script).*?</\1>", "", text, flags=re.DOTALL),
         ), page
         formulas += len(found)
     assert formulas > 100
 
 
 def test_no_page_names_a_file_from_outside(pages):
-    loading = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
+    loading = {
+        "script": "src",
+        "img": "src",
+        "link": "href",
+        "iframe": "src",
+        "source": "src",
+        "video": "src",
+    }
     for page in pages:
         for tag, attributes in tags(page):
             address = attributes.get(loading.get(tag, ""), "") or ""
@@ -191,8 +227,12 @@ def test_every_link_within_the_book_leads_somewhere(pages):
                 continue
             found = (page.parent / unquote(file)).resolve() if file else page
             if found.suffix == ".html" and found.is_file() and found not in places:
-                places[found] = set(re.findall(r'\bid="([^"]+)"', found.read_text(encoding="utf-8")))
-            if not found.is_file() or (place and found.suffix == ".html" and unquote(place) not in places[found]):
+                places[found] = set(
+                    re.findall(r'\bid="([^"]+)"', found.read_text(encoding="utf-8"))
+                )
+            if not found.is_file() or (
+                place and found.suffix == ".html" and unquote(place) not in places[found]
+            ):
                 dead.append((page.relative_to(HTML), address))
             followed.add(found.relative_to(HTML).parts[0])
     assert dead == []
@@ -207,10 +247,16 @@ def test_pages_are_light(pages):
 
 @pytest.fixture(scope="module")
 def browser():
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         pytest.skip("needs browser: install Chromium, for instance with apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs browser: run make test-services")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="needs browser: run make test-services"
+    )
     with playwright.sync_playwright() as started:
         opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
@@ -222,18 +268,27 @@ def browser():
 def test_a_browser_finds_nothing_to_complain_of_and_asks_nobody_outside(pages, browser, width):
     faults = []
     tab = browser.new_page(viewport={"width": width, "height": 900})
-    tab.on("console", lambda message: faults.append((tab.url, message.text)) if message.type == "error" else None)
+    tab.on(
+        "console",
+        lambda message: faults.append((tab.url, message.text)) if message.type == "error" else None,
+    )
     tab.on("pageerror", lambda error: faults.append((tab.url, str(error))))
     tab.on("requestfailed", lambda request: faults.append((tab.url, f"failed: {request.url}")))
     inside = (HTML.as_uri() + "/", "data:", "blob:")
     tab.on(
         "request",
-        lambda request: None if request.url.startswith(inside) else faults.append((tab.url, f"outside: {request.url}")),
+        lambda request: (
+            None
+            if request.url.startswith(inside)
+            else faults.append((tab.url, f"outside: {request.url}"))
+        ),
     )
     for page in pages:
         tab.goto(page.as_uri(), wait_until="load")
         tab.wait_for_timeout(200)
-        wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        wide = tab.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
         assert wide <= 0, f"{page} scrolls sideways by {wide} pixels at a width of {width}"
     tab.close()
     assert faults == []
@@ -296,9 +351,19 @@ def test_without_scripts_the_static_figures_are_shown(pages, browser):
 
 
 def test_scripts_of_the_book_are_short():
-    written = [*(ROOT / "book" / "style").glob("*.js"), *(ROOT / "heart_utils" / "report" / "pages").glob("*.js")]
-    lines = [line for file in written if file.name != "calculator_data.js" for line in file.read_text("utf-8").splitlines()]
-    assert 100 < sum(bool(line.strip()) and not line.strip().startswith("//") for line in lines) < 600
+    written = [
+        *(ROOT / "book" / "style").glob("*.js"),
+        *(ROOT / "heart_utils" / "report" / "pages").glob("*.js"),
+    ]
+    lines = [
+        line
+        for file in written
+        if file.name != "calculator_data.js"
+        for line in file.read_text("utf-8").splitlines()
+    ]
+    assert (
+        100 < sum(bool(line.strip()) and not line.strip().startswith("//") for line in lines) < 600
+    )
 
 
 @cache  # pages share their styles, scripts and fonts
@@ -315,7 +380,10 @@ def test_the_first_visit_of_a_page_takes_less_than_a_megabyte_from_a_server(page
     for page in pages:
         tab = browser.new_page(viewport={"width": 1400, "height": 1000})
         asked = set()
-        tab.on("request", lambda request, asked=asked: asked.add(request.url.partition("?")[0].partition("#")[0]))
+        tab.on(
+            "request",
+            lambda request, asked=asked: asked.add(request.url.partition("?")[0].partition("#")[0]),
+        )
         tab.goto(page.as_uri(), wait_until="load")
         tab.wait_for_timeout(100)
         loaded = sum(sent(url) for url in asked if url.startswith("file:"))
@@ -350,8 +418,13 @@ def test_the_search_finds_chapters_before_functions(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "search.html").as_uri() + "?q=bradley+terry")
     tab.wait_for_selector("#search-results li a", timeout=90_000)
-    tab.wait_for_function("!document.querySelector('#search-results .search-summary')?.innerText.includes('Searching')")
-    found = [link.get_attribute("href") for link in tab.query_selector_all("#search-results ul.search > li > a")]
+    tab.wait_for_function(
+        "!document.querySelector('#search-results .search-summary')?.innerText.includes('Searching')"
+    )
+    found = [
+        link.get_attribute("href")
+        for link in tab.query_selector_all("#search-results ul.search > li > a")
+    ]
     functions = [place for place, link in enumerate(found) if "book/api" in link]
     others = [place for place, link in enumerate(found) if "book/api" not in link]
     assert functions
@@ -363,7 +436,9 @@ def test_the_search_finds_chapters_before_functions(pages, browser):
 def test_the_search_finds_a_word_of_the_glossary(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "search.html").as_uri() + "?q=responder")
-    tab.wait_for_selector("#search-results li a:has-text('Glossary')", timeout=90_000)  # results come one after the other
+    tab.wait_for_selector(
+        "#search-results li a:has-text('Glossary')", timeout=90_000
+    )  # results come one after the other
     tab.close()
 
 
@@ -374,7 +449,11 @@ CHOSEN = ("06_do_judges_agree", "02_the_conversations", "03_the_judging", "11_wh
 def build_copy(folder, target):
     """Copy what a checkout holds, and run chapters as a stranger would, but with few resamples."""
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
@@ -382,28 +461,46 @@ def build_copy(folder, target):
             shutil.copy2(ROOT / name, folder / name)
     settings = folder / "params" / "sample.yaml"
     chapters, rest = settings.read_text().split("all:\n", 1)
-    few = "".join(line for line in chapters.splitlines(keepends=True) if line[:4] != "  - " or line[4:].strip() in CHOSEN)
+    few = "".join(
+        line
+        for line in chapters.splitlines(keepends=True)
+        if line[:4] != "  - " or line[4:].strip() in CHOSEN
+    )
     settings.write_text(f"{few}all:\n  n_resamples: 20\n  n_draws: 5\n{rest}")
-    environment = {**os.environ, "PYTHONPATH": str(folder), "HEART_DATA_CACHE": str(folder / "cache")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "HEART_DATA_CACHE": str(folder / "cache"),
+    }
     for name in ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL"):
         environment.pop(name, None)
     command = ["make", target, "ENV=", f"PYTHON={sys.executable}"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-8000:]
 
 
 @pytest.mark.slow
 def test_a_chapter_from_the_repository_alone_rests_on_published_votes(tmp_path):
     build_copy(tmp_path, "notebooks")
-    agree = (tmp_path / "build" / "executed" / "sample" / f"{CHOSEN[0]}.ipynb").read_text(encoding="utf-8")
+    agree = (tmp_path / "build" / "executed" / "sample" / f"{CHOSEN[0]}.ipynb").read_text(
+        encoding="utf-8"
+    )
     assert "MT-Bench" in agree
     assert "MentalAlign" in agree
     assert not outputs_on_recipients(tmp_path), "ESConv is not here, so nothing is shown of it"
 
 
 def outputs_on_recipients(root):
-    text = (root / "build" / "executed" / "sample" / f"{CHOSEN[-1]}.ipynb").read_text(encoding="utf-8")
-    [cell] = [cell for cell in json.loads(text)["cells"] if "\nif esconv is not None:\n" in "".join(cell["source"])]
+    text = (root / "build" / "executed" / "sample" / f"{CHOSEN[-1]}.ipynb").read_text(
+        encoding="utf-8"
+    )
+    [cell] = [
+        cell
+        for cell in json.loads(text)["cells"]
+        if "\nif esconv is not None:\n" in "".join(cell["source"])
+    ]
     return cell["outputs"]
 
 
@@ -414,7 +511,9 @@ def test_the_book_in_build_rests_on_the_whole_mirror_where_there_is_one(mirror):
 
 
 FIGURE = re.compile(r'<figure[^>]*id="(fig-[\w-]+)".*?</figure>', re.DOTALL)
-LINE = re.compile(r'class="heart-figure-data"><a[^>]*href="([^"]+)">Data \(CSV\)</a> · ([^<]*) · <a[^>]*href="([^"]*)"')
+LINE = re.compile(
+    r'class="heart-figure-data"><a[^>]*href="([^"]+)">Data \(CSV\)</a> · ([^<]*) · <a[^>]*href="([^"]*)"'
+)
 
 
 def test_below_each_figure_its_numbers_their_source_and_licence_and_a_link_are_given(pages):
@@ -429,7 +528,10 @@ def test_below_each_figure_its_numbers_their_source_and_licence_and_a_link_are_g
             line = LINE.search(figure[0])
             assert line, (page.name, figure[1])
             file, origin, link = line.groups()
-            assert re.match("(measured|quoted|simulated|demo|not recorded): .", origin), (figure[1], origin)
+            assert re.match("(measured|quoted|simulated|demo|not recorded): .", origin), (
+                figure[1],
+                origin,
+            )
             assert link.endswith(f"#{figure[1]}")
             table = pd.read_csv((page.parent / file).resolve())
             assert len(table)
@@ -445,7 +547,9 @@ def test_the_numbers_of_a_figure_are_those_that_its_chapter_computed(pages):
     forest = pd.read_csv(HTML / "data" / "fig-forest.csv")
     told = forest[forest["series"].str.contains("told the truth", na=False)].iloc[0]
     shown = 100 * told[["x", "x_low", "x_high"]].astype(float)
-    assert shown.tolist() == pytest.approx([glued[f"heard-true{end}"] for end in ("", "-low", "-high")], rel=1e-4)
+    assert shown.tolist() == pytest.approx(
+        [glued[f"heard-true{end}"] for end in ("", "-low", "-high")], rel=1e-4
+    )
 
 
 def test_each_page_says_what_it_is_about_to_whoever_shares_it(pages):

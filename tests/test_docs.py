@@ -35,7 +35,9 @@ def public_functions():
 
 def documented(function):
     return [
-        name.lstrip("*") for entry in FunctionDoc(function)["Parameters"] for name in entry.name.replace(" ", "").split(",")
+        name.lstrip("*")
+        for entry in FunctionDoc(function)["Parameters"]
+        for name in entry.name.replace(" ", "").split(",")
     ]
 
 
@@ -43,7 +45,11 @@ def documented(function):
 def test_a_module_says_what_it_offers_and_each_of_it_has_words(name):
     module = importlib.import_module(name)
     assert module.__doc__
-    silent = [what for what in module.__all__ if callable(getattr(module, what)) and not inspect.getdoc(getattr(module, what))]
+    silent = [
+        what
+        for what in module.__all__
+        if callable(getattr(module, what)) and not inspect.getdoc(getattr(module, what))
+    ]
     assert silent == []
 
 
@@ -51,7 +57,10 @@ def test_parameters_are_documented_in_the_order_of_the_signature_and_none_is_lef
     """Who calls a function as its page reads, without names, must not hand one argument over as another."""
     drifted = {}
     for name, function in public_functions():
-        on_the_page, in_the_signature = documented(function), list(inspect.signature(function).parameters)
+        on_the_page, in_the_signature = (
+            documented(function),
+            list(inspect.signature(function).parameters),
+        )
         if on_the_page and on_the_page != in_the_signature:
             drifted[name] = (on_the_page, in_the_signature)
     assert drifted == {}
@@ -80,7 +89,9 @@ def test_each_parameter_has_a_type_on_the_pages(monkeypatch):
     untyped = [
         (name, entry.name)
         for name, function in public_functions()
-        for entry in NumpyDocString("\n".join(add_types(inspect.getdoc(function).splitlines(), function)))["Parameters"]
+        for entry in NumpyDocString(
+            "\n".join(add_types(inspect.getdoc(function).splitlines(), function))
+        )["Parameters"]
         if not entry.type
     ]
     assert untyped == []
@@ -109,17 +120,27 @@ def test_a_function_says_what_it_takes_and_gives_and_has_an_example():
 
 def test_an_example_names_no_folder_of_the_machine_it_was_written_on():
     homes = re.compile(r"/(?:home|root|work|Users|tmp)/")
-    assert [name for name, function in public_functions() if homes.search("".join(FunctionDoc(function)["Examples"]))] == []
+    assert [
+        name
+        for name, function in public_functions()
+        if homes.search("".join(FunctionDoc(function)["Examples"]))
+    ] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_an_example_runs_after_the_imports_that_the_pages_name_and_no_other(name):
     module = importlib.import_module(name)
-    offered = {what: getattr(module, what) for what in module.__all__} | {"np": np, "pd": pd, "Path": Path}
+    offered = {what: getattr(module, what) for what in module.__all__} | {
+        "np": np,
+        "pd": pd,
+        "Path": Path,
+    }
     said = []
     for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
         example.globs = {"__name__": "__main__", **offered}
-        runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL)
+        runner = doctest.DocTestRunner(
+            optionflags=doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+        )
         runner.run(example, out=said.append)
     plt.close("all")
     assert "".join(said) == ""
@@ -136,7 +157,11 @@ def test_a_docstring_links_only_to_what_has_a_place_on_the_pages():
 
 
 def test_what_the_package_names_is_what_a_module_offers():
-    strange = [name for name in heart_utils.__all__ if name != "__version__" and name not in home(name).__all__]
+    strange = [
+        name
+        for name in heart_utils.__all__
+        if name != "__version__" and name not in home(name).__all__
+    ]
     assert strange == []
 
 

@@ -16,17 +16,24 @@ from heart_utils.runs import find_root
 
 
 def test_what_pip_is_told_to_install_is_what_the_package_declares():
-    declared = tomllib.loads((find_root() / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    declared = tomllib.loads((find_root() / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert {name: words.replace("'", "").split() for name, words in PACKAGES.items()} == {
         name: declared[name] for name in PACKAGES
     }
 
 
 def test_a_figure_without_matplotlib_says_which_extra_to_install(monkeypatch):
-    ratings = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]}), n_resamples=0)
+    ratings = fit_ratings(
+        pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]}), n_resamples=0
+    )
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
-    with pytest.raises(MissingExtraError, match=r"^matplotlib is not installed. It comes with the extra plots: pip install '"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"^matplotlib is not installed. It comes with the extra plots: pip install '",
+    ):
         plot_leaderboard(ratings)
 
 
@@ -35,7 +42,9 @@ def test_a_collection_without_litellm_ends_in_one_sentence(own, monkeypatch, cap
     models.load_litellm.cache_clear()
     assert collect.main(["own", "--quiet", "--yes"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("collect: litellm is not installed. It comes with the extra collect: pip install '.[collect]'")
+    assert said.startswith(
+        "collect: litellm is not installed. It comes with the extra collect: pip install '.[collect]'"
+    )
     assert said.count("\n") == 1
 
 

@@ -23,8 +23,12 @@ def makers(chapter, key):
     label, found = None, []
     for cell in read_cells(ROOT / "notebooks" / f"{chapter}.ipynb"):
         if cell["cell_type"] == "markdown":
-            label = (re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE) or [label])[-1]
-        elif re.search(rf"""(glue\(\s*["']{re.escape(key)}["']|["']{re.escape(key)}["']:)""", cell["source"]):
+            label = (re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE) or [label])[
+                -1
+            ]
+        elif re.search(
+            rf"""(glue\(\s*["']{re.escape(key)}["']|["']{re.escape(key)}["']:)""", cell["source"]
+        ):
             found.append(label)
     return found
 
@@ -39,23 +43,35 @@ def test_each_finding_on_the_front_page_is_made_by_one_cell_and_its_paragraph_li
 
 
 def test_nothing_glued_on_the_front_page_is_written_in_a_way_that_the_test_above_does_not_see():
-    assert sum(text.count("{glue") for text in PARAGRAPHS) == sum(len(GLUED.findall(text)) for text in PARAGRAPHS)
+    assert sum(text.count("{glue") for text in PARAGRAPHS) == sum(
+        len(GLUED.findall(text)) for text in PARAGRAPHS
+    )
 
 
 HOLDS = {
     "near the share against crowd workers; of therapists": lambda at: (
-        at("who_supports_better", "heart-gap") < 5 and at("who_supports_better", "share-therapists-high") < 50
+        at("who_supports_better", "heart-gap") < 5
+        and at("who_supports_better", "share-therapists-high") < 50
     ),
     "cannot be checked; we found no open data": lambda at: at("heart", "twin-reach") > 20,
     "cannot be checked; agreement alone says little": lambda at: (
         at("do_judges_agree", "n-cells-ahead") < at("do_judges_agree", "n-cells") / 2
     ),
-    "counts hold; its judge prompt swaps": lambda at: (at("heart", "n-regular"), at("heart", "n-adversarial")) == (280, 20),
-    "sixteen are too few: the interval": lambda at: float(at("does_it_scale", "bw-ends").split()[0]) < 0.1,
+    "counts hold; its judge prompt swaps": lambda at: (
+        (at("heart", "n-regular"), at("heart", "n-adversarial")) == (280, 20)
+    ),
+    "sixteen are too few: the interval": lambda at: (
+        float(at("does_it_scale", "bw-ends").split()[0]) < 0.1
+    ),
 }
 """A verdict on the front page -> whether the numbers of the chapters bear it out."""
 
-ANSWER, JUDGES, SCALE, RULE = "who_supports_better", "do_judges_agree", "does_it_scale", "heartbench"
+ANSWER, JUDGES, SCALE, RULE = (
+    "who_supports_better",
+    "do_judges_agree",
+    "does_it_scale",
+    "heartbench",
+)
 TURN = "does_one_turn_tell"
 WORDS = {
     "Recipients who were told the same of both felt better heard by a model": (
@@ -79,7 +95,10 @@ WORDS = {
         {"cost-low": -0.1},
     ),
     "Of therapists' replies": (
-        lambda at: at(ANSWER, "therapists-right") > at(ANSWER, "best-right") and at(ANSWER, "share-therapists-high") < 50,
+        lambda at: (
+            at(ANSWER, "therapists-right") > at(ANSWER, "best-right")
+            and at(ANSWER, "share-therapists-high") < 50
+        ),
         {"best-right": 99.0},
     ),
     "published comparisons": (
@@ -91,7 +110,9 @@ WORDS = {
         {"follow-most": 0.6},
     ),
     "A model judge agrees with clinicians more than a guess": (
-        lambda at: at(JUDGES, "n-cells-behind") < at(JUDGES, "n-cells-ahead") < at(JUDGES, "n-cells") / 2,
+        lambda at: (
+            at(JUDGES, "n-cells-behind") < at(JUDGES, "n-cells-ahead") < at(JUDGES, "n-cells") / 2
+        ),
         {"n-cells-ahead": 20},
     ),
     "to a reply that does nothing": (
@@ -112,7 +133,10 @@ WORDS = {
 
 @pytest.fixture(scope="module")
 def at():
-    executed = {path.stem[3:]: read_glued(path) for path in (ROOT / "build" / "executed" / "sample").glob("[01]*.ipynb")}
+    executed = {
+        path.stem[3:]: read_glued(path)
+        for path in (ROOT / "build" / "executed" / "sample").glob("[01]*.ipynb")
+    }
     if not executed:
         pytest.skip("needs book: run `make book`")
     return lambda chapter, key: executed[chapter][key]
@@ -128,7 +152,9 @@ def test_each_verdict_on_heart_s_claims_follows_from_the_numbers_of_the_chapters
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_the_words_of_a_card_follow_from_the_numbers_of_the_chapters_and_not_from_a_spoiled_one(at, words):
+def test_the_words_of_a_card_follow_from_the_numbers_of_the_chapters_and_not_from_a_spoiled_one(
+    at, words
+):
     holds, spoiled = WORDS[words]
     assert words in "".join(PARAGRAPHS)
     assert holds(at)
@@ -163,7 +189,11 @@ def test_the_papers_that_favour_people_are_about_whole_conversations_or_sessions
 
 def test_the_caption_of_the_forest_says_what_its_intervals_say(at):
     """Models beat commenters and crowd workers, against trained people both are possible, therapists are ahead."""
-    lines = open_run("sample").read("effects").query("evidence == 'measured' and models != 'GPT-4 told what empathy is'")
+    lines = (
+        open_run("sample")
+        .read("effects")
+        .query("evidence == 'measured' and models != 'GPT-4 told what empathy is'")
+    )
     ends = lines.set_index(["people", "models", "label"])[["ci_low", "ci_high"]]
     side = (ends["ci_low"] > 0.5).astype(int) - (ends["ci_high"] < 0.5)
     assert side.to_dict() == {

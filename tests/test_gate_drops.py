@@ -22,8 +22,12 @@ def make_verdicts(rng, theta, n_dialogues=60, dimensions=("overall",)):
                 for dimension in dimensions:
                     wins = rng.random() < 1 / (1 + np.exp(theta[other] - theta[one]))
                     rows.append((f"d{d}", one, other, dimension, "a" if wins else "b"))
-    table = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "dimension", "verdict"])
-    return table.assign(history_id=table["dialogue_id"], rater="judge", protocol="heart", state="valid")
+    table = pd.DataFrame(
+        rows, columns=["dialogue_id", "responder_a", "responder_b", "dimension", "verdict"]
+    )
+    return table.assign(
+        history_id=table["dialogue_id"], rater="judge", protocol="heart", state="valid"
+    )
 
 
 FIELD = {"old": 0.0, "new": 0.0, "x": 0.5, "y": -0.5}
@@ -31,7 +35,9 @@ FIELD = {"old": 0.0, "new": 0.0, "x": 0.5, "y": -0.5}
 
 def compare(verdicts, rng, **options):
     """However small a drop would be found; the gate asks for 50 points unless it is told otherwise."""
-    return compare_responders(verdicts, baseline="old", candidate="new", rng=rng, **{"max_detectable": np.inf, **options})
+    return compare_responders(
+        verdicts, baseline="old", candidate="new", rng=rng, **{"max_detectable": np.inf, **options}
+    )
 
 
 def test_too_few_dialogues_pass_nothing_unless_the_caller_says_so(rng):
@@ -39,7 +45,9 @@ def test_too_few_dialogues_pass_nothing_unless_the_caller_says_so(rng):
     found = compare_responders(verdicts, baseline="old", candidate="new", rng=rng)
     assert found.table["outcome"].tolist() == ["cannot tell"]
     assert "One of 50 must be, which takes about" in found.table["message"][0]
-    assert compare_responders(verdicts, baseline="old", candidate="new", max_detectable=np.inf, rng=rng).passed
+    assert compare_responders(
+        verdicts, baseline="old", candidate="new", max_detectable=np.inf, rng=rng
+    ).passed
 
 
 def test_a_large_drop_is_found_and_measured(rng):
@@ -55,7 +63,9 @@ def test_a_large_drop_is_found_and_measured(rng):
 def test_swapping_the_sides_turns_the_sign(rng):
     verdicts = make_verdicts(rng, {**FIELD, "new": -0.5})
     one = compare(verdicts, np.random.default_rng(1)).table.iloc[0]
-    other = compare_responders(verdicts, baseline="new", candidate="old", rng=np.random.default_rng(1)).table.iloc[0]
+    other = compare_responders(
+        verdicts, baseline="new", candidate="old", rng=np.random.default_rng(1)
+    ).table.iloc[0]
     assert other["drop"] == pytest.approx(-one["drop"])
     assert other["se"] == pytest.approx(one["se"])
     assert other["drop_low"] == pytest.approx(-one["drop_high"])
@@ -83,9 +93,13 @@ def test_the_bounds_say_what_the_p_value_says(rng):
                 assert ((table["outcome"] == "passed") == (table["drop_high"] < 25)).all()
 
 
-@pytest.mark.parametrize("p", [[0.04], [0.01, 0.04, 0.03], [0.2, 0.02, 0.02, 0.9], [0.016, 0.017, 0.04, 0.0], [0.05] * 3])
+@pytest.mark.parametrize(
+    "p", [[0.04], [0.01, 0.04, 0.03], [0.2, 0.02, 0.02, 0.9], [0.016, 0.017, 0.04, 0.0], [0.05] * 3]
+)
 def test_each_hypothesis_is_met_at_the_level_that_says_what_holm_says(p):
-    assert (pd.Series(p) <= holm_levels(pd.Series(p), 0.05)).tolist() == multipletests(p, 0.05, method="holm")[0].tolist()
+    assert (pd.Series(p) <= holm_levels(pd.Series(p), 0.05)).tolist() == multipletests(
+        p, 0.05, method="holm"
+    )[0].tolist()
 
 
 def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):
@@ -100,7 +114,9 @@ def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):
 @pytest.mark.parametrize("max_detectable", [50, np.inf])
 def test_sides_that_lose_alike_in_every_dialogue_do_not_pass(rng, mode, max_detectable):
     """Against opponents that always win nobody can get worse; the spread is 0, and so was the drop said to be found."""
-    verdicts = make_verdicts(rng, FIELD).query("responder_b in ('x', 'y') and responder_a in ('old', 'new')")
+    verdicts = make_verdicts(rng, FIELD).query(
+        "responder_b in ('x', 'y') and responder_a in ('old', 'new')"
+    )
     verdicts = verdicts.assign(verdict="b")
     found = compare(verdicts, rng, mode=mode, max_detectable=max_detectable)
     assert found.table["outcome"].tolist() == ["cannot tell"]
@@ -115,7 +131,9 @@ def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
     row = compare(verdicts, rng).table.iloc[0]
     assert row["n_inconsistent"] == 160  # two in three of 40 dialogues with 6 pairs each
     assert "In 160 of 240 pairs the verdict turned with the order" in row["message"]
-    assert "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
+    assert (
+        "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
+    )
 
 
 def turn(verdicts, n):
@@ -132,10 +150,15 @@ def test_nothing_passes_before_a_judge_that_mostly_follows_the_order(rng, mode):
     verdicts = make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40)  # 240 pairs
 
     def outcome(n, **options):
-        return compare(turn(verdicts, n), rng, mode=mode, max_drop=300, **options).table["outcome"][0]
+        return compare(turn(verdicts, n), rng, mode=mode, max_drop=300, **options).table["outcome"][
+            0
+        ]
 
     assert [outcome(120), outcome(121)] == ["passed", "cannot tell"]  # half, and one more
-    assert [outcome(121, max_inconsistent=0.6), outcome(240 - 20, max_inconsistent=1)] == ["passed", "passed"]
+    assert [outcome(121, max_inconsistent=0.6), outcome(240 - 20, max_inconsistent=1)] == [
+        "passed",
+        "passed",
+    ]
 
 
 def test_pairs_shown_in_one_order_cannot_turn(rng):
@@ -149,14 +172,19 @@ def test_pairs_shown_in_one_order_cannot_turn(rng):
 
 
 def test_a_drop_found_in_spite_of_such_a_judge_still_fails(rng):
-    verdicts = turn(make_verdicts(rng, {**FIELD, "new": -4.0}, n_dialogues=60).sample(frac=1, random_state=1), 190)
+    verdicts = turn(
+        make_verdicts(rng, {**FIELD, "new": -4.0}, n_dialogues=60).sample(frac=1, random_state=1),
+        190,
+    )
     assert compare(verdicts, rng).table["outcome"].tolist() == ["failed"]
 
 
 @pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
 def test_the_same_verdicts_twice_are_no_drop_whatever_the_rounding(rng, mode):
     verdicts = make_verdicts(rng, {name: FIELD[name] for name in ("old", "x", "y")})
-    again = verdicts[verdicts[["responder_a", "responder_b"]].eq("old").any(axis=1)].replace("old", "new")
+    again = verdicts[verdicts[["responder_a", "responder_b"]].eq("old").any(axis=1)].replace(
+        "old", "new"
+    )
     found = compare(pd.concat([verdicts, again], ignore_index=True), rng, mode=mode)
     row = found.table.iloc[0]
     assert row["outcome"] == "cannot tell"  # nobody was judged anew
@@ -190,7 +218,12 @@ def other_protocol(verdicts):
 
 def no_common_opponent(verdicts):
     meets = {("old", "x"), ("new", "y")}
-    return verdicts[[pair in meets for pair in zip(verdicts["responder_a"], verdicts["responder_b"], strict=True)]]
+    return verdicts[
+        [
+            pair in meets
+            for pair in zip(verdicts["responder_a"], verdicts["responder_b"], strict=True)
+        ]
+    ]
 
 
 UNLIKE = {
@@ -217,14 +250,19 @@ def test_sides_that_were_not_judged_alike_are_refused(message, rng):
         ({"max_drop": 0}, "max_drop=0"),
         ({"max_inconsistent": 50}, "max_inconsistent=50: expected a share"),
         ({"dimensions": ["warmth"]}, "on warmth; there are overall"),
-        ({"candidate": "nobody"}, "candidate 'nobody' appears in no verdict. Responders there: new, old, x, y"),
+        (
+            {"candidate": "nobody"},
+            "candidate 'nobody' appears in no verdict. Responders there: new, old, x, y",
+        ),
         ({"candidate": "old"}, "both 'old'"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(options, message, rng):
     verdicts = make_verdicts(rng, FIELD, n_dialogues=5)
     with pytest.raises(GateError, match=message):
-        compare_responders(verdicts, **{"baseline": "old", "candidate": "new", "rng": rng, **options})
+        compare_responders(
+            verdicts, **{"baseline": "old", "candidate": "new", "rng": rng, **options}
+        )
 
 
 @pytest.fixture(scope="module", params=["regenerated", "re-asked"])
@@ -258,12 +296,18 @@ def test_a_simulated_study_has_the_size_asked_for(rng, monkeypatch):
     from heart_utils.simulate import coverage
 
     judged = []
-    monkeypatch.setattr(coverage, "compare_responders", lambda rows, **_: judged.append(rows) or compare_responders(rows, **_))
+    monkeypatch.setattr(
+        coverage,
+        "compare_responders",
+        lambda rows, **_: judged.append(rows) or compare_responders(rows, **_),
+    )
     simulate_gate(n_studies=1, n_dialogues=10, n_dimensions=2, n_resamples=20, rng=rng)
     [rows] = judged
     assert (rows["dialogue_id"].nunique(), rows["dimension"].nunique()) == (10, 2)
     opponents = {f"opponent {k}" for k in range(1, 4)}
-    assert set(rows["responder_a"]) | set(rows["responder_b"]) == {"baseline", "candidate"} | opponents
+    assert (
+        set(rows["responder_a"]) | set(rows["responder_b"]) == {"baseline", "candidate"} | opponents
+    )
 
 
 @pytest.mark.parametrize("n_dialogues", [8, 60])
@@ -295,7 +339,9 @@ def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
         f"(60 dialogues, this rater); an equal candidate passes a margin of {row['detectable']:.0f} four times in five"
     )
     assert (
-        compare(worse, rng, mode="non-inferiority").table["message"][0].startswith("overall: may be worse by 25 points or more")
+        compare(worse, rng, mode="non-inferiority")
+        .table["message"][0]
+        .startswith("overall: may be worse by 25 points or more")
     )
 
 
@@ -303,7 +349,10 @@ def test_half_as_much_to_be_found_takes_four_times_the_dialogues(rng):
     verdicts = make_verdicts(rng, FIELD, n_dialogues=30)
     found = [compare_responders(verdicts, baseline="old", candidate="new", max_detectable=at, rng=np.random.default_rng(1))
              for at in (50, 25)]  # fmt: skip
-    many = [int(re.search(r"takes about (\d+) dialogues", gate.table["message"][0])[1]) for gate in found]
+    many = [
+        int(re.search(r"takes about (\d+) dialogues", gate.table["message"][0])[1])
+        for gate in found
+    ]
     assert many[1] == pytest.approx(4 * many[0], abs=4)
     assert many[0] == pytest.approx(30 * (found[0].table["detectable"][0] / 50) ** 2, abs=1)
 
@@ -311,9 +360,16 @@ def test_half_as_much_to_be_found_takes_four_times_the_dialogues(rng):
 def test_no_more_than_three_of_those_that_one_side_lacks_are_named(rng):
     verdicts = make_verdicts(rng, FIELD, n_dialogues=9)
     new = verdicts["responder_a"].eq("new") | verdicts["responder_b"].eq("new")
-    for n, named in ((3, r"3 for 'old' alone \(d0, d1, d2\)"), (4, r"4 for 'old' alone \(d0, d1, d2, \.\.\.\)")):
+    for n, named in (
+        (3, r"3 for 'old' alone \(d0, d1, d2\)"),
+        (4, r"4 for 'old' alone \(d0, d1, d2, \.\.\.\)"),
+    ):
         rows = verdicts[
-            ~((new | verdicts["responder_a"].eq("old")) & verdicts["dialogue_id"].isin([f"d{k}" for k in range(n)]) & new)
+            ~(
+                (new | verdicts["responder_a"].eq("old"))
+                & verdicts["dialogue_id"].isin([f"d{k}" for k in range(n)])
+                & new
+            )
         ]
         rows = rows[~(rows["responder_a"].eq("old") & rows["responder_b"].eq("new"))]
         with pytest.raises(GateError, match=f"{9 - n} in common, {named}"):

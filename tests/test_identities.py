@@ -8,7 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from heart_utils import combine_orders, load_replies, load_scores, load_verdicts, open_run, pairwise_agreement
+from heart_utils import (
+    combine_orders,
+    load_replies,
+    load_scores,
+    load_verdicts,
+    open_run,
+    pairwise_agreement,
+)
 from heart_utils.identities import find_identities, looks_like_person, redact_contacts
 from heart_utils.runs import RunError, code_people
 from heart_utils.sources.catalogue import DataError
@@ -27,7 +34,17 @@ PEOPLE = [
     "+49 30 1234567",
     "anna.schmidt",
 ]
-NOBODY = ["r1", "rater-0001", "rater-1a2b3c4d", "expert panel", "crowd_average", "gpt-4o-2024-08-06", "Rater B", "people", "A1"]
+NOBODY = [
+    "r1",
+    "rater-0001",
+    "rater-1a2b3c4d",
+    "expert panel",
+    "crowd_average",
+    "gpt-4o-2024-08-06",
+    "Rater B",
+    "people",
+    "A1",
+]
 
 
 @pytest.fixture
@@ -37,7 +54,11 @@ def keys(tmp_path, monkeypatch):
 
 
 def votes(*raters, **columns):
-    rows = {"history_id": [f"c{place}" for place in range(len(raters))], "responder_a": "x", "responder_b": "y"}
+    rows = {
+        "history_id": [f"c{place}" for place in range(len(raters))],
+        "responder_a": "x",
+        "responder_b": "y",
+    }
     return pd.DataFrame(rows | {"rater": raters, "rater_kind": "human", "verdict": "a"} | columns)
 
 
@@ -51,7 +72,9 @@ def test_a_code_a_role_and_a_number_are_nobody(word):
     assert not looks_like_person(word)
 
 
-@pytest.mark.parametrize("word", ["claude-3-5-sonnet@20240620", "Claude Opus", "openai/gpt-4o", "llama.cpp"])
+@pytest.mark.parametrize(
+    "word", ["claude-3-5-sonnet@20240620", "Claude Opus", "openai/gpt-4o", "llama.cpp"]
+)
 def test_a_model_may_have_a_name_like_a_person_s(word):
     assert not looks_like_person(word, human=False)
     rows = load_verdicts(votes(word, rater_kind="model"))
@@ -63,7 +86,15 @@ def test_a_rater_who_is_a_person_is_a_code_that_stays_as_long_as_the_key_file(wo
     with pytest.warns(UserWarning, match=CODED):
         code = load_verdicts(votes(word, "r1"))["rater"].tolist()[0]
     again = load_scores(
-        pd.DataFrame({"history_id": ["h"], "responder": "m", "rater": word, "dimension": "empathy", "score": 4}),
+        pd.DataFrame(
+            {
+                "history_id": ["h"],
+                "responder": "m",
+                "rater": word,
+                "dimension": "empathy",
+                "score": 4,
+            }
+        ),
         always={"rater_kind": "human"},
     )
     assert again["rater"].tolist() == [code]
@@ -94,7 +125,12 @@ def test_a_header_that_says_who_each_value_is_codes_them_all(keys):
 
 
 def test_a_writer_and_the_ids_made_of_an_address_are_coded_alike_in_every_table(keys):
-    reply = {"history_id": ["h"], "responder": "jo@example.org", "author_id": "Jo Doe", "text": "Mail me: a@b.org"}
+    reply = {
+        "history_id": ["h"],
+        "responder": "jo@example.org",
+        "author_id": "Jo Doe",
+        "text": "Mail me: a@b.org",
+    }
     with pytest.warns(UserWarning, match=CODED):
         replies = load_replies(pd.DataFrame(reply))
     verdicts = load_verdicts(votes("r1").assign(responder_a="jo@example.org", history_id="h"))
@@ -109,7 +145,10 @@ def test_reasons_lose_contacts_and_say_so(keys):
     reason = f"I am jo@example.org, {PROLIFIC}, {WORKER}, 192.0.2.1, +49 30 1234567"
     with pytest.warns(UserWarning, match="contacts in 1 texts"):
         rows = load_verdicts(votes("r1", "r2", rationale=[reason, "The left one listens."]))
-    assert rows["rationale"].tolist() == ["I am [email], [id], [id], [ip], [number]", "The left one listens."]
+    assert rows["rationale"].tolist() == [
+        "I am [email], [id], [id], [ip], [number]",
+        "The left one listens.",
+    ]
     assert rows["flags"].tolist() == [["redacted"], []]
 
 
@@ -169,12 +208,15 @@ def test_processes_that_code_at_once_lose_nobody(tmp_path):
 
 
 def test_what_was_missed_is_found_and_not_shown(keys):
-    rows = load_verdicts(votes("ann@example.org", PROLIFIC, "r3", rationale=["x", "y", f"my id: {PROLIFIC}"]), keep_ids=True)
+    rows = load_verdicts(
+        votes("ann@example.org", PROLIFIC, "r3", rationale=["x", "y", f"my id: {PROLIFIC}"]),
+        keep_ids=True,
+    )
     found = find_identities(rows)
     assert found == {"rater": "e-mail addresses (2 rows)", "rationale": "texts (1 row)"}
-    assert find_identities(rows.assign(rater="r", rationale=None, group="by Ann Lee"), known={"Ann Lee"}) == {
-        "group": "texts (3 rows)"
-    }
+    assert find_identities(
+        rows.assign(rater="r", rationale=None, group="by Ann Lee"), known={"Ann Lee"}
+    ) == {"group": "texts (3 rows)"}
 
 
 def test_a_text_about_nobody_stays():
@@ -192,7 +234,9 @@ def test_the_key_file_is_where_it_is_asked_for(monkeypatch, tmp_path):
 def test_messages_of_statistics_name_no_rater_who_looks_like_a_person(keys):
     rows = load_verdicts(votes("ann@example.org", "Bernadette Plant", "r3"), keep_ids=True)
     for between in (("r7", "r3"), ("model", "r3")):
-        with pytest.raises(ValueError, match=r"\(somebody\), \(somebody\), r3|rater_kind is: human") as caught:
+        with pytest.raises(
+            ValueError, match=r"\(somebody\), \(somebody\), r3|rater_kind is: human"
+        ) as caught:
             pairwise_agreement(rows, between=between)
         assert not [name for name in ("ann@", "Plant") if name in str(caught.value)]
     twice = pd.concat([rows, rows]).assign(order="ab")

@@ -37,7 +37,9 @@ def test_outputs_and_run_counts_are_found(tmp_path):
         '{"cell_type": "code", "source": "1", "metadata": {}, "outputs": [], "execution_count": null}]}'
     )
     (tmp_path / "x.ipynb").write_text(dirty)
-    assert [fault.split(": ")[1].split(" holds")[0] for fault in find_faults(tmp_path / "x.ipynb")] == ["cell 1", "cell 2"]
+    assert [
+        fault.split(": ")[1].split(" holds")[0] for fault in find_faults(tmp_path / "x.ipynb")
+    ] == ["cell 1", "cell 2"]
 
 
 def test_a_chapter_opens_with_a_label_and_a_question(chapter):
@@ -57,7 +59,9 @@ def test_no_two_chapters_give_a_label_to_different_things():
             figure = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
             labels += [figure] if figure else []
             labels += (
-                re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE) if cell["cell_type"] == "markdown" else []
+                re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE)
+                if cell["cell_type"] == "markdown"
+                else []
             )
     assert len(labels) > 50
     assert [label for label, count in Counter(labels).items() if count > 1] == []
@@ -66,11 +70,18 @@ def test_no_two_chapters_give_a_label_to_different_things():
 def test_no_title_of_a_chapter_or_section_stands_as_a_noun_where_it_has_a_number():
     """Nobody can read "In What a label does recipients felt less heard"; a number takes the place of the title."""
     words = {path.stem: "\n\n".join(_prose(cell) for cell in read_cells(path)) for path in CHAPTERS}
-    headed = {label for text in words.values() for label in re.findall(r"^\(([\w-]+)\)=\n(?=\(|#)", text, flags=re.MULTILINE)}
+    headed = {
+        label
+        for text in words.values()
+        for label in re.findall(r"^\(([\w-]+)\)=\n(?=\(|#)", text, flags=re.MULTILINE)
+    }
     assert len(headed) > 50
     words |= {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "book").rglob("*.md")}
     bare = {
-        (page, label) for page, text in words.items() for label in re.findall(r"\{ref\}`([^`<]+)`", text) if label in headed
+        (page, label)
+        for page, text in words.items()
+        for label in re.findall(r"\{ref\}`([^`<]+)`", text)
+        if label in headed
     }
     assert bare == set()
 
@@ -98,16 +109,22 @@ def test_what_each_figure_and_table_rests_on_is_known(chapter):
             sources = flow.follow(parse_cell(chapter, number, cell))
             if (figure := cell["metadata"].get("mystnb", {}).get("figure")) and not sources:
                 unknown.add(figure["name"])
-    assert unknown <= NO_DATA, "nothing says what they rest on, so they get no chip: tools/flow.py must know what reads it"
+    assert unknown <= NO_DATA, (
+        "nothing says what they rest on, so they get no chip: tools/flow.py must know what reads it"
+    )
 
 
-def test_a_figure_or_table_has_a_name_a_caption_and_a_drawn_one_words_for_those_who_cannot_see_it(chapter):
+def test_a_figure_or_table_has_a_name_a_caption_and_a_drawn_one_words_for_those_who_cannot_see_it(
+    chapter,
+):
     for cell in read_cells(chapter):
         said = cell["metadata"].get("mystnb", {})
         if "figure" in said:
             assert said["figure"]["name"].startswith(("fig-", "tab-"))
             assert said["figure"]["caption"].rstrip().endswith(".")
-            assert said["figure"]["name"].startswith("tab-") or len(said["image"]["alt"].split()) >= 5
+            assert (
+                said["figure"]["name"].startswith("tab-") or len(said["image"]["alt"].split()) >= 5
+            )
 
 
 def test_a_table_in_sight_has_a_caption_and_so_its_chip(chapter):
@@ -118,24 +135,44 @@ def test_a_table_in_sight_has_a_caption_and_so_its_chip(chapter):
 
 def test_no_caption_is_above_data_that_a_reader_may_not_have(chapter):
     """Where the licence keeps the data back, the page would state a finding over an empty frame."""
-    numbered = [cell["source"] for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})]
-    assert [source for source in numbered if re.search(r"load_histories\(|esconv is (not )?None|is not here", source)] == []
+    numbered = [
+        cell["source"]
+        for cell in read_cells(chapter)
+        if "figure" in cell["metadata"].get("mystnb", {})
+    ]
+    assert [
+        source
+        for source in numbered
+        if re.search(r"load_histories\(|esconv is (not )?None|is not here", source)
+    ] == []
 
 
 def test_what_has_a_number_glues_nothing_beside_it(chapter):
     """Each output of such a cell would become a figure of its own, glued ones empty, all by one name."""
-    numbered = [cell for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})]
-    assert [cell["id"] for cell in numbered if re.search(r"glue(_numbers)?\(", cell["source"])] == []
+    numbered = [
+        cell for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})
+    ]
+    assert [
+        cell["id"] for cell in numbered if re.search(r"glue(_numbers)?\(", cell["source"])
+    ] == []
 
 
 def test_the_list_at_the_end_names_each_work_that_a_chapter_cites_and_no_other():
     lists = 0
     for path in CHAPTERS:
         words = [cell["source"] for cell in read_cells(path) if cell["cell_type"] == "markdown"]
-        for closing in (text for text in words if text.startswith("## References and versions") and "{cite:t}" in text):
+        for closing in (
+            text
+            for text in words
+            if text.startswith("## References and versions") and "{cite:t}" in text
+        ):
             others = "\n".join(text for text in words if text != closing)
             named, cited = (
-                {key for keys in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text) for key in keys.split(",")}
+                {
+                    key
+                    for keys in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text)
+                    for key in keys.split(",")
+                }
                 for text in (closing, others)
             )
             assert named == cited, path.name
@@ -154,7 +191,9 @@ ASIDE = re.compile(r"the sentences? after|absent|a frame|no model coded|no figur
 def test_words_in_place_of_a_figure_begin_with_what_is_drawn_and_go_on_to_what_is_found(chapter):
     for cell in read_cells(chapter):
         if alt := cell["metadata"].get("mystnb", {}).get("image", {}).get("alt"):
-            assert not re.match(r"(an? |the )?(figure|image|picture|plot|chart|graph)\b", alt, flags=re.IGNORECASE), alt
+            assert not re.match(
+                r"(an? |the )?(figure|image|picture|plot|chart|graph)\b", alt, flags=re.IGNORECASE
+            ), alt
             _, *found = [part for part in re.split(r"(?<=[;:.,]) ", alt) if not ASIDE.search(part)]
             assert any(FINDS.search(part) for part in found), alt
 
@@ -178,4 +217,8 @@ def test_the_book_has_a_page_for_each_chapter_of_the_sample_run():
         for page in part["chapters"]
         if "notebooks/" in page["file"]
     ]
-    assert pages == [chapter.name for chapter in read_plan(ROOT, "sample").chapters if chapter.name != "regression_gate"]
+    assert pages == [
+        chapter.name
+        for chapter in read_plan(ROOT, "sample").chapters
+        if chapter.name != "regression_gate"
+    ]

@@ -70,11 +70,18 @@ def own(tmp_path, monkeypatch):
 
 def write_replies(run, name="reply"):
     """Have two people write a reply to each of the four histories in a writing study, and import it as the book says."""
-    (run.folder / "study.yaml").write_text("reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n")
+    (run.folder / "study.yaml").write_text(
+        "reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n"
+    )
     study = write_study(run, "reply", name=name)
     for seat, person in (("seat-001", "ann"), ("seat-002", "ben")):
         items = assignment(study).query("seat == @seat")["item_id"]
-        answer_seat(study, seat, person, {item: {"reply": f"{person} hears you, and asks about {item}."} for item in items})
+        answer_seat(
+            study,
+            seat,
+            person,
+            {item: {"reply": f"{person} hears you, and asks about {item}."} for item in items},
+        )
     assert raters.main([run.name, name]) == 0
 
 
@@ -89,7 +96,9 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     assert collect.main(["own", "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "8 replies of people, 8 of them to a rehearsal take part (people-reply)." in said
-    assert "my-judge       72          24" in said  # eight replies meet three others each, in both orders
+    assert (
+        "my-judge       72          24" in said
+    )  # eight replies meet three others each, in both orders
     assert run.read("verdicts")["responder_a"].ne("human").all()
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     verdicts = run.read("verdicts")
@@ -105,19 +114,26 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     pd.testing.assert_frame_equal(run.read("verdicts"), again, check_dtype=False)
 
 
-def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_before_anything_is_asked(own, capsys):
+def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_before_anything_is_asked(
+    own, capsys
+):
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     write_replies(open_run("own"))
     file = own / "params" / "own.yaml"
     file.write_text(file.read_text() + "  slices: {standard: 3}\n")
     assert collect.main(["own", "--dry-run"]) == 1
     said = capsys.readouterr().err
-    assert "In people-reply people answered 1 histories that the run 'own' does not choose (any more), first 'own-4'" in said
+    assert (
+        "In people-reply people answered 1 histories that the run 'own' does not choose (any more), first 'own-4'"
+        in said
+    )
     assert "Choose them again under `collect:`, or move" in said
 
 
 @pytest.mark.slow
-def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under_a_rubric_of_one_s_own(own, tmp_path):
+def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under_a_rubric_of_one_s_own(
+    own, tmp_path
+):
     file = own / "params" / "own.yaml"
     file.write_text(file.read_text().replace("heart: [overall]", "coaching: [goal]"))
     assert collect.main(["own", "--quiet", "--yes"]) == 0
@@ -132,7 +148,10 @@ def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under
         execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number], **named}, root=own)
     assert read_glued(shown["03"])["n-verdicts"] == 72
     assert ">human<" in shown["03"].read_text()
-    assert "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others" in shown["04"].read_text()
+    assert (
+        "The writers of the run `own` cannot be rated one by one: 2 writers and 3 others"
+        in shown["04"].read_text()
+    )
 
 
 def vote(comparisons: pd.DataFrame, file: Path) -> None:
@@ -140,16 +159,24 @@ def vote(comparisons: pd.DataFrame, file: Path) -> None:
     shown = comparisons.drop_duplicates("pair_id")
     rows = []
     for row in shown.itertuples():
-        left, right = (row.responder_a, row.responder_b) if row.order == "ab" else (row.responder_b, row.responder_a)
+        left, right = (
+            (row.responder_a, row.responder_b)
+            if row.order == "ab"
+            else (row.responder_b, row.responder_a)
+        )
         replies = {row.responder_a: row.reply_a, row.responder_b: row.reply_b}
         [choices] = [named for pair, named in CHOICES.items() if set(pair) == {left, right}]
         preferred = choices[int(row.history_id[-1]) - 1]
-        rows.append(("ann", replies[left], replies[right], "left" if preferred == left else "right"))
+        rows.append(
+            ("ann", replies[left], replies[right], "left" if preferred == left else "right")
+        )
     pd.DataFrame(rows, columns=["rater", "left", "right", "choice"]).to_csv(file, index=False)
 
 
 @pytest.mark.slow
-def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_answers_and_votes(tmp_path, monkeypatch):
+def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_answers_and_votes(
+    tmp_path, monkeypatch
+):
     with serving(Provider(answer=stand_in, keys=(KEY,))) as provider:
         root = make_project(tmp_path / "project", provider.address)
         for name, value in {"HEART_ROOT": str(root), "MY_SERVER_KEY": KEY}.items():
@@ -174,24 +201,49 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
         execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=root)
         said[number] = read_glued(copy)
 
-    counts = {("02", "n-histories"): 4, ("02", "n-replies"): 12, ("03", "n-verdicts"): 24, ("04", "n-histories"): 4}
+    counts = {
+        ("02", "n-histories"): 4,
+        ("02", "n-replies"): 12,
+        ("03", "n-verdicts"): 24,
+        ("04", "n-histories"): 4,
+    }
     assert {(number, name): said[number][name] for number, name in counts} == counts
 
     # By hand: my-model and generic-comfort each win half of the first conversation and all of the other two against
     # the echo: 5/6 by conversations, odds of 5 to 1, where 3 of 4 votes would be 3 to 1. Between the two it is even.
-    board = open_run("own").read("ratings").query("rater_kind == 'human'").set_index("responder")["strength"]
+    board = (
+        open_run("own")
+        .read("ratings")
+        .query("rater_kind == 'human'")
+        .set_index("responder")["strength"]
+    )
     assert board["my-model"] - board["echo"] == pytest.approx(math.log(5), abs=1e-6)
     assert board["my-model"] == pytest.approx(board["generic-comfort"], abs=1e-6)
 
 
 def test_people_named_in_two_columns_meet_models_in_votes_from_a_file(tmp_path, rng):
-    votes = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"], "responder_a": "volunteer", "responder_b": "bot"})
-    votes.assign(rater="ann", rater_kind="human", verdict=["a", "b", "a", "tie"]).to_csv(tmp_path / "votes.csv", index=False)
+    votes = pd.DataFrame(
+        {"history_id": ["h1", "h2", "h3", "h4"], "responder_a": "volunteer", "responder_b": "bot"}
+    )
+    votes.assign(rater="ann", rater_kind="human", verdict=["a", "b", "a", "tie"]).to_csv(
+        tmp_path / "votes.csv", index=False
+    )
     run = open_run(tmp_path / "mine")
     run.write("verdicts", load_verdicts(tmp_path / "votes.csv"))
-    run.write("responders", pd.DataFrame({"responder": ["volunteer", "bot"], "responder_kind": ["human", "model"]}))
-    met = head_to_head(run.read("verdicts"), run.read("responders"), rng=rng, n_resamples=20).set_index("outcome")
+    run.write(
+        "responders",
+        pd.DataFrame({"responder": ["volunteer", "bot"], "responder_kind": ["human", "model"]}),
+    )
+    met = head_to_head(
+        run.read("verdicts"), run.read("responders"), rng=rng, n_resamples=20
+    ).set_index("outcome")
     assert met["share"].to_dict() == pytest.approx(
-        {"people": 1 / 2, "models": 1 / 4, "tie": 1 / 4, "inconsistent": 0, "models_of_decided": 1 / 3}
+        {
+            "people": 1 / 2,
+            "models": 1 / 4,
+            "tie": 1 / 4,
+            "inconsistent": 0,
+            "models_of_decided": 1 / 3,
+        }
     )
     assert not met["simulated"].any()

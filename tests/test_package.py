@@ -18,7 +18,12 @@ from heart_utils.runs import find_root
 
 ROOT = find_root()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-CALLED = {"yaml": "pyyaml", "sklearn": "scikit-learn", "matplotlib_inline": "ipykernel", "myst_nb": "jupyter-book"}
+CALLED = {
+    "yaml": "pyyaml",
+    "sklearn": "scikit-learn",
+    "matplotlib_inline": "ipykernel",
+    "myst_nb": "jupyter-book",
+}
 CALLED |= {"IPython": "ipykernel", "traitlets": "ipykernel"}
 """Module -> the package that brings it."""
 ALONE = {"xllamacpp"}
@@ -64,11 +69,17 @@ def test_whatever_a_module_imports_is_among_the_dependencies_or_late_in_an_extra
         for module, at_once in imported(path):
             if module not in sys.stdlib_module_names and module not in {"heart_utils", *ALONE}:
                 package = CALLED.get(module, module)
-                assert package in needed or (not at_once and package in extra), f"{path.name} imports {module}"
+                assert package in needed or (not at_once and package in extra), (
+                    f"{path.name} imports {module}"
+                )
 
 
 def test_whatever_an_environment_is_pinned_to_can_be_what_the_package_asks_for():
-    pinned = {line.split("==")[0] for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line}
+    pinned = {
+        line.split("==")[0]
+        for line in (ROOT / "requirements.txt").read_text().splitlines()
+        if "==" in line
+    }
     asked = packages(PROJECT["dependencies"]) | packages(
         w for words in PROJECT["optional-dependencies"].values() for w in words
     )
@@ -89,7 +100,12 @@ def published(tmp_path):
     for name in ("setup.py", "README.md", "pyproject.toml"):
         shutil.copy2(ROOT / name, tmp_path)
     settings = tmp_path / "pyproject.toml"
-    known = re.sub(r'^repository = ".*?"', 'repository = "https://example.org/heart.git"', settings.read_text(), flags=re.M)
+    known = re.sub(
+        r'^repository = ".*?"',
+        'repository = "https://example.org/heart.git"',
+        settings.read_text(),
+        flags=re.M,
+    )
     settings.write_text(known)
     return tmp_path
 
@@ -102,10 +118,14 @@ def test_the_page_of_the_package_shows_no_link_or_picture_that_leads_nowhere(mon
     assert "# HEART in the open" in shown
     assert all(place.startswith("https://") for place in ANY_LINK.findall(shown))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert not all(place.startswith("https://") for place in ANY_LINK.findall(readme)), "then nothing is tried here"
+    assert not all(place.startswith("https://") for place in ANY_LINK.findall(readme)), (
+        "then nothing is tried here"
+    )
 
 
-def test_the_page_of_the_package_leads_to_the_repository_where_its_address_is_known(monkeypatch, published):
+def test_the_page_of_the_package_leads_to_the_repository_where_its_address_is_known(
+    monkeypatch, published
+):
     given = described(monkeypatch, published)
     assert "](https://example.org/heart/raw/HEAD/book/forest.svg)" in given["long_description"]
     assert given["project_urls"] == {"Repository": "https://example.org/heart"}
@@ -114,7 +134,10 @@ def test_the_page_of_the_package_leads_to_the_repository_where_its_address_is_kn
 def test_each_command_of_the_package_says_its_version_and_helps(capsys):
     for command, place in PROJECT["scripts"].items():
         module, _, function = place.partition(":")
-        for option, said in (("--version", f"{command} {heart_utils.__version__}"), ("--help", f"usage: {command} ")):
+        for option, said in (
+            ("--version", f"{command} {heart_utils.__version__}"),
+            ("--help", f"usage: {command} "),
+        ):
             with pytest.raises(SystemExit) as end:
                 getattr(importlib.import_module(module), function)([option])
             assert end.value.code == 0
@@ -126,7 +149,10 @@ def test_each_command_of_the_package_says_its_version_and_helps(capsys):
 def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, version):
     uv = Path(sys.executable).with_name("uv")
     find = [uv, "python", "find", "--system", "--no-project", "--no-python-downloads", version]
-    chosen = {**os.environ, "PYENV_VERSION": version}  # where python3.13 is a shim of pyenv, which asks this
+    chosen = {
+        **os.environ,
+        "PYENV_VERSION": version,
+    }  # where python3.13 is a shim of pyenv, which asks this
     found = subprocess.run(find, env=chosen, capture_output=True, text=True, check=False)
     if found.returncode:
         pytest.skip(f"there is no Python {version}")
@@ -149,29 +175,49 @@ def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, versi
     ]
     subprocess.run(build, check=True, cwd=tmp_path)
     [wheel] = tmp_path.glob("*.whl")
-    subprocess.run([uv, "venv", "--quiet", "--python", found.stdout.strip(), str(tmp_path / "bare")], check=True)
+    subprocess.run(
+        [uv, "venv", "--quiet", "--python", found.stdout.strip(), str(tmp_path / "bare")],
+        check=True,
+    )
     python, home = tmp_path / "bare" / "bin" / "python", tmp_path / "home"
     pins = ["-c", str(ROOT / "requirements.txt")]
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *pins, str(wheel)], check=True)
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", python, *pins, str(wheel)], check=True
+    )
     home.mkdir()
     votes = "history_id;responder_a;responder_b;rater;rater_kind;Urteil\n"
-    votes += "".join(f"c{n};ann;bot;eve;human;{'links' if n % 3 else 'rechts'}\n" for n in range(30))
+    votes += "".join(
+        f"c{n};ann;bot;eve;human;{'links' if n % 3 else 'rechts'}\n" for n in range(30)
+    )
     (home / "votes.csv").write_text(votes, encoding="utf-8")
-    bare = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HEART_ROOT", "HEART_DATA_MIRROR")}
-    done = subprocess.run([python, "-c", VISIT], cwd=home, env=bare, capture_output=True, text=True, check=False)
+    bare = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "HEART_ROOT", "HEART_DATA_MIRROR")
+    }
+    done = subprocess.run(
+        [python, "-c", VISIT], cwd=home, env=bare, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "30 verdicts, 30 clusters" in done.stdout
     assert (home / "runs" / "mine" / "verdicts.parquet").is_file()
     assert (home / "other" / "verdicts.parquet").is_file()
     assert not list((tmp_path / "bare").rglob("runs/mine"))
-    plain = votes.replace("Urteil", "verdict").replace("links", "a").replace("rechts", "b").replace("human", "model")
+    plain = (
+        votes.replace("Urteil", "verdict")
+        .replace("links", "a")
+        .replace("rechts", "b")
+        .replace("human", "model")
+    )
     (home / "plain.csv").write_text(plain, encoding="utf-8")
     gate = [tmp_path / "bare" / "bin" / "heart-gate", "plain.csv:ann", "plain.csv:bot"]
     for options, code, said in (
         (["--json", "gate.json"], 3, "INCONCLUSIVE: bot"),
         (["--out", "gate"], 2, "pip install matplotlib seaborn"),
     ):
-        done = subprocess.run([*gate, *options], cwd=home, env=bare, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*gate, *options], cwd=home, env=bare, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stderr
     assert (home / "gate.json").is_file()
 
@@ -181,7 +227,9 @@ def test_what_lies_beside_the_modules_is_packed_with_them(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
     def beside(folder: Path) -> set[str]:
-        files = {path.relative_to(folder).as_posix() for path in (folder / "heart_utils").rglob("*.yaml")}
+        files = {
+            path.relative_to(folder).as_posix() for path in (folder / "heart_utils").rglob("*.yaml")
+        }
         return {name for name in files if not name.startswith("heart_utils/data/")}
 
     assert beside(tmp_path) == beside(ROOT)
@@ -190,5 +238,9 @@ def test_what_lies_beside_the_modules_is_packed_with_them(tmp_path):
 def test_the_types_that_editors_see_are_of_the_names_that_the_package_has():
     tree = ast.parse((ROOT / "heart_utils" / "__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    typed = {alias.asname: f"{node.module}".removeprefix("heart_utils.") for node in imports for alias in node.names}
+    typed = {
+        alias.asname: f"{node.module}".removeprefix("heart_utils.")
+        for node in imports
+        for alias in node.names
+    }
     assert typed == heart_utils._PUBLIC

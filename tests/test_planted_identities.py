@@ -25,7 +25,14 @@ from server import Provider, serving  # noqa: E402
 from study_builders import STATEMENT, small_run  # noqa: E402
 
 from heart_utils import collect as collecting  # noqa: E402
-from heart_utils import fit_ratings, load_histories, load_replies, load_scores, load_verdicts, write_leaderboard  # noqa: E402
+from heart_utils import (
+    fit_ratings,
+    load_histories,
+    load_replies,
+    load_scores,
+    load_verdicts,
+    write_leaderboard,
+)  # noqa: E402
 from heart_utils.judging.design import pair_replies  # noqa: E402
 from heart_utils.people import raters  # noqa: E402
 from heart_utils.report import gate_report  # noqa: E402
@@ -55,7 +62,16 @@ SENTENCE = "My sister Theodosia has not spoken to any of us since the funeral in
 def project(folder: Path) -> Path:
     """Make a project of one's own around the checkout's code and data."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("heart_utils", "data", "tools", "book", "notebooks", "pyproject.toml", "CITATION.cff", "requirements.txt"):
+    for name in (
+        "heart_utils",
+        "data",
+        "tools",
+        "book",
+        "notebooks",
+        "pyproject.toml",
+        "CITATION.cff",
+        "requirements.txt",
+    ):
         (folder / name).symlink_to(ROOT / name)
     (folder / "params").mkdir()
     (folder / "params" / "mine.yaml").write_text("chapters: [05_who_is_preferred]\n")
@@ -65,13 +81,21 @@ def project(folder: Path) -> Path:
 
 def gather(folder: Path) -> Path:
     """Write the files that a user may bring; the planted are in all of them."""
-    votes = pd.DataFrame({"history_id": [f"c{place}" for place in range(12)], "responder_a": "alpha", "rater_kind": "human"})
+    votes = pd.DataFrame(
+        {
+            "history_id": [f"c{place}" for place in range(12)],
+            "responder_a": "alpha",
+            "rater_kind": "human",
+        }
+    )
     votes["responder_b"] = np.where(votes.index % 2, "beta", PLANTED["address of a responder"])
     people = [PLANTED[who] for who in PLANTED if who.endswith("of a rater")]
     votes["rater"] = [people[place % len(people)] for place in votes.index]
     votes["verdict"] = np.where(votes.index % 3, "a", "b")
     reasons = [word for who, word in PLANTED.items() if who.endswith("in a reason")]
-    votes["rationale"] = [f"The first listens. Ask me: {reasons[place % len(reasons)]}." for place in votes.index]
+    votes["rationale"] = [
+        f"The first listens. Ask me: {reasons[place % len(reasons)]}." for place in votes.index
+    ]
     file = folder / f"votes_{PLANTED['address in the name of a file']}.csv"
     votes.to_csv(file, index=False)
     return file
@@ -81,22 +105,45 @@ def load_and_write(folder: Path) -> None:
     """Load files of every kind and write them into a run, as README says; some of them no loader has seen."""
     file, run = gather(folder), open_run("mine")
     run.write("verdicts", load_verdicts(file))
-    score = {"history_id": ["c1"], "responder": "alpha", "rater": PLANTED["address of a rater"], "rater_kind": "human"}
+    score = {
+        "history_id": ["c1"],
+        "responder": "alpha",
+        "rater": PLANTED["address of a rater"],
+        "rater_kind": "human",
+    }
     run.write("scores", load_scores(pd.DataFrame({**score, "dimension": "empathy", "score": 4})))
-    only = {"Email": [PLANTED["address as the only id of a file"]], "responder": "alpha", "text": "That sounds hard."}
-    replies = load_replies(pd.DataFrame(only).assign(author_id=PLANTED["name of a writer"]), columns={"Email": "history_id"})
-    run.write("replies", replies)
-    turns = [{"speaker": "seeker", "text": f"Write to {PLANTED['address in a conversation']}, please."}]
-    histories = folder / f"chats_{PLANTED['address in the name of a file']}.jsonl"
-    pd.DataFrame({"history_id": [PLANTED["address as the only id of a file"]], "turns": [turns]}).to_json(
-        histories, orient="records", lines=True
+    only = {
+        "Email": [PLANTED["address as the only id of a file"]],
+        "responder": "alpha",
+        "text": "That sounds hard.",
+    }
+    replies = load_replies(
+        pd.DataFrame(only).assign(author_id=PLANTED["name of a writer"]),
+        columns={"Email": "history_id"},
     )
+    run.write("replies", replies)
+    turns = [
+        {"speaker": "seeker", "text": f"Write to {PLANTED['address in a conversation']}, please."}
+    ]
+    histories = folder / f"chats_{PLANTED['address in the name of a file']}.jsonl"
+    pd.DataFrame(
+        {"history_id": [PLANTED["address as the only id of a file"]], "turns": [turns]}
+    ).to_json(histories, orient="records", lines=True)
     run.write("histories", load_histories(histories))
-    run.write("verdicts", load_verdicts(file, keep_ids=True).assign(repeat=1), part="seen-by-no-loader")
+    run.write(
+        "verdicts", load_verdicts(file, keep_ids=True).assign(repeat=1), part="seen-by-no-loader"
+    )
     names = sorted({*run.read("verdicts")["responder_a"], *run.read("verdicts")["responder_b"]})
     run.write("responders", pd.DataFrame({"responder": names, "responder_kind": "model"}))
     free = {"licence": "CC0-1.0"}
-    parts = ("verdicts", "verdicts/seen-by-no-loader", "scores", "replies", "histories", "responders")
+    parts = (
+        "verdicts",
+        "verdicts/seen-by-no-loader",
+        "scores",
+        "replies",
+        "histories",
+        "responders",
+    )
     run.record(tables=dict.fromkeys(parts, free))
 
 
@@ -105,10 +152,17 @@ def import_answers(folder: Path) -> None:
     run = small_run(folder / "runs" / "studied")
     run.write("comparisons", pair_replies(run.read("replies"), rng=np.random.default_rng(1)))
     said = f"kind, says {PLANTED['address in a reason']} with {PLANTED['Prolific id in a reason']}"
-    rows = {"rater": PLANTED["address of somebody in a study"], "left": ["person-h00"], "right": "model-h00", "choice": "left"}
+    rows = {
+        "rater": PLANTED["address of somebody in a study"],
+        "left": ["person-h00"],
+        "right": "model-h00",
+        "choice": "left",
+    }
     file = folder / f"study_{PLANTED['address in the name of a file']}.csv"
     pd.DataFrame(rows).assign(reason=said).to_csv(file, index=False)
-    (folder / "statement.yaml").write_text("\n".join(f"{name}: {text}" for name, text in STATEMENT.items()))
+    (folder / "statement.yaml").write_text(
+        "\n".join(f"{name}: {text}" for name, text in STATEMENT.items())
+    )
     asked = [str(run.folder), str(file), "--statement", str(folder / "statement.yaml")]
     assert raters.main(asked) == 0
     assert raters.main([*asked, "--withdraw", PLANTED["full name of a rater"]]) == 1
@@ -127,7 +181,9 @@ def refuse_files(folder: Path) -> None:
             load_verdicts(file, **how)
         except ValueError as error:
             print(error)
-    twice = pd.concat([pd.read_csv(file)] * 2).rename(columns={"rationale": "Why?", "rater": "Worker"})
+    twice = pd.concat([pd.read_csv(file)] * 2).rename(
+        columns={"rationale": "Why?", "rater": "Worker"}
+    )
     for columns in (
         {},
         {"Worker": "rater"},
@@ -149,8 +205,15 @@ def collect(folder: Path) -> None:
     pd.DataFrame({"history_id": names, "turns": turns}).to_json(file, orient="records", lines=True)
     (folder / "asked").mkdir()
     log, export = folder / "asked" / "log.jsonl", folder / "asked" / "calls.jsonl"
-    with serving(Provider(answer="I am with you.", script=["echo", None, None, None, "echo"])) as provider:
-        model = {"model": "openai/test", "api_base": provider.address, "price_prompt": 0, "price_completion": 0}
+    with serving(
+        Provider(answer="I am with you.", script=["echo", None, None, None, "echo"])
+    ) as provider:
+        model = {
+            "model": "openai/test",
+            "api_base": provider.address,
+            "price_prompt": 0,
+            "price_completion": 0,
+        }
         recipe = {
             "histories": str(file),
             "given_replies": False,
@@ -159,7 +222,9 @@ def collect(folder: Path) -> None:
             "judges": [{"name": "j", **model, "answer_format": "logprob"}],
             "protocols": {"heart": ["overall"]},
         }
-        (folder / "params" / "asked.yaml").write_text(yaml.safe_dump({"chapters": [], "collect": recipe}))
+        (folder / "params" / "asked.yaml").write_text(
+            yaml.safe_dump({"chapters": [], "collect": recipe})
+        )
         assert collecting.main(["asked", "--yes", "--quiet", "--log", str(log)]) == 3
         assert provider.outcomes["echo"] == 2
     assert collecting.main(["asked", "--check"]) == 3
@@ -170,20 +235,37 @@ def collect(folder: Path) -> None:
 
 def write_board(folder: Path) -> None:
     """Write the leaderboard as files."""
-    write_leaderboard(fit_ratings(open_run("mine").read("verdicts"), n_resamples=50), folder / "build" / "leaderboard")
+    write_leaderboard(
+        fit_ratings(open_run("mine").read("verdicts"), n_resamples=50),
+        folder / "build" / "leaderboard",
+    )
 
 
 def report_gate(folder: Path) -> None:
     """Compare two files of votes, one of them called as its sender."""
-    columns = ["history_id", "responder_a", "responder_b", "rater", "rater_kind", "dimension", "order", "verdict", "state"]
+    columns = [
+        "history_id",
+        "responder_a",
+        "responder_b",
+        "rater",
+        "rater_kind",
+        "dimension",
+        "order",
+        "verdict",
+        "state",
+    ]
     old = folder / f"old_{PLANTED['address in the name of a file']}.csv"
-    for number, (file, who) in enumerate(((old, THETA), (folder / "new.csv", {"new": -2.0, "x": 1.4, "y": -1.4}))):
+    for number, (file, who) in enumerate(
+        ((old, THETA), (folder / "new.csv", {"new": -2.0, "x": 1.4, "y": -1.4}))
+    ):
         run = write_run(folder / "scratch" / file.stem, who, seed=number)
         votes = run.read("verdicts")[columns]
         people = votes.head(9).assign(rater=PLANTED["full name of a rater"], rater_kind="human")
         pd.concat([votes, people]).to_csv(file, index=False)
     out = folder / "build" / "gate"
-    gate_report.main([str(old), str(folder / "new.csv"), "--out", str(out), "--json", str(out / "gate.json")])
+    gate_report.main(
+        [str(old), str(folder / "new.csv"), "--out", str(out), "--json", str(out / "gate.json")]
+    )
 
 
 def release_run(folder: Path) -> None:
@@ -199,9 +281,20 @@ def pack_run(folder: Path) -> None:
 def build_chapter(folder: Path) -> None:
     """Run a chapter on the run, and set it as a page."""
     executed = folder / "build" / "02.ipynb"
-    command = [sys.executable, "-m", "papermill", str(ROOT / "notebooks" / "05_who_is_preferred.ipynb"), str(executed)]
-    subprocess.run([*command, "--cwd", str(ROOT / "notebooks"), "-p", "run", str(folder / "runs" / "mine")], check=True)
-    subprocess.run([sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", str(executed)], check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        str(ROOT / "notebooks" / "05_who_is_preferred.ipynb"),
+        str(executed),
+    ]
+    subprocess.run(
+        [*command, "--cwd", str(ROOT / "notebooks"), "-p", "run", str(folder / "runs" / "mine")],
+        check=True,
+    )
+    subprocess.run(
+        [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", str(executed)], check=True
+    )
 
 
 COMMANDS = {
@@ -218,23 +311,35 @@ COMMANDS = {
 
 def texts_of(content: bytes, name: str) -> list[str]:
     """Give what a file says: as it is, and as a reader of its format sees it."""
-    said = [name, content.decode("utf-8", errors="replace"), content.decode("utf-16-le", errors="ignore")]
+    said = [
+        name,
+        content.decode("utf-8", errors="replace"),
+        content.decode("utf-16-le", errors="ignore"),
+    ]
     if name.endswith(".parquet"):
         table = pq.read_table(io.BytesIO(content))
         said += [repr(table.schema.metadata), table.to_pandas().to_csv(), str(table.to_pydict())]
     if name.endswith(".zip"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            said += [text for member in archive.namelist() for text in texts_of(archive.read(member), member)]
+            said += [
+                text
+                for member in archive.namelist()
+                for text in texts_of(archive.read(member), member)
+            ]
     return said
 
 
 def hits_in(folder: Path) -> tuple[int, list[str]]:
     """Count the files below a folder, and name those in which one of the planted is found, the key file aside."""
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and "keys" not in file.parts]
+    files = [
+        file for file in sorted(folder.rglob("*")) if file.is_file() and "keys" not in file.parts
+    ]
     found = []
     for file in files:
         texts = texts_of(file.read_bytes(), file.relative_to(folder).as_posix())
-        found += [f"{file}: {who}" for who, word in PLANTED.items() if any(word in text for text in texts)]
+        found += [
+            f"{file}: {who}" for who, word in PLANTED.items() if any(word in text for text in texts)
+        ]
     return len(files), found
 
 
@@ -246,7 +351,10 @@ def try_commands(folder: Path, said: io.StringIO) -> dict[str, tuple[int, list[s
         command(folder)
         n, found = hits_in(folder / wrote) if wrote else (0, [])
         told = said.getvalue()[before:]
-        results[name] = (n, found + [f"its output: {who}" for who, word in PLANTED.items() if word in told])
+        results[name] = (
+            n,
+            found + [f"its output: {who}" for who, word in PLANTED.items() if word in told],
+        )
     return results
 
 
@@ -255,14 +363,21 @@ def test_nobody_who_was_planted_is_in_any_file_or_message(tmp_path, monkeypatch)
         monkeypatch.setenv(name, "")
     said = io.StringIO()
     # Here and not in a fixture: pytest puts its own streams back between the two.
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+    with (
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+        warnings.catch_warnings(),
+    ):
         warnings.showwarning = lambda message, *_: print(message, file=said)
         results = try_commands(project(tmp_path / "project"), said)
     assert "expected a, b or tie" in said.getvalue()
     assert {name: found for name, (_, found) in results.items() if found} == {}
     assert all(n for name, (n, _) in results.items() if COMMANDS[name][1])
     key = (tmp_path / "project" / "keys" / "people.csv").read_text()
-    assert all(PLANTED[who] in key for who in ("address of a rater", "full name of a rater", "name of a writer"))
+    assert all(
+        PLANTED[who] in key
+        for who in ("address of a rater", "full name of a rater", "name of a writer")
+    )
 
 
 def test_the_search_finds_what_is_there(tmp_path):
@@ -276,5 +391,7 @@ def test_the_search_finds_what_is_there(tmp_path):
 if __name__ == "__main__":
     if "--book" in sys.argv:
         COMMANDS["a chapter on the run, and its page"] = (build_chapter, "build")
-    for name, (n, found) in try_commands(project(Path(sys.argv[1]).resolve()), io.StringIO()).items():
+    for name, (n, found) in try_commands(
+        project(Path(sys.argv[1]).resolve()), io.StringIO()
+    ).items():
         print(f"{name:40} {n:4} files, {len(found)} hits", *found, sep="\n    ")

@@ -7,7 +7,14 @@ import pandas as pd
 import pytest
 from builders import histories, verdicts
 
-from heart_utils.runs import FORMAT, RunError, find_root, open_run, strictest_licence, write_atomically
+from heart_utils.runs import (
+    FORMAT,
+    RunError,
+    find_root,
+    open_run,
+    strictest_licence,
+    write_atomically,
+)
 from heart_utils.tables import TableError
 
 GOOD = verdicts([("d1", "x", "y", "a"), ("d2", "y", "z", "b")])
@@ -18,7 +25,9 @@ def run(tmp_path):
     return open_run(tmp_path / "trial")
 
 
-def test_a_bare_name_means_a_folder_under_the_root_and_a_path_is_taken_from_the_caller(tmp_path, monkeypatch):
+def test_a_bare_name_means_a_folder_under_the_root_and_a_path_is_taken_from_the_caller(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert open_run("trial").folder == find_root() / "runs" / "trial"
     assert open_run("./trial").folder == tmp_path / "trial"
@@ -36,7 +45,9 @@ def test_a_path_stays_where_it_was_when_the_caller_moves_on(tmp_path, monkeypatc
 def test_a_table_comes_back_as_it_was_written(run):
     assert run.write("verdicts", GOOD)
     again = run.read("verdicts")
-    pd.testing.assert_frame_equal(again[["responder_a", "verdict"]], GOOD[["responder_a", "verdict"]], check_dtype=False)
+    pd.testing.assert_frame_equal(
+        again[["responder_a", "verdict"]], GOOD[["responder_a", "verdict"]], check_dtype=False
+    )
 
 
 def test_parts_are_read_as_one_table_and_alone(run):
@@ -77,7 +88,9 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path, monkeypatch):
 
 def test_a_table_that_is_not_there_says_what_makes_it(run):
     run.write("histories", histories())
-    with pytest.raises(RunError, match=r"has no verdicts .*holds histories\. `make book RUN=trial`"):
+    with pytest.raises(
+        RunError, match=r"has no verdicts .*holds histories\. `make book RUN=trial`"
+    ):
         run.read("verdicts")
 
 
@@ -128,7 +141,9 @@ def test_records_are_merged_and_keep_what_others_wrote(run):
 
 def test_many_processes_can_record_at_once(run):
     code = "import sys; from heart_utils.runs import open_run; open_run(sys.argv[1]).record(seen={sys.argv[2]: True})"
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(run.folder), str(n)]) for n in range(4)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(run.folder), str(n)]) for n in range(4)
+    ]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
     assert run.manifest["seen"] == {"0": True, "1": True, "2": True, "3": True}
 
@@ -139,9 +154,13 @@ def test_a_disk_with_no_room_leaves_the_old_table_and_no_rubbish(run):
         "import resource, sys; from heart_utils.runs import open_run; run = open_run(sys.argv[1]); t = run.read('verdicts');"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); run.write('verdicts', t.assign(verdict='tie'))"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
-    assert "could not be written (File too large); what was there before is untouched" in done.stderr
+    assert (
+        "could not be written (File too large); what was there before is untouched" in done.stderr
+    )
     assert run.read("verdicts")["verdict"].tolist() == ["a", "b"]
     assert sorted(path.name for path in run.folder.iterdir()) == ["verdicts.parquet"]
 
@@ -176,7 +195,9 @@ def test_an_unknown_licence_binds_most():
 
 def test_the_manifest_is_plain_json(run):
     run.record(licence="CC-BY-4.0")
-    assert json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))["format"] == FORMAT
+    assert (
+        json.loads((run.folder / "manifest.json").read_text(encoding="utf-8"))["format"] == FORMAT
+    )
 
 
 def test_importing_the_package_is_cheap_and_pulls_in_nothing_heavy():
@@ -184,6 +205,8 @@ def test_importing_the_package_is_cheap_and_pulls_in_nothing_heavy():
         "import sys, time; t = time.process_time(); import heart_utils; t = time.process_time() - t;"
         "heavy = {'litellm', 'seaborn', 'pingouin', 'pandas'} & set(sys.modules); print(t, *heavy)"
     )
-    seconds, *heavy = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    seconds, *heavy = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert heavy == []
     assert float(seconds) < 0.3

@@ -20,7 +20,9 @@ def make_scores(people, judge, group):
     ids = [f"r{i}" for i in range(len(people))]
     sides = {"clinicians": ("human", people), "judge": ("model", judge)}
     tables = [
-        pd.DataFrame({"reply_id": ids, "group": group, "rater": name, "rater_kind": kind, "score": score})
+        pd.DataFrame(
+            {"reply_id": ids, "group": group, "rater": name, "rater_kind": kind, "score": score}
+        )
         for name, (kind, score) in sides.items()
     ]
     return pd.concat(tables, ignore_index=True).assign(dimension="empathy", state="valid")
@@ -82,7 +84,9 @@ def test_there_is_a_curve_without_each_fold_and_one_of_all(rng):
     assert curves["left_out"].drop_duplicates().isna().sum() == 1
     assert sorted(curves["left_out"].dropna().unique()) == [0, 1, 2, 3]
     without = scores[scores["group"] != "b0"]
-    alone = calibrate_scores(without).curves.query("left_out.isna()").set_index("score")["calibrated"]
+    alone = (
+        calibrate_scores(without).curves.query("left_out.isna()").set_index("score")["calibrated"]
+    )
     held = curves[curves["left_out"] == 0].set_index("score")["calibrated"]
     assert held.reindex(alone.index).tolist() == pytest.approx(alone.tolist())
 
@@ -98,23 +102,39 @@ def test_averages_are_those_of_pandas_and_their_interval_that_of_whole_dialogues
     """With as many scores a dialogue, the variance of a mean is that of the dialogues' means over their number."""
     scores = dealt_scores(rng, n=200)
     found = average_scores(scores, n_resamples=4000, rng=rng).set_index("responder")
-    assert found["score"].to_dict() == pytest.approx(scores.groupby("responder")["score"].mean().to_dict())
+    assert found["score"].to_dict() == pytest.approx(
+        scores.groupby("responder")["score"].mean().to_dict()
+    )
     by_dialogue = scores[scores["responder"] == "a"].groupby("dialogue_id")["score"].mean()
     half = 1.96 * by_dialogue.std() / np.sqrt(len(by_dialogue))
-    assert (found.loc["a", "ci_high"] - found.loc["a", "ci_low"]) / 2 == pytest.approx(half, rel=0.05)
+    assert (found.loc["a", "ci_high"] - found.loc["a", "ci_low"]) / 2 == pytest.approx(
+        half, rel=0.05
+    )
     assert found["n_clusters"].tolist() == [200, 200]
 
 
 def test_who_is_met_in_few_dialogues_has_an_interval_too(rng):
-    rows = [("often", f"d{n}", float(1 + n % 5)) for n in range(36)] + [("seldom", f"d{n}", float(1 + n)) for n in range(3)]
-    scores = pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(dimension="warmth", state="valid")
-    found = average_scores(scores, rng=rng).set_index("responder").loc["seldom"]  # one resample in 20 draws none of three
+    rows = [("often", f"d{n}", float(1 + n % 5)) for n in range(36)] + [
+        ("seldom", f"d{n}", float(1 + n)) for n in range(3)
+    ]
+    scores = pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(
+        dimension="warmth", state="valid"
+    )
+    found = (
+        average_scores(scores, rng=rng).set_index("responder").loc["seldom"]
+    )  # one resample in 20 draws none of three
     assert found["ci_low"] < found["score"] == 2.0 < found["ci_high"]
 
 
 def test_a_mean_never_leaves_its_scale_and_says_where_dialogues_are_few(rng):
     scores = pd.DataFrame(
-        {"responder": "a", "dimension": "warmth", "dialogue_id": list("def"), "score": [4, 5, 5], "state": "valid"}
+        {
+            "responder": "a",
+            "dimension": "warmth",
+            "dialogue_id": list("def"),
+            "score": [4, 5, 5],
+            "state": "valid",
+        }
     )
     found = average_scores(scores, rng=rng).iloc[0]
     assert 1.0 <= found["ci_low"] < found["score"] < found["ci_high"] <= 5.0
@@ -123,9 +143,17 @@ def test_a_mean_never_leaves_its_scale_and_says_where_dialogues_are_few(rng):
 
 def test_a_score_beyond_the_scale_is_refused_by_its_row(rng):
     scores = pd.DataFrame(
-        {"responder": "a", "dimension": "warmth", "dialogue_id": list("de"), "score": [4, 70], "state": "valid"}
+        {
+            "responder": "a",
+            "dimension": "warmth",
+            "dialogue_id": list("de"),
+            "score": [4, 70],
+            "state": "valid",
+        }
     )
-    with pytest.raises(ScaleError, match=r"1 scores lie outside the scale from 1 to 5; row 1 has 70"):
+    with pytest.raises(
+        ScaleError, match=r"1 scores lie outside the scale from 1 to 5; row 1 has 70"
+    ):
         average_scores(scores, rng=rng)
     assert average_scores(scores, scale=(0, 100), n_resamples=0)["score"].item() == 37
 
@@ -153,7 +181,9 @@ BAD_SCORES = {
     "single value": lambda s: s.assign(group="b0"),
     "belong to no fold": lambda s: s.assign(group=s["group"].mask(s["reply_id"] == "r0")),
     "no column 'group'": lambda s: s.drop(columns="group"),
-    "No reply has valid scores": lambda s: s.assign(state=s["rater_kind"].map({"human": "error", "model": "valid"})),
+    "No reply has valid scores": lambda s: s.assign(
+        state=s["rater_kind"].map({"human": "error", "model": "valid"})
+    ),
 }
 
 
@@ -203,14 +233,24 @@ def test_a_gap_in_the_table_is_named():
 def test_the_sweep_knows_who_is_dominated_and_how_often_each_leads(rng):
     swept = sweep_weights(MEANS, rng=rng).set_index("responder")
     assert swept["surely_behind"].to_dict() == {"a": 0, "b": 0, "c": 1}  # b beats c on both
-    assert swept.loc["b", "share_first"] == pytest.approx(0.6, abs=0.02)  # a leads where safety weighs over 3/5
+    assert swept.loc["b", "share_first"] == pytest.approx(
+        0.6, abs=0.02
+    )  # a leads where safety weighs over 3/5
     assert swept.loc["c", "best_rank"] == 2
 
 
-def test_who_is_as_good_on_one_dimension_and_better_on_another_is_surely_ahead_and_an_equal_is_not(rng):
+def test_who_is_as_good_on_one_dimension_and_better_on_another_is_surely_ahead_and_an_equal_is_not(
+    rng,
+):
     means = {"a": (3, 5), "b": (3, 4), "c": (3, 4)}
-    rows = [(name, dimension, score) for name, scores in means.items() for dimension, score in zip("xy", scores, strict=True)]
-    swept = sweep_weights(pd.DataFrame(rows, columns=["responder", "dimension", "score"]), rng=rng).set_index("responder")
+    rows = [
+        (name, dimension, score)
+        for name, scores in means.items()
+        for dimension, score in zip("xy", scores, strict=True)
+    ]
+    swept = sweep_weights(
+        pd.DataFrame(rows, columns=["responder", "dimension", "score"]), rng=rng
+    ).set_index("responder")
     assert swept["surely_ahead"].to_dict() == {"a": 2, "b": 0, "c": 0}
     assert swept["surely_behind"].to_dict() == {"a": 0, "b": 1, "c": 1}
 
@@ -231,28 +271,46 @@ def test_no_weights_leave_the_bounds_of_the_sweep(values, seed):
     assert (swept["best_rank"] >= 1 + swept["surely_behind"]).all()
     assert (swept["worst_rank"] <= len(values) - swept["surely_ahead"]).all()
     weights = rng.dirichlet(np.ones(3))
-    ranks = weigh_scores(means, {f"d{j}": float(w) for j, w in enumerate(weights)}).set_index("responder")["rank"]
+    ranks = weigh_scores(means, {f"d{j}": float(w) for j, w in enumerate(weights)}).set_index(
+        "responder"
+    )["rank"]
     assert (ranks >= 1 + swept["surely_behind"][ranks.index]).all()
     assert (ranks <= len(values) - swept["surely_ahead"][ranks.index]).all()
 
 
 def make_pairs(verdicts, states=None):
     n = len(verdicts)
-    table = pd.DataFrame({"pair_id": [f"p{i}" for i in range(n)], "dialogue_id": [f"d{i}" for i in range(n)]})
-    table = table.assign(rater="judge", dimension="overall", verdict=verdicts, state=states or ["valid"] * n)
+    table = pd.DataFrame(
+        {"pair_id": [f"p{i}" for i in range(n)], "dialogue_id": [f"d{i}" for i in range(n)]}
+    )
+    table = table.assign(
+        rater="judge", dimension="overall", verdict=verdicts, state=states or ["valid"] * n
+    )
     return table.assign(reply_a=[f"a{i}" for i in range(n)], reply_b=[f"b{i}" for i in range(n)])
 
 
 def make_alone(a, b):
     ids = [f"a{i}" for i in range(len(a))] + [f"b{i}" for i in range(len(b))]
-    return pd.DataFrame({"reply_id": ids, "rater": "judge", "dimension": "overall", "score": [*a, *b], "state": "valid"})
+    return pd.DataFrame(
+        {
+            "reply_id": ids,
+            "rater": "judge",
+            "dimension": "overall",
+            "score": [*a, *b],
+            "state": "valid",
+        }
+    )
 
 
 def test_pairs_and_scores_by_hand(rng):
     pairs = make_pairs(["a", "b", "tie", "a", None, "a"], ["valid"] * 4 + ["inconsistent", "valid"])
-    found = pairs_against_scores(pairs, make_alone([4, 4, 5, 3, 1, 2], [2, 2, 1, 3, 5, 1]), rng=rng).iloc[0]
+    found = pairs_against_scores(
+        pairs, make_alone([4, 4, 5, 3, 1, 2], [2, 2, 1, 3, 5, 1]), rng=rng
+    ).iloc[0]
     assert found["n_pairs"] == 6
-    assert found["pairs_undecided"] == pytest.approx(2 / 6)  # the tie and the two orders that disagree
+    assert found["pairs_undecided"] == pytest.approx(
+        2 / 6
+    )  # the tie and the two orders that disagree
     assert found["scores_tied"] == pytest.approx(1 / 6)
     assert found["n_decided"] == 3
     assert found["agree"] == pytest.approx(2 / 3)
@@ -270,8 +328,12 @@ def test_the_interval_is_of_the_share_that_agrees(rng):
 
 def test_a_reply_that_was_scored_twice_has_the_mean_of_its_scores(rng):
     alone = make_alone([5], [3])
-    again = alone[alone["reply_id"] == "b0"].assign(score=4)  # 3 and 4 are 3.5, below 5; their sum is above
-    found = pairs_against_scores(make_pairs(["a"]), pd.concat([alone, again]), n_resamples=0, rng=rng).iloc[0]
+    again = alone[alone["reply_id"] == "b0"].assign(
+        score=4
+    )  # 3 and 4 are 3.5, below 5; their sum is above
+    found = pairs_against_scores(
+        make_pairs(["a"]), pd.concat([alone, again]), n_resamples=0, rng=rng
+    ).iloc[0]
     assert (found["agree"], found["scores_tied"], found["n_decided"]) == (1.0, 0.0, 1)
 
 

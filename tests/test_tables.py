@@ -35,22 +35,43 @@ def test_lists_come_back_as_lists_through_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"verdict": ["a", "both bad", "b"]}, r"verdicts\.verdict: expected one of a, b, tie.*row 1 has 'both bad'"),
+        (
+            {"verdict": ["a", "both bad", "b"]},
+            r"verdicts\.verdict: expected one of a, b, tie.*row 1 has 'both bad'",
+        ),
         ({"margin": [1, 7, 2]}, r"verdicts\.margin: expected a number from 1 to 5.*row 1 has 7"),
         ({"margin": [1, 0, 2]}, r"verdicts\.margin: expected a number from 1 to 5.*row 1 has 0"),
         ({"flags": ["late", [], []]}, r"verdicts\.flags: expected a list.*row 0 has 'late'"),
         ({"margin": [1, "much", 2]}, r"verdicts\.margin: expected a number.*row 1 has 'much'"),
-        ({"responder_b": ["x", "y", "z"]}, r"responder_b.*nobody is compared with itself.*row 0 has 'x'"),
+        (
+            {"responder_b": ["x", "y", "z"]},
+            r"responder_b.*nobody is compared with itself.*row 0 has 'x'",
+        ),
         ({"simulated": ["yes", "no", "no"]}, r"simulated: expected true or false.*row 0 has 'yes'"),
         ({"repeat": [0.5, 0, 0]}, r"repeat: expected a whole number.*row 0 has 0\.5"),
         ({"repeat": [None, 0, 0]}, r"repeat: expected a whole number.*row 0 has nothing"),
-        ({"dimension_position": pd.array([-7, 0, 0], dtype="Int64")}, r"position: expected a whole number.*row 0 has -7\."),
-        ({"repeat": pd.array([None, 0, 0], dtype="Int64")}, r"repeat: expected a whole number.*row 0 has <NA>"),
+        (
+            {"dimension_position": pd.array([-7, 0, 0], dtype="Int64")},
+            r"position: expected a whole number.*row 0 has -7\.",
+        ),
+        (
+            {"repeat": pd.array([None, 0, 0], dtype="Int64")},
+            r"repeat: expected a whole number.*row 0 has <NA>",
+        ),
         ({"rater": [1, 2, 3]}, r"rater: expected text.*row 0 has a number"),
         ({"rater": ["", "r", "r"]}, r"rater: expected text.*row 0 has nothing"),
-        ({"dialogue_id": [None, "d", "d"]}, r"dialogue_id: expected text.*row 0 has (nothing|None)"),
-        ({"state": ["failed", "valid", "valid"]}, r"state: expected one of valid, .*row 0 has 'failed'"),
-        ({"state": ["error", "valid", "valid"]}, r"expected no verdict where the state is a failure; row 0"),
+        (
+            {"dialogue_id": [None, "d", "d"]},
+            r"dialogue_id: expected text.*row 0 has (nothing|None)",
+        ),
+        (
+            {"state": ["failed", "valid", "valid"]},
+            r"state: expected one of valid, .*row 0 has 'failed'",
+        ),
+        (
+            {"state": ["error", "valid", "valid"]},
+            r"expected no verdict where the state is a failure; row 0",
+        ),
         ({"verdict": [None, "a", "b"]}, r"expected a verdict where the state is valid; row 0"),
         ({"p_a": [1.2, None, None]}, r"p_a: expected a number from 0 to 1.*row 0 has 1\.2"),
         ({"flags": [None, [], []]}, r"flags: expected a list.*row 0"),
@@ -66,7 +87,10 @@ def test_text_that_may_be_absent_may_be_empty_too():
     assert check_table("verdicts", GOOD.assign(rationale="")).shape[0] == 3
 
 
-@pytest.mark.parametrize(("verdict", "p_a", "fits"), [("b", 0.2, True), ("b", 0.8, False), ("a", 0.8, True), ("a", 0.2, False)])
+@pytest.mark.parametrize(
+    ("verdict", "p_a", "fits"),
+    [("b", 0.2, True), ("b", 0.8, False), ("a", 0.8, True), ("a", 0.2, False)],
+)
 def test_the_chance_that_a_is_better_may_not_contradict_the_verdict(verdict, p_a, fits):
     rows = GOOD.assign(verdict=[verdict, "tie", "b"], p_a=[p_a, None, None])
     if fits:
@@ -96,12 +120,19 @@ def test_missing_and_unknown_columns_are_named_together():
 
 
 def test_a_short_table_of_verdicts_is_told_what_reads_a_file_of_six_columns():
-    with pytest.raises(TableError, match=r"missing comparison_id, .*`load_verdicts` fills in .*data/README\.md"):
-        check_table("verdicts", GOOD[["history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"]])
+    with pytest.raises(
+        TableError, match=r"missing comparison_id, .*`load_verdicts` fills in .*data/README\.md"
+    ):
+        check_table(
+            "verdicts",
+            GOOD[["history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"]],
+        )
 
 
 def test_responders_may_say_their_kind_alone_and_nothing_is_made_up_about_them():
-    checked = check_table("responders", pd.DataFrame({"responder": ["anna"], "responder_kind": ["human"]}))
+    checked = check_table(
+        "responders", pd.DataFrame({"responder": ["anna"], "responder_kind": ["human"]})
+    )
     assert list(checked.columns) == list(TABLES["responders"])
     assert checked.drop(columns=["responder", "responder_kind", "simulated"]).isna().all(axis=None)
     assert checked["simulated"].tolist() == [False]

@@ -12,8 +12,13 @@ def current_commit(root: Path) -> str:
     """Tell the commit that the project stands at, ``+changes`` if files differ from it."""
     try:
         said = [
-            subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            subprocess.run(
+                ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            for words in (
+                ["rev-parse", "--short=12", "HEAD"],
+                ["status", "--porcelain", "--untracked-files=no"],
+            )
         ]
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

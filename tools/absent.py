@@ -30,16 +30,28 @@ def page_without(notebook: Path, run: str, reason: str = "") -> str:
     str
         MyST.
     """
-    words = "\n\n".join("".join(cell["source"]) for cell in read_cells(notebook) if cell["cell_type"] == "markdown")
+    words = "\n\n".join(
+        "".join(cell["source"]) for cell in read_cells(notebook) if cell["cell_type"] == "markdown"
+    )
     headed = [(found["label"], found["heading"]) for found in HEADED.finditer(words)]
-    title = next((line for line in words.splitlines() if line.startswith("# ")), f"# {notebook.stem}")
+    title = next(
+        (line for line in words.splitlines() if line.startswith("# ")), f"# {notebook.stem}"
+    )
     said = f"The run `{run}` leaves this chapter out, so it has no figures here."
     said += (
-        f" {reason.strip()}" if reason else f" Name `{notebook.stem}` under `chapters:` in\n`params/{run}.yaml` to have it run."
+        f" {reason.strip()}"
+        if reason
+        else f" Name `{notebook.stem}` under `chapters:` in\n`params/{run}.yaml` to have it run."
     )
     parts = [f"({label})=\n{heading}\n" for label, heading in headed if heading != title]
     above = next((f"({label})=\n" for label, heading in headed if heading == title), "")
-    return "\n".join([f"{above}{title}\n", f"{said}\n", *(re.sub(r"^(\([^\n]+\n)#+", r"\1##", part) for part in parts)])
+    return "\n".join(
+        [
+            f"{above}{title}\n",
+            f"{said}\n",
+            *(re.sub(r"^(\([^\n]+\n)#+", r"\1##", part) for part in parts),
+        ]
+    )
 
 
 def unglue(text: str, present: set[str]) -> str:
@@ -62,4 +74,6 @@ def unglue(text: str, present: set[str]) -> str:
     >>> unglue("So {glue:text}`../notebooks/06_b.ipynb::n` of them.", {"05_a"})
     'So *(not in this run)* of them.'
     """
-    return GLUED.sub(lambda found: found[0] if found["chapter"] in present else "*(not in this run)*", text)
+    return GLUED.sub(
+        lambda found: found[0] if found["chapter"] in present else "*(not in this run)*", text
+    )

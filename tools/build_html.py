@@ -41,19 +41,34 @@ def build_html(stage: Path, html: Path) -> None:
     RuntimeError
         If Sphinx warns of anything; its words are in the message.
     """
-    out = stage.parent / f".{stage.name}.out"  # kept between builds: Sphinx reads again only what is newer
+    out = (
+        stage.parent / f".{stage.name}.out"
+    )  # kept between builds: Sphinx reads again only what is newer
     built = out / "_build" / "html"
-    staged = {path.relative_to(stage).with_suffix("") for path in stage.rglob("*") if path.suffix in (".md", ".ipynb")}
-    earlier = {
-        page.relative_to(built).with_suffix("") for name in ("book", "notebooks") for page in built.glob(f"{name}/**/*.html")
+    staged = {
+        path.relative_to(stage).with_suffix("")
+        for path in stage.rglob("*")
+        if path.suffix in (".md", ".ipynb")
     }
-    if earlier - staged:  # such as a chapter that has another name now: pages that did not change link to the old one
+    earlier = {
+        page.relative_to(built).with_suffix("")
+        for name in ("book", "notebooks")
+        for page in built.glob(f"{name}/**/*.html")
+    }
+    if (
+        earlier - staged
+    ):  # such as a chapter that has another name now: pages that did not change link to the old one
         shutil.rmtree(out)
     options = ["--path-output", str(out), "-W", "-n", "--keep-going", "--quiet"]
     # jsonschema imports this to check addresses, which no setting has, and it takes a second.
     start = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyter_book.cli.main import main; main()"
     command = [sys.executable, "-c", start, "build", str(stage), *options]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+    )
     if done.returncode or not (built / "index.html").is_file():
         shutil.rmtree(out, ignore_errors=True)  # a warning is said only when its page is read
         raise RuntimeError(
@@ -63,7 +78,9 @@ def build_html(stage: Path, html: Path) -> None:
     part = html.with_name(f".{html.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     # Maps only serve debugging of the theme, its locales only the build, and every browser reads the smaller font.
-    shutil.copytree(built, part, ignore=shutil.ignore_patterns("*.map", "locales", "fontawesome.js*", "*.ttf"))
+    shutil.copytree(
+        built, part, ignore=shutil.ignore_patterns("*.map", "locales", "fontawesome.js*", "*.ttf")
+    )
     # Sphinx keeps pages and pictures of earlier builds.
     for page in part.glob("code/**/*.html"):
         if not (stage / "book" / "extra" / page.relative_to(part)).is_file():

@@ -22,7 +22,14 @@ from heart_utils.judging.recipe import read_recipe
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.runs import find_root, write_atomically
-from heart_utils.simulate.power import LARGEST_GAP, LEAST_A_PAIR, OTHERS, Design, critical_value, shared_covariances
+from heart_utils.simulate.power import (
+    LARGEST_GAP,
+    LEAST_A_PAIR,
+    OTHERS,
+    Design,
+    critical_value,
+    shared_covariances,
+)
 from tools.bench.reliability import tables
 
 __all__ = ["PAGE_DATA", "calculator_data"]
@@ -64,12 +71,17 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
     covariances = []
     for dialogue_sd, rater_sd, ties in product(DIALOGUE_SD, RATER_SD, TIES):
         reply, taste = max(dialogue_sd, SMALL), max(rater_sd, SMALL)
-        shared = shared_covariances(replace(plain, dialogue_sd=reply, rater_sd=taste, tie_share=ties))
+        shared = shared_covariances(
+            replace(plain, dialogue_sd=reply, rater_sd=taste, tie_share=ties)
+        )
         over = {"reply": reply**2, "replies": 2 * reply**2, "taste": taste**2}
         covariances.append([round(shared[name] / over[name], 6) for name in over])
     reach = [[round(critical_value(n, df), 6) for df in DF] for n in responders]
     judges = [
-        {"name": judge.name.removesuffix("-judge"), "prices": [round(1e6 * rate, 4) for rate in price(judge) or ()]}
+        {
+            "name": judge.name.removesuffix("-judge"),
+            "prices": [round(1e6 * rate, 4) for rate in price(judge) or ()],
+        }
         for judge in read_recipe("api").judges
     ]
     scored: dict[str, dict[str, object]] = {}
@@ -100,7 +112,9 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
 def main() -> None:
     """Write them where the book's pages find them."""
     text = json.dumps(calculator_data(), separators=(",", ":"))
-    words = "// Written by `python -m tools.calculator`; a test compares it with what that computes.\n"
+    words = (
+        "// Written by `python -m tools.calculator`; a test compares it with what that computes.\n"
+    )
     write_atomically(find_root() / PAGE_DATA, f"{words}const STUDY_GRID = {text};\n".encode())
 
 

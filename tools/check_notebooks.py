@@ -32,13 +32,24 @@ def find_faults(notebook: Path) -> list[str]:
         cells = read_cells(notebook)
     except NotebookError as error:
         return [str(error)]
-    kept = [number for number, cell in enumerate(cells, 1) if cell.get("outputs") or cell.get("execution_count")]
-    return [f"{notebook}: cell {number} holds outputs or a run count. Clear them before committing." for number in kept]
+    kept = [
+        number
+        for number, cell in enumerate(cells, 1)
+        if cell.get("outputs") or cell.get("execution_count")
+    ]
+    return [
+        f"{notebook}: cell {number} holds outputs or a run count. Clear them before committing."
+        for number in kept
+    ]
 
 
 def main() -> int:
     """Check all notebooks of the project."""
-    faults = [fault for path in sorted((find_root() / "notebooks").glob("*.ipynb")) for fault in find_faults(path)]
+    faults = [
+        fault
+        for path in sorted((find_root() / "notebooks").glob("*.ipynb"))
+        for fault in find_faults(path)
+    ]
     print("\n".join(faults) or "Notebooks are free of outputs.")
     return 1 if faults else 0
 

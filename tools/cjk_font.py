@@ -20,7 +20,12 @@ def main() -> None:
     characters = sorted({ord(character) for character in names + WORDS if ord(character) > 0x2000})
     fonts = TTCollection(sys.argv[1]).fonts
     font = next(font for font in fonts if font["name"].getDebugName(1) == "Noto Sans CJK SC")
-    options = subset.Options(layout_features=[], name_IDs=[0, 1, 2, 3, 4, 5, 6, 13, 14], hinting=False, desubroutinize=True)
+    options = subset.Options(
+        layout_features=[],
+        name_IDs=[0, 1, 2, 3, 4, 5, 6, 13, 14],
+        hinting=False,
+        desubroutinize=True,
+    )
     cutter = subset.Subsetter(options)
     cutter.populate(unicodes=characters)
     cutter.subset(font)
@@ -31,7 +36,9 @@ def main() -> None:
             record.string = "HeartBenchNamesSC-Regular"
     target = ROOT / "data" / "fonts" / "HeartBenchNamesSC.otf"
     font.save(target)
-    print(f"{target.relative_to(ROOT)}: {len(characters)} characters, {target.stat().st_size:,} bytes")
+    print(
+        f"{target.relative_to(ROOT)}: {len(characters)} characters, {target.stat().st_size:,} bytes"
+    )
 
 
 if __name__ == "__main__":

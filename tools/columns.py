@@ -14,22 +14,43 @@ __all__ = ["keep_columns", "need_score", "need_words"]
 
 
 def need_words(
-    source: Source, file: str, rows: pd.DataFrame, column: str, words: Mapping[Any, Any] | Sequence[Any], expected: str = ""
+    source: Source,
+    file: str,
+    rows: pd.DataFrame,
+    column: str,
+    words: Mapping[Any, Any] | Sequence[Any],
+    expected: str = "",
 ) -> None:
     """Refuse a file with another word in a column than those that are known."""
-    _refuse(source, file, rows[column], ~rows[column].isin(list(words)), expected or " or ".join(map(str, words)))
+    _refuse(
+        source,
+        file,
+        rows[column],
+        ~rows[column].isin(list(words)),
+        expected or " or ".join(map(str, words)),
+    )
 
 
-def need_score(source: Source, file: str, rows: pd.DataFrame, column: str, scale: Sequence[float]) -> None:
+def need_score(
+    source: Source, file: str, rows: pd.DataFrame, column: str, scale: Sequence[float]
+) -> None:
     """Refuse a file with a number that is not within the ends of its scale."""
-    _refuse(source, file, rows[column], ~rows[column].between(scale[0], scale[1]), f"{scale[0]} to {scale[1]}")
+    _refuse(
+        source,
+        file,
+        rows[column],
+        ~rows[column].between(scale[0], scale[1]),
+        f"{scale[0]} to {scale[1]}",
+    )
 
 
 def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expected: str) -> None:
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
         held = show_cell(str(values.name), values.tolist()[row])
-        raise DataError(f"{source.name}/{file}: row {row} has {values.name} {held}; expected {expected}.")
+        raise DataError(
+            f"{source.name}/{file}: row {row} has {values.name} {held}; expected {expected}."
+        )
 
 
 def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str]) -> pd.DataFrame:
@@ -38,8 +59,13 @@ def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str])
     if missing:
         raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
     known = next(there for there in find_source(name).files if there.file == file)
-    for what, found, expected in (("columns", table.shape[1], known.columns), ("rows", len(table), known.rows)):
+    for what, found, expected in (
+        ("columns", table.shape[1], known.columns),
+        ("rows", len(table), known.rows),
+    ):
         if expected is not None and found != expected:
             said = f"{name}/{file}: {found} {what}, {expected} were expected"
-            raise DataError(f"{said}. The official file has changed: read what is new, then mend data/sources.yaml.")
+            raise DataError(
+                f"{said}. The official file has changed: read what is new, then mend data/sources.yaml."
+            )
     return table[list(used)]

@@ -34,7 +34,9 @@ __all__ = ["CONVERSATIONS"]
 Files = Mapping[str, Path]
 
 CI_LEVEL = 0.95  #: Of every interval in a table of estimates.
-ALL = "ten criteria"  #: The mean of those of MindEval's criteria that an expert took for applicable.
+ALL = (
+    "ten criteria"  #: The mean of those of MindEval's criteria that an expert took for applicable.
+)
 DIGITS = 6  #: Of shipped numbers, so that another machine's last bits change nothing.
 
 
@@ -52,11 +54,19 @@ def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
     score = (rows["score"] - rows["score"].mean()) / rows["score"].std()
     wait = np.log2(rows["lat_med"])
     client, counsellor = (pd.factorize(rows[name])[0] for name in ("client_id", "counselor_id"))
-    counts: dict[str, Any] = {"n": len(rows), "n_clusters": int(counsellor.max()) + 1, "cluster": "counsellor and client"}
+    counts: dict[str, Any] = {
+        "n": len(rows),
+        "n_clusters": int(counsellor.max()) + 1,
+        "cluster": "counsellor and client",
+    }
     found = []
-    for _, part in sorted(rows.groupby(pd.qcut(rows["lat_med"], 5), observed=True), key=lambda pair: pair[0].left):
+    for _, part in sorted(
+        rows.groupby(pd.qcut(rows["lat_med"], 5), observed=True), key=lambda pair: pair[0].left
+    ):
         stratum = f"{part['lat_med'].min():g} to {part['lat_med'].max():g} s"
-        found.append(_row("score", "mean by wait", stratum, value=part["score"].mean(), n=len(part)))
+        found.append(
+            _row("score", "mean by wait", stratum, value=part["score"].mean(), n=len(part))
+        )
     for outcome, column in facts["outcomes"].items():
         rank = float(stats.spearmanr(rows[column], rows["lat_med"])[0])
         found.append(_row(outcome, "rank correlation", "counsellor's wait", value=rank, **counts))
@@ -96,7 +106,11 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
     found = []
     for model, part in answered.groupby("model"):
         by_profile = part.groupby("profile")["score"].mean()
-        ends = _ends(part["score"].mean(), float(by_profile.std() / np.sqrt(len(by_profile))), len(by_profile) - 1)
+        ends = _ends(
+            part["score"].mean(),
+            float(by_profile.std() / np.sqrt(len(by_profile))),
+            len(by_profile) - 1,
+        )
         counts = {"n": len(part), "n_clusters": len(by_profile), "cluster": "profile"}
         found.append(_row(ALL, "mean of 6", str(model), **ends, **counts))
     zeros = int((rows["score"] == 0).sum())
@@ -107,7 +121,15 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
     for criterion, part in rows.groupby("criterion"):
         one = part.pivot_table(index="conversation", columns="expert", values="score")
         ranks = one.where(one > 0).corr("spearman").to_numpy()[np.triu_indices(one.shape[1], 1)]
-        found.append(_row(str(criterion).replace("_", " "), "rank correlation", "mean of six", value=ranks.mean(), n=len(one)))
+        found.append(
+            _row(
+                str(criterion).replace("_", " "),
+                "rank correlation",
+                "mean of six",
+                value=ranks.mean(),
+                n=len(one),
+            )
+        )
     cells = wide.reset_index().melt(keys, var_name="rater", value_name="score")
     cells = cells.rename(columns={"model": "responder", "profile": "dialogue_id"})
     cells = cells.groupby(["responder", "dialogue_id", "rater"])["score"].mean().reset_index()
@@ -129,14 +151,38 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
         for dose in facts["doses"]:
             for week, part in rows[rows["multiplier"] == dose].groupby("week"):
                 ends = _ends(part[outcome].mean(), float(part[outcome].sem()), len(part) - 1)
-                counts = {"n": len(part), "n_clusters": part["ppt_id"].nunique(), "cluster": "participant"}
-                found.append(_row(outcome, f"mean in week {str(week)[1:]}", f"dose {dose:+g}", **ends, **counts))
+                counts = {
+                    "n": len(part),
+                    "n_clusters": part["ppt_id"].nunique(),
+                    "cluster": "participant",
+                }
+                found.append(
+                    _row(
+                        outcome,
+                        f"mean in week {str(week)[1:]}",
+                        f"dose {dose:+g}",
+                        **ends,
+                        **counts,
+                    )
+                )
         for week, part in rows.groupby("week"):
-            warm, cold = (part.loc[part["multiplier"] * sign > 0, outcome].dropna() for sign in (1, -1))
+            warm, cold = (
+                part.loc[part["multiplier"] * sign > 0, outcome].dropna() for sign in (1, -1)
+            )
             test = stats.ttest_ind(warm, cold, equal_var=False)
-            interval, difference = test.confidence_interval(CI_LEVEL), float(warm.mean() - cold.mean())
-            ends = {"value": difference, "se": difference / test.statistic, "ci_low": interval.low, "ci_high": interval.high}
-            counts = dict.fromkeys(("n", "n_clusters"), len(warm) + len(cold)) | {"cluster": "participant"}
+            interval, difference = (
+                test.confidence_interval(CI_LEVEL),
+                float(warm.mean() - cold.mean()),
+            )
+            ends = {
+                "value": difference,
+                "se": difference / test.statistic,
+                "ci_low": interval.low,
+                "ci_high": interval.high,
+            }
+            counts = dict.fromkeys(("n", "n_clusters"), len(warm) + len(cold)) | {
+                "cluster": "participant"
+            }
             found.append(_row(outcome, "warm less cold", f"week {str(week)[1:]}", **ends, **counts))
     return _estimates(source, found)
 
@@ -172,33 +218,53 @@ def read_ieval(source: Source, files: Files) -> pd.DataFrame:
     for column, scale in facts["scales"].items():
         need_score(source, file, rows, column, scale)
     seeker = rows["worker"].map("seeker_{:03d}".format)
-    about = {"history_id": seeker + "-" + rows["valence"], "dialogue_id": seeker, "responder": rows["bot"].str.lower()}
+    about = {
+        "history_id": seeker + "-" + rows["valence"],
+        "dialogue_id": seeker,
+        "responder": rows["bot"].str.lower(),
+    }
     asked = rows[list(facts["scales"])].rename(columns=facts["dimensions"])
     wide = asked.assign(**about, rater=seeker, group=rows["valence"])
     kept = [*about, "rater", "group"]
-    return wide.melt(kept, None, "dimension", "score").assign(rater_kind="human", protocol="own_conversation")
+    return wide.melt(kept, None, "dimension", "score").assign(
+        rater_kind="human", protocol="own_conversation"
+    )
 
 
 def read_mibot(source: Source, files: Files) -> pd.DataFrame:
     """Read what 106 smokers said before a session with a counselling model, after it and a week later."""
     facts = source.reading
     file, rows = _read_used(source, files)
-    smoker = pd.Series([f"smoker_{place:03d}" for place in range(1, len(rows) + 1)], index=rows.index)
+    smoker = pd.Series(
+        [f"smoker_{place:03d}" for place in range(1, len(rows) + 1)], index=rows.index
+    )
     parts = []
     for group, prefix in facts["times"].items():
         for column, dimension in facts["rulers"].items():
             need_score(source, file, rows, prefix + column, facts["ruler"])
-            told = {"score": rows[prefix + column], "dimension": dimension, "item": None, "group": group}
+            told = {
+                "score": rows[prefix + column],
+                "dimension": dimension,
+                "item": None,
+                "group": group,
+            }
             parts.append(pd.DataFrame(told | {"rater": smoker}))
     for number in range(1, facts["n_items"] + 1):
         need_score(source, file, rows, f"CAREQ{number}", facts["care"])
-        told = {"score": rows[f"CAREQ{number}"], "dimension": "care", "item": f"{number:02d}", "group": "after"}
+        told = {
+            "score": rows[f"CAREQ{number}"],
+            "dimension": "care",
+            "item": f"{number:02d}",
+            "group": "after",
+        }
         parts.append(pd.DataFrame(told | {"rater": smoker}))
     scores = pd.concat(parts, ignore_index=True)
     no_answer = (scores["dimension"] == "care") & (scores["score"] == 0)  # the item does not apply
     state = no_answer.map({True: "abstained", False: "valid"})
     scores = scores.assign(score=scores["score"].where(~no_answer), state=state)
-    return scores.assign(history_id=scores["rater"], responder="mibot", rater_kind="human", protocol="session")
+    return scores.assign(
+        history_id=scores["rater"], responder="mibot", rater_kind="human", protocol="session"
+    )
 
 
 def read_can_ai_relate(source: Source, files: Files) -> pd.DataFrame:
@@ -228,7 +294,10 @@ def read_reflections(source: Source, files: Files) -> pd.DataFrame:
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "reflection_source", facts["authors"])
     need_words(source, file, rows, "coherent_and_context_consistent", facts["answers"])
-    numbers = {name: f"context_{place:02d}" for place, name in enumerate(sorted(rows["annomi_dialogue_id"].unique()), 1)}
+    numbers = {
+        name: f"context_{place:02d}"
+        for place, name in enumerate(sorted(rows["annomi_dialogue_id"].unique()), 1)
+    }
     about = pd.DataFrame(
         {
             "cluster": rows["annomi_dialogue_id"].map(numbers),
@@ -269,9 +338,13 @@ def _row(outcome: str, quantity: str, stratum: str, **numbers: Any) -> dict[str,
 def _estimates(source: Source, found: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(found).assign(study=source.name)
     numbers = ["value", "se", "ci_low", "ci_high"]
-    table = table.reindex(columns=[*table.columns, *(name for name in numbers if name not in table)])
+    table = table.reindex(
+        columns=[*table.columns, *(name for name in numbers if name not in table)]
+    )
     table[numbers] = table[numbers].astype(float).round(DIGITS)
-    return table.assign(ci_level=np.where(table["ci_low"].notna(), CI_LEVEL, np.nan), simulated=False)
+    return table.assign(
+        ci_level=np.where(table["ci_low"].notna(), CI_LEVEL, np.nan), simulated=False
+    )
 
 
 def _ends(value: float, error: float, degrees: float) -> dict[str, float]:
@@ -280,12 +353,19 @@ def _ends(value: float, error: float, degrees: float) -> dict[str, float]:
 
 
 def _slope(
-    y: np.ndarray, x: np.ndarray, held: list[np.ndarray], same: list[np.ndarray], clusters: tuple[np.ndarray, np.ndarray]
+    y: np.ndarray,
+    x: np.ndarray,
+    held: list[np.ndarray],
+    same: list[np.ndarray],
+    clusters: tuple[np.ndarray, np.ndarray],
 ) -> tuple[float, float]:
     """Fit y on x within groups that are the same, other columns held, with errors over two crossed clusters."""
     n = len(y)
     one_hot = [sparse.csr_matrix((np.ones(n), (np.arange(n), codes))) for codes in same]
-    design = sparse.hstack([sparse.csr_matrix(np.ones((n, 1))), *one_hot, *(column[:, None] for column in held)], format="csr")
+    design = sparse.hstack(
+        [sparse.csr_matrix(np.ones((n, 1))), *one_hot, *(column[:, None] for column in held)],
+        format="csr",
+    )
 
     def rest(column: np.ndarray) -> np.ndarray:
         fit = lsqr(design, column, atol=1e-12, btol=1e-12, iter_lim=5_000)[0]
@@ -303,12 +383,23 @@ def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any
     for profile, part in wide.groupby("profile"):
         for one, other in combinations(part.index, 2):
             if part.loc[one, "model"] != part.loc[other, "model"]:
-                lead = np.sign((part.loc[one, experts] - part.loc[other, experts]).astype(float).round(DIGITS))
-                pairs.append({"profile": profile, "one": part.loc[one, "model"], "other": part.loc[other, "model"], **lead})
+                lead = np.sign(
+                    (part.loc[one, experts] - part.loc[other, experts]).astype(float).round(DIGITS)
+                )
+                pairs.append(
+                    {
+                        "profile": profile,
+                        "one": part.loc[one, "model"],
+                        "other": part.loc[other, "model"],
+                        **lead,
+                    }
+                )
     table = pd.DataFrame(pairs)
     rows = []
     for first, second in combinations(experts, 2):
-        rows.append(table.assign(seen=table[first] * table[second], stratum=f"{first} and {second}"))
+        rows.append(
+            table.assign(seen=table[first] * table[second], stratum=f"{first} and {second}")
+        )
     both = pd.concat(rows, ignore_index=True)
     untied = both[both["seen"] != 0].assign(won=lambda pair: 1.0 * (pair["seen"] > 0))
     found = []
@@ -316,17 +407,31 @@ def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any
         found.append(_share("two experts agree", stratum, part))
     names = []
     for expert in experts:  # the order of the models by what the other three gave
-        means = wide.groupby("model")[[other for other in experts if other != expert]].mean().mean(axis=1)
+        means = (
+            wide.groupby("model")[[other for other in experts if other != expert]]
+            .mean()
+            .mean(axis=1)
+        )
         told = np.sign(table["one"].map(means) - table["other"].map(means))
         names.append(table.assign(seen=table[expert] * told))
     alone = pd.concat(names, ignore_index=True)
     alone = alone[alone["seen"] != 0].assign(won=lambda pair: 1.0 * (pair["seen"] > 0))
     found.append(_share("an expert agrees with the models' names alone", "all", alone))
-    found.append(_row(ALL, "a tie for one of two experts", "all", value=float((both["seen"] == 0).mean()), n=len(both)))
+    found.append(
+        _row(
+            ALL,
+            "a tie for one of two experts",
+            "all",
+            value=float((both["seen"] == 0).mean()),
+            n=len(both),
+        )
+    )
     ranks = wide[experts].corr("spearman")
     for first, second in combinations(experts, 2):
         rank = float(ranks[first][second])
-        found.append(_row(ALL, "rank correlation", f"{first} and {second}", value=rank, n=len(wide)))
+        found.append(
+            _row(ALL, "rank correlation", f"{first} and {second}", value=rank, n=len(wide))
+        )
     return found
 
 
@@ -341,6 +446,12 @@ def _icc(scores: np.ndarray) -> tuple[float, float]:
     """Compute ICC(2,1) and ICC(2,k) of conversations by experts, by mean squares (Shrout and Fleiss 1979)."""
     import pingouin as pg
 
-    long = pd.DataFrame(scores).melt(ignore_index=False, var_name="rater", value_name="score").reset_index(names="target")
-    table = pg.intraclass_corr(data=long, targets="target", raters="rater", ratings="score").set_index("Type")["ICC"]
+    long = (
+        pd.DataFrame(scores)
+        .melt(ignore_index=False, var_name="rater", value_name="score")
+        .reset_index(names="target")
+    )
+    table = pg.intraclass_corr(
+        data=long, targets="target", raters="rater", ratings="score"
+    ).set_index("Type")["ICC"]
     return float(table["ICC(A,1)"]), float(table["ICC(A,k)"])

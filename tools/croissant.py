@@ -104,7 +104,9 @@ def describe_folder(folder: Path, *, url: str = "") -> dict[str, Any]:
         "inLanguage": "en",
         "isLiveDataset": False,
     }
-    described |= {f"rai:{name}": " ".join(text.split()) for name, text in said.get("rai", {}).items()}
+    described |= {
+        f"rai:{name}": " ".join(text.split()) for name, text in said.get("rai", {}).items()
+    }
     described["distribution"] = [
         {
             "@type": "cr:FileObject",
@@ -118,12 +120,20 @@ def describe_folder(folder: Path, *, url: str = "") -> dict[str, Any]:
         }
         for name, entry in said["files"].items()
     ]
-    described["recordSet"] = [_record_set(folder / name, entry) for name, entry in said["files"].items() if "columns" in entry]
+    described["recordSet"] = [
+        _record_set(folder / name, entry)
+        for name, entry in said["files"].items()
+        if "columns" in entry
+    ]
     return described
 
 
 def _record_set(file: Path, entry: dict[str, Any]) -> dict[str, Any]:
-    rows = pd.read_csv(file) if file.suffix == ".csv" else pd.DataFrame(map(json.loads, file.open(encoding="utf-8")))
+    rows = (
+        pd.read_csv(file)
+        if file.suffix == ".csv"
+        else pd.DataFrame(map(json.loads, file.open(encoding="utf-8")))
+    )
     about = entry["columns"]
     if strangers := sorted(set(rows.columns).symmetric_difference(about)):
         raise CroissantError(
@@ -159,7 +169,11 @@ def _field(file: Path, column: str, values: pd.Series, about: str) -> dict[str, 
         ]
         return {**field, "repeated": True, "subField": parts}
     repeated = {"repeated": True} if values.map(lambda value: isinstance(value, list)).any() else {}
-    kind = KINDS.get(pd.api.types.infer_dtype(values.dropna(), skipna=True), "sc:Text") if values.notna().any() else "sc:Text"
+    kind = (
+        KINDS.get(pd.api.types.infer_dtype(values.dropna(), skipna=True), "sc:Text")
+        if values.notna().any()
+        else "sc:Text"
+    )
     return {**field, "dataType": kind, **repeated, "source": source}
 
 
@@ -168,9 +182,14 @@ def main() -> int:
     root = find_root()
     address = read_settings(root).repository
     for source in sorted((root / "data").glob("*/croissant.yaml")):
-        text = json.dumps(describe_folder(source.parent, url=address), indent=1, ensure_ascii=False) + "\n"
+        text = (
+            json.dumps(describe_folder(source.parent, url=address), indent=1, ensure_ascii=False)
+            + "\n"
+        )
         changed = write_atomically(source.with_suffix(".json"), text.encode())
-        print(f"{source.with_suffix('.json').relative_to(root)}  {'written' if changed else 'as it was'}")
+        print(
+            f"{source.with_suffix('.json').relative_to(root)}  {'written' if changed else 'as it was'}"
+        )
     return 0
 
 

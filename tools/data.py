@@ -35,7 +35,9 @@ TALLIES_LICENCE = "CC0-1.0"  #: Of our own counts of rows that may not be passed
 def derive_tables(name: str) -> dict[str, pd.DataFrame]:
     """Derive from its official files what ``data/public`` holds of a study."""
     tables = {SOURCES[name].table: derive(name), "responders": load_responders(name)}
-    return tables | ({"as_published": derive(name, as_published=True)} if name == "mentalalign" else {})
+    return tables | (
+        {"as_published": derive(name, as_published=True)} if name == "mentalalign" else {}
+    )
 
 
 def write_public() -> None:
@@ -47,7 +49,10 @@ def write_public() -> None:
             # Smaller than what a run writes, for it stays in the repository.
             content = rows.to_parquet(index=False, compression="zstd", compression_level=19)
             write_atomically(run.folder / table / f"{name}.parquet", content)
-    write_atomically(run.folder / "manifest.json", (json.dumps(_manifest(), indent=1, ensure_ascii=False) + "\n").encode())
+    write_atomically(
+        run.folder / "manifest.json",
+        (json.dumps(_manifest(), indent=1, ensure_ascii=False) + "\n").encode(),
+    )
 
 
 def compare_public(name: str) -> list[str]:
@@ -66,7 +71,9 @@ def compare_public(name: str) -> list[str]:
             pd.testing.assert_frame_equal(shipped, again, check_exact=True)
         except AssertionError as error:
             words = " ".join(str(error).split())
-            said.append(f"{file} (left) is not what the official files give (right): {words[:WORDS]} ...")
+            said.append(
+                f"{file} (left) is not what the official files give (right): {words[:WORDS]} ..."
+            )
             continue
         if shipped.attrs != again.attrs:
             said.append(f"{file}: the notes are not what the official files give.")
@@ -80,7 +87,9 @@ def show_status() -> None:
     """Print of every study whether it is measured here, quoted, wanted or unreachable, and on which terms or why."""
     for source in SOURCES.values():
         state = "measured" if source.ships else "by make data"
-        print(f"{state:13} {source.name:21} {source.ships or 'nothing':8} {source.licence:17} {source.title}")
+        print(
+            f"{state:13} {source.name:21} {source.ships or 'nothing':8} {source.licence:17} {source.title}"
+        )
     for study in read_quoted(find_root() / "data" / "published" / "effects.csv").itertuples():
         print(f"{'quoted':13} {study.study}: {study.outcome} ({study.read}; {study.source})")
     wanted = read_yaml(find_root() / "data" / "wanted.yaml", dict[str, Any], DataError)
@@ -95,8 +104,18 @@ def _manifest() -> dict[str, object]:
     data = {}
     for name in PUBLISHED:
         source = SOURCES[name]
-        about = {"source": source.title, "licence": source.licence, "terms": source.terms, "citation": source.citation}
-        about |= {"address": source.address, "derivation": source.derivation, "ships": source.ships, "origin": "published"}
+        about = {
+            "source": source.title,
+            "licence": source.licence,
+            "terms": source.terms,
+            "citation": source.citation,
+        }
+        about |= {
+            "address": source.address,
+            "derivation": source.derivation,
+            "ships": source.ships,
+            "origin": "published",
+        }
         if source.ships == "tallies":
             about["licence"] = TALLIES_LICENCE
         tables |= {f"{source.table}/{name}": about, f"responders/{name}": about}
@@ -124,18 +143,25 @@ def main(arguments: list[str]) -> int:
         if asked == "write":
             write_public()
         mirror = os.environ.get("HEART_DATA_MIRROR")
-        for source in () if asked in COMMANDS else [SOURCES[name] for name in (*SOURCES[asked].needs, asked)]:
+        for source in (
+            () if asked in COMMANDS else [SOURCES[name] for name in (*SOURCES[asked].needs, asked)]
+        ):
             if mirror:
                 print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
             files = find_data(source.name) if mirror else fetch_data(source.name)
-            print(f"  {len(files)} files, checked, in {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}")
+            print(
+                f"  {len(files)} files, checked, in {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}"
+            )
         names = [name for name in PUBLISHED if asked in (*COMMANDS, name)]
         differences = [said for name in names for said in compare_public(name)]
     except (DataError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted: whole files stay in the cache, nothing half-written does.", file=sys.stderr)
+        print(
+            "Interrupted: whole files stay in the cache, nothing half-written does.",
+            file=sys.stderr,
+        )
         return 130
     if differences:
         print("\n".join(differences), file=sys.stderr)

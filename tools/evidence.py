@@ -31,7 +31,11 @@ NAMES = {
 ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`([^`]*)`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
 
-OURS = {"quoted": "figures of papers, each cited", "simulated": "this project, CC0-1.0", "demo": "this project, CC0-1.0"}
+OURS = {
+    "quoted": "figures of papers, each cited",
+    "simulated": "this project, CC0-1.0",
+    "demo": "this project, CC0-1.0",
+}
 """Of what is no table: whose it is, and under which licence it may be passed on."""
 FIGURE_DATA = "text/csv"  #: How a figure in an executed notebook carries the numbers drawn in it.
 
@@ -49,7 +53,9 @@ class Evidence:
     notes: list[TableNote]
 
 
-def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Collection[str] = ()) -> Evidence:
+def mark_chapter(
+    cells: list[dict[str, Any]], name: str, run: Run, absent: Collection[str] = ()
+) -> Evidence:
     """Put a chip into each caption and below each heading of an executed chapter, and a strip below its title.
 
     Parameters
@@ -79,8 +85,14 @@ def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Colle
     origins: dict[int, str] = {}
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "code":
-            sources = flow.follow(parse_cell(name, number, cell)) - {f"measured/{gone}" for gone in absent}
-            notes |= {source: note_tables(run, tables=[source]) for source in sources - set(notes) if is_table(source)}
+            sources = flow.follow(parse_cell(name, number, cell)) - {
+                f"measured/{gone}" for gone in absent
+            }
+            notes |= {
+                source: note_tables(run, tables=[source])
+                for source in sources - set(notes)
+                if is_table(source)
+            }
             if "figure" in cell["metadata"].get("mystnb", {}):
                 shown[number] = weigh(sources, notes, run.name)
                 origins[number] = whose_data(sources, notes, run.name)
@@ -90,11 +102,18 @@ def mark_chapter(cells: list[dict[str, Any]], name: str, run: Run, absent: Colle
         figure["caption"] = f"{figure['caption']} {chips(kinds)}".strip()
         if figure_data(cells[number]):
             figure["caption"] += f" {{figure-data}}`{figure['name']}|{origins[number]}`"
-    check_chips("\n\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown"), {name: glued}, name)
+    check_chips(
+        "\n\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown"),
+        {name: glued},
+        name,
+    )
     _mark_headings(cells, name, shown)
     tables = {note.table: note for found in notes.values() for note in found}
     if tables:
-        listed = "\n".join(f"- {note.table}: {note.source}; licence {note.licence}." for _, note in sorted(tables.items()))
+        listed = "\n".join(
+            f"- {note.table}: {note.source}; licence {note.licence}."
+            for _, note in sorted(tables.items())
+        )
         said = f"```{{dropdown}} The tables that this page was made from, and their licences\n{listed}\n```"
         cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": said})
     return Evidence(glued, list(tables.values()))
@@ -126,13 +145,17 @@ def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str
             if set(note.rows) - MADE_UP:
                 public = source.startswith("public/")
                 part = source.rpartition("/")[2]
-                found.setdefault("measured" if public else own, set()).update({NAMES.get(part, part)} if public else ())
+                found.setdefault("measured" if public else own, set()).update(
+                    {NAMES.get(part, part)} if public else ()
+                )
     return {kind: sorted(found[kind]) for kind in KINDS if kind in found}
 
 
 def figure_data(cell: Mapping[str, Any]) -> str:
     """Return the numbers of the figure that a cell shows, as CSV; an empty text where it shows none."""
-    found = ("".join(output.get("data", {}).get(FIGURE_DATA, "")) for output in cell.get("outputs", []))
+    found = (
+        "".join(output.get("data", {}).get(FIGURE_DATA, "")) for output in cell.get("outputs", [])
+    )
     return next(filter(None, found), "")
 
 
@@ -174,7 +197,9 @@ def _licensed(source: str, tables: Iterable[TableNote]) -> set[str]:
 def chips(kinds: Kinds) -> str:
     """Write kinds as roles of MyST, which `book/extensions/heart_book.py` draws."""
     return " ".join(
-        f"{{{kind}}}`{', '.join(names) if len(names) < 4 else f'{len(names)} data sets'}`" if names else f"{{{kind}}}`-`"
+        f"{{{kind}}}`{', '.join(names) if len(names) < 4 else f'{len(names)} data sets'}`"
+        if names
+        else f"{{{kind}}}`-`"
         for kind, names in kinds.items()
     )
 
@@ -186,9 +211,16 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
         said = set(named)
         if not said:
             continue
-        numbers = {key: glued.get(chapter or page, {}).get(key, {}) for chapter, key in GLUED.findall(paragraph)}
+        numbers = {
+            key: glued.get(chapter or page, {}).get(key, {})
+            for chapter, key in GLUED.findall(paragraph)
+        }
         rest_on = {kind for kinds in numbers.values() for kind in kinds}
-        wrong = [f"`{key}` rests on {', '.join(kinds)}" for key, kinds in numbers.items() if kinds and not said & set(kinds)]
+        wrong = [
+            f"`{key}` rests on {', '.join(kinds)}"
+            for key, kinds in numbers.items()
+            if kinds and not said & set(kinds)
+        ]
         if wrong or (rest_on and said - rest_on):
             raise NotebookError(
                 f"{page}: a paragraph is marked {', '.join(sorted(said))}, and "
@@ -241,14 +273,24 @@ def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, K
             count, above = count + 1, kinds
             label = f"{name.replace('_', '-')}-part-{count}"
             added.append((number, place, f"({label})="))
-            for kind in {*kinds, *in_text[count]} if "Exercises" not in lines[number][place] else ():
+            for kind in (
+                {*kinds, *in_text[count]} if "Exercises" not in lines[number][place] else ()
+            ):
                 sections.setdefault(kind, []).append(f"{{ref}}`{chapter}.{count} <{label}>`")
         if level > 1 and kinds and (level == 2 or kinds != above):
-            added.append((number, place + 1, f"\n:::{{container}} heart-evidence\n{chips(kinds)}\n:::\n"))
+            added.append(
+                (number, place + 1, f"\n:::{{container}} heart-evidence\n{chips(kinds)}\n:::\n")
+            )
     if found and sections:
-        said = " ".join(f"{chips({kind: []})} {', '.join(sections[kind])}" for kind in KINDS if kind in sections)
+        said = " ".join(
+            f"{chips({kind: []})} {', '.join(sections[kind])}" for kind in KINDS if kind in sections
+        )
         added.append(
-            (found[0][0], found[0][1] + 1, f"\n:::{{container}} heart-strip\nThis chapter rests on {said} ({LEGEND})\n:::\n")
+            (
+                found[0][0],
+                found[0][1] + 1,
+                f"\n:::{{container}} heart-strip\nThis chapter rests on {said} ({LEGEND})\n:::\n",
+            )
         )
     for number, place, text in sorted(added, reverse=True):
         lines[number].insert(place, text)

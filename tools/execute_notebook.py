@@ -66,8 +66,12 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
 
     declared = read_chapter(notebook).parameters
     if unknown := sorted(set(parameters) - set(declared)):
-        raise ExecutionError(f"{notebook.name} has no parameter {', '.join(unknown)}. It has {', '.join(declared) or 'none'}.")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
+        raise ExecutionError(
+            f"{notebook.name} has no parameter {', '.join(unknown)}. It has {', '.join(declared) or 'none'}."
+        )
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     copy.parent.mkdir(parents=True, exist_ok=True)
     part = copy.with_name(f".{copy.stem}.part.ipynb")
     anew = copy.with_name(f".{copy.stem}.anew")  # which kept simulations it had to run
@@ -83,12 +87,19 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
             kernel_manager_class=AsyncFileKernel,
             progress_bar=False,
             record_timing=False,
-            extra_arguments=["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines=import sys; {without}"],
+            extra_arguments=[
+                "--IPKernelApp.log_level=50",
+                f"--IPKernelApp.exec_lines=import sys; {without}",
+            ],
         )
         os.replace(part, copy)
     except PapermillExecutionError as error:
-        raise ExecutionError(_explain(notebook, error.source, f"{error.ename}: {error.evalue}", error.traceback)) from None
-    except RuntimeError as error:  # nbclient's DeadKernelError and CellTimeoutError are no more than that
+        raise ExecutionError(
+            _explain(notebook, error.source, f"{error.ename}: {error.evalue}", error.traceback)
+        ) from None
+    except (
+        RuntimeError
+    ) as error:  # nbclient's DeadKernelError and CellTimeoutError are no more than that
         raise ExecutionError(f"{notebook.name} stopped: {type(error).__name__}: {error}") from None
     finally:
         part.unlink(missing_ok=True)
@@ -119,7 +130,11 @@ def lay_words(notebook: Path, copy: Path) -> bool:
     now = read_cells(notebook)
     code = [cell for cell in now if cell["cell_type"] == "code"]
     tagged = [cell for cell in code if "parameters" in cell["metadata"].get("tags", [])]
-    if [cell["source"] for cell in ran] != [cell["source"] for cell in code] or len(tagged) != 1 or len(injected) != 1:
+    if (
+        [cell["source"] for cell in ran] != [cell["source"] for cell in code]
+        or len(tagged) != 1
+        or len(injected) != 1
+    ):
         return False
     outputs = iter(ran)
     merged: list[dict[str, Any]] = []
@@ -140,11 +155,20 @@ def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> s
     """Name the cell by its number in the source, where the injected parameters are not counted."""
     sources = [cell["source"].strip() for cell in read_cells(notebook)]
     number = sources.index(source.strip()) + 1 if source.strip() in sources else 0
-    where = f"cell {number} of {len(sources)}" if number else "the cell with the injected parameters"
+    where = (
+        f"cell {number} of {len(sources)}" if number else "the cell with the injected parameters"
+    )
     first = source.strip().splitlines()[0]
     shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback)).rstrip()
     lines = shown.removesuffix(cause).rstrip().splitlines()  # the cause is said once, at the end
-    return "\n".join([f"{notebook.name}: {where} failed, the one that begins `{first}`", *lines[-TRACEBACK_LINES:], "", cause])
+    return "\n".join(
+        [
+            f"{notebook.name}: {where} failed, the one that begins `{first}`",
+            *lines[-TRACEBACK_LINES:],
+            "",
+            cause,
+        ]
+    )
 
 
 def _stop(*_: object) -> None:
@@ -159,9 +183,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("notebook", type=Path)
     parser.add_argument("copy", type=Path)
     parser.add_argument("--parameters", type=Path, help="a YAML file of names and values")
-    parser.add_argument("--newer", nargs="*", type=Path, default=None, help="what make found newer than the copy")
+    parser.add_argument(
+        "--newer", nargs="*", type=Path, default=None, help="what make found newer than the copy"
+    )
     given = parser.parse_args(arguments)
-    parameters = yaml.safe_load(given.parameters.read_text(encoding="utf-8")) if given.parameters else {}
+    parameters = (
+        yaml.safe_load(given.parameters.read_text(encoding="utf-8")) if given.parameters else {}
+    )
     root, notebook = find_root(), given.notebook.resolve()
     for sent in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sent, _stop)
@@ -188,7 +216,9 @@ def _record(root: Path, notebook: Path, parameters: dict[str, Any]) -> None:
     from heart_utils.report.provenance import versions
 
     run = open_run(parameters["run"])
-    run.record(parameters={notebook.stem: parameters}, commit=current_commit(root), versions=versions())
+    run.record(
+        parameters={notebook.stem: parameters}, commit=current_commit(root), versions=versions()
+    )
     for table in read_chapter(notebook).writes:
         stamp_table(root, run.name, table)
 

@@ -54,7 +54,9 @@ def read_figure(copy: Path, name: str) -> Figure:
         for output in cell.get("outputs", []):
             if "image/svg+xml" in output.get("data", {}):
                 drawn = "".join(output["data"]["image/svg+xml"]).encode()
-                return Figure(drawn, said.get("image", {}).get("alt", ""), said["figure"].get("caption", ""))
+                return Figure(
+                    drawn, said.get("image", {}).get("alt", ""), said["figure"].get("caption", "")
+                )
         raise NotebookError(f"{copy}: the cell of {name!r} drew nothing.")
     raise NotebookError(f"{copy} has no figure {name!r}. It has {', '.join(names) or 'none'}.")
 

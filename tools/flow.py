@@ -22,7 +22,18 @@ FOLDERS = {
 }
 """Folders below ``data/`` that chapters read files from, and what is in them."""
 
-DRAWS = {"normal", "standard_normal", "binomial", "poisson", "uniform", "beta", "gamma", "exponential", "multinomial", "random"}
+DRAWS = {
+    "normal",
+    "standard_normal",
+    "binomial",
+    "poisson",
+    "uniform",
+    "beta",
+    "gamma",
+    "exponential",
+    "multinomial",
+    "random",
+}
 """Methods of a random generator that invent data; those that resample data are not among them."""
 
 RESAMPLE = {"check_saving"}
@@ -57,14 +68,27 @@ class Flow:
 
     def _run(self, node: ast.stmt, *, sure: bool) -> None:
         if isinstance(node, ast.ImportFrom):
-            for alias in node.names:  # what the package itself offers is known by the module that it lives in
+            for alias in (
+                node.names
+            ):  # what the package itself offers is known by the module that it lives in
                 late = _PUBLIC.get(alias.name) if node.module == "heart_utils" else None
-                self.imported[alias.asname or alias.name] = ".".join(filter(None, [node.module, late, alias.name]))
+                self.imported[alias.asname or alias.name] = ".".join(
+                    filter(None, [node.module, late, alias.name])
+                )
         elif isinstance(node, ast.Import):
-            self.imported |= {alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names}
+            self.imported |= {
+                alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names
+            }
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            outside, self.used = (self.used, self.rests), set()  # what a function reads is used where it is called
-            own = {getattr(part, "arg", getattr(part, "id", "")) for part in ast.walk(node) if _is_bound(part)}
+            outside, self.used = (
+                (self.used, self.rests),
+                set(),
+            )  # what a function reads is used where it is called
+            own = {
+                getattr(part, "arg", getattr(part, "id", ""))
+                for part in ast.walk(node)
+                if _is_bound(part)
+            }
             self.rests = {name: its for name, its in self.rests.items() if name not in own}
             found = set().union(*(self._of(part) for part in node.body))
             self.used, self.rests = outside
@@ -73,7 +97,9 @@ class Flow:
             if node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for target in targets:
-                    self._bind(target, node.value, sure=sure and not isinstance(node, ast.AugAssign))
+                    self._bind(
+                        target, node.value, sure=sure and not isinstance(node, ast.AugAssign)
+                    )
         elif isinstance(node, (ast.If, ast.For, ast.While, ast.With, ast.Try)):
             if isinstance(node, ast.For):
                 self._bind(node.target, node.iter, sure=True)
@@ -85,7 +111,11 @@ class Flow:
             self._branch(node)
         else:
             found = self._of(node)
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Call)
+                and isinstance(node.value.func, ast.Attribute)
+            ):
                 changed = _base(node.value.func)  # as in rows.append(row)
                 if changed and changed not in self.runs and changed not in self.imported:
                     self.rests[changed] = self.rests.get(changed, set()) | found
@@ -97,8 +127,12 @@ class Flow:
         if isinstance(node, ast.Try):
             ways = [[*node.body, *other], *(handler.body for handler in node.handlers)]
             asked = set().union(*(self._look(line) for line in node.body))
-            if any(source.startswith("measured/") for source in asked):  # then the data at hand decide
-                ways = ways[1:] if asked & {f"measured/{name}" for name in self.absent} else ways[:1]
+            if any(
+                source.startswith("measured/") for source in asked
+            ):  # then the data at hand decide
+                ways = (
+                    ways[1:] if asked & {f"measured/{name}" for name in self.absent} else ways[:1]
+                )
         before, after = self.rests, []
         for way in ways:
             self.rests = dict(before)
@@ -107,12 +141,19 @@ class Flow:
             after.append(self.rests)
         if len(ways) == 1 and isinstance(node, (ast.If, ast.For, ast.While)):
             after.append(before)
-        self.rests = {name: set().union(*(way.get(name, set()) for way in after)) for name in set().union(*after)}
+        self.rests = {
+            name: set().union(*(way.get(name, set()) for way in after))
+            for name in set().union(*after)
+        }
         for one in getattr(node, "finalbody", []):
             self._run(one, sure=True)
 
     def _bind(self, target: ast.expr, value: ast.expr, *, sure: bool) -> None:
-        pairs = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+        pairs = (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        )
         if pairs:
             for one, its in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
                 self._bind(one, its, sure=sure)
@@ -138,21 +179,44 @@ class Flow:
         if isinstance(node, ast.Name):
             if self.imported.get(node.id, "").rpartition(".")[2] in ASSUMED:
                 return {"simulated"}
-            return {self._in(node.id, "run")} if node.id in self.runs else self.rests.get(node.id, set())
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.runs:
+            return (
+                {self._in(node.id, "run")}
+                if node.id in self.runs
+                else self.rests.get(node.id, set())
+            )
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in self.runs
+        ):
             return set()  # its name or its folder
         if isinstance(node, ast.Call) and _called(node).startswith("glue") and node.args:
             self._glue(node)
         if isinstance(node, ast.Call):
             return self._call(node)
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)):
-            inner = node.args.args if isinstance(node, ast.Lambda) else [part.target for part in node.generators]
-            own = {getattr(part, "id", getattr(part, "arg", "")) for target in inner for part in ast.walk(target)}
+        if isinstance(
+            node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+        ):
+            inner = (
+                node.args.args
+                if isinstance(node, ast.Lambda)
+                else [part.target for part in node.generators]
+            )
+            own = {
+                getattr(part, "id", getattr(part, "arg", ""))
+                for target in inner
+                for part in ast.walk(target)
+            }
             for part in getattr(node, "generators", []):
                 self.tables |= dict.fromkeys(own, self._texts(part.iter))
-            outside, self.rests = self.rests, {name: its for name, its in self.rests.items() if name not in own}
+            outside, self.rests = (
+                self.rests,
+                {name: its for name, its in self.rests.items() if name not in own},
+            )
             found = set().union(*(self._look(child) for child in ast.iter_child_nodes(node)))
-            self.rests = outside | {name: its for name, its in self.rests.items() if name not in own}
+            self.rests = outside | {
+                name: its for name, its in self.rests.items() if name not in own
+            }
             return found
         inside = [self._look(child) for child in ast.iter_child_nodes(node)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -164,7 +228,11 @@ class Flow:
         first = call.args[0]
         if isinstance(first, ast.Dict):
             prefix = next((_text(word.value) for word in call.keywords if word.arg == "prefix"), "")
-            found = {prefix + _text(key): self._look(value) for key, value in zip(first.keys, first.values, strict=True) if key}
+            found = {
+                prefix + _text(key): self._look(value)
+                for key, value in zip(first.keys, first.values, strict=True)
+                if key
+            }
             self.glued |= found
         elif _text(first):
             self.glued[_text(first)] = self._look(call.args[1])
@@ -176,16 +244,25 @@ class Flow:
         given += [self._look(keyword.value) for keyword in call.keywords if keyword.arg != "rng"]
         if called == "open_run" or home.endswith((".note_tables", ".show_versions")):
             return set()
-        draws = home.startswith("heart_utils.simulate.") and not called[0].isupper() and called not in RESAMPLE
+        draws = (
+            home.startswith("heart_utils.simulate.")
+            and not called[0].isupper()
+            and called not in RESAMPLE
+        )
         if draws or called.startswith("simulate_") or home == "heart_utils.report.kept.kept":
             return {"simulated"}  # whatever its settings were taken from
         if called in DRAWS and isinstance(call.func, ast.Attribute):
             drawn_by = call.func.value  # a generator by its name, or made in the same breath
-            made_here = isinstance(drawn_by, ast.Call) and _called(drawn_by) in ("estimate_rng", "default_rng")
+            made_here = isinstance(drawn_by, ast.Call) and _called(drawn_by) in (
+                "estimate_rng",
+                "default_rng",
+            )
             if made_here or (_base(call.func) or "").startswith("rng"):
                 return {"simulated"}
         if home == "heart_utils.sources.heartbench.load_rubric":
-            return {"measured/heartbench_points"}  # they come with the project, the questions do not
+            return {
+                "measured/heartbench_points"
+            }  # they come with the project, the questions do not
         if home.startswith("heart_utils.sources") and called.startswith("load_"):
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):
@@ -206,7 +283,9 @@ class Flow:
 
     def _named(self, call: ast.Call) -> list[str]:
         """Name the table and the part of it that is read; what a loop reads is named where the loop gets its names."""
-        texts = [_text(part) for part in [*call.args, *(keyword.value for keyword in call.keywords)]]
+        texts = [
+            _text(part) for part in [*call.args, *(keyword.value for keyword in call.keywords)]
+        ]
         if texts[0] in TABLES:
             return ["/".join(filter(None, texts[:2]))]
         return [table for part in call.args[:1] for table in self._texts(part)]
@@ -215,7 +294,16 @@ class Flow:
         """List the tables that an expression names, itself or by the names in it."""
         parts = list(ast.walk(node))
         named = (table for part in parts for table in self.tables.get(getattr(part, "id", ""), []))
-        return sorted({*named, *(part.value for part in parts if isinstance(part, ast.Constant) and part.value in TABLES)})
+        return sorted(
+            {
+                *named,
+                *(
+                    part.value
+                    for part in parts
+                    if isinstance(part, ast.Constant) and part.value in TABLES
+                ),
+            }
+        )
 
     def _in(self, name: str, table: str) -> str:
         return f"{self.runs[name]}/{table}".strip("/")
@@ -229,11 +317,17 @@ def _base(node: ast.expr) -> str | None:
 
 def _is_bound(node: ast.AST) -> bool:
     """Tell an argument, or a name that gets a value: inside a function these are its own."""
-    return isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return isinstance(node, ast.arg) or (
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
 
 
 def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "") or "?"
+    return (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else getattr(call.func, "id", "") or "?"
+    )
 
 
 def _text(node: ast.expr) -> str:

@@ -49,12 +49,18 @@ def serve(command: list[str]) -> int:
     command : list of str
         A program and its arguments.
     """
-    with tempfile.TemporaryDirectory(prefix="forks-") as folder, socket.socket(socket.AF_UNIX) as listener:
+    with (
+        tempfile.TemporaryDirectory(prefix="forks-") as folder,
+        socket.socket(socket.AF_UNIX) as listener,
+    ):
         os.environ[PLACE] = str(Path(folder) / "socket")
         listener.bind(os.environ[PLACE])
         listener.listen()
         listener.settimeout(0.05)
-        for sent in (signal.SIGINT, signal.SIGTERM):  # the command is told too, and this process ends with it
+        for sent in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # the command is told too, and this process ends with it
             signal.signal(sent, lambda *_: None)
         running = subprocess.Popen(command)
         while running.poll() is None:
@@ -79,13 +85,19 @@ def serve(command: list[str]) -> int:
 
 def _reap(command: int) -> None:
     """Let go of forks that ended; the command's own end is waited for elsewhere."""
-    while (done := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and done.si_pid != command:
+    while (
+        done := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    ) and done.si_pid != command:
         os.waitpid(done.si_pid, 0)
 
 
 def _words_alone(arguments: list[str]) -> bool:
     """Tell an edit of a notebook, which runs nothing if no code changed."""
-    return arguments[arguments.index("--newer") + 1 :] == arguments[1:2] if "--newer" in arguments else False
+    return (
+        arguments[arguments.index("--newer") + 1 :] == arguments[1:2]
+        if "--newer" in arguments
+        else False
+    )
 
 
 def _run(arguments: list[str], line: socket.socket, streams: list[int]) -> None:

@@ -39,29 +39,47 @@ def write_full_study(run: Run) -> list[str]:
         The tables that changed.
     """
     study = simulate_heart(rng=np.random.default_rng(SEED), scores=True)
-    study = add_times(study, rng=np.random.default_rng([SEED, 1]))  # of its own, so that the votes stay as they were
+    study = add_times(
+        study, rng=np.random.default_rng([SEED, 1])
+    )  # of its own, so that the votes stay as they were
     changed = [name for name in TABLES if run.write(name, getattr(study, name))]
-    note = {"source": "a simulated study of HEART's size", "licence": "CC0-1.0", "origin": "simulated"}
+    note = {
+        "source": "a simulated study of HEART's size",
+        "licence": "CC0-1.0",
+        "origin": "simulated",
+    }
     run.record(tables=dict.fromkeys(TABLES, note))
     return changed
 
 
 def add_times(study: Study, *, rng: np.random.Generator, rho: float = LATENCY_RHO) -> Study:
     """Name makers of a study's models, and give its replies times to the first word and to the last."""
-    truth = study.truth[(study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")]
+    truth = study.truth[
+        (study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")
+    ]
     strength = truth.drop_duplicates("responder").set_index("responder")["strength"]
-    models = study.responders.loc[study.responders["responder_kind"] == "model", "responder"].tolist()
+    models = study.responders.loc[
+        study.responders["responder_kind"] == "model", "responder"
+    ].tolist()
     common = 2.0 * np.sin(np.pi * rho / 6.0)  # of two normals whose ranks correlate so
     score = (strength[models] - strength[models].mean()) / strength[models].std()
-    level = pd.Series(common * score + np.sqrt(1.0 - common**2) * rng.normal(size=len(models)), index=models)
+    level = pd.Series(
+        common * score + np.sqrt(1.0 - common**2) * rng.normal(size=len(models)), index=models
+    )
     makers = pd.Series(rng.permutation(np.resize(np.arange(N_MAKERS), len(models))), index=models)
     responders = study.responders.copy()
     made = responders["responder"].map(makers)
-    responders["family"] = responders["family"].where(made.isna(), "maker_" + (made + 1).astype("Int64").astype("str"))
-    first = np.exp(
-        np.log(MEDIAN_MS) + MEDIAN_SD * study.replies["responder"].map(level) + REPLY_SD * rng.normal(size=len(study.replies))
+    responders["family"] = responders["family"].where(
+        made.isna(), "maker_" + (made + 1).astype("Int64").astype("str")
     )
-    replies = study.replies.assign(ttft_ms=first, total_ms=first + 1500.0 * np.exp(REPLY_SD * rng.normal(size=len(first))))
+    first = np.exp(
+        np.log(MEDIAN_MS)
+        + MEDIAN_SD * study.replies["responder"].map(level)
+        + REPLY_SD * rng.normal(size=len(study.replies))
+    )
+    replies = study.replies.assign(
+        ttft_ms=first, total_ms=first + 1500.0 * np.exp(REPLY_SD * rng.normal(size=len(first)))
+    )
     replies["total_ms"] = replies["total_ms"].where(first.notna())
     return replace(study, responders=responders, replies=replies)
 

@@ -31,7 +31,9 @@ def write_governance(root: Path, book: Path, notes: Iterable[TableNote]) -> None
     """
     settings = read_settings(root)
     pieces = {"launch.txt": launch_words(settings), "contact.txt": contact_words(settings)}
-    pieces["shared.txt"] = shared_inputs(notes, sets=[one for one in _unshipped() if one.name not in absent_sets()])
+    pieces["shared.txt"] = shared_inputs(
+        notes, sets=[one for one in _unshipped() if one.name not in absent_sets()]
+    )
     for name, text in pieces.items():
         write_atomically(book / name, text.encode())
     for name in DOWNLOADS:
@@ -63,7 +65,9 @@ def shared_inputs(notes: Iterable[TableNote], *, sets: Iterable[Source] = ()) ->
     >>> print(shared_inputs([note]).splitlines()[0])
     - **figures only**, CC-BY-NC-4.0: a class of ten (sample/verdicts)
     """
-    tables: dict[tuple[str, str], set[str]] = {(one.title, one.licence): {"counts in chapters, no table"} for one in sets}
+    tables: dict[tuple[str, str], set[str]] = {
+        (one.title, one.licence): {"counts in chapters, no table"} for one in sets
+    }
     for note in notes:
         made_up = set(note.rows) == {"simulated"}
         source = "simulated by this project" if made_up else note.source.partition(" (CC ")[0]
@@ -72,7 +76,9 @@ def shared_inputs(notes: Iterable[TableNote], *, sets: Iterable[Source] = ()) ->
         return "No table was read for this copy.\n"
     lines = [
         f"- **{'all of it' if may_publish(licence) else 'figures only'}**, {licence}: {source} ({', '.join(sorted(names))})"
-        for (source, licence), names in sorted(tables.items(), key=lambda entry: (may_publish(entry[0][1]), entry[0]))
+        for (source, licence), names in sorted(
+            tables.items(), key=lambda entry: (may_publish(entry[0][1]), entry[0])
+        )
     ]
     strictest = strictest_licence([licence for _, licence in tables])
     return "\n".join([*lines, "", f"The strictest of them is **{strictest}**.", ""])

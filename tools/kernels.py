@@ -69,14 +69,18 @@ def pytest_configure(config: Any = None) -> None:
 
 def _execute_as_papermill(kernel: Any, source: str, allow_stdin: bool | None = None) -> Any:
     """Execute a cell with a history, without which IPython shows the value of a line that ends in ``;``."""
-    return kernel.kc.execute(source, store_history=True, allow_stdin=allow_stdin, stop_on_error=False)
+    return kernel.kc.execute(
+        source, store_history=True, allow_stdin=allow_stdin, stop_on_error=False
+    )
 
 
 def import_libraries() -> None:
     """Import what chapters need in this process, of which kernels are forks from now on."""
     if _LAUNCHER.launch_kernel is _fork_kernel:
         return
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as a kernel sets it before it imports matplotlib
+    os.environ["MPLBACKEND"] = (
+        "module://matplotlib_inline.backend_inline"  # as a kernel sets it before it imports matplotlib
+    )
     # jsonschema imports this to check addresses, which no notebook has, and it takes a second.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     for name in LIBRARIES:
@@ -122,7 +126,9 @@ class _Fork:
         self.send_signal(signal.SIGKILL)
 
 
-def _fork_kernel(command: list[str], *, env: dict[str, str], cwd: str | None = None, stderr: Any = None, **_: Any) -> _Fork:
+def _fork_kernel(
+    command: list[str], *, env: dict[str, str], cwd: str | None = None, stderr: Any = None, **_: Any
+) -> _Fork:
     if pid := os.fork():
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # both do, since whoever comes second must find it done

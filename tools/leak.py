@@ -33,9 +33,26 @@ WITHHELD = ("esconv", "heart", "heartbench", "mentalalign", "welivita", "resort"
 RUN, RUN_CJK = 8, 16  # a Chinese word is about two characters long
 CJK = "\u3400-\u9fff"
 TOKEN = re.compile(f"[{CJK}]|[^\\W_{CJK}]+")
-READABLE = {"", ".bib", ".cff", ".css", ".csv", ".html", ".in", ".ipynb", ".js", ".json", ".jsonl", ".md", ".mk", ".py"}
+READABLE = {
+    "",
+    ".bib",
+    ".cff",
+    ".css",
+    ".csv",
+    ".html",
+    ".in",
+    ".ipynb",
+    ".js",
+    ".json",
+    ".jsonl",
+    ".md",
+    ".mk",
+    ".py",
+}
 READABLE |= {".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"}
-PICTURE = re.compile(r"[A-Za-z0-9+/=]{200,}")  # in base64, which pages and notebooks hold by the megabyte
+PICTURE = re.compile(
+    r"[A-Za-z0-9+/=]{200,}"
+)  # in base64, which pages and notebooks hold by the megabyte
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|[nrtbf\"/])")
 APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
 
@@ -76,8 +93,14 @@ class Withheld:
             numbers = [self.vocabulary.setdefault(token, len(self.vocabulary)) for token in tokens]
             length = RUN_CJK if re.search(f"[{CJK}]", text) else RUN
             found[length].append(_digests(np.array(numbers, dtype=np.int64), length))
-        last = np.array([np.iinfo(np.uint64).max], dtype=np.uint64)  # so that each digest has a place before the end
-        self.runs = {length: np.unique(np.concatenate([*runs, last])) for length, runs in found.items() if runs}
+        last = np.array(
+            [np.iinfo(np.uint64).max], dtype=np.uint64
+        )  # so that each digest has a place before the end
+        self.runs = {
+            length: np.unique(np.concatenate([*runs, last]))
+            for length, runs in found.items()
+            if runs
+        }
 
     def find(self, text: str) -> tuple[int, str]:
         """Count the runs of a text that are withheld.
@@ -93,7 +116,9 @@ class Withheld:
             How many, and the words of the first.
         """
         tokens = _tokens(text)
-        numbers = np.fromiter((self.vocabulary.get(token, -1) for token in tokens), dtype=np.int64, count=len(tokens))
+        numbers = np.fromiter(
+            (self.vocabulary.get(token, -1) for token in tokens), dtype=np.int64, count=len(tokens)
+        )
         count, words = 0, ""
         for length, runs in self.runs.items():
             digests = _digests(numbers, length)
@@ -141,14 +166,22 @@ def read_published(path: Path) -> Iterator[tuple[str, str]]:
     """
     if path.is_dir():
         listed: Iterable[tuple[str, bytes]] = (
-            (str(file.relative_to(path)), file.read_bytes()) for file in sorted(path.rglob("*")) if file.is_file()
+            (str(file.relative_to(path)), file.read_bytes())
+            for file in sorted(path.rglob("*"))
+            if file.is_file()
         )
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            listed = [(name, archive.read(name)) for name in archive.namelist() if not name.endswith("/")]
+            listed = [
+                (name, archive.read(name)) for name in archive.namelist() if not name.endswith("/")
+            ]
     else:
         with tarfile.open(path) as archive:
-            listed = [(member.name, opened.read()) for member in archive if (opened := archive.extractfile(member))]
+            listed = [
+                (member.name, opened.read())
+                for member in archive
+                if (opened := archive.extractfile(member))
+            ]
     for name, content in listed:
         if Path(name).suffix.lower() in READABLE:
             yield name, content.decode("utf-8", errors="replace")
@@ -180,7 +213,9 @@ def find_leaks(published: Iterable[tuple[str, str]], withheld: Withheld) -> list
     for name, text in published:
         # In scripts and attributes words stand as they are written; in the page's text tags may part them.
         views = [text] if not name.endswith(".html") else [text, re.sub(r"<[^>]*>", " ", text)]
-        counted, words = max((withheld.find(_unescaped(view)) for view in views), key=lambda found: found[0])
+        counted, words = max(
+            (withheld.find(_unescaped(view)) for view in views), key=lambda found: found[0]
+        )
         if counted:
             leaks.append(Leak(name, words, counted))
     return leaks
@@ -188,7 +223,10 @@ def find_leaks(published: Iterable[tuple[str, str]], withheld: Withheld) -> list
 
 def _unescaped(text: str) -> str:
     """Turn entities and the escapes of JSON into what they stand for."""
-    return ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", html.unescape(PICTURE.sub(" ", text)))
+    return ESCAPE.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else " ",
+        html.unescape(PICTURE.sub(" ", text)),
+    )
 
 
 def _tokens(text: str) -> list[str]:
@@ -210,12 +248,19 @@ def _digests(numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint
 def _strings(file: Path) -> Iterator[str]:
     """Give each text that a file of a data set holds."""
     if file.suffix == ".xlsx":
-        for sheet in pd.read_excel(file, sheet_name=None, header=None, dtype=str, engine="calamine").values():
+        for sheet in pd.read_excel(
+            file, sheet_name=None, header=None, dtype=str, engine="calamine"
+        ).values():
             yield from (cell for column in sheet for cell in sheet[column].dropna())
     elif file.suffix == ".csv":
         table = pd.read_csv(file, dtype=str)
         # Lists of numbers are no words: eight in a row stand in any table.
-        yield from (cell for column in table for cell in table[column].dropna() if re.search("[^\\W\\d_]", cell))
+        yield from (
+            cell
+            for column in table
+            for cell in table[column].dropna()
+            if re.search("[^\\W\\d_]", cell)
+        )
     elif file.suffix in (".json", ".jsonl"):
         words = file.read_text(encoding="utf-8")
         try:
@@ -241,9 +286,16 @@ def main(arguments: list[str]) -> int:
     try:
         withheld = withheld_texts()
     except DataError as error:
-        print(f"{error}\nWithout {', '.join(WITHHELD)} nobody can tell whether their words leak.", file=sys.stderr)
+        print(
+            f"{error}\nWithout {', '.join(WITHHELD)} nobody can tell whether their words leak.",
+            file=sys.stderr,
+        )
         return 2
-    leaks = [(path, leak) for path in arguments for leak in find_leaks(read_published(Path(path)), withheld)]
+    leaks = [
+        (path, leak)
+        for path in arguments
+        for leak in find_leaks(read_published(Path(path)), withheld)
+    ]
     for path, leak in leaks:
         print(f"{path}: {leak.file}: {leak.n_runs} runs, such as: {leak.words}", file=sys.stderr)
     print(f"{len(leaks)} files hold words of {', '.join(WITHHELD)}.")

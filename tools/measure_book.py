@@ -38,7 +38,11 @@ def count_cells(notebook: Path) -> dict[str, float]:
             prose = re.sub(r"\{[\w:]+\}|```.*?```", " ", cell["source"], flags=re.DOTALL)
             words += len(re.findall(r"\w+(?:['.,-]\w+)*", prose))
             continue
-        lines = sum(1 for line in cell["source"].splitlines() if line.strip() and not line.strip().startswith("#"))
+        lines = sum(
+            1
+            for line in cell["source"].splitlines()
+            if line.strip() and not line.strip().startswith("#")
+        )
         if HIDING & set(cell["metadata"].get("tags", [])):
             folded += lines
         else:
@@ -56,7 +60,11 @@ def count_cells(notebook: Path) -> dict[str, float]:
 
 def count_screens(pages: list[Path]) -> dict[str, float]:
     """Measure how high the built pages are, in screens of 1,000 pixels; empty without Chromium and playwright."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None or find_spec("playwright") is None:
         return {}
     with import_module("playwright.sync_api").sync_playwright() as started:
@@ -65,7 +73,9 @@ def count_screens(pages: list[Path]) -> dict[str, float]:
         heights = {}
         for page in pages:
             tab.goto(page.as_uri(), wait_until="load")
-            heights[page.stem] = tab.evaluate("document.querySelector('article').scrollHeight") / SCREEN
+            heights[page.stem] = (
+                tab.evaluate("document.querySelector('article').scrollHeight") / SCREEN
+            )
         browser.close()
     return heights
 
@@ -85,7 +95,11 @@ def main() -> int:
     counts = f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight, {whole['screens']:.0f} screens"
     shares = f"{whole['words'] / in_sight.sum():.1f} words a line, {1 - in_sight.sum() / every_line:.2f} folded"
     print(f"\nTogether {counts}; {shares}.")
-    print(ANCHORS if screens else f"Screens need a built book, Chromium and playwright (make test-services). {ANCHORS}")
+    print(
+        ANCHORS
+        if screens
+        else f"Screens need a built book, Chromium and playwright (make test-services). {ANCHORS}"
+    )
     return 0
 
 

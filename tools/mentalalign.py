@@ -30,7 +30,9 @@ from heart_utils.sources.load import load_responders
 
 __all__ = ["ATTRIBUTES"]
 
-SMALLEST_VARIANCE = 0.01  #: Keeps a stretch of equal means, as judges give, from having a likelihood without bound.
+SMALLEST_VARIANCE = (
+    0.01  #: Keeps a stretch of equal means, as judges give, from having a likelihood without bound.
+)
 
 
 def find_blocks(series: npt.ArrayLike, *, strictness: float = 3.0, shortest: int = 30) -> list[int]:
@@ -50,7 +52,9 @@ def find_blocks(series: npt.ArrayLike, *, strictness: float = 3.0, shortest: int
     for end in range(shortest, n + 1):
         starts = np.arange(end - shortest + 1)
         rows = (end - starts)[:, None]
-        variance = (squares[end] - squares[starts]) / rows - ((sums[end] - sums[starts]) / rows) ** 2
+        variance = (squares[end] - squares[starts]) / rows - (
+            (sums[end] - sums[starts]) / rows
+        ) ** 2
         cost = (rows * np.log(np.maximum(variance, SMALLEST_VARIANCE))).sum(axis=1)
         total = best[starts] + cost + penalty
         start_of[end] = int(total.argmin())
@@ -72,19 +76,26 @@ ROW_FLAGS = ("moved", "repeated_question", "other_question")
 FENCE = re.compile(r"```(?:json)?\s*")
 
 
-def read_mentalalign(_source: Source, files: Mapping[str, Path], *, as_published: bool = False) -> pd.DataFrame:
+def read_mentalalign(
+    _source: Source, files: Mapping[str, Path], *, as_published: bool = False
+) -> pd.DataFrame:
     """Scores of five raters, 1,000 questions, ten replies, seven attributes."""
     tables = {rater: _read(files[name]) for rater, name in FACTS["raters"].items()}
     first = tables["gpt-4o"]
     for rater, table in tables.items():
         if not table["ConvID"].equals(first["ConvID"]):
-            raise DataError(f"mentalalign: the rows of {rater} are not numbered as those of gpt-4o.")
+            raise DataError(
+                f"mentalalign: the rows of {rater} are not numbered as those of gpt-4o."
+            )
         if rater != CLINICIANS and not _plain(table["context"]).equals(_plain(first["context"])):
             raise DataError(f"mentalalign: the questions of {rater} are not those of gpt-4o.")
     people = tables[CLINICIANS]
     places = _join(people["context"], first["context"], as_published)
     judged = places[["history_id", "dialogue_id"]] if as_published else None
-    cells = [_cells(rater, table, places if rater == CLINICIANS else judged) for rater, table in tables.items()]
+    cells = [
+        _cells(rater, table, places if rater == CLINICIANS else judged)
+        for rater, table in tables.items()
+    ]
     notes = {rater: _count(table) for rater, table in zip(tables, cells, strict=True)}
     notes[CLINICIANS] |= {f"rows {flag}": int(places[flag].sum()) for flag in ROW_FLAGS}
     scores = pd.concat([_scores(table, as_published) for table in cells], ignore_index=True)
@@ -95,7 +106,9 @@ def read_mentalalign(_source: Source, files: Mapping[str, Path], *, as_published
 
 def _read(file: Path) -> pd.DataFrame:
     table = pd.read_excel(file, dtype=str, engine="calamine")
-    table.columns = [re.sub(r"^(human|judge)_response_", "", column.strip()) for column in table.columns]
+    table.columns = [
+        re.sub(r"^(human|judge)_response_", "", column.strip()) for column in table.columns
+    ]
     used = ["ConvID", "context", *RESPONDERS]
     if missing := [column for column in used if column not in table]:
         raise DataError(f"{file}: missing {', '.join(missing)}.")
@@ -113,13 +126,23 @@ def _join(people: pd.Series, judges: pd.Series, as_published: bool) -> pd.DataFr
     asked, judged = _plain(people), _plain(judges)
     match = pd.Series(numbers.to_numpy(), index=judged).reindex(asked).reset_index(drop=True)
     twice = asked.duplicated(keep=False)
-    places = pd.DataFrame({"other_question": match.isna(), "repeated_question": twice & match.notna() & (match != numbers)})
+    places = pd.DataFrame(
+        {
+            "other_question": match.isna(),
+            "repeated_question": twice & match.notna() & (match != numbers),
+        }
+    )
     places["moved"] = match.notna() & (match != numbers) & ~twice
     if as_published:
         first = pd.Series(numbers.to_numpy(), index=asked)
-        return places.assign(history_id=numbers, dialogue_id=asked.map(first[~first.index.duplicated()]))
+        return places.assign(
+            history_id=numbers, dialogue_id=asked.map(first[~first.index.duplicated()])
+        )
     dialogue = match.where(match.notna(), numbers + "-people")
-    return places.assign(history_id=dialogue.where(~places["repeated_question"], dialogue + "-again"), dialogue_id=dialogue)
+    return places.assign(
+        history_id=dialogue.where(~places["repeated_question"], dialogue + "-again"),
+        dialogue_id=dialogue,
+    )
 
 
 def _cells(rater: str, table: pd.DataFrame, places: pd.DataFrame | None) -> pd.DataFrame:
@@ -170,7 +193,8 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
         **{flag: long[flag] for flag in CELL_FLAGS},
         "null": long["said"].isna() & ~long["empty"] & ~long["not_json"],
         "out_of_range": long["said"].notna() & ~said.between(LOW, HIGH) & (said != 0),
-        "own_family": long["responder"].map(families) == FACTS["families"].get(long["rater"].iloc[0]),
+        "own_family": long["responder"].map(families)
+        == FACTS["families"].get(long["rater"].iloc[0]),
         **{flag: long[flag] for flag in ROW_FLAGS if flag in long},
     }
     kept = ["history_id", "dialogue_id", "responder", "rater", "dimension"]
@@ -186,7 +210,10 @@ def _flags(table: pd.DataFrame) -> list[list[str]]:
     truth = table.to_numpy(dtype=bool)
     bits = 2 ** np.arange(truth.shape[1])
     kinds, codes = np.unique(truth @ bits, return_inverse=True)
-    names = [[str(name) for name, bit in zip(table.columns, bits, strict=True) if kind & bit] for kind in kinds]
+    names = [
+        [str(name) for name, bit in zip(table.columns, bits, strict=True) if kind & bit]
+        for kind in kinds
+    ]
     return [list(names[code]) for code in codes]
 
 
@@ -198,19 +225,27 @@ def _count(cells: pd.DataFrame) -> dict[str, int]:
     read = ~cells["empty"] & ~cells["not_json"]
     counts = {"cells": len(cells), **{str(mark): int(count) for mark, count in marks.items()}}
     counts["with null"] = int((values.isna().any(axis=1) & read).sum())
-    counts["out_of_range"] = int((((numbers < LOW) | (numbers > HIGH)) & (numbers != 0)).any(axis=1).sum())
+    counts["out_of_range"] = int(
+        (((numbers < LOW) | (numbers > HIGH)) & (numbers != 0)).any(axis=1).sum()
+    )
     return counts
 
 
 def _blocks(scores: pd.DataFrame, places: pd.DataFrame) -> pd.Series:
     """Give each question the number of the block in which its row of the clinicians' file lies."""
     people = scores[(scores["rater"] == CLINICIANS) & scores["score"].between(LOW, HIGH)]
-    means = people.pivot_table(index="history_id", columns="dimension", values="score", aggfunc="mean")
+    means = people.pivot_table(
+        index="history_id", columns="dimension", values="score", aggfunc="mean"
+    )
     in_file = means.reindex(places["history_id"])[list(ATTRIBUTES)]
     starts = find_blocks(in_file.to_numpy())
-    block = "block_" + pd.Series(np.searchsorted(starts, np.arange(len(places)), side="right")).astype(str)
+    block = "block_" + pd.Series(
+        np.searchsorted(starts, np.arange(len(places)), side="right")
+    ).astype(str)
     of_history = pd.Series(block.to_numpy(), index=places["history_id"])
     # A question that only the judges have stands between its neighbours: it takes the block of its row.
-    of_row = pd.Series(block.to_numpy(), index=[f"mentalalign-{row + 1:04d}" for row in range(len(places))])
+    of_row = pd.Series(
+        block.to_numpy(), index=[f"mentalalign-{row + 1:04d}" for row in range(len(places))]
+    )
     found = scores["history_id"].map(of_history)
     return found.where(found.notna(), scores["history_id"].map(of_row))

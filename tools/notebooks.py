@@ -67,7 +67,11 @@ def read_chapter(notebook: Path) -> Chapter:
         If the file is no notebook, has two parameters cells, or a parameter that is not a literal.
     """
     cells = read_cells(notebook)
-    trees = [parse_cell(notebook, number, cell) for number, cell in enumerate(cells, 1) if cell["cell_type"] == "code"]
+    trees = [
+        parse_cell(notebook, number, cell)
+        for number, cell in enumerate(cells, 1)
+        if cell["cell_type"] == "code"
+    ]
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     flow = Flow()
     sources = (source for tree in trees for source in sorted(flow.follow(tree)))
@@ -85,7 +89,9 @@ def read_cells(notebook: Path) -> list[dict[str, Any]]:
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise NotebookError(f"{notebook} is not a notebook ({type(error).__name__}: {error}).") from None
+        raise NotebookError(
+            f"{notebook} is not a notebook ({type(error).__name__}: {error})."
+        ) from None
     return [{**cell, "source": "".join(cell["source"])} for cell in cells]
 
 
@@ -93,23 +99,35 @@ def parse_cell(notebook: Path | str, number: int, cell: dict[str, Any]) -> ast.M
     """Parse a code cell without its magics; a cell in another language has no tree."""
     if cell["source"].startswith("%%"):
         return ast.Module([], [])
-    lines = ["pass" if line.startswith(("%", "!")) else line for line in cell["source"].splitlines()]
+    lines = [
+        "pass" if line.startswith(("%", "!")) else line for line in cell["source"].splitlines()
+    ]
     try:
         return ast.parse("\n".join(lines))
     except SyntaxError as error:
-        raise NotebookError(f"{notebook}: cell {number} is not Python (line {error.lineno}: {error.msg}).") from None
+        raise NotebookError(
+            f"{notebook}: cell {number} is not Python (line {error.lineno}: {error.msg})."
+        ) from None
 
 
 def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
-    tagged = [number for number, cell in enumerate(cells, 1) if "parameters" in cell["metadata"].get("tags", [])]
+    tagged = [
+        number
+        for number, cell in enumerate(cells, 1)
+        if "parameters" in cell["metadata"].get("tags", [])
+    ]
     if len(tagged) > 1:
-        raise NotebookError(f"{notebook}: cells {tagged} are tagged parameters; papermill wants one.")
+        raise NotebookError(
+            f"{notebook}: cells {tagged} are tagged parameters; papermill wants one."
+        )
     found: dict[str, Any] = {}
     for number in tagged:
         for statement in ast.parse(cells[number - 1]["source"]).body:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             try:
-                value = ast.literal_eval(statement.value) if isinstance(statement, ast.Assign) else None
+                value = (
+                    ast.literal_eval(statement.value) if isinstance(statement, ast.Assign) else None
+                )
             except ValueError:
                 target = None
             if not isinstance(target, ast.Name):
@@ -123,17 +141,30 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _imports(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "heart_utils":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").partition(".")[0] == "heart_utils"
+        ):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == "heart_utils")
+            yield from (
+                alias.name for alias in node.names if alias.name.partition(".")[0] == "heart_utils"
+            )
 
 
 def _written(call: ast.Call) -> Iterator[str]:
     """Name the table, and the part of it, that ``run.write`` is called for."""
     texts = [_text(argument) for argument in call.args]
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "write" and texts and texts[0] in TABLES:
-        parts = [*texts[2:3], *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part")]
+    if (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "write"
+        and texts
+        and texts[0] in TABLES
+    ):
+        parts = [
+            *texts[2:3],
+            *(_text(keyword.value) for keyword in call.keywords if keyword.arg == "part"),
+        ]
         yield "/".join(filter(None, [texts[0], *parts]))
 
 

@@ -37,7 +37,14 @@ __all__ = ["PUBLISHED"]
 
 Files = Mapping[str, Path]
 
-VOTE = ["question_id", "turn", "model_a", "model_b", "judge", "winner"]  #: What is read of a vote of MT-Bench.
+VOTE = [
+    "question_id",
+    "turn",
+    "model_a",
+    "model_b",
+    "judge",
+    "winner",
+]  #: What is read of a vote of MT-Bench.
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +52,9 @@ _log = logging.getLogger(__name__)
 def derive(name: str, **options: Any) -> pd.DataFrame:
     """Derive the table of a published study from its official files."""
     source = find_source(name)
-    return check_table(source.table, complete(source.table, PUBLISHED[name](source, find_data(name), **options)))
+    return check_table(
+        source.table, complete(source.table, PUBLISHED[name](source, find_data(name), **options))
+    )
 
 
 def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
@@ -53,32 +62,57 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
     facts = source.reading
     kinds = {"human.jsonl": "human", "gpt4_pair.jsonl": "model"}
     votes = pd.concat(
-        [pd.read_json(files[name], lines=True)[VOTE].assign(kind=kind) for name, kind in kinds.items()], ignore_index=True
+        [
+            pd.read_json(files[name], lines=True)[VOTE].assign(kind=kind)
+            for name, kind in kinds.items()
+        ],
+        ignore_index=True,
     )
     need_words(source, "the files", votes, "winner", facts["winners"])
     pair = votes[["model_a", "model_b"]].apply(sorted, axis=1)
-    repeat = votes.assign(pair=pair.map(tuple)).groupby(["question_id", "turn", "pair", "judge"]).cumcount()
+    repeat = (
+        votes.assign(pair=pair.map(tuple))
+        .groupby(["question_id", "turn", "pair", "judge"])
+        .cumcount()
+    )
     group = "turn_" + votes["turn"].astype(str)
     dialogue = "mtbench-" + votes["question_id"].astype(str).str.zfill(3)
     rater = votes["judge"].replace(facts["judges"])
     families = load_responders(source.name).set_index("responder")["family"]
-    own = [votes[side].map(families) == rater.map(facts["families"]) for side in ("model_a", "model_b")]
+    own = [
+        votes[side].map(families) == rater.map(facts["families"]) for side in ("model_a", "model_b")
+    ]
     named = {"model_a": "responder_a", "model_b": "responder_b", "kind": "rater_kind"}
-    about = {"history_id": dialogue + "-" + group, "dialogue_id": dialogue, "rater": rater, "group": group, "repeat": repeat}
+    about = {
+        "history_id": dialogue + "-" + group,
+        "dialogue_id": dialogue,
+        "rater": rater,
+        "group": group,
+        "repeat": repeat,
+    }
     rows = votes[list(named)].rename(columns=named).assign(**about, protocol=source.name)
     rows["verdict"] = votes["winner"].map(facts["winners"])
-    rows["state"] = (votes["winner"] == "tie (inconsistent)").map({True: "inconsistent", False: "valid"})
+    rows["state"] = (votes["winner"] == "tie (inconsistent)").map(
+        {True: "inconsistent", False: "valid"}
+    )
     rows["flags"] = [["own_family"] if is_own else [] for is_own in own[0] | own[1]]
     n_repeated = int((repeat > 0).sum())
-    _log.info("mtbench: %d vote(s) repeat an earlier one of the same rater on the same pair; kept with repeat 1", n_repeated)
+    _log.info(
+        "mtbench: %d vote(s) repeat an earlier one of the same rater on the same pair; kept with repeat 1",
+        n_repeated,
+    )
     people, judge = rows[rows["rater_kind"] == "human"], rows[rows["rater_kind"] == "model"]
     rows.attrs["notes"] = {
         "votes of people": len(people),
         "people": int(people["rater"].nunique()),
-        "pairs of answers that people compared": int((people["history_id"] + pair.astype(str)).nunique()),
+        "pairs of answers that people compared": int(
+            (people["history_id"] + pair.astype(str)).nunique()
+        ),
         "votes by which one rater answered a pair again": n_repeated,
         "verdicts of GPT-4": len(judge),
-        "verdicts of GPT-4 that its two orders contradict": int((judge["state"] == "inconsistent").sum()),
+        "verdicts of GPT-4 that its two orders contradict": int(
+            (judge["state"] == "inconsistent").sum()
+        ),
     }
     return rows
 
@@ -88,21 +122,39 @@ def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
     people, models = source.reading["people"], source.reading["models"]
     parts: list[pd.DataFrame] = []
     for group, of in source.reading["sets"].items():
-        rated = {who: pd.read_csv(files[f"{group}__{who}_ratings.csv"], dtype={of["id"]: str}) for who in (*people, *models)}
-        histories = {id_: f"{group}-{place:03d}" for place, id_ in enumerate(rated["crowd"][of["id"]], 1)}
+        rated = {
+            who: pd.read_csv(files[f"{group}__{who}_ratings.csv"], dtype={of["id"]: str})
+            for who in (*people, *models)
+        }
+        histories = {
+            id_: f"{group}-{place:03d}" for place, id_ in enumerate(rated["crowd"][of["id"]], 1)
+        }
         for who, table in rated.items():
             file = f"{group}__{who}_ratings.csv"
             table = keep_columns(source.name, file, table, [of["id"], *of["dimensions"]])
-            need_words(source, file, table, of["id"], histories, "a conversation of the crowd's file")
+            need_words(
+                source, file, table, of["id"], histories, "a conversation of the crowd's file"
+            )
             for dimension in of["dimensions"]:
                 need_score(source, file, table, dimension, of["scale"])
-            long = table.melt(of["id"], of["dimensions"], "dimension", "score").assign(rater=(people | models)[who])
+            long = table.melt(of["id"], of["dimensions"], "dimension", "score").assign(
+                rater=(people | models)[who]
+            )
             flags = [["aggregated"] if who == "crowd" else [] for _ in range(len(long))]
-            rows = long.assign(history_id=long[of["id"]].map(histories), group=group, responder=f"{group}-supporter")
+            rows = long.assign(
+                history_id=long[of["id"]].map(histories),
+                group=group,
+                responder=f"{group}-supporter",
+            )
             kind = "human" if who in people else "model"
-            parts.append(rows.drop(columns=of["id"]).assign(rater_kind=kind, protocol="likert", flags=flags))
+            parts.append(
+                rows.drop(columns=of["id"]).assign(rater_kind=kind, protocol="likert", flags=flags)
+            )
     scores = pd.concat(parts, ignore_index=True)
-    scores.attrs["notes"] = {"conversations": int(scores["history_id"].nunique()), "scores": len(scores)}
+    scores.attrs["notes"] = {
+        "conversations": int(scores["history_id"].nunique()),
+        "scores": len(scores),
+    }
     return scores
 
 
@@ -112,7 +164,9 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
     own_file, observed_file = files
     asked = ["id", "responseR", "labelR", *facts["trust"], *facts["items"]]
     own = keep_columns(source.name, own_file, pd.read_csv(files[own_file]), asked).copy()
-    observed = keep_columns(source.name, observed_file, pd.read_csv(files[observed_file]), ["OriginalDiscloserID"])
+    observed = keep_columns(
+        source.name, observed_file, pd.read_csv(files[observed_file]), ["OriginalDiscloserID"]
+    )
     if set(observed["OriginalDiscloserID"]) - set(own["id"]):
         raise DataError(f"{observed_file}: it names recipients whom {own_file} lacks.")
     for column in ("responseR", "labelR"):
@@ -122,7 +176,10 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
     items = facts["items"] | {"trust": "trust"}
     for item in items:
         need_score(source, own_file, own, item, facts["scale"])
-    names = [*observed["OriginalDiscloserID"], *own.loc[~own["id"].isin(observed["OriginalDiscloserID"]), "id"]]
+    names = [
+        *observed["OriginalDiscloserID"],
+        *own.loc[~own["id"].isin(observed["OriginalDiscloserID"]), "id"],
+    ]
     number = own["id"].map({name: f"{place:03d}" for place, name in enumerate(names, 1)})
     about = {
         "rater": "recipient_" + number,
@@ -130,7 +187,11 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
         "responder": own["responseR"].map(facts["responseR"]),
         "label": own["labelR"].map(facts["labelR"]),
     }
-    rows = pd.DataFrame(about).join(own[list(items)].rename(columns=items)).melt(list(about), None, "dimension", "score")
+    rows = (
+        pd.DataFrame(about)
+        .join(own[list(items)].rename(columns=items))
+        .melt(list(about), None, "dimension", "score")
+    )
     rows = rows.sort_values(["rater", "dimension"], ignore_index=True)
     return rows.assign(rater_kind="human", protocol="likert")
 
@@ -153,7 +214,9 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
         ((score == 1) != rows["correct_response"], "a class that contradicts correct_response"),
     ):
         if wrong.any():
-            raise DataError(f"{file}: row {int(wrong.to_numpy().argmax())} has {what} ({int(wrong.sum())} rows like it).")
+            raise DataError(
+                f"{file}: row {int(wrong.to_numpy().argmax())} has {what} ({int(wrong.sum())} rows like it)."
+            )
     # What was shown: the moment, and for models a number for the transcript and how many of its messages.
     codes = pd.Series(pd.factorize(rows["transcript_index"])[0], index=rows.index)
     messages = rows["message_number"].fillna(0).astype(int).astype(str)
@@ -188,31 +251,51 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
     """Which of two replies to one of 2,000 messages a stranger rated higher: a person's, or one of two of GPT-4."""
     arms, ratings = source.reading["arms"], source.reading["ratings"]
     (file,) = files
-    used = [f"{what}_{arm}" for what in ("annotator", "rating", "response", "empathy_propensity") for arm in arms.values()]
+    used = [
+        f"{what}_{arm}"
+        for what in ("annotator", "rating", "response", "empathy_propensity")
+        for arm in arms.values()
+    ]
     rows = keep_columns(source.name, file, pd.read_csv(files[file]), ["part_no", "emotion", *used])
     for arm in arms.values():
         need_words(source, file, rows, f"rating_{arm}", ratings)
         raters = rows.groupby("part_no")[f"annotator_{arm}"].nunique()
         if (raters > 1).any():
-            raise DataError(f"{file}: batch {raters.idxmax()} has {raters.max()} raters of the arm {arm}; expected one.")
+            raise DataError(
+                f"{file}: batch {raters.idxmax()} has {raters.max()} raters of the arm {arm}; expected one."
+            )
     # The raters' own empathy, in thirds of all raters.
     own = {author: rows[f"empathy_propensity_{arm}"] for author, arm in arms.items()}
     one_each = pd.concat([values.groupby(rows["part_no"]).first() for values in own.values()])
     cuts = [-np.inf, *one_each.quantile([1 / 3, 2 / 3]), np.inf]
-    level = {author: pd.cut(values, cuts, labels=LEVELS).astype(str) for author, values in own.items()}
-    words = {author: rows[f"response_{arm}"].map(lambda text: len(text.split())) for author, arm in arms.items()}
-    about = {"cluster": "batch_" + (rows["part_no"] + 1).astype(str).str.zfill(3), "emotion": rows["emotion"]}
+    level = {
+        author: pd.cut(values, cuts, labels=LEVELS).astype(str) for author, values in own.items()
+    }
+    words = {
+        author: rows[f"response_{arm}"].map(lambda text: len(text.split()))
+        for author, arm in arms.items()
+    }
+    about = {
+        "cluster": "batch_" + (rows["part_no"] + 1).astype(str).str.zfill(3),
+        "emotion": rows["emotion"],
+    }
     parts = []
     for a, b in itertools.combinations(arms, 2):
         longer = (words[a] - words[b]).clip(-1, 1).map({1: "a", 0: "same", -1: "b"})
-        said = {"score_a": rows[f"rating_{arms[a]}"], "score_b": rows[f"rating_{arms[b]}"], "longer": longer}
+        said = {
+            "score_a": rows[f"rating_{arms[a]}"],
+            "score_b": rows[f"rating_{arms[b]}"],
+            "longer": longer,
+        }
         said |= {"empathy_a": level[a], "empathy_b": level[b]}
         parts.append(pd.DataFrame(about | said).assign(responder_a=a, responder_b=b))
     pairs = pd.concat(parts, ignore_index=True)
     keys = ["responder_a", "responder_b", "cluster"]
     by_batch = _tally(pairs, [*keys, "longer", "empathy_a", "empathy_b"], by="batch")
     by_emotion = _tally(pairs.assign(cluster=pairs["emotion"]), keys, by="emotion")
-    return pd.concat([by_batch, by_emotion], ignore_index=True).assign(study=source.name, dimension="rating")
+    return pd.concat([by_batch, by_emotion], ignore_index=True).assign(
+        study=source.name, dimension="rating"
+    )
 
 
 def read_resort(source: Source, files: Files) -> pd.DataFrame:
@@ -222,7 +305,11 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
     (file,) = files
     rows = pd.json_normalize(json.loads(files[file].read_text(encoding="utf-8")))
     shown = ["Reddit ID", "appraisal_dimension_id"]
-    used = [f"human_eval_annotation_{number}.{what}" for number in (1, 2) for what in ("annotator", *scales)]
+    used = [
+        f"human_eval_annotation_{number}.{what}"
+        for number in (1, 2)
+        for what in ("annotator", *scales)
+    ]
     rows = keep_columns(source.name, file, rows, [*shown, "model", "pipeline", "method", *used])
     need_words(source, file, rows, "model", people | models)
     plain = rows["pipeline"].isin(facts["plain"])
@@ -239,10 +326,15 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
         for what, scale in scales.items():
             need_score(source, file, given, what, scale)
         # Higher is better on every dimension.
-        given = given.assign(harmfulness=1 - given["harmfulness"]).rename(columns=facts["dimensions"])
+        given = given.assign(harmfulness=1 - given["harmfulness"]).rename(
+            columns=facts["dimensions"]
+        )
         parts.append(about.join(given).melt([*about, "annotator"], None, "dimension", "score"))
     scores = pd.concat(parts, ignore_index=True)
-    names = {name: f"psychologist_{place}" for place, name in enumerate(sorted(scores["annotator"].unique()), 1)}
+    names = {
+        name: f"psychologist_{place}"
+        for place, name in enumerate(sorted(scores["annotator"].unique()), 1)
+    }
     scores["rater"] = scores["annotator"].map(names)
     same = [*shown, "cluster", "rater", "dimension"]
     a = scores.assign(responder_a=scores["model"].map(people)).dropna(subset="responder_a")

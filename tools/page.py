@@ -49,7 +49,9 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
             return format(glued[name], how) if name in glued else "(in the book)"
         if role in CHIPS:
             return f"[{role}]" if said == "-" else f"[{role}: {said}]"
-        if role == "numref" and "%s" in said:  # "chapter %s <who-is-preferred>": numbers are the book's
+        if (
+            role == "numref" and "%s" in said
+        ):  # "chapter %s <who-is-preferred>": numbers are the book's
             words, _, label = said.rstrip(">").partition("%s <")
             return f"{words}*{label.replace('-', ' ')}*"
         if role == "math":
@@ -85,7 +87,9 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
     try:
         written = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
     except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"{notebook} is not a notebook ({type(error).__name__}: {error}).") from None
+        raise ValueError(
+            f"{notebook} is not a notebook ({type(error).__name__}: {error})."
+        ) from None
     cells = written["cells"]
     if not any(cell.get("outputs") for cell in cells):
         raise ValueError(f"{notebook} has no outputs. Run it first: papermill {notebook} out.ipynb")
@@ -97,7 +101,9 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
         if cell["cell_type"] == "markdown":
             cell["source"] = fill_in(cell["source"], glued)
         elif cell["cell_type"] == "code":
-            cell["outputs"] = [shown for shown in cell["outputs"] if "scrapbook" not in shown.get("metadata", {})]
+            cell["outputs"] = [
+                shown for shown in cell["outputs"] if "scrapbook" not in shown.get("metadata", {})
+            ]
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)  # type: ignore[no-untyped-call]
     html, _ = exporter.from_notebook_node(written)
     files = [out / f"{notebook.stem}.html", out / f"{notebook.stem}.ipynb"]

@@ -33,7 +33,9 @@ __all__ = [
 ]  # fmt: skip
 
 PINNED = "tests/printed_numbers.json"
-GLUED = re.compile(r"\{glue:text\}`(?:[^`:]*?(?P<chapter>\w+)\.ipynb::)?(?P<key>[\w-]+)(?::(?P<spec>[^`]+))?`")
+GLUED = re.compile(
+    r"\{glue:text\}`(?:[^`:]*?(?P<chapter>\w+)\.ipynb::)?(?P<key>[\w-]+)(?::(?P<spec>[^`]+))?`"
+)
 NUMBER = re.compile(r"[+-]?[\d,]+(?:\.\d+)?")
 UNSEEN = ".2f"
 """The form of a glued number that no page prints."""
@@ -112,16 +114,22 @@ def read_printed(root: Path) -> dict[str, PrintedNumber]:
     executed = root / "build" / "executed" / "sample"
     chapters = [chapter.name for chapter in read_plan(root, "sample").chapters]
     if absent := [name for name in chapters if not (executed / f"{name}.ipynb").is_file()]:
-        raise NotBuiltError(f"The book is not built ({', '.join(absent)} not in {executed}). Run `make book` first.")
+        raise NotBuiltError(
+            f"The book is not built ({', '.join(absent)} not in {executed}). Run `make book` first."
+        )
     specs = read_specs(root)
     return {
         name: number
         for chapter in chapters
-        for name, number in read_chapter_numbers(executed / f"{chapter}.ipynb", chapter, specs).items()
+        for name, number in read_chapter_numbers(
+            executed / f"{chapter}.ipynb", chapter, specs
+        ).items()
     }
 
 
-def read_chapter_numbers(copy: Path, chapter: str, specs: Mapping[tuple[str, str], set[str]]) -> dict[str, PrintedNumber]:
+def read_chapter_numbers(
+    copy: Path, chapter: str, specs: Mapping[tuple[str, str], set[str]]
+) -> dict[str, PrintedNumber]:
     """Read what one executed copy of a chapter prints, in the forms of :func:`read_specs`."""
     printed: dict[str, PrintedNumber] = {}
     for key, value in read_glued(copy).items():
@@ -169,7 +177,9 @@ def _read_shown(copy: Path) -> Iterator[tuple[str, PrintedNumber]]:
             data = output.get("data", {})
             if table.startswith("tab-"):
                 page = "".join(data.get("text/html", ""))
-                yield from ((f"{table}/{name}", PrintedNumber(text)) for name, text in _read_entries(page))
+                yield from (
+                    (f"{table}/{name}", PrintedNumber(text)) for name, text in _read_entries(page)
+                )
             elif output["output_type"] == "execute_result" and {*data} == {"text/plain"}:
                 yield f"shown by the cell {cell['id']}", _as_shown("".join(data["text/plain"]))
 
@@ -183,7 +193,10 @@ def _as_shown(text: str) -> PrintedNumber:
 
 
 def _read_entries(page: str) -> Iterator[tuple[str, str]]:
-    rows = [[entry.get_text() for entry in row(["th", "td"])] for row in BeautifulSoup(page, "html.parser")("tr")]
+    rows = [
+        [entry.get_text() for entry in row(["th", "td"])]
+        for row in BeautifulSoup(page, "html.parser")("tr")
+    ]
     if not rows:
         return
     head, *body = rows
@@ -243,7 +256,12 @@ def compare(pinned: Mapping[str, str], printed: Mapping[str, PrintedNumber]) -> 
 
 
 def _is_same(old: str, number: PrintedNumber) -> bool:
-    if old == number.text or number.value is None or not NUMBER.fullmatch(old) or _decimals(old) != _decimals(number.text):
+    if (
+        old == number.text
+        or number.value is None
+        or not NUMBER.fullmatch(old)
+        or _decimals(old) != _decimals(number.text)
+    ):
         return old == number.text
     half_a_unit = 0.5 * 10.0 ** -_decimals(old)
     hair = HAIR * max(1.0, abs(number.value))
@@ -260,7 +278,9 @@ def main() -> None:
     moved = write_pinned(root, printed)
     for change in moved:
         print(change)
-    print(f"{len(moved):,} of {len(printed):,} printed values moved, appeared or vanished. They are in {PINNED}.")
+    print(
+        f"{len(moved):,} of {len(printed):,} printed values moved, appeared or vanished. They are in {PINNED}."
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ def fill_pipeline(page: Path, run: Run) -> str:
         MyST; a run without verdicts has a page that says so.
     """
     template = Environment(undefined=StrictUndefined, autoescape=False, trim_blocks=True)
-    return template.from_string(page.read_text(encoding="utf-8")).render(run=run.name, row=follow_one_pair(run))
+    return template.from_string(page.read_text(encoding="utf-8")).render(
+        run=run.name, row=follow_one_pair(run)
+    )
 
 
 def follow_one_pair(run: Run) -> dict[str, Any] | None:
@@ -56,14 +58,20 @@ def follow_one_pair(run: Run) -> dict[str, Any] | None:
     """
     if not all(list(run.folder.glob(f"{name}*")) for name in TABLES):
         return None
-    histories, responders, replies, comparisons, verdicts, ratings = (run.read(name) for name in TABLES)
+    histories, responders, replies, comparisons, verdicts, ratings = (
+        run.read(name) for name in TABLES
+    )
     kinds = responders.set_index("responder")["responder_kind"]
-    verdicts = verdicts[verdicts["dimension"].isin(ratings["dimension"]) & verdicts["order"].notna()]
+    verdicts = verdicts[
+        verdicts["dimension"].isin(ratings["dimension"]) & verdicts["order"].notna()
+    ]
     verdicts = verdicts[verdicts["state"] == "valid"]
     pair = _choose_pair(histories, verdicts, kinds)
     if pair is None:
         return None
-    judged = verdicts[(verdicts["pair_id"] == pair["pair_id"]) & (verdicts["rater"] == pair["rater"])]
+    judged = verdicts[
+        (verdicts["pair_id"] == pair["pair_id"]) & (verdicts["rater"] == pair["rater"])
+    ]
     judged = judged[judged["dimension"] == pair["dimension"]].sort_values("order")
     [joined] = combine_orders(judged).to_dict("records")
     history = histories.set_index("history_id", drop=False).loc[pair["history_id"]]
@@ -71,16 +79,32 @@ def follow_one_pair(run: Run) -> dict[str, Any] | None:
     reply_ids = shown[["reply_a", "reply_b"]].iloc[0]
     texts = replies.set_index("reply_id").loc[reply_ids, "text"]
     orders = [_describe(one) for one in judged.to_dict("records")]
-    rows = ratings[(ratings["dimension"] == pair["dimension"]) & ratings["rater"].isin([pair["rater"], joined["rater"]])]
-    rows = (rows if len(rows) else ratings).drop_duplicates("responder").set_index("responder", drop=False)
+    rows = ratings[
+        (ratings["dimension"] == pair["dimension"])
+        & ratings["rater"].isin([pair["rater"], joined["rater"]])
+    ]
+    rows = (
+        (rows if len(rows) else ratings)
+        .drop_duplicates("responder")
+        .set_index("responder", drop=False)
+    )
     authors = [pair["responder_a"], pair["responder_b"]]
-    share = joined["p_a"] if pd.notna(joined["p_a"]) else {"a": 1.0, "b": 0.0}.get(joined["verdict"], 0.5)
+    share = (
+        joined["p_a"]
+        if pd.notna(joined["p_a"])
+        else {"a": 1.0, "b": 0.0}.get(joined["verdict"], 0.5)
+    )
     return {
         "history": history,
         "n_turns": len(history["turns"]),
         "last_turns": _last_turns(history),
         "replies": [
-            {"responder": who, "kind": kinds[who], "text": _one_line(text), "n_words": len(text.split())}
+            {
+                "responder": who,
+                "kind": kinds[who],
+                "text": _one_line(text),
+                "n_words": len(text.split()),
+            }
             for who, text in zip(authors, texts, strict=True)
         ],
         "rater": pair["rater"],
@@ -97,18 +121,31 @@ def follow_one_pair(run: Run) -> dict[str, Any] | None:
     }
 
 
-def _choose_pair(histories: pd.DataFrame, verdicts: pd.DataFrame, kinds: pd.Series) -> dict[str, Any] | None:
+def _choose_pair(
+    histories: pd.DataFrame, verdicts: pd.DataFrame, kinds: pd.Series
+) -> dict[str, Any] | None:
     """Take the first history with such a pair; among its pairs one of the most telling kind that the judge did not write."""
-    asked = verdicts.groupby(["history_id", "pair_id", "rater", "dimension", "responder_a", "responder_b"], as_index=False)
-    pairs = asked.agg(n_orders=("order", "nunique"), n_rows=("order", "size"), flags=("flags", "first"))
+    asked = verdicts.groupby(
+        ["history_id", "pair_id", "rater", "dimension", "responder_a", "responder_b"],
+        as_index=False,
+    )
+    pairs = asked.agg(
+        n_orders=("order", "nunique"), n_rows=("order", "size"), flags=("flags", "first")
+    )
     pairs = pairs[(pairs["n_orders"] == 2) & (pairs["n_rows"] == 2)]
     if pairs.empty:
         return None
     ranks = pairs[["responder_a", "responder_b"]].map(lambda who: KNOWN_BEST.index(kinds[who]))
-    places = pairs["history_id"].map({name: place for place, name in enumerate(histories["history_id"])})
+    places = pairs["history_id"].map(
+        {name: place for place, name in enumerate(histories["history_id"])}
+    )
     own = pairs["flags"].map(lambda flags: "own_reply" in list(flags))
-    order = pd.DataFrame({"place": places, "best": ranks.min(axis=1), "own": own, "pair": pairs["pair_id"]})
-    chosen: dict[str, Any] = pairs.loc[order.sort_values(["place", "best", "own", "pair"]).index[0]].to_dict()
+    order = pd.DataFrame(
+        {"place": places, "best": ranks.min(axis=1), "own": own, "pair": pairs["pair_id"]}
+    )
+    chosen: dict[str, Any] = pairs.loc[
+        order.sort_values(["place", "best", "own", "pair"]).index[0]
+    ].to_dict()
     return chosen
 
 
@@ -116,7 +153,10 @@ def _last_turns(history: pd.Series) -> list[dict[str, str]]:
     """Give the last turns, where the licence lets a page show them."""
     if not may_publish(str(history["licence"])):
         return []
-    return [{"speaker": turn["speaker"], "text": _one_line(turn["text"])} for turn in history["turns"][-TURNS_SHOWN:]]
+    return [
+        {"speaker": turn["speaker"], "text": _one_line(turn["text"])}
+        for turn in history["turns"][-TURNS_SHOWN:]
+    ]
 
 
 def _one_line(text: str) -> str:

@@ -97,22 +97,30 @@ def read_plan(root: Path, run: str) -> Plan:
     left_out = given.pop("left_out", None) or {}
     names = given.pop("chapters", None) or _sample_chapters(root, run)
     if not isinstance(names, list) or not names:
-        raise PlanError(f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`.")
+        raise PlanError(
+            f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`."
+        )
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise PlanError(f"{file} lists {name!r}, and notebooks/{name}.ipynb is not there.")
     if twice := sorted({str(name) for name in names if names.count(name) > 1}):
         raise PlanError(f"{file} lists {', '.join(twice)} more than once; leave one.")
     if not isinstance(left_out, dict):
-        raise PlanError(f"{file}: expected `left_out:` with a chapter and why it is left out on each line.")
+        raise PlanError(
+            f"{file}: expected `left_out:` with a chapter and why it is left out on each line."
+        )
     for name in left_out:
         if name in names or not (root / "notebooks" / f"{name}.ipynb").is_file():
-            raise PlanError(f"{file}: `left_out` says why {name!r} is left out, and it is {_what(name, names)}.")
+            raise PlanError(
+                f"{file}: `left_out` says why {name!r} is left out, and it is {_what(name, names)}."
+            )
     chapters = tuple(read_chapter(root / "notebooks" / f"{name}.ipynb") for name in names)
     shared = given.pop("all", None) or {}
     blocks = {name: given.pop(name, None) or {} for name in names}
     if given:
-        known = f"`chapters`, `left_out`, `all`, `collect` nor a listed chapter ({', '.join(names)})"
+        known = (
+            f"`chapters`, `left_out`, `all`, `collect` nor a listed chapter ({', '.join(names)})"
+        )
         raise PlanError(f"{file}: {', '.join(given)} is neither {known}.")
     values = _fit(file, run, chapters, shared, blocks)
     if (own := _own_dimension(root, run, recipe)) is not None:
@@ -168,7 +176,9 @@ def write_plan(root: Path, plan: Plan) -> None:
         write_atomically(build / "parameters" / plan.run / f"{name}.yaml", text.encode())
     recipe = yaml.safe_dump(plan.recipe, allow_unicode=True, sort_keys=False)
     write_atomically(build / "parameters" / plan.run / "recipe.stamp", recipe.encode())
-    write_atomically(build / "code.stamp", _checksums(root, (path for glob in CODE for path in root.glob(glob))))
+    write_atomically(
+        build / "code.stamp", _checksums(root, (path for glob in CODE for path in root.glob(glob)))
+    )
     for name, files in _code_reached(root, plan.chapters).items():
         write_atomically(build / "code" / plan.run / f"{name}.stamp", _checksums(root, files))
     write_atomically(build / "data.stamp", _data_found(root))
@@ -179,12 +189,19 @@ def write_plan(root: Path, plan: Plan) -> None:
             stamp = _stamp(plan.run, table)
             before = (root / stamp).read_text() if (root / stamp).is_file() else ""
             stamp_table(root, plan.run, table)
-            if before.strip() not in ("", "absent") and (root / stamp).read_text().strip() == "absent":
-                (root / executed).unlink(missing_ok=True)  # somebody removed the table: write it again
+            if (
+                before.strip() not in ("", "absent")
+                and (root / stamp).read_text().strip() == "absent"
+            ):
+                (root / executed).unlink(
+                    missing_ok=True
+                )  # somebody removed the table: write it again
             arrows.append(f"{stamp}: {executed}; @:")
         arrows += [f"{executed}: {stamp}" for stamp in _stamps_read(root, plan, chapter)]
     listed = "CHAPTERS := " + " ".join(chapter.name for chapter in plan.chapters)
-    write_atomically(build / "graph" / f"{plan.run}.mk", ("\n".join([listed, *arrows]) + "\n").encode())
+    write_atomically(
+        build / "graph" / f"{plan.run}.mk", ("\n".join([listed, *arrows]) + "\n").encode()
+    )
 
 
 def stamp_table(root: Path, run: str, table: str) -> None:
@@ -200,7 +217,9 @@ def stamp_table(root: Path, run: str, table: str) -> None:
         ``"verdicts"`` or ``"verdicts/people"``.
     """
     file = root / "runs" / run / f"{table}.parquet"
-    write_atomically(root / _stamp(run, table), (checksum(file) if file.is_file() else "absent").encode())
+    write_atomically(
+        root / _stamp(run, table), (checksum(file) if file.is_file() else "absent").encode()
+    )
 
 
 def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path]]:
@@ -210,13 +229,26 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
     reached = {}
     for chapter in chapters:
         named = {_home(name) for name in chapter.imports}
-        modules = {part for name in named for part in (name, name.rpartition(".")[0]) if part in graph.modules}
+        modules = {
+            part
+            for name in named
+            for part in (name, name.rpartition(".")[0])
+            if part in graph.modules
+        }
         modules |= {above for module in modules for above in graph.find_upstream_modules(module)}
         # Importing a module runs the packages that it stands in.
-        modules |= {".".join(module.split(".")[:depth]) for module in modules for depth in range(1, module.count(".") + 1)}
+        modules |= {
+            ".".join(module.split(".")[:depth])
+            for module in modules
+            for depth in range(1, module.count(".") + 1)
+        }
         found = [root.joinpath(*module.split(".")) for module in modules]
-        code = {path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found}
-        pages = {page for path in found for page in path.parent.glob(f"pages/{path.name}*")}  # named after their module
+        code = {
+            path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found
+        }
+        pages = {
+            page for path in found for page in path.parent.glob(f"pages/{path.name}*")
+        }  # named after their module
         reached[chapter.name] = files | code | pages
     return reached
 
@@ -224,7 +256,11 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
 def _home(name: str) -> str:
     """Name the module of what the package's front door loads late: ``heart_utils.fit_ratings`` lives elsewhere."""
     package, _, public = name.rpartition(".")
-    return f"heart_utils.{heart_utils._PUBLIC[public]}" if package == "heart_utils" and public in heart_utils._PUBLIC else name
+    return (
+        f"heart_utils.{heart_utils._PUBLIC[public]}"
+        if package == "heart_utils" and public in heart_utils._PUBLIC
+        else name
+    )
 
 
 def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
@@ -243,7 +279,11 @@ def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
 
 def _sample_chapters(root: Path, run: str) -> list[str] | None:
     """Give another run the notebooks of the sample, unless it says otherwise."""
-    return None if run == "sample" else [chapter.name for chapter in read_plan(root, "sample").chapters]
+    return (
+        None
+        if run == "sample"
+        else [chapter.name for chapter in read_plan(root, "sample").chapters]
+    )
 
 
 def _what(name: str, listed: list[str]) -> str:
@@ -251,18 +291,28 @@ def _what(name: str, listed: list[str]) -> str:
 
 
 def _fit(
-    file: Path, run: str, chapters: Iterable[Chapter], shared: dict[str, Any], blocks: dict[str, dict[str, Any]]
+    file: Path,
+    run: str,
+    chapters: Iterable[Chapter],
+    shared: dict[str, Any],
+    blocks: dict[str, dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     """Give every chapter the values that it declares; refuse what nobody declares."""
     declared = {name for chapter in chapters for name in chapter.parameters}
     if strangers := sorted(set(shared) - declared):
-        raise PlanError(f"{file}: no listed notebook has a parameter {', '.join(strangers)} (under `all:`).")
+        raise PlanError(
+            f"{file}: no listed notebook has a parameter {', '.join(strangers)} (under `all:`)."
+        )
     parameters = {}
     for chapter in chapters:
-        values = {name: value for name, value in shared.items() if name in chapter.parameters} | blocks[chapter.name]
+        values = {
+            name: value for name, value in shared.items() if name in chapter.parameters
+        } | blocks[chapter.name]
         for name, value in values.items():
             if name == "run":
-                raise PlanError(f"{file}: `run` is the name of this file ({run!r}) and is passed to every chapter by itself.")
+                raise PlanError(
+                    f"{file}: `run` is the name of this file ({run!r}) and is passed to every chapter by itself."
+                )
             if name not in chapter.parameters:
                 raise PlanError(
                     f"{file}: {chapter.name} has no parameter {name!r}. It has {', '.join(chapter.parameters) or 'none'}."
@@ -273,8 +323,17 @@ def _fit(
 
 
 def _check_type(where: str, value: object, default: object) -> None:
-    numbers = isinstance(value, (int, float)) and isinstance(default, float) and not isinstance(value, bool)
-    if value is not None and default is not None and type(value) is not type(default) and not numbers:
+    numbers = (
+        isinstance(value, (int, float))
+        and isinstance(default, float)
+        and not isinstance(value, bool)
+    )
+    if (
+        value is not None
+        and default is not None
+        and type(value) is not type(default)
+        and not numbers
+    ):
         raise PlanError(
             f"{where} is {value!r}, a {type(value).__name__}; the notebook's default {default!r} is a {type(default).__name__}."
         )
@@ -293,7 +352,11 @@ def _stamps_read(root: Path, plan: Plan, chapter: Chapter) -> list[str]:
         if run == "public":
             continue  # its tables are data found, and data.stamp holds them
         folder = root / "runs" / run
-        parts = {table} if "/" in table else {table, *(f"{table}/{path.stem}" for path in (folder / table).glob("*.parquet"))}
+        parts = (
+            {table}
+            if "/" in table
+            else {table, *(f"{table}/{path.stem}" for path in (folder / table).glob("*.parquet"))}
+        )
         if run == plan.run:
             written = {part for other in plan.chapters for part in other.writes}
             parts |= {part for part in written if part.startswith(f"{table}/")}

@@ -27,14 +27,31 @@ from heart_utils.identities import refuse_identities
 from heart_utils.judging.prompts import ProtocolError, load_protocol, load_rubric, prompt_hash
 from heart_utils.ratings.ratings import Ratings, fit_ratings
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.runs import Run, find_root, known_people, open_run, strictest_licence, write_atomically
+from heart_utils.runs import (
+    Run,
+    find_root,
+    known_people,
+    open_run,
+    strictest_licence,
+    write_atomically,
+)
 from heart_utils.tables import TableError, check_table
 
 __all__ = ["PoolError", "Pooled"]
 
 FORMAT = 1
 MANIFEST = b"heart_verdicts"
-ASKED = ["history_id", "responder_a", "responder_b", "rater", "dimension", "order", "protocol", "answer_format", "repeat"]
+ASKED = [
+    "history_id",
+    "responder_a",
+    "responder_b",
+    "rater",
+    "dimension",
+    "order",
+    "protocol",
+    "answer_format",
+    "repeat",
+]
 ANSWERED = ["verdict", "margin", "p_a", "state"]
 SAME_AT_LEAST = 10  #: Common questions of a rater from which on equal answers to all of them are one lab's answers twice.
 
@@ -60,7 +77,9 @@ class Pooled:
 def pack_run(run: Run, lab: str) -> bytes:
     """Put a run's verdicts and what they rest on into one Parquet file; no conversation, reply or reason is in it."""
     if not lab.strip():
-        raise PoolError("Name the lab that collected the verdicts, such as --lab 'University of X'.")
+        raise PoolError(
+            "Name the lab that collected the verdicts, such as --lab 'University of X'."
+        )
     verdicts = run.read("verdicts")
     responders = run.read("responders").set_index("responder")
     manifest = {
@@ -73,11 +92,23 @@ def pack_run(run: Run, lab: str) -> bytes:
         "responders": responders.loc[_names(verdicts), "responder_kind"].to_dict(),
         "histories": _histories(run, verdicts),
     }
-    packed_rows, said = verdicts.assign(rationale=None), json.dumps(manifest, sort_keys=True, ensure_ascii=False)
-    with_ids = ["verdicts"] if run.manifest.get("tables", {}).get("verdicts", {}).get("ids") == "kept" else []
-    refuse_identities({"verdicts": packed_rows}, {"its manifest": said}, known=known_people(run), kept=with_ids)
+    packed_rows, said = (
+        verdicts.assign(rationale=None),
+        json.dumps(manifest, sort_keys=True, ensure_ascii=False),
+    )
+    with_ids = (
+        ["verdicts"]
+        if run.manifest.get("tables", {}).get("verdicts", {}).get("ids") == "kept"
+        else []
+    )
+    refuse_identities(
+        {"verdicts": packed_rows}, {"its manifest": said}, known=known_people(run), kept=with_ids
+    )
     table = pa.Table.from_pandas(packed_rows, preserve_index=False)
-    kept = {**(table.schema.metadata or {}), MANIFEST: json.dumps(manifest, sort_keys=True).encode()}
+    kept = {
+        **(table.schema.metadata or {}),
+        MANIFEST: json.dumps(manifest, sort_keys=True).encode(),
+    }
     packed = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(kept), packed)
     return packed.getvalue()
@@ -90,7 +121,9 @@ def read_pack(file: Path | io.BytesIO) -> tuple[pd.DataFrame, dict[str, Any]]:
         manifest = json.loads((table.schema.metadata or {})[MANIFEST])
         return check_table("verdicts", table.to_pandas()), manifest
     except KeyError:
-        raise PoolError("it has no manifest; `make pack RUN=... LAB=...` writes a file that has one.") from None
+        raise PoolError(
+            "it has no manifest; `make pack RUN=... LAB=...` writes a file that has one."
+        ) from None
     except (OSError, pa.ArrowException, TableError, ValueError) as error:
         raise PoolError(f"it cannot be read as packed verdicts ({error}).") from None
 
@@ -100,7 +133,10 @@ def join_packs(files: Sequence[Path]) -> Pooled:
 
     Raters that are people carry their lab's name, since two labs may have a "rater 1" each.
     """
-    packs, faults = [], [] if len(files) > 1 else ["One file is no pool; name those of two labs or more."]
+    packs, faults = (
+        [],
+        [] if len(files) > 1 else ["One file is no pool; name those of two labs or more."],
+    )
     for file in files:
         try:
             packs.append((file.name, *read_pack(file)))
@@ -108,17 +144,27 @@ def join_packs(files: Sequence[Path]) -> Pooled:
             faults.append(f"{file.name}: {error}")
     for name, _, manifest in packs:
         if manifest.get("format") != FORMAT:
-            faults.append(f"{name}: its format is {manifest.get('format')}, this version reads {FORMAT}.")
-        faults += [f"{name}: nothing says how {key} was asked." for key, seen in manifest["prompts"].items() if seen is None]
+            faults.append(
+                f"{name}: its format is {manifest.get('format')}, this version reads {FORMAT}."
+            )
+        faults += [
+            f"{name}: nothing says how {key} was asked."
+            for key, seen in manifest["prompts"].items()
+            if seen is None
+        ]
     for one, other in combinations(packs, 2):
         faults += [f"{one[0]} and {other[0]}: {fault}" for fault in _apart(one[1:], other[1:])]
     if faults:
-        raise PoolError("These files cannot be pooled:\n" + "\n".join(f"- {fault}" for fault in faults))
+        raise PoolError(
+            "These files cannot be pooled:\n" + "\n".join(f"- {fault}" for fault in faults)
+        )
     rows = []
     for _, verdicts, manifest in packs:
         lab = manifest["lab"]
         ids = {name: lab + ":" + verdicts[name] for name in ("comparison_id", "pair_id")}
-        raters = verdicts["rater"].where(verdicts["rater_kind"] == "model", lab + ": " + verdicts["rater"])
+        raters = verdicts["rater"].where(
+            verdicts["rater_kind"] == "model", lab + ": " + verdicts["rater"]
+        )
         rows.append(verdicts.assign(group=lab, rater=raters, **ids))
     kinds = dict(chain.from_iterable(manifest["responders"].items() for _, _, manifest in packs))
     verdicts = pd.concat(rows, ignore_index=True)
@@ -127,7 +173,9 @@ def join_packs(files: Sequence[Path]) -> Pooled:
     return Pooled(verdicts, responders, {manifest["lab"]: manifest for _, _, manifest in packs})
 
 
-def _apart(one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, dict[str, Any]]) -> list[str]:
+def _apart(
+    one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, dict[str, Any]]
+) -> list[str]:
     """List what keeps two files from being pooled."""
     (mine, here), (theirs, there) = one, other
     faults = [f"both are of the lab {here['lab']!r}."] if here["lab"] == there["lab"] else []
@@ -153,7 +201,11 @@ def _apart(one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, 
     faults += [f"not both judged under the protocol {', '.join(only)}."] if only else []
     both = here["histories"].keys() & there["histories"].keys()
     changed = [name for name in both if here["histories"][name] != there["histories"][name]]
-    faults += [f"{len(changed)} histories have the same id and other words, such as {min(changed)!r}."] if changed else []
+    faults += (
+        [f"{len(changed)} histories have the same id and other words, such as {min(changed)!r}."]
+        if changed
+        else []
+    )
     if not set(_names(mine)) & set(_names(theirs)):
         faults.append("they share no responder, so nothing compares their ratings.")
     return faults + _copied(mine, theirs)
@@ -161,9 +213,14 @@ def _apart(one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, 
 
 def _copied(mine: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
     """Name judges whose answers are in both files: the same calls, which must count once."""
-    told = [table.assign(**table[[*ASKED, *ANSWERED]].astype(object).fillna("none").astype(str)) for table in (mine, theirs)]
+    told = [
+        table.assign(**table[[*ASKED, *ANSWERED]].astype(object).fillna("none").astype(str))
+        for table in (mine, theirs)
+    ]
     common = told[0].merge(told[1], on=ASKED, suffixes=("", "_theirs"))
-    same = pd.concat([common[name] == common[f"{name}_theirs"] for name in ANSWERED], axis=1).all(axis=1)
+    same = pd.concat([common[name] == common[f"{name}_theirs"] for name in ANSWERED], axis=1).all(
+        axis=1
+    )
     by_rater = same.groupby(common["rater"]).agg(["all", "size"])
     copied = by_rater[by_rater["all"] & by_rater["size"].ge(SAME_AT_LEAST)]
     return [
@@ -185,7 +242,9 @@ def _asked_how(verdicts: pd.DataFrame) -> dict[str, dict[str, Any]]:
             continue
         rubric = load_rubric(rules.rubric)
         prompts[f"{protocol}/{form}"] = prompt_hash(rules, rubric, form)[:12]
-        rubrics[protocol] = f"{rules.rubric}, {hashlib.sha256(repr(rubric).encode()).hexdigest()[:12]}"
+        rubrics[protocol] = (
+            f"{rules.rubric}, {hashlib.sha256(repr(rubric).encode()).hexdigest()[:12]}"
+        )
     return {"prompts": prompts, "rubrics": rubrics}
 
 
@@ -197,7 +256,9 @@ def _served(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
     ledger = open_ledger(run)
     try:
         found = {
-            str(rater): sorted({call.served_model for call in ledger.find(list(ids)).values() if call.served_model})
+            str(rater): sorted(
+                {call.served_model for call in ledger.find(list(ids)).values() if call.served_model}
+            )
             for rater, ids in asked.items()
         }
     finally:
@@ -224,7 +285,9 @@ def _names(verdicts: pd.DataFrame) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Pack a run, or join packed files into one; 0, or 2 with all reasons."""
-    parser = argparse.ArgumentParser(prog="python -m tools.pool", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.pool", description=(__doc__ or "").splitlines()[0]
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     pack = commands.add_parser("pack")
     pack.add_argument("run")
@@ -253,13 +316,30 @@ def _join(asked: argparse.Namespace) -> None:
     run = open_run(asked.run)
     run.write("verdicts", pooled.verdicts)
     licence = strictest_licence([manifest["licence"] for manifest in pooled.manifests.values()])
-    about = {"source": f"verdicts of {', '.join(pooled.manifests)}", "licence": licence, "origin": "pooled"}
+    about = {
+        "source": f"verdicts of {', '.join(pooled.manifests)}",
+        "licence": licence,
+        "origin": "pooled",
+    }
     run.record(tables={"verdicts": about}, pooled=pooled.manifests)
-    columns = ["responder", "responder_kind", "rating", "rating_low", "rating_high", "rank_low", "rank_high", "provisional"]
+    columns = [
+        "responder",
+        "responder_kind",
+        "rating",
+        "rating_low",
+        "rating_high",
+        "rank_low",
+        "rank_high",
+        "provisional",
+    ]
     shown = found.table.sort_values("rating", ascending=False)[columns].round(0)
-    print(f"{asked.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs, resampled as clusters:")
+    print(
+        f"{asked.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs, resampled as clusters:"
+    )
     print(shown.to_string(index=False))
-    print(f"Provisional: {len(pooled.manifests)} labs are few to speak of other labs. The verdicts are in {run.folder}.")
+    print(
+        f"Provisional: {len(pooled.manifests)} labs are few to speak of other labs. The verdicts are in {run.folder}."
+    )
 
 
 if __name__ == "__main__":

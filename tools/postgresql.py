@@ -19,7 +19,10 @@ class PostgresqlMissing(RuntimeError):
 
 
 def _program(name: str) -> str:
-    places = [shutil.which(name), *sorted(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), reverse=True)]
+    places = [
+        shutil.which(name),
+        *sorted(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), reverse=True),
+    ]
     for place in places:
         if place:
             return place
@@ -43,8 +46,12 @@ def serving_postgresql() -> Iterator[tuple[str, Callable[[], None]]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     data = folder / "data"
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
-    start = _as_postgres(control, "-D", data, "-l", folder / "log", "-o", options, "-w", "-t", "60", "start")
+    options = (
+        f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
+    )
+    start = _as_postgres(
+        control, "-D", data, "-l", folder / "log", "-o", options, "-w", "-t", "60", "start"
+    )
     stop = _as_postgres(control, "-D", data, "-m", "immediate", "stop")
 
     def restart() -> None:
@@ -52,7 +59,18 @@ def serving_postgresql() -> Iterator[tuple[str, Callable[[], None]]]:
         subprocess.run(start, check=True, stdout=subprocess.DEVNULL, cwd=folder)
 
     try:
-        create = _as_postgres(initdb, "-D", data, "-U", "heart", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
+        create = _as_postgres(
+            initdb,
+            "-D",
+            data,
+            "-U",
+            "heart",
+            "--auth=trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        )
         subprocess.run(create, check=True, capture_output=True, cwd=folder)
         subprocess.run(start, check=True, stdout=subprocess.DEVNULL, cwd=folder)
         yield f"postgresql+psycopg://heart@127.0.0.1:{port}", restart

@@ -46,7 +46,10 @@ __all__ = ["ReleaseError", "find_faults", "pack_release", "pack_run", "zip_folde
 
 NAME = "heart-in-the-open"
 VERSION = re.compile(r'^__version__ = "([^"]+)"$', flags=re.MULTILINE)
-ENTRY = re.compile(r"^## (?P<version>\S+), (?P<said>[^\n]+)\n(?P<lines>.*?)(?=^## |\Z)", flags=re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(
+    r"^## (?P<version>\S+), (?P<said>[^\n]+)\n(?P<lines>.*?)(?=^## |\Z)",
+    flags=re.MULTILINE | re.DOTALL,
+)
 
 
 class ReleaseError(ValueError):
@@ -69,31 +72,49 @@ def find_faults(root: Path) -> list[str]:
     faults = []
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:
-        faults.append(f"The tree has changes: {', '.join(line[3:] for line in changed[:5])}. Commit them, or put them away.")
+        faults.append(
+            f"The tree has changes: {', '.join(line[3:] for line in changed[:5])}. Commit them, or put them away."
+        )
     version, entry = _version(root), _entry(root)
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     if entry is None or entry["version"] != version:
         said = f"the newest entry is {entry['version']}" if entry else "there is no entry at all"
-        faults.append(f"CHANGELOG.md: {said}, the version is {version}. Write an entry `## {version}, YYYY-MM-DD` above it.")
+        faults.append(
+            f"CHANGELOG.md: {said}, the version is {version}. Write an entry `## {version}, YYYY-MM-DD` above it."
+        )
     else:
         date = entry["said"].strip()
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date):
-            faults.append(f"CHANGELOG.md: {version} is dated {date!r}. Write the day, as in `## {version}, 2026-01-09`.")
+            faults.append(
+                f"CHANGELOG.md: {version} is dated {date!r}. Write the day, as in `## {version}, 2026-01-09`."
+            )
         elif str(citation.get("date-released")) != date:
-            faults.append(f"CITATION.cff: date-released is {citation.get('date-released')}, CHANGELOG.md says {date}.")
+            faults.append(
+                f"CITATION.cff: date-released is {citation.get('date-released')}, CHANGELOG.md says {date}."
+            )
         if not re.search(r"^- \S", entry["lines"], flags=re.MULTILINE):
-            faults.append(f"CHANGELOG.md: the entry of {version} is empty. Say in lines that start with `- ` what changed.")
+            faults.append(
+                f"CHANGELOG.md: the entry of {version} is empty. Say in lines that start with `- ` what changed."
+            )
     if str(citation.get("version")) != version:
-        faults.append(f"CITATION.cff says version {citation.get('version')}, heart_utils/__init__.py says {version}.")
+        faults.append(
+            f"CITATION.cff says version {citation.get('version')}, heart_utils/__init__.py says {version}."
+        )
     if (address := read_settings(root).repository) != citation.get("repository-code", ""):
         faults.append(
             f"CITATION.cff: repository-code is {citation.get('repository-code', '')!r}, pyproject.toml says {address!r} "
             f"([tool.heart], repository). Write the same in both."
         )
     tables = open_run(root / "runs" / "sample").manifest.get("tables", {})
-    licence = strictest_licence([str(table.get("licence", "none stated")) for table in tables.values()])
+    licence = strictest_licence(
+        [str(table.get("licence", "none stated")) for table in tables.values()]
+    )
     if not may_publish(licence):
-        bound = sorted(name for name, table in tables.items() if not may_publish(str(table.get("licence", "none stated"))))
+        bound = sorted(
+            name
+            for name, table in tables.items()
+            if not may_publish(str(table.get("licence", "none stated")))
+        )
         faults.append(
             f"The run sample, whose book is published, rests on words that may not be passed on ({', '.join(bound)}: "
             f"{licence}). Give it words of the project's own, and build the book again."
@@ -132,9 +153,15 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         raise ReleaseError(f"{html} is not the book of commit {commit}. Build it with `make book`.")
     when = int(_git(root, "log", "-1", "--format=%ct"))
     stem = f"{NAME}-{version}"
-    book, source, notes = out / f"{stem}-book.zip", out / f"{stem}-source.tar.gz", out / f"{stem}-changes.md"
+    book, source, notes = (
+        out / f"{stem}-book.zip",
+        out / f"{stem}-source.tar.gz",
+        out / f"{stem}-changes.md",
+    )
     tar = subprocess.run(
-        ["git", "-C", str(root), "archive", "--format=tar", f"--prefix={stem}/", "HEAD"], capture_output=True, check=True
+        ["git", "-C", str(root), "archive", "--format=tar", f"--prefix={stem}/", "HEAD"],
+        capture_output=True,
+        check=True,
     )
     entry = _entry(root)
     contents = {
@@ -142,7 +169,10 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         source: gzip.compress(tar.stdout, mtime=when),
         notes: (entry["lines"].strip() + "\n").encode() if entry else b"",
     }
-    sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {file.name}\n" for file, content in contents.items())
+    sums = "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {file.name}\n"
+        for file, content in contents.items()
+    )
     contents[out / "SHA256SUMS"] = sums.encode()
     write_together(contents)
     packed = list(contents)
@@ -151,10 +181,15 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         for file in packed[:2]
         for leak in find_leaks(read_published(file), withheld)
     ]
-    people = known_people().union(*(known_people(open_run(folder)) for folder in (root / "runs").glob("*") if folder.is_dir()))
+    people = known_people().union(
+        *(known_people(open_run(folder)) for folder in (root / "runs").glob("*") if folder.is_dir())
+    )
     named = sorted({person for person in people if looks_like_person(person)})
     listed = (
-        (file.name, name) for file in packed[:2] for name, text in read_published(file) if any(map(text.__contains__, named))
+        (file.name, name)
+        for file in packed[:2]
+        for name, text in read_published(file)
+        if any(map(text.__contains__, named))
     )
     if told := [f"{file}, {redact_message(name)}" for file, name in listed]:
         for file in packed:
@@ -200,10 +235,15 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
     _refuse_keys(run)
     files = sorted(file.relative_to(run.folder) for file in run.folder.rglob("*.parquet"))
     noted = run.manifest.get("tables", {})
-    licences = {file: str(noted.get(file.with_suffix("").as_posix(), {}).get("licence", "none stated")) for file in files}
+    licences = {
+        file: str(noted.get(file.with_suffix("").as_posix(), {}).get("licence", "none stated"))
+        for file in files
+    }
     kept = [file for file in files if may_publish(licences[file])]
     if not kept:
-        found = ", ".join(f"{file} ({licence})" for file, licence in licences.items()) or "it has none"
+        found = (
+            ", ".join(f"{file} ({licence})" for file, licence in licences.items()) or "it has none"
+        )
         raise ReleaseError(
             f"No table of the run {name} may be passed on: {found}. If they are yours to share, say so: "
             f"open_run({name!r}).record(tables={{'verdicts': {{'licence': 'CC0-1.0'}}}})."
@@ -220,10 +260,15 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
         said = _methods_of(run) if Path("verdicts.parquet") in kept else ""
         (folder / "methods.md").write_text(said, encoding="utf-8")
         (folder / "references.bib").write_text(_cited(root, said, noted), encoding="utf-8")
-        listed = [f"{file}: {licence if file in kept else f'left out, {licence}'}" for file, licence in licences.items()]
+        listed = [
+            f"{file}: {licence if file in kept else f'left out, {licence}'}"
+            for file, licence in licences.items()
+        ]
         (folder / "LICENCES.txt").write_text("\n".join(listed) + "\n", encoding="utf-8")
         tables = {file.with_suffix("").as_posix(): read_parquet(run.folder / file) for file in kept}
-        texts = dict(read_published(folder)) | {"the name of the run or of a table": "\n".join([name, *tables])}
+        texts = dict(read_published(folder)) | {
+            "the name of the run or of a table": "\n".join([name, *tables])
+        }
         with_ids = [table for table in tables if noted.get(table, {}).get("ids") == "kept"]
         refuse_identities(tables, texts, known=known_people(run), kept=with_ids)
         archive = out / f"{NAME}-run-{name}.zip"
@@ -257,13 +302,15 @@ def _methods_of(run: Run) -> str:
 def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
     """Give BibTeX for this project, HEART, and what the methods cite, and the citations of the data as notes."""
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    own = (
-        f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author = {{{citation['authors'][0]['name']}}},\n"
-    )
+    own = f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author = {{{citation['authors'][0]['name']}}},\n"
     own += f"  version = {{{citation['version']}}},\n  year = {{2026}}\n}}\n"
     entries = re.split(r"\n(?=@)", (root / "book" / "references.bib").read_text(encoding="utf-8"))
     keys = {"iyer2026heart", *re.findall(r"@(\w+)\]", said)}
-    chosen = [entry.strip() + "\n" for entry in entries if (key := re.match(r"@\w+\{(\w+)", entry)) and key[1] in keys]
+    chosen = [
+        entry.strip() + "\n"
+        for entry in entries
+        if (key := re.match(r"@\w+\{(\w+)", entry)) and key[1] in keys
+    ]
     data = sorted({str(table["citation"]) for table in noted.values() if table.get("citation")})
     return "\n".join([own, *chosen, *(f"% data: {line}" for line in data)])
 
@@ -289,10 +336,15 @@ def zip_folder(folder: Path, *, prefix: str, when: int) -> bytes:
     stamp = time.gmtime(max(when, 315532800))[:6]  # a zip knows no time before 1980
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(
-            (path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.relative_to(folder).parts
+            (path for path in folder.rglob("*") if path.is_file()),
+            key=lambda path: path.relative_to(folder).parts,
         ):
             member = zipfile.ZipInfo(f"{prefix}/{path.relative_to(folder).as_posix()}", stamp)
-            member.compress_type, member.external_attr, member.create_system = zipfile.ZIP_DEFLATED, 0o644 << 16, 3
+            member.compress_type, member.external_attr, member.create_system = (
+                zipfile.ZIP_DEFLATED,
+                0o644 << 16,
+                3,
+            )
             archive.writestr(member, path.read_bytes())
     return packed.getvalue()
 
@@ -313,7 +365,9 @@ def _entry(root: Path) -> dict[str, str] | None:
 def _git(root: Path, *words: str) -> str:
     done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
     if done.returncode:
-        raise ReleaseError(f"A release is made from a git checkout, and git says: {done.stderr.strip()}")
+        raise ReleaseError(
+            f"A release is made from a git checkout, and git says: {done.stderr.strip()}"
+        )
     return done.stdout.rstrip("\n")
 
 
@@ -326,10 +380,14 @@ def main(arguments: list[str]) -> int:
             return 0
         if faults := find_faults(root):
             raise ReleaseError("\n".join(faults))
-        withheld = withheld_texts()  # before the book is built: without these texts nobody can look for them
+        withheld = (
+            withheld_texts()
+        )  # before the book is built: without these texts nobody can look for them
         if "--check" in arguments:
             return 0
-        for file in pack_release(root, root / "build" / "html", root / "build" / "release", withheld):
+        for file in pack_release(
+            root, root / "build" / "html", root / "build" / "release", withheld
+        ):
             print(f"{file.relative_to(root)}  {file.stat().st_size / 1e6:.1f} MB")
     except (ValueError, OSError) as error:  # DataError, SettingsError and RunError are ValueErrors
         print(f"No release was made.\n{error}", file=sys.stderr)

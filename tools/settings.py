@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-__all__ = ["Settings", "SettingsError", "contact_words", "launch_buttons", "launch_words", "read_settings"]
+__all__ = [
+    "Settings",
+    "SettingsError",
+    "contact_words",
+    "launch_buttons",
+    "launch_words",
+    "read_settings",
+]
 
 FIRST_NOTEBOOK = "notebooks/05_who_is_preferred.ipynb"
 
@@ -57,9 +64,15 @@ def read_settings(root: Path) -> Settings:
     SettingsError
         If a key is unknown, or the repository is no web address.
     """
-    said = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).get("heart", {})
+    said = (
+        tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+        .get("tool", {})
+        .get("heart", {})
+    )
     if strangers := sorted(set(said) - set(Settings.__dataclass_fields__)):
-        raise SettingsError(f"pyproject.toml, [tool.heart]: no setting is called {', '.join(strangers)}.")
+        raise SettingsError(
+            f"pyproject.toml, [tool.heart]: no setting is called {', '.join(strangers)}."
+        )
     settings = Settings(**said)
     if settings.repository and not settings.repository.startswith("https://"):
         raise SettingsError(
@@ -95,7 +108,9 @@ def launch_words(settings: Settings) -> str:
             "`repository` under `[tool.heart]` in `pyproject.toml`, and this page gets one.\n"
         )
     host, _, path = address.removeprefix("https://").partition("/")
-    where = {"github.com": f"gh/{path}", "gitlab.com": f"gl/{quote(path, safe='')}"}.get(host, f"git/{quote(address, safe='')}")
+    where = {"github.com": f"gh/{path}", "gitlab.com": f"gl/{quote(path, safe='')}"}.get(
+        host, f"git/{quote(address, safe='')}"
+    )
     binder = f"https://mybinder.org/v2/{where}/HEAD?urlpath=lab/tree/{FIRST_NOTEBOOK}"
     return f"[Open on Binder]({binder}) · [The repository]({address})\n"
 
@@ -122,7 +137,10 @@ def launch_buttons(settings: Settings) -> dict[str, object]:
     """
     if not (address := settings.address).startswith("https://github.com/"):
         return {}
-    hosts = {"binderhub_url": "https://mybinder.org", "colab_url": "https://colab.research.google.com"}
+    hosts = {
+        "binderhub_url": "https://mybinder.org",
+        "colab_url": "https://colab.research.google.com",
+    }
     return {
         "repository": {"url": address, "branch": "main", "path_to_book": ""},
         "launch_buttons": {"notebook_interface": "jupyterlab", **hosts},

@@ -77,8 +77,14 @@ def main() -> int:
 
 def checksum_of_pages(root: Path) -> str:
     """Give one checksum of all files of texts and style that the pages are made from."""
-    files = sorted(file for file in (root / "data" / "study").iterdir() if file.suffix in (".css", ".html", ".jinja", ".yaml"))
-    return hashlib.sha256(b"".join(file.name.encode() + file.read_bytes() for file in files)).hexdigest()
+    files = sorted(
+        file
+        for file in (root / "data" / "study").iterdir()
+        if file.suffix in (".css", ".html", ".jinja", ".yaml")
+    )
+    return hashlib.sha256(
+        b"".join(file.name.encode() + file.read_bytes() for file in files)
+    ).hexdigest()
 
 
 def _rehearsal(folder: Path, root: Path) -> Run:
@@ -89,7 +95,9 @@ def _rehearsal(folder: Path, root: Path) -> Run:
     replies = replies[replies["history_id"].isin(histories["history_id"])]
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     comfort = [PROBES["generic-comfort"](turns[history]) for history in replies["history_id"]]
-    probe = replies.assign(reply_id="probe-" + replies["history_id"], responder="generic-comfort", text=comfort)
+    probe = replies.assign(
+        reply_id="probe-" + replies["history_id"], responder="generic-comfort", text=comfort
+    )
     run.write("histories", histories)
     run.write("replies", pd.concat([replies, probe], ignore_index=True))
     return run

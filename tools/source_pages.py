@@ -64,7 +64,9 @@ def write_source_pages(package: Path, folder: Path) -> None:
         Gets ``code/``, with a page for each module at the module's own path and one style sheet.
     """
     formatter = HtmlFormatter(style=LIGHT, linespans="L", wrapcode=True)
-    light, dark = (HtmlFormatter(style=style).get_style_defs(".highlight") for style in (LIGHT, DARK))
+    light, dark = (
+        HtmlFormatter(style=style).get_style_defs(".highlight") for style in (LIGHT, DARK)
+    )
     for module in sorted(package.rglob("*.py")):
         path = module.relative_to(package.parent)
         name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")

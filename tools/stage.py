@@ -75,7 +75,10 @@ def stage_book(root: Path, plan: Plan) -> Path:
     copies = [root / "build" / "executed" / plan.run / f"{name}.ipynb" for name in sorted(ran)]
     (stage / "notebooks").mkdir()
     run, absent = open_run(root / "runs" / plan.run), absent_sets()
-    evidence = {copy.stem: _stage_copy(copy, stage / "notebooks" / copy.name, run, absent) for copy in copies}
+    evidence = {
+        copy.stem: _stage_copy(copy, stage / "notebooks" / copy.name, run, absent)
+        for copy in copies
+    }
     for notebook in sorted((root / "notebooks").glob("*.ipynb")):
         if notebook.stem not in ran:
             instead = page_without(notebook, plan.run, plan.left_out.get(notebook.stem, ""))
@@ -97,7 +100,9 @@ def stage_book(root: Path, plan: Plan) -> Path:
     files = {
         "built_on.txt": built,
         "_config.yml": yaml.safe_dump(config, allow_unicode=True),
-        "_toc.yml": yaml.safe_dump(_listed(toc, {file.stem for file in (stage / "notebooks").iterdir()}), sort_keys=False),
+        "_toc.yml": yaml.safe_dump(
+            _listed(toc, {file.stem for file in (stage / "notebooks").iterdir()}), sort_keys=False
+        ),
     }
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
@@ -107,7 +112,9 @@ def stage_book(root: Path, plan: Plan) -> Path:
     else:
         _stage_own_front(stage, plan)
     _stage_practice(stage)
-    write_governance(root, stage / "book", [note for said in evidence.values() for note in said.notes])
+    write_governance(
+        root, stage / "book", [note for said in evidence.values() for note in said.notes]
+    )
     return stage
 
 
@@ -118,19 +125,29 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
     for cell in cells:
         if "injected-parameters" in (tags := cell["metadata"].get("tags", [])):
             tags.append("hide-input")
-            cell["metadata"]["mystnb"] = {"code_prompt_show": "Show the values that this page was built with"}
+            cell["metadata"]["mystnb"] = {
+                "code_prompt_show": "Show the values that this page was built with"
+            }
     if run.name != "sample":
         notebook["cells"] = cells = _lift_section(cells, OWN_SECTION)
         _drop_findings_of_sample(cells)
     evidence = mark_chapter(cells, copy.stem, run, absent)
     for cell in cells:
-        if (numbers := figure_data(cell)) and (name := cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")):
-            write_atomically(place.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode())
+        if (numbers := figure_data(cell)) and (
+            name := cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
+        ):
+            write_atomically(
+                place.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode()
+            )
         for output in cell.get("outputs", []):
-            output.get("data", {}).pop(FIGURE_DATA, None)  # MyST-NB warns of a kind of output that it does not show
+            output.get("data", {}).pop(
+                FIGURE_DATA, None
+            )  # MyST-NB warns of a kind of output that it does not show
     place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
-    os.utime(place, ns=(newest, newest))  # so that Sphinx reads again only what ran again, or is marked in another way
+    os.utime(
+        place, ns=(newest, newest)
+    )  # so that Sphinx reads again only what ran again, or is marked in another way
     return evidence
 
 
@@ -162,12 +179,19 @@ def _lift_section(cells: list[dict[str, Any]], label: str) -> list[dict[str, Any
         for number, cell in enumerate(cells)
         if cell["cell_type"] == "markdown" and SECTION.search("".join(cell["source"]))
     ]
-    own = next((number for number in starts if f"({label})=" in "".join(cells[number]["source"])), None)
+    own = next(
+        (number for number in starts if f"({label})=" in "".join(cells[number]["source"])), None
+    )
     if own is None or own == starts[0]:
         return cells
     end = next((number for number in starts if number > own), len(cells))
-    before = re.split(r"(?=^\([\w-]+\)=\n)", "".join(cells[own]["source"]), maxsplit=1, flags=re.MULTILINE)
-    rest, moved = {**cells[own], "source": before[0]}, {**cells[own], "id": f"{cells[own]['id']}-own", "source": before[1]}
+    before = re.split(
+        r"(?=^\([\w-]+\)=\n)", "".join(cells[own]["source"]), maxsplit=1, flags=re.MULTILINE
+    )
+    rest, moved = (
+        {**cells[own], "source": before[0]},
+        {**cells[own], "id": f"{cells[own]['id']}-own", "source": before[1]},
+    )
     first = starts[0]
     return [*cells[:first], moved, *cells[own + 1 : end], *cells[first:own], rest, *cells[end:]]
 
@@ -180,15 +204,24 @@ def _stage_own_front(stage: Path, plan: Plan) -> None:
     if chapter in ran:
         drawn = read_figure(stage / "notebooks" / f"{chapter}.ipynb", figure)
         write_atomically(stage / "book" / "own.svg", drawn.svg)
-        front += ["```{figure} own.svg", ":name: fig-own-front", ":alt: Ratings of this run's responders, best on top.", ""]
-        front += [f"The leaderboard of this run; what it rests on is said in the figure.{_said_of_dimension(plan, chapter)}"]
+        front += [
+            "```{figure} own.svg",
+            ":name: fig-own-front",
+            ":alt: Ratings of this run's responders, best on top.",
+            "",
+        ]
+        front += [
+            f"The leaderboard of this run; what it rests on is said in the figure.{_said_of_dimension(plan, chapter)}"
+        ]
         front += ["```", ""]
         front += [f"{{ref}}`How it is made, and all other leaderboards <{OWN_SECTION}>`.", ""]
     front += [
         "This book was made from the tables of this run and from published data; each chapter says which. The chapters:",
         "",
     ]
-    front += [f"- {{doc}}`../notebooks/{name}`" for name in (chapter.name for chapter in plan.chapters)]
+    front += [
+        f"- {{doc}}`../notebooks/{name}`" for name in (chapter.name for chapter in plan.chapters)
+    ]
     front += ["", "No model named in this book is recommended for care."]
     write_atomically(stage / "book" / "intro.md", ("\n".join(front) + "\n").encode())
 
@@ -220,7 +253,11 @@ def _stage_front_figure(stage: Path) -> None:
 
 def _shown_html(copy: Path, words: str) -> list[str]:
     """List the pieces of HTML with certain words that an executed chapter shows."""
-    outputs = [output for cell in json.loads(copy.read_text(encoding="utf-8"))["cells"] for output in cell.get("outputs", [])]
+    outputs = [
+        output
+        for cell in json.loads(copy.read_text(encoding="utf-8"))["cells"]
+        for output in cell.get("outputs", [])
+    ]
     pieces = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
     return [piece for piece in pieces if words in piece]
 
@@ -285,18 +322,32 @@ def _contents_by_task() -> list[str]:
     errors = [
         name
         for name in public
-        if inspect.isclass(getattr(heart_utils, name)) and issubclass(getattr(heart_utils, name), Exception)
+        if inspect.isclass(getattr(heart_utils, name))
+        and issubclass(getattr(heart_utils, name), Exception)
     ]
     lines = []
     for homes, title, sentence in _API_TASKS:
-        names = [name for name in public if name not in errors and _home(name).split(".")[0] in homes]
+        names = [
+            name for name in public if name not in errors and _home(name).split(".")[0] in homes
+        ]
         lines += _contents(title, sentence, names)
-    return lines + _contents("What can go wrong", "All are kinds of `ValueError` unless their page says otherwise.", errors)
+    return lines + _contents(
+        "What can go wrong",
+        "All are kinds of `ValueError` unless their page says otherwise.",
+        errors,
+    )
 
 
 def _contents(title: str, sentence: str, names: list[str]) -> list[str]:
     table = ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
-    return [f"**{title}.** {sentence}", "", *table, *(f"   ~heart_utils.{_home(name)}.{name}" for name in names), "```", ""]
+    return [
+        f"**{title}.** {sentence}",
+        "",
+        *table,
+        *(f"   ~heart_utils.{_home(name)}.{name}" for name in names),
+        "```",
+        "",
+    ]
 
 
 def _kept_api_pages(root: Path) -> Path:
@@ -308,7 +359,9 @@ def _kept_api_pages(root: Path) -> Path:
     kept = sorted(folder.glob("*.md"))
     writers = (Path(__file__), Path(__file__).with_name("source_pages.py"))
     sources = [path.stat().st_mtime_ns for path in (code, *writers) if path.is_file()]
-    if not (code.is_file() and kept and min(page.stat().st_mtime_ns for page in kept) > max(sources)):
+    if not (
+        code.is_file() and kept and min(page.stat().st_mtime_ns for page in kept) > max(sources)
+    ):
         shutil.rmtree(folder, ignore_errors=True)
         for name, text in api_pages().items():
             write_atomically(folder / name, text.encode())
@@ -333,25 +386,53 @@ _API_PARTS = {
 """Subpackage -> what it holds, and a module of it."""
 
 _API_TASKS = [
-    (("sources",), "Read", "Votes, scores, histories and replies, from published sets or files of your own."),
+    (
+        ("sources",),
+        "Read",
+        "Votes, scores, histories and replies, from published sets or files of your own.",
+    ),
     (
         ("calls", "judging"),
         "Ask models",
         "From histories to replies and verdicts, with prices, probes and a record of each judge.",
     ),
     (("people",), "Ask people", "Who rates what, what it costs, and whether the load is even."),
-    (("ratings", "scores"), "Rate", "From verdicts or scores to strengths with intervals, ranks and contrasts."),
+    (
+        ("ratings", "scores"),
+        "Rate",
+        "From verdicts or scores to strengths with intervals, ranks and contrasts.",
+    ),
     (
         ("agreement",),
         "Compare raters",
         "How far people and judges agree, beyond chance and beside what people reach among themselves.",
     ),
-    (("judges", "replies"), "Examine judges and replies", "What a judge rewards, and what replies do."),
-    (("evidence", "heartbench"), "Weigh what others found", "Open studies as comparable effects, and HeartBench's rule."),
-    (("simulate",), "Plan and simulate", "Studies with known truth, their power, and whether intervals hold."),
+    (
+        ("judges", "replies"),
+        "Examine judges and replies",
+        "What a judge rewards, and what replies do.",
+    ),
+    (
+        ("evidence", "heartbench"),
+        "Weigh what others found",
+        "Open studies as comparable effects, and HeartBench's rule.",
+    ),
+    (
+        ("simulate",),
+        "Plan and simulate",
+        "Studies with known truth, their power, and whether intervals hold.",
+    ),
     (("gate",), "Stop a build", "Whether a candidate is worse than the version before it."),
-    (("report",), "Show and publish", "Figures, tables, leaderboards, and the paragraph on methods."),
-    (("runs", "tables"), "Keep a run", "The folder of a study, the tables in it, and the licences they carry."),
+    (
+        ("report",),
+        "Show and publish",
+        "Figures, tables, leaderboards, and the paragraph on methods.",
+    ),
+    (
+        ("runs", "tables"),
+        "Keep a run",
+        "The folder of a study, the tables in it, and the licences they carry.",
+    ),
 ]
 """Homes of public names, the task that they serve, and what is done."""
 
@@ -369,7 +450,9 @@ def _members(module: str) -> str:
     """List what a module offers and defines itself; what it hands on is described at home."""
     loaded = importlib.import_module(module)
     offered = getattr(loaded, "__all__", [])
-    return ", ".join(name for name in offered if getattr(getattr(loaded, name), "__module__", module) == module)
+    return ", ".join(
+        name for name in offered if getattr(getattr(loaded, name), "__module__", module) == module
+    )
 
 
 def _home(name: str) -> str:

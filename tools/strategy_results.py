@@ -48,8 +48,12 @@ class StrategyCoder:
 
     def probabilities(self, texts: pd.Series) -> pd.DataFrame:
         """Give each text a probability for each strategy; a row sums to 1."""
-        chances = self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
-        return pd.DataFrame(chances, index=texts.index, columns=list(self._scale.classes_), dtype=float)
+        chances = (
+            self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
+        )
+        return pd.DataFrame(
+            chances, index=texts.index, columns=list(self._scale.classes_), dtype=float
+        )
 
 
 def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
@@ -60,12 +64,21 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     """
     shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
     if shared:
-        raise ValueError(f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue.")
+        raise ValueError(
+            f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue."
+        )
     apart = set(turns["strategy"]) ^ set(calibration["strategy"])
     if apart:
-        raise ValueError(f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them.")
+        raise ValueError(
+            f"Strategies {', '.join(sorted(apart))} stand on one side only; both need all of them."
+        )
     words = TfidfVectorizer(
-        tokenizer=_tokens, token_pattern=None, lowercase=False, ngram_range=(1, LONGEST), min_df=2, sublinear_tf=True
+        tokenizer=_tokens,
+        token_pattern=None,
+        lowercase=False,
+        ngram_range=(1, LONGEST),
+        min_df=2,
+        sublinear_tf=True,
     )
     margins = make_pipeline(words, LinearSVC(C=PENALTY, class_weight="balanced", random_state=0))
     margins.fit(turns["text"], turns["strategy"])
@@ -93,8 +106,15 @@ def load_strategy_turns() -> pd.DataFrame:
     A row has ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position`` (0 to 1, in the dialogue),
     ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART took a history from the dialogue, or rewrote it.
     """
-    heart = [pd.read_csv(find_root() / "data" / "heart" / f"heart_{name}_index.csv") for name in ("regular", "adversarial")]
-    held_out = {(split, row) for table in heart for split, row in zip(table["esconv_split"], table["esconv_row"], strict=True)}
+    heart = [
+        pd.read_csv(find_root() / "data" / "heart" / f"heart_{name}_index.csv")
+        for name in ("regular", "adversarial")
+    ]
+    held_out = {
+        (split, row)
+        for table in heart
+        for split, row in zip(table["esconv_split"], table["esconv_row"], strict=True)
+    }
     files = find_data("esconv")
     rows = []
     for split in ("train", "valid", "test"):
@@ -107,7 +127,10 @@ def load_strategy_turns() -> pd.DataFrame:
                 )
                 for number, turn in enumerate(turns) if turn["speaker"] == "sys"
             ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"])
+    return pd.DataFrame(
+        rows,
+        columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"],
+    )
 
 
 def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -117,9 +140,15 @@ def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
         for name, split in {"learn": "train", "calibrate": "valid", "test": "test"}.items()
     }
     coder = train_coder(parts["learn"], parts["calibrate"])
-    test = parts["test"].assign(found=coder.label(parts["test"]["text"])).rename(columns={"strategy": "given"})
+    test = (
+        parts["test"]
+        .assign(found=coder.label(parts["test"]["text"]))
+        .rename(columns={"strategy": "given"})
+    )
     scored = score_labels(test, rng=estimate_rng(SEED, "strategy coder"))
-    bayes = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB())
+    bayes = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB()
+    )
     by_bayes = bayes.fit(parts["learn"]["text"], parts["learn"]["strategy"]).predict(test["text"])
     plain = {
         "naive_bayes_macro_f1": f1_score(test["given"], by_bayes, average="macro"),
@@ -137,10 +166,15 @@ def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def score_labels(labels: pd.DataFrame, *, rng: np.random.Generator, n_resamples: int = 1000) -> pd.DataFrame:
+def score_labels(
+    labels: pd.DataFrame, *, rng: np.random.Generator, n_resamples: int = 1000
+) -> pd.DataFrame:
     """Put intervals over dialogues on accuracy and macro-F1 of labels found beside those given."""
     names = sorted(set(labels["given"]) | set(labels["found"]))
-    one_hot = {what: pd.DataFrame({name: labels[what] == name for name in names}) for what in ("given", "found")}
+    one_hot = {
+        what: pd.DataFrame({name: labels[what] == name for name in names})
+        for what in ("given", "found")
+    }
     one_hot["both"] = one_hot["given"] & one_hot["found"]
     cells = pd.concat(one_hot, axis=1).astype(float)
     cells.columns = cells.columns.map(":".join)
@@ -155,28 +189,61 @@ def score_labels(labels: pd.DataFrame, *, rng: np.random.Generator, n_resamples:
         given, found, both = (sums_of(sums, what) for what in ("given", "found", "both"))
         return (2 * both / (given + found)).where(given > 0).mean(axis=1)
 
-    how: dict[str, Any] = {"cluster": labels["dialogue_id"], "rng": rng, "n_resamples": n_resamples, "least": 0.0, "most": 1.0}
-    made = {"accuracy": bootstrap_ci(cells, accuracy, **how), "macro_f1": bootstrap_ci(cells, macro_f1, **how)}
+    how: dict[str, Any] = {
+        "cluster": labels["dialogue_id"],
+        "rng": rng,
+        "n_resamples": n_resamples,
+        "least": 0.0,
+        "most": 1.0,
+    }
+    made = {
+        "accuracy": bootstrap_ci(cells, accuracy, **how),
+        "macro_f1": bootstrap_ci(cells, macro_f1, **how),
+    }
     rows = {name: (found.estimate, found.ci_low, found.ci_high) for name, found in made.items()}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "ci_low", "ci_high"])
 
 
 def _gaps(test: pd.DataFrame, chances: pd.DataFrame) -> pd.DataFrame:
     """Tell how much more often each strategy is used in the first half of a dialogue: in truth, and by each estimate."""
-    halves = test.assign(reply_id=test["turn_id"], half=np.where(test["position"] < 0.5, "first", "second"))
+    halves = test.assign(
+        reply_id=test["turn_id"], half=np.where(test["position"] < 0.5, "first", "second")
+    )
     of_turn = ["reply_id", "half", "dialogue_id"]
-    codes = chances.join(halves[of_turn]).melt(id_vars=of_turn, var_name="code", value_name="probability")
+    codes = chances.join(halves[of_turn]).melt(
+        id_vars=of_turn, var_name="code", value_name="probability"
+    )
     by_hand = (
         halves[of_turn]
         .join(pd.get_dummies(halves["given"], dtype=float))
         .melt(id_vars=of_turn, var_name="code", value_name="probability")
     )
-    drawn = estimate_rng(SEED, "labelled by hand").choice(halves["dialogue_id"].unique(), N_BY_HAND, replace=False)
-    gaps = corrected_gap(codes, by_hand[by_hand["dialogue_id"].isin(drawn)], kind="half", between=("first", "second"))
-    shares = by_hand.pivot_table(index=["code", "dialogue_id"], columns="half", values="probability")
-    gaps = gaps.merge((shares["first"] - shares["second"]).groupby("code").mean().rename("truth").reset_index())
+    drawn = estimate_rng(SEED, "labelled by hand").choice(
+        halves["dialogue_id"].unique(), N_BY_HAND, replace=False
+    )
+    gaps = corrected_gap(
+        codes, by_hand[by_hand["dialogue_id"].isin(drawn)], kind="half", between=("first", "second")
+    )
+    shares = by_hand.pivot_table(
+        index=["code", "dialogue_id"], columns="half", values="probability"
+    )
+    gaps = gaps.merge(
+        (shares["first"] - shares["second"]).groupby("code").mean().rename("truth").reset_index()
+    )
     others = [f"{kind}_{end}" for kind in ("labelled", "coder") for end in ("gap", "low", "high")]
-    return gaps[["code", "truth", *others, "gap", "ci_low", "ci_high", "weight", "n_labelled", "n_dialogues"]]
+    return gaps[
+        [
+            "code",
+            "truth",
+            *others,
+            "gap",
+            "ci_low",
+            "ci_high",
+            "weight",
+            "n_labelled",
+            "n_dialogues",
+        ]
+    ]
 
 
 COLUMNS = ["code", "gap", "ci_low", "ci_high", "labelled_gap", "labelled_low", "labelled_high", "coder_gap", "coder_low",
@@ -212,7 +279,10 @@ def corrected_gap(
     .. [1] Angelopoulos, Duchi and Zrnic (2023), https://arxiv.org/abs/2311.01453
     """
     both = codes.merge(
-        labels[["reply_id", "code", "probability"]], on=["reply_id", "code"], how="left", suffixes=("", "_given")
+        labels[["reply_id", "code", "probability"]],
+        on=["reply_id", "code"],
+        how="left",
+        suffixes=("", "_given"),
     )
     check_level(ci_level)
     both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
@@ -223,7 +293,10 @@ def corrected_gap(
     rows = []
     for code, mine in both.groupby("code", sort=True):
         known = mine.dropna(subset=["probability"])
-        found, given = (_half_gaps(known, column, kind, between) for column in ("probability", "probability_given"))
+        found, given = (
+            _half_gaps(known, column, kind, between)
+            for column in ("probability", "probability_given")
+        )
         found, given = found.dropna(), given.dropna()
         given = given[given.index.isin(found.index)]
         n, n_all = len(given), len(found)
@@ -245,7 +318,8 @@ def corrected_gap(
         estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
         reach = stats.t.ppf((1 + ci_level) / 2, n - 1)
         half, plain = (
-            reach * corrected_error(own[:, 0], apart[:, 0], elsewhere[:, 0], part, share) for part in (weights, np.zeros(n))
+            reach * corrected_error(own[:, 0], apart[:, 0], elsewhere[:, 0], part, share)
+            for part in (weights, np.zeros(n))
         )
         coder = reach_of_mean(elsewhere, ci_level)
         rows.append(
@@ -262,7 +336,9 @@ def corrected_gap(
     return table.loc[without.sort_values(kind="stable").index].reset_index(drop=True)
 
 
-def corrected_error(own: np.ndarray, apart: np.ndarray, elsewhere: np.ndarray, weights: np.ndarray, share: float) -> float:
+def corrected_error(
+    own: np.ndarray, apart: np.ndarray, elsewhere: np.ndarray, weights: np.ndarray, share: float
+) -> float:
     """Give the standard error of a corrected mean: of Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N²."""
     labelled = (own - weights * apart).var(ddof=1) / len(own)
     rest = weights.mean() ** 2 * (1.0 - share) / len(elsewhere) * elsewhere.var(ddof=1)
@@ -276,14 +352,18 @@ def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
 
 
 def _half_gaps(rows: pd.DataFrame, column: str, kind: str, between: tuple[str, str]) -> pd.Series:
-    means = rows.pivot_table(index="dialogue_id", columns=kind, values=column, aggfunc="mean").reindex(columns=list(between))
+    means = rows.pivot_table(
+        index="dialogue_id", columns=kind, values=column, aggfunc="mean"
+    ).reindex(columns=list(between))
     return means[between[0]] - means[between[1]]
 
 
 def main() -> None:
     """Write the three tables."""
     for name, table in strategy_results(load_strategy_turns()).items():
-        table.to_csv(find_root() / "data" / "esconv" / f"{name}.csv", index=False, float_format="%.6g")
+        table.to_csv(
+            find_root() / "data" / "esconv" / f"{name}.csv", index=False, float_format="%.6g"
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 READY = "() => document.readyState === 'complete' && typeof navigateToNext === 'function'"
-CHROMIUM_ARGUMENTS = ("--disable-background-networking", "--disable-component-update", "--no-first-run", "--disable-gpu")
+CHROMIUM_ARGUMENTS = (
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+    "--disable-gpu",
+)
 
 
 class BrowserMissing(RuntimeError):
@@ -25,7 +30,11 @@ def browser() -> Iterator[Any]:
         sync_playwright = import_module("playwright.sync_api").sync_playwright
     except ImportError as error:
         raise BrowserMissing("playwright is not installed") from error
-    program = os.environ.get("HEART_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    program = (
+        os.environ.get("HEART_CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+    )
     if not program:
         raise BrowserMissing("Chromium is not installed")
     arguments = [*CHROMIUM_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
@@ -48,7 +57,9 @@ class Visitor:
         Addresses that the page asked for and that are not the study's own.
     """
 
-    def __init__(self, chromium: Any, address: str, *, width: int = 1100, height: int = 900) -> None:
+    def __init__(
+        self, chromium: Any, address: str, *, width: int = 1100, height: int = 900
+    ) -> None:
         self.page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
         self.page.set_default_timeout(90_000)
         self.address = address
@@ -77,7 +88,9 @@ class Visitor:
     def read(self) -> tuple[str, str, str]:
         """Give the progress line and the two replies of the page."""
         self.page.wait_for_selector(".pairwise-content")
-        left, right = self.page.eval_on_selector_all(".pairwise-content", "cells => cells.map(cell => cell.innerText)")
+        left, right = self.page.eval_on_selector_all(
+            ".pairwise-content", "cells => cells.map(cell => cell.innerText)"
+        )
         return self.item(), left, right
 
     def item(self) -> str:
@@ -87,7 +100,9 @@ class Visitor:
     def rate(self, side: str, strength: int | None, reason: str) -> None:
         """Choose, say how firmly and why, and go on."""
         before = self.item()
-        self.page.click(".pairwise-tie-btn" if side == "tie" else f'.pairwise-tile[data-value="{side}"]')
+        self.page.click(
+            ".pairwise-tie-btn" if side == "tie" else f'.pairwise-tile[data-value="{side}"]'
+        )
         if strength is not None:
             self.page.check(f'[name="strength"][value="{strength}"]')
         self.page.fill('textarea[schema="reason"]', reason)
@@ -131,5 +146,9 @@ class Visitor:
 def potato_program() -> Path | None:
     """Find Potato where the study environment put it."""
     given = os.environ.get("HEART_POTATO")
-    program = Path(given) if given else Path(__file__).resolve().parents[1] / ".venv-study" / "bin" / "potato"
+    program = (
+        Path(given)
+        if given
+        else Path(__file__).resolve().parents[1] / ".venv-study" / "bin" / "potato"
+    )
     return program if program.is_file() else None

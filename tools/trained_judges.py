@@ -52,7 +52,9 @@ class Rated:
     def part(self, kept: pd.Series) -> Rated:
         """Keep some replies and their labels."""
         replies = self.replies[kept].reset_index(drop=True)
-        labels = self.labels[self.labels["reply_id"].isin(replies["reply_id"])].reset_index(drop=True)
+        labels = self.labels[self.labels["reply_id"].isin(replies["reply_id"])].reset_index(
+            drop=True
+        )
         return Rated(replies, labels, self.licence)
 
     def means(self) -> pd.DataFrame:
@@ -116,7 +118,9 @@ def _resort() -> Rated:
 def _therapists() -> Rated:
     path = find_data("therapists")["all_combined.csv"]
     rows = pd.read_csv(path, index_col=0)
-    rows = rows[rows["human_classification"].notna() & rows["model_response"].notna()].reset_index(drop=True)
+    rows = rows[rows["human_classification"].notna() & rows["model_response"].notna()].reset_index(
+        drop=True
+    )
     by_people = rows["participant_type"] == "human_therapist"
     replies = pd.DataFrame(
         {
@@ -136,7 +140,9 @@ def _therapists() -> Rated:
 def _rated(name: str, rows: pd.DataFrame) -> Rated:
     if "reply_id" not in rows:
         rows = rows.assign(reply_id=f"{name}-" + rows.index.astype(str))
-    labels = rows[["reply_id", "rater", "score"]].assign(rater_kind="human", state="valid", dimension="overall")
+    labels = rows[["reply_id", "rater", "score"]].assign(
+        rater_kind="human", state="valid", dimension="overall"
+    )
     replies = rows.drop(columns=["rater", "score"]).drop_duplicates("reply_id", ignore_index=True)
     # Ids of platforms stay outside: a cluster is its number.
     replies["cluster"] = pd.factorize(replies["cluster"])[0]
@@ -159,10 +165,14 @@ def learning_curve(rated: Rated, sizes: Sequence[int] = SIZES) -> pd.DataFrame:
         drawn: list[dict[str, Array]] = []
         for _ in range(n_draws):
             fold_of = rng.permutation(np.arange(n_batches) % N_FOLDS)
-            guesses = means[["reply_id"]].assign(words=np.nan, author=np.nan, length=np.nan, words_and_author=np.nan)
+            guesses = means[["reply_id"]].assign(
+                words=np.nan, author=np.nan, length=np.nan, words_and_author=np.nan
+            )
             for fold in range(N_FOLDS):
                 held = means["cluster"].map(dict(enumerate(fold_of == fold)))
-                chosen = rng.choice(np.flatnonzero(fold_of != fold), size // BATCH_LABELS, replace=False)
+                chosen = rng.choice(
+                    np.flatnonzero(fold_of != fold), size // BATCH_LABELS, replace=False
+                )
                 made = _guesses(rated, means["cluster"].isin(chosen), held)
                 for name, values in made.items():
                     guesses.loc[held, name] = values
@@ -175,7 +185,14 @@ def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Arra
     """Learn from the replies chosen, and guess the scores of those held out, by each way to guess."""
     learnt, asked = rated.part(chosen), rated.replies[held]
     means = learnt.means()
-    train = partial(train_judge, learnt.replies, learnt.labels, n_folds=2, leave_out=["dialogue_id"], licence=rated.licence)
+    train = partial(
+        train_judge,
+        learnt.replies,
+        learnt.labels,
+        n_folds=2,
+        leave_out=["dialogue_id"],
+        licence=rated.licence,
+    )
     plain, centred = train(), train(within="responder")
     by_author = means.groupby("responder")["score"].mean()
     slope, level = np.polyfit(_log_words(means["text"]), means["score"], deg=1)
@@ -194,7 +211,9 @@ def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Arra
 
 def _renamed(replies: pd.DataFrame) -> dict[str, pd.Series]:
     """Rename dialogues, for a judge that refuses those it was trained on: here only a mean over them is wanted."""
-    return {column: "again-" + replies[column].astype(str) for column in ("history_id", "dialogue_id")}
+    return {
+        column: "again-" + replies[column].astype(str) for column in ("history_id", "dialogue_id")
+    }
 
 
 def _log_words(texts: pd.Series) -> Array:
@@ -202,14 +221,22 @@ def _log_words(texts: pd.Series) -> Array:
     return np.log1p(counts)
 
 
-def _measure_guesses(means: pd.DataFrame, drawn: list[dict[str, Array]], rng: np.random.Generator) -> list[dict[str, object]]:
+def _measure_guesses(
+    means: pd.DataFrame, drawn: list[dict[str, Array]], rng: np.random.Generator
+) -> list[dict[str, object]]:
     """Compare guesses with labels, over all batches and in resamples of them; the mean over draws."""
     by_batch = means.groupby("cluster").indices
     n_batches = len(by_batch)
     names = list(drawn[0])
-    if absent := [name for name in names if any(np.isnan(guesses[name]).any() for guesses in drawn)]:
-        raise ValueError(f"Replies without a guess from {', '.join(absent)}: the judge abstained. Train on more labels.")
-    columns = {name: np.stack([guesses[name] for guesses in drawn], axis=1) for name in names}  # (replies, draws)
+    if absent := [
+        name for name in names if any(np.isnan(guesses[name]).any() for guesses in drawn)
+    ]:
+        raise ValueError(
+            f"Replies without a guess from {', '.join(absent)}: the judge abstained. Train on more labels."
+        )
+    columns = {
+        name: np.stack([guesses[name] for guesses in drawn], axis=1) for name in names
+    }  # (replies, draws)
     responder = means["responder"].to_numpy()
     # One row a message, one column an author.
     where = means.reset_index().pivot_table("index", "history_id", "responder").astype(int)
@@ -224,22 +251,33 @@ def _measure_guesses(means: pd.DataFrame, drawn: list[dict[str, Array]], rng: np
         for name, values in columns.items():
             if name != "author":  # within an author a name guesses nothing
                 within = [
-                    _rank_correlation(values[rows[responder[rows] == one]], score[rows[responder[rows] == one]])
+                    _rank_correlation(
+                        values[rows[responder[rows] == one]], score[rows[responder[rows] == one]]
+                    )
                     for one in where.columns
                 ]
                 made[name, "rho_within_author"] = float(np.mean(within))
             made[name, "rho_overall"] = _rank_correlation(values[rows], score[rows])
             made[name, "right_person_or_gpt4"] = _right(values, score, messages)
-        gain = made["words_and_author", "right_person_or_gpt4"] - made["author", "right_person_or_gpt4"]
+        gain = (
+            made["words_and_author", "right_person_or_gpt4"]
+            - made["author", "right_person_or_gpt4"]
+        )
         made["words_and_author_less_author", "right_person_or_gpt4"] = gain
         return made
 
     found = measure(np.arange(n_batches))
-    again = pd.DataFrame([measure(rng.integers(n_batches, size=n_batches)) for _ in range(N_RESAMPLES)])
+    again = pd.DataFrame(
+        [measure(rng.integers(n_batches, size=n_batches)) for _ in range(N_RESAMPLES)]
+    )
     rows = []
     for (guess, what), value in found.items():
-        ends = interval_of(value, again[guess, what].to_numpy(), n_batches, CI_LEVEL, least=-1.0, most=1.0)
-        rows.append({"guess": guess, "measure": what, "value": value, "ci_low": ends[0], "ci_high": ends[1]})
+        ends = interval_of(
+            value, again[guess, what].to_numpy(), n_batches, CI_LEVEL, least=-1.0, most=1.0
+        )
+        rows.append(
+            {"guess": guess, "measure": what, "value": value, "ci_low": ends[0], "ci_high": ends[1]}
+        )
     return rows
 
 
@@ -279,7 +317,13 @@ def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
     for (name, who), part in parts.items():
         if len(part.labels) < LEAST_LABELS:
             continue
-        judge = train_judge(sets[name].replies, part.labels, leave_out=["dialogue_id"], licence=part.licence, n_folds=5)
+        judge = train_judge(
+            sets[name].replies,
+            part.labels,
+            leave_out=["dialogue_id"],
+            licence=part.licence,
+            n_folds=5,
+        )
         for (other_name, other_who), other in parts.items():
             if other.replies["responder"].value_counts().max() < LEAST_REPLIES:
                 continue
@@ -287,8 +331,15 @@ def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
             means = other.means()
             guess = means["reply_id"].map(answers.set_index("reply_id")["score"])
             trained_on, tried_on = f"{name}: {who}", f"{other_name}: {other_who}"
-            row = {"trained_on": trained_on, "tried_on": tried_on, "n_labels": len(part.labels), "n_replies": len(means)}
-            rows.append(row | _within_authors(means.assign(guess=guess), f"{trained_on} on {tried_on}"))
+            row = {
+                "trained_on": trained_on,
+                "tried_on": tried_on,
+                "n_labels": len(part.labels),
+                "n_replies": len(means),
+            }
+            rows.append(
+                row | _within_authors(means.assign(guess=guess), f"{trained_on} on {tried_on}")
+            )
     return pd.DataFrame(rows)
 
 
@@ -303,14 +354,29 @@ def _within_authors(rows: pd.DataFrame, name: str) -> dict[str, object]:
     def measure(clusters: Sequence[Hashable] | Array) -> float:
         at = np.concatenate([groups[cluster] for cluster in clusters])
         guess, score, who = (value[at] for value in values)
-        return float(np.mean([_rank_correlation(guess[who == one][:, None], score[who == one]) for one in authors]))
+        return float(
+            np.mean(
+                [
+                    _rank_correlation(guess[who == one][:, None], score[who == one])
+                    for one in authors
+                ]
+            )
+        )
 
     rng = estimate_rng(SEED, name)
     clusters = list(groups)
-    again = np.array([measure(rng.choice(np.array(clusters), len(clusters))) for _ in range(N_RESAMPLES)])
+    again = np.array(
+        [measure(rng.choice(np.array(clusters), len(clusters))) for _ in range(N_RESAMPLES)]
+    )
     value = measure(clusters)
     low, high = interval_of(value, again, len(clusters), CI_LEVEL, least=-1.0, most=1.0)
-    return {"rho_within_author": value, "ci_low": low, "ci_high": high, "n_clusters": len(clusters), "n_authors": len(authors)}
+    return {
+        "rho_within_author": value,
+        "ci_low": low,
+        "ci_high": high,
+        "n_clusters": len(clusters),
+        "n_authors": len(authors),
+    }
 
 
 def ceilings(resort: Rated) -> pd.DataFrame:
@@ -321,7 +387,9 @@ def ceilings(resort: Rated) -> pd.DataFrame:
     """
     two = resort.labels.groupby("reply_id")["score"].agg(["first", "last"])
     rows = resort.replies.join(two, on="reply_id")
-    judge = train_judge(resort.replies, resort.labels, leave_out=["dialogue_id"], licence=resort.licence)
+    judge = train_judge(
+        resort.replies, resort.labels, leave_out=["dialogue_id"], licence=resort.licence
+    )
     rows["guess"] = rows["reply_id"].map(judge.predictions.set_index("reply_id")["score"])
     groups = rows.groupby("cluster").indices
     columns = ["first", "last", "guess"]
@@ -334,15 +402,25 @@ def ceilings(resort: Rated) -> pd.DataFrame:
         both = values[["first", "last"]]
         # Which of two raters is called the first is arbitrary.
         turned = pd.concat([both, both[["last", "first"]].set_axis(["first", "last"], axis=1)])
-        return float(turned["first"].corr(turned["last"])), float(values["guess"].corr(both.mean(axis=1)))
+        return float(turned["first"].corr(turned["last"])), float(
+            values["guess"].corr(both.mean(axis=1))
+        )
 
     found = []
     for within in (False, True):
         rng = estimate_rng(SEED, f"two raters of RESORT, within authors: {within}")
         clusters = list(groups)
         value = measure(clusters, within=within)
-        again = np.array([measure(rng.choice(np.array(clusters), len(clusters)), within=within) for _ in range(N_RESAMPLES)])
-        ends = [interval_of(value[k], again[:, k], len(clusters), CI_LEVEL, least=-1.0, most=1.0) for k in (0, 1)]
+        again = np.array(
+            [
+                measure(rng.choice(np.array(clusters), len(clusters)), within=within)
+                for _ in range(N_RESAMPLES)
+            ]
+        )
+        ends = [
+            interval_of(value[k], again[:, k], len(clusters), CI_LEVEL, least=-1.0, most=1.0)
+            for k in (0, 1)
+        ]
         found.append(
             {
                 "data": "resort, empathy", "within_author": within, "n_replies": len(rows),
@@ -362,11 +440,15 @@ def _experts() -> pd.DataFrame:
     by_dimension = {}
     for name, one_dimension in scores.groupby("dimension"):
         wide = one_dimension.pivot_table(index="reply_id", columns="rater", values="score").corr()
-        by_dimension[name] = float(np.mean([wide[one][other] for one, other in combinations(wide.columns, 2)]))
+        by_dimension[name] = float(
+            np.mean([wide[one][other] for one, other in combinations(wide.columns, 2)])
+        )
     found = pd.Series(by_dimension)
     rows = [("median", found.median()), ("highest", found.max())]
     about = {"within_author": False, "n_replies": scores["reply_id"].nunique()}
-    return pd.DataFrame([{"data": f"empathic_comm, {which} of 21", "reliability": r, **about} for which, r in rows])
+    return pd.DataFrame(
+        [{"data": f"empathic_comm, {which} of 21", "reliability": r, **about} for which, r in rows]
+    )
 
 
 def savings(rated: Rated) -> pd.DataFrame:
@@ -386,10 +468,19 @@ def savings(rated: Rated) -> pd.DataFrame:
             chosen = rng.choice(means["cluster"].unique(), n_labelled, replace=False)
             labelled = rated.replies["cluster"].isin(chosen)
             ids = rated.replies.loc[labelled, "reply_id"]
-            judge = train_judge(rated.replies, rated.labels[rated.labels["reply_id"].isin(ids)], within="responder", n_folds=5)
-            answers = means.assign(guess=means["reply_id"].map(judge.predictions.set_index("reply_id")["score"]))
+            judge = train_judge(
+                rated.replies,
+                rated.labels[rated.labels["reply_id"].isin(ids)],
+                within="responder",
+                n_folds=5,
+            )
+            answers = means.assign(
+                guess=means["reply_id"].map(judge.predictions.set_index("reply_id")["score"])
+            )
             by_judge = _as_verdicts(answers, "guess", judge.name, "trained")
-            votes = pd.concat([people[people["dialogue_id"].isin(chosen)], by_judge], ignore_index=True)
+            votes = pd.concat(
+                [people[people["dialogue_id"].isin(chosen)], by_judge], ignore_index=True
+            )
             found = prediction_powered_ratings(votes, judge="trained")
             table = found.table.set_index("responder")
             at = truth.loc[table.index]
@@ -404,7 +495,9 @@ def savings(rated: Rated) -> pd.DataFrame:
                     "people_holds": at.between(table["people_low"], table["people_high"]).mean(),
                 }
             )
-    return pd.DataFrame(rows).groupby("n_labelled").mean().reset_index().assign(n_draws=N_SAVING_DRAWS)
+    return (
+        pd.DataFrame(rows).groupby("n_labelled").mean().reset_index().assign(n_draws=N_SAVING_DRAWS)
+    )
 
 
 def _as_verdicts(means: pd.DataFrame, column: str, rater: str, kind: str) -> pd.DataFrame:
@@ -414,7 +507,9 @@ def _as_verdicts(means: pd.DataFrame, column: str, rater: str, kind: str) -> pd.
     for a, b in combinations(sorted(means["responder"].unique()), 2):
         given = wide.dropna(subset=[a, b])  # a reply from which a judge abstained is in no pair
         verdict = np.select([given[a] > given[b], given[a] < given[b]], ["a", "b"], "tie")
-        parts.append(given[["cluster", "history_id"]].assign(responder_a=a, responder_b=b, verdict=verdict))
+        parts.append(
+            given[["cluster", "history_id"]].assign(responder_a=a, responder_b=b, verdict=verdict)
+        )
     rows = pd.concat(parts, ignore_index=True).rename(columns={"cluster": "dialogue_id"})
     rows["pair_id"] = rows["history_id"] + "--" + rows["responder_a"] + "--" + rows["responder_b"]
     return rows.assign(rater=rater, rater_kind=kind, dimension="overall", state="valid")

@@ -29,8 +29,13 @@ import heart_utils
 ROOT = Path(heart_utils.__path__[0]).resolve().parent
 BOX = "pst-scrollable-table-container"
 THEBE = (init_thebe_core, update_thebe_context)
-TABLE = re.compile(r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe[^"]*")?)>.*?</table>', re.DOTALL)
-PICTURE = re.compile(r'(<a [^>]*image-reference[^>]*>\s*)?<img [^>]*src="([^"]*_images/[^"]*)"[^>]*>')
+TABLE = re.compile(
+    r'<table (?:border="1" class="dataframe"|id="T_\w+"(?: class="dataframe[^"]*")?)>.*?</table>',
+    re.DOTALL,
+)
+PICTURE = re.compile(
+    r'(<a [^>]*image-reference[^>]*>\s*)?<img [^>]*src="([^"]*_images/[^"]*)"[^>]*>'
+)
 SCROLLED = '<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">{}</div>'
 
 CHIPS = {
@@ -74,7 +79,8 @@ class FoldDemos(SphinxTransform):
     def apply(self, **kwargs: Any) -> None:
         """Leave their headings and the sections within them where they are."""
         places = {
-            place: {name for chip in place.findall(nodes.abbreviation) for name in chip["classes"]} - {"heart-chip"}
+            place: {name for chip in place.findall(nodes.abbreviation) for name in chip["classes"]}
+            - {"heart-chip"}
             for place in self.document.findall(nodes.container)
             if "heart-evidence" in place["classes"]
         }
@@ -83,7 +89,12 @@ class FoldDemos(SphinxTransform):
             section = place.parent
             at = section.index(place) + 1
             end = next(
-                (n for n in range(at, len(section)) if isinstance(section[n], (nodes.section, nodes.target))), len(section)
+                (
+                    n
+                    for n in range(at, len(section))
+                    if isinstance(section[n], (nodes.section, nodes.target))
+                ),
+                len(section),
             )
             inside = section[at:end]
             section[at:end] = [demo("", *inside)]
@@ -103,10 +114,16 @@ class NumberTables(SphinxTransform):
                     caption.__class__ = table_caption
 
 
-def draw_chip(kind: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tuple[list[nodes.Node], list[nodes.Node]]:
+def draw_chip(
+    kind: str, rawtext: str, text: str, *rest: Any, **more: Any
+) -> tuple[list[nodes.Node], list[nodes.Node]]:
     """Draw a kind of evidence as a chip, with the data set that the text names, if any."""
     words = f"{kind.capitalize()} {text}" if text != "-" else kind.capitalize()
-    return [nodes.abbreviation(rawtext, words, classes=["heart-chip", f"heart-{kind}"], explanation=CHIPS[kind])], []
+    return [
+        nodes.abbreviation(
+            rawtext, words, classes=["heart-chip", f"heart-{kind}"], explanation=CHIPS[kind]
+        )
+    ], []
 
 
 def link_figure_data(
@@ -121,7 +138,11 @@ def link_figure_data(
         refdoc=environment.docname,
     )  # fmt: skip
     csv = nodes.reference("", "Data (CSV)", refuri=f"{up}data/{name}.csv")
-    return [nodes.inline(rawtext, "", csv, nodes.Text(f" · {origin} · "), link, classes=["heart-figure-data"])], []
+    return [
+        nodes.inline(
+            rawtext, "", csv, nodes.Text(f" · {origin} · "), link, classes=["heart-figure-data"]
+        )
+    ], []
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -131,7 +152,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", write_types, priority=400)  # before numpydoc, at 500
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)
-    app.connect("config-inited", lambda _, config: setattr(config, "linkcode_resolve", link_to_line))
+    app.connect(
+        "config-inited", lambda _, config: setattr(config, "linkcode_resolve", link_to_line)
+    )
     app.add_enumerable_node(captioned_table, "table", html=(_open_table, _close_table))
     app.add_node(table_caption, html=(_open_caption, _close_caption))
     app.add_transform(NumberTables)
@@ -142,7 +165,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.add_role(kind, draw_chip)
     leave_code_out()
     app.add_role("figure-data", link_figure_data)
-    app.parallel = max(app.parallel, int(os.environ.get("JOBS", "2")))  # Jupyter Book has no option for it
+    app.parallel = max(
+        app.parallel, int(os.environ.get("JOBS", "2"))
+    )  # Jupyter Book has no option for it
     # thebe names a script and a repository outside of the book, and declares its constants twice,
     # which a browser reports as an error on every page. Jupyter Book always loads it.
     for event, listeners in app.events.listeners.items():
@@ -172,11 +197,17 @@ def write_equation(writer: Any, node: nodes.Element) -> None:
 
 def _mathml(words: str, *, as_block: bool) -> str:
     """Translate TeX; several lines are set below each other, at their ``&``."""
-    lines = f"\\begin{{aligned}}{words}\\end{{aligned}}" if r"\\" in words and r"\begin" not in words else words
+    lines = (
+        f"\\begin{{aligned}}{words}\\end{{aligned}}"
+        if r"\\" in words and r"\begin" not in words
+        else words
+    )
     try:
         found = tex2mathml(lines.replace(r"\operatorname*", r"\operatorname"), as_block=as_block)
     except MathError as error:
-        raise ValueError(f"The formula {words!r} is not among those that docutils writes as MathML: {error}") from None
+        raise ValueError(
+            f"The formula {words!r} is not among those that docutils writes as MathML: {error}"
+        ) from None
     # Spaces between tags would be spaces on the page where a formula stands in a line of text.
     found = re.sub(r">\s+<", "><", found)
     # docutils sets the index of a letter with an accent under it.
@@ -184,7 +215,9 @@ def _mathml(words: str, *, as_block: bool) -> str:
 
 
 def _open_demo(writer: Any, node: nodes.Element) -> None:
-    writer.body.append('<details class="heart-folded"><summary>Demo: what the steps give on the sample run</summary>\n')
+    writer.body.append(
+        '<details class="heart-folded"><summary>Demo: what the steps give on the sample run</summary>\n'
+    )
 
 
 def _open_table(writer: Any, node: nodes.Element) -> None:
@@ -211,7 +244,9 @@ def leave_code_out() -> None:
 
     def collect_without_code(index: IndexBuilder, doctree: nodes.document) -> Any:
         prose = doctree.deepcopy()
-        for cell in [node for node in prose.findall(nodes.container) if "cell_input" in node["classes"]]:
+        for cell in [
+            node for node in prose.findall(nodes.container) if "cell_input" in node["classes"]
+        ]:
             cell.parent.remove(cell)
         return collect_words(index, prose)
 
@@ -221,15 +256,33 @@ def leave_code_out() -> None:
 
 def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document) -> str:
     """Say what a shared link and a search engine show of a page: its title, its first paragraph, the book's picture."""
-    paragraphs = (node for node in doctree.findall(nodes.paragraph) if not isinstance(node.parent, nodes.container))
-    words = next(("".join(_prose(node)) for node in paragraphs if len(node.astext()) > SHARED // 4), "")
+    paragraphs = (
+        node
+        for node in doctree.findall(nodes.paragraph)
+        if not isinstance(node.parent, nodes.container)
+    )
+    words = next(
+        ("".join(_prose(node)) for node in paragraphs if len(node.astext()) > SHARED // 4), ""
+    )
     words = shorten(words, SHARED, placeholder=" …")
     picture = context["pathto"]("_static/share.png", resource=True)
     if app.config.html_baseurl:
         picture = f"{app.config.html_baseurl.rstrip('/')}/_static/share.png"
-    said = {"og:title": re.sub("<[^>]*>", "", context["title"]), "og:description": words, "og:image": picture}
-    tags = [f'<meta name="description" content="{escape(words)}">', '<meta name="twitter:card" content="summary_large_image">']
-    return "\n".join([*tags, *(f'<meta property="{name}" content="{escape(text)}">' for name, text in said.items())])
+    said = {
+        "og:title": re.sub("<[^>]*>", "", context["title"]),
+        "og:description": words,
+        "og:image": picture,
+    }
+    tags = [
+        f'<meta name="description" content="{escape(words)}">',
+        '<meta name="twitter:card" content="summary_large_image">',
+    ]
+    return "\n".join(
+        [
+            *tags,
+            *(f'<meta property="{name}" content="{escape(text)}">' for name, text in said.items()),
+        ]
+    )
 
 
 def _prose(node: nodes.Node) -> Iterator[str]:
@@ -241,10 +294,14 @@ def _prose(node: nodes.Node) -> Iterator[str]:
             yield from _prose(child)
 
 
-def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+def mend_page(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
     """Let the keyboard scroll wide tables, take away roles that contradict what they stand on, and describe the page."""
     if doctree is not None:
-        context["metatags"] = f"{context.get('metatags', '')}\n{describe_page(app, context, doctree)}"
+        context["metatags"] = (
+            f"{context.get('metatags', '')}\n{describe_page(app, context, doctree)}"
+        )
     if "body" in context:
         # What scrolls must be reached by the keyboard: the box around a table is, and the table stays a table.
         body = TABLE.sub(lambda table: SCROLLED.format(lay_out(table[0])), context["body"]).replace(
@@ -252,7 +309,12 @@ def mend_page(app: Sphinx, page: str, template: str, context: dict[str, Any], do
         )
         # Whoever taps a figure sees it alone, as large as they like.
         body = PICTURE.sub(
-            lambda image: image[0] if image[1] else f'<a class="heart-figure" href="{image[2]}">{image[0]}</a>', body
+            lambda image: (
+                image[0]
+                if image[1]
+                else f'<a class="heart-figure" href="{image[2]}">{image[0]}</a>'
+            ),
+            body,
         )
         # docutils says that references are a list, and that its entries are something else.
         body = body.replace(' role="doc-biblioentry"', "")
@@ -297,7 +359,10 @@ def link_to_line(domain: str, info: dict[str, str]) -> str | None:
     for name in info["fullname"].split("."):
         found = getattr(found, name, None)
     try:
-        file, (_, line) = inspect.getsourcefile(inspect.unwrap(found)), inspect.getsourcelines(found)
+        file, (_, line) = (
+            inspect.getsourcefile(inspect.unwrap(found)),
+            inspect.getsourcelines(found),
+        )
     except (TypeError, OSError):  # a constant or a field: its module is as near as one gets
         file, line = module.__file__, 1
     path = Path(str(file)).resolve().relative_to(ROOT).with_suffix(".html")
@@ -314,7 +379,8 @@ def resolve_short_name(
     named = [
         found
         for found in objects
-        if found[0].startswith("heart_utils.") and found[0].split(".")[-1] == node["reftarget"].split(".")[-1]
+        if found[0].startswith("heart_utils.")
+        and found[0].split(".")[-1] == node["reftarget"].split(".")[-1]
     ]
     if len(named) != 1:
         return None

@@ -61,7 +61,9 @@ def _mark_cells(head: list[list[Tag]], body: list[list[Tag]]) -> None:
         column = [row[-from_right] for row in body]
         if column[0].name != "td":
             continue
-        numbers = all(NUMBER.fullmatch(_says(cell)) for cell in column) and any(_says(cell).strip("–") for cell in column)
+        numbers = all(NUMBER.fullmatch(_says(cell)) for cell in column) and any(
+            _says(cell).strip("–") for cell in column
+        )
         for cell in [*column, *(row[-from_right] for row in head if len(row) >= width)]:
             if numbers and not cell.has_attr("colspan"):
                 cell["data-number"] = ""
@@ -74,7 +76,9 @@ def _mark_cells(head: list[list[Tag]], body: list[list[Tag]]) -> None:
 def _let_break(page: BeautifulSoup, cell: Tag, *, always: bool) -> None:
     """Allow a break after an underscore of a heading, and after a stroke of a long word."""
     for text in list(cell.find_all(string=True)):
-        parts: list[Any] = re.split(r"(?<=\w_)(?=\w)" if always else r"(?<=\w/)(?=[A-Za-z])", str(text))
+        parts: list[Any] = re.split(
+            r"(?<=\w_)(?=\w)" if always else r"(?<=\w/)(?=[A-Za-z])", str(text)
+        )
         if len(parts) == 1:
             continue
         for part in parts[:-1]:

@@ -11,7 +11,9 @@ HEADING = re.compile(r"-{3,}\s*")
 ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (?P<type>.+))?")
 
 
-def write_types(_app: Any, what: str, _name: str, documented: Any, _options: Any, lines: list[str]) -> None:
+def write_types(
+    _app: Any, what: str, _name: str, documented: Any, _options: Any, lines: list[str]
+) -> None:
     """Complete each entry of ``Parameters`` that says no type with that of the annotation, before numpydoc reads it."""
     if what in ("function", "method"):
         lines[:] = add_types(lines, documented)

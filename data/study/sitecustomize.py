@@ -19,7 +19,14 @@ from werkzeug.serving import WSGIRequestHandler
 
 Flask.default_config = Flask.default_config | {"SESSION_REFRESH_EACH_REQUEST": False}
 
-TELLING = ("HTTP_USER_AGENT", "HTTP_REFERER", "HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_REAL_IP", "REMOTE_PORT")
+TELLING = (
+    "HTTP_USER_AGENT",
+    "HTTP_REFERER",
+    "HTTP_FORWARDED",
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_REAL_IP",
+    "REMOTE_PORT",
+)
 """What a request says of who sends it, besides its address."""
 
 

@@ -21,7 +21,15 @@ from heart_utils.ratings.resampling import (
     standard_error,
     sums_by,
 )
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, party, read_votes, unit_values
+from heart_utils.ratings.verdicts import (
+    AgreementError,
+    Array,
+    Codes,
+    Votes,
+    party,
+    read_votes,
+    unit_values,
+)
 from heart_utils.tables import need_columns
 
 __all__ = ["Agreement", "pairwise_agreement"]
@@ -32,7 +40,12 @@ CHUNK_CELLS = 4_000_000
 SPLIT = 0.6
 """People who split no wider than 60 to 40 make a pair ambiguous."""
 
-MEASURES = {"agreement": (0.0, 1.0), "author_only": (0.0, 1.0), "advantage": (-1.0, 1.0), "kappa": (-1.0, 1.0)}
+MEASURES = {
+    "agreement": (0.0, 1.0),
+    "author_only": (0.0, 1.0),
+    "advantage": (-1.0, 1.0),
+    "kappa": (-1.0, 1.0),
+}
 MEASURES |= {"kappa_within": (-np.inf, 1.0)}
 """What is measured -> its range."""
 
@@ -46,7 +59,9 @@ class Agreement:
 
     table: pd.DataFrame  # one row a group, as `pairwise_agreement` says
     left_out: pd.Series  # state -> answers that do not count
-    n_inconsistent: int  # answers counted as ties that contradicted themselves when the order was turned
+    n_inconsistent: (
+        int  # answers counted as ties that contradicted themselves when the order was turned
+    )
 
 
 def pairwise_agreement(
@@ -105,29 +120,45 @@ def pairwise_agreement(
         raise AgreementError(f"ties must be 'include' or 'exclude'; got {ties!r}.")
     clusters = [cluster] if isinstance(cluster, str) else list(cluster)
     if clusters[1:] not in ([], ["rater"]):
-        raise AgreementError(f"cluster names a column, or such a column and 'rater'; got {cluster!r}.")
+        raise AgreementError(
+            f"cluster names a column, or such a column and 'rater'; got {cluster!r}."
+        )
     votes = read_votes(verdicts, cluster=clusters[0])
     pairs = pair_votes(votes, verdicts, between=between, by=by, ties=ties)
-    weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
+    weights = np.vstack(
+        [np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)]
+    )
     sums, margins, names = pairs.sums(), pairs.margins(), pairs.names()
     measures = np.empty((len(weights), len(pairs.groups), len(MEASURES)))
-    for some in np.array_split(np.arange(len(weights)), np.ceil(len(weights) * margins[0].size / CHUNK_CELLS)):
+    for some in np.array_split(
+        np.arange(len(weights)), np.ceil(len(weights) * margins[0].size / CHUNK_CELLS)
+    ):
         drawn = weights[some]
-        measures[some] = _measures(np.tensordot(drawn, sums, 1), np.tensordot(drawn, margins, 1), names.count_right(drawn))
+        measures[some] = _measures(
+            np.tensordot(drawn, sums, 1), np.tensordot(drawn, margins, 1), names.count_right(drawn)
+        )
     n_clusters = (sums[:, :, 0] > 0).sum(axis=0)
     columns = interval_columns(MEASURES, measures[0], measures[1:], n_clusters, ci_level)
     if len(clusters) > 1 and len(measures) > 1:
         added, n_people = _vary_people(votes, verdicts, pairs, between, by)
         fewest = np.minimum(n_clusters, n_people)
         for place, (name, (least, most)) in enumerate(MEASURES.items()):
-            se = np.sqrt(standard_error(measures[1:, :, place], n_clusters) ** 2 + np.maximum(added[:, place], 0.0))
+            se = np.sqrt(
+                standard_error(measures[1:, :, place], n_clusters) ** 2
+                + np.maximum(added[:, place], 0.0)
+            )
             ends = error_ends(measures[0, :, place], se, fewest, ci_level, least=least, most=most)
             columns[f"{name}_low"], columns[f"{name}_high"] = ends
         n_clusters = fewest
     table = pairs.groups.assign(**columns, ci_level=ci_level if len(measures) > 1 else np.nan)
     table["n_votes"] = np.rint(sums[:, :, 0].sum(axis=0)).astype(int)
-    table["n_pairs"], table["n_clusters"] = np.bincount(pairs.group, minlength=len(table)), n_clusters
-    table = table.assign(decided_share=pairs.decided_share, provisional=n_clusters < ENOUGH_CLUSTERS)
+    table["n_pairs"], table["n_clusters"] = (
+        np.bincount(pairs.group, minlength=len(table)),
+        n_clusters,
+    )
+    table = table.assign(
+        decided_share=pairs.decided_share, provisional=n_clusters < ENOUGH_CLUSTERS
+    )
     return Agreement(table, votes.left_out, votes.n_inconsistent)
 
 
@@ -139,7 +170,9 @@ class VotePairs:
     unit: Codes
     group: Codes
     groups: pd.DataFrame
-    decided_share: Array  # by group: pairs of votes in which neither is a tie, also where ties do not count
+    decided_share: (
+        Array  # by group: pairs of votes in which neither is a tie, also where ties do not count
+    )
     labels: list[int]  # what may be answered
     own: Array  # (units, 3): what the first party said
     unit_cluster: Codes
@@ -147,12 +180,19 @@ class VotePairs:
     unit_authors: Codes
     n_clusters: int
     symmetric: bool
-    met: tuple[Codes, Codes, Codes]  # of each pair of votes: the two raters, and its place in `counts`
+    met: tuple[
+        Codes, Codes, Codes
+    ]  # of each pair of votes: the two raters, and its place in `counts`
 
     def of_rater(self, rater: int, *, first: bool) -> VotePairs:
         """Keep the pairs of votes in which the first party, or the second, is one rater; each counts once."""
         mine = self.met[2][self.met[0 if first else 1] == rater]
-        return replace(self, counts=np.bincount(mine, minlength=self.counts.size).reshape(self.counts.shape).astype(float))
+        return replace(
+            self,
+            counts=np.bincount(mine, minlength=self.counts.size)
+            .reshape(self.counts.shape)
+            .astype(float),
+        )
 
     def sides(self) -> tuple[Array, Array]:
         """Give the labels of the first party and of the second; of two that are the same people, the mean of both."""
@@ -161,13 +201,17 @@ class VotePairs:
 
     def sum_up(self, values: Array) -> Array:
         """Sum rows of values by cluster and group."""
-        return sums_by((self.unit_cluster[self.unit], self.group), values, self.n_clusters, len(self.groups))
+        return sums_by(
+            (self.unit_cluster[self.unit], self.group), values, self.n_clusters, len(self.groups)
+        )
 
     def sums(self) -> Array:
         """Sum pairs of votes, equal ones, and ties of either party, to shape (clusters, groups, 4)."""
         first, second = self.sides()
         equal = np.trace(self.counts, axis1=1, axis2=2)
-        return self.sum_up(np.column_stack([first.sum(axis=1), equal, first[:, TIE], second[:, TIE]]))
+        return self.sum_up(
+            np.column_stack([first.sum(axis=1), equal, first[:, TIE], second[:, TIE]])
+        )
 
     def margins(self) -> Array:
         """Sum both parties' labels by cluster, group and pair of authors."""
@@ -179,9 +223,15 @@ class VotePairs:
         """Lay out what the answer from the authors' names needs."""
         family = self.unit_group * (int(self.unit_authors.max()) + 1) + self.unit_authors
         n_families = int(family.max()) + 1
-        told = sums_by((self.unit_cluster, family), self.own[:, self.labels], self.n_clusters, n_families)
-        found, cell = np.unique((self.unit_cluster * n_families + family)[self.unit], return_inverse=True)
-        first = sums_by((cell, self.group), self.sides()[0][:, self.labels], len(found), len(self.groups))
+        told = sums_by(
+            (self.unit_cluster, family), self.own[:, self.labels], self.n_clusters, n_families
+        )
+        found, cell = np.unique(
+            (self.unit_cluster * n_families + family)[self.unit], return_inverse=True
+        )
+        first = sums_by(
+            (cell, self.group), self.sides()[0][:, self.labels], len(found), len(self.groups)
+        )
         return AuthorBaseline(told, found // n_families, found % n_families, first)
 
 
@@ -199,14 +249,20 @@ class AuthorBaseline:
         found = np.zeros((len(weights), self.first.shape[1]))
         for family in np.unique(self.family):
             cells = np.flatnonzero(self.family == family)
-            own, first, total = self.told[self.cluster[cells], family], self.first[cells], weights @ self.told[:, family]
+            own, first, total = (
+                self.told[self.cluster[cells], family],
+                self.first[cells],
+                weights @ self.told[:, family],
+            )
             drawn = weights[:, self.cluster[cells]]
             right = np.tensordot(drawn, first, 1)[np.arange(len(weights)), :, total.argmax(axis=1)]
             ranked = np.sort(total, axis=1)
             # Elsewhere no dialogue can turn the answer, and one serves all.
             turns = ranked[:, -1] - ranked[:, -2] <= weights.max(axis=1) * own.max()
             times = drawn[turns, :, None]
-            right[turns] = np.tensordot(times * _commonest(total[turns, None] - times * own), first, axes=([1, 2], [0, 2]))
+            right[turns] = np.tensordot(
+                times * _commonest(total[turns, None] - times * own), first, axes=([1, 2], [0, 2])
+            )
             found += right
         return found
 
@@ -223,14 +279,27 @@ def _commonest(counts: Array) -> Array:
 
 
 def pair_votes(
-    votes: Votes, table: pd.DataFrame, *, between: tuple[str, str | None], by: Sequence[str], ties: str
+    votes: Votes,
+    table: pd.DataFrame,
+    *,
+    between: tuple[str, str | None],
+    by: Sequence[str],
+    ties: str,
 ) -> VotePairs:
     """Pair what two parties said of the same replies, as counts; without a second party each vote is paired with itself."""
     if votes.kind != "verdict":
-        raise AgreementError("The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`.")
+        raise AgreementError(
+            "The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`."
+        )
     if len(tuple(between)) != 2 or isinstance(between, str):
-        raise AgreementError(f"between names two parties, such as ('human', 'model'); got {between!r}.")
-    need_columns(table, ["responder_a", "responder_b", *(name for name in by if name != "ambiguity")], AgreementError)
+        raise AgreementError(
+            f"between names two parties, such as ('human', 'model'); got {between!r}."
+        )
+    need_columns(
+        table,
+        ["responder_a", "responder_b", *(name for name in by if name != "ambiguity")],
+        AgreementError,
+    )
     alone = between[1] is None
     first, second = (party(votes.rows, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
@@ -238,16 +307,22 @@ def pair_votes(
     met = said[first].merge(said[second], on="unit", suffixes=("", "_other"))
     met = met[(met["rater"] == met["rater_other"]) == alone]
     if met.empty:
-        raise AgreementError(f"{between[0]} and {between[1]} share no pair: no two raters of them judged the same.")
+        raise AgreementError(
+            f"{between[0]} and {between[1]} share no pair: no two raters of them judged the same."
+        )
     a, b = (table[f"responder_{side}"].astype("str") for side in "ab")
     responders = a.where(a < b, b) + " and " + b.where(a < b, a)
     shared = [column for column in by if column not in VOTE_COLUMNS]
-    of_unit = pd.DataFrame({column: unit_values(votes, table, column) for column in shared}, index=votes.units.index)
+    of_unit = pd.DataFrame(
+        {column: unit_values(votes, table, column) for column in shared}, index=votes.units.index
+    )
     labels = of_unit.iloc[met["unit"].to_numpy()].reset_index(drop=True)
     if "rater" in by:
         labels["rater"] = votes.raters.to_numpy(dtype=object)[met["rater_other"]]
     if "ambiguity" in by:
-        labels["ambiguity"] = _ambiguity(met, votes, party(votes.rows, table, "human"), first, second)
+        labels["ambiguity"] = _ambiguity(
+            met, votes, party(votes.rows, table, "human"), first, second
+        )
     group, groups = number_groups(labels[list(by)])
     decided = ((met["value"] != TIE) & (met["value_other"] != TIE)).to_numpy()
     decided_share = np.bincount(group, decided) / np.bincount(group)
@@ -260,7 +335,11 @@ def pair_votes(
         met, group = met[decided], group[decided]
     cells, where = np.unique(met["unit"].to_numpy() * len(groups) + group, return_inverse=True)
     place = (where * N_LABELS + met["value"].to_numpy()) * N_LABELS + met["value_other"].to_numpy()
-    counts = np.bincount(place, minlength=len(cells) * N_LABELS**2).reshape(-1, N_LABELS, N_LABELS).astype(float)
+    counts = (
+        np.bincount(place, minlength=len(cells) * N_LABELS**2)
+        .reshape(-1, N_LABELS, N_LABELS)
+        .astype(float)
+    )
     return VotePairs(
         counts=counts / 2.0 if symmetric and "rater" not in by else counts,
         unit=cells // len(groups),
@@ -271,7 +350,9 @@ def pair_votes(
         own=_labels_of_units(votes, first),
         unit_cluster=cluster_of_unit(votes),
         unit_group=number_groups(of_unit)[0],
-        unit_authors=pd.factorize(unit_values(votes, table.assign(responders=responders), "responders"))[0],
+        unit_authors=pd.factorize(
+            unit_values(votes, table.assign(responders=responders), "responders")
+        )[0],
         n_clusters=len(votes.clusters),
         symmetric=symmetric,
         met=(met["rater"].to_numpy(), met["rater_other"].to_numpy(), place),
@@ -284,7 +365,11 @@ def _labels_of_units(votes: Votes, mask: NDArray[np.bool_]) -> Array:
 
 
 def _ambiguity(
-    met: pd.DataFrame, votes: Votes, people: NDArray[np.bool_], first: NDArray[np.bool_], second: NDArray[np.bool_]
+    met: pd.DataFrame,
+    votes: Votes,
+    people: NDArray[np.bool_],
+    first: NDArray[np.bool_],
+    second: NDArray[np.bool_],
 ) -> NDArray[np.object_]:
     """Say of each pair of votes how people split on its replies, the two votes themselves left out."""
     others, row = _labels_of_units(votes, people)[met["unit"]], np.arange(len(met))
@@ -292,7 +377,10 @@ def _ambiguity(
         others[row, met[value]] -= bool(people[mine].all())
     n_others = others.sum(axis=1)
     larger = np.maximum(others[:, A], others[:, B]) + others[:, TIE] / 2.0
-    return np.asarray(np.select([n_others < 2, larger <= SPLIT * n_others], ["unknown", "ambiguous"], "clear"), dtype=object)
+    return np.asarray(
+        np.select([n_others < 2, larger <= SPLIT * n_others], ["unknown", "ambiguous"], "clear"),
+        dtype=object,
+    )
 
 
 def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
@@ -313,19 +401,28 @@ def _measures(sums: Array, margins: Array, right: Array) -> Array:
     first, second = margins[..., :N_LABELS], margins[..., N_LABELS:]
     by_habit = ratio((first * second).sum(axis=-1), first.sum(axis=-1), 0.0).sum(axis=-1) / n_votes
     kappas = [
-        (agreement - expected) / np.where(expected < 1.0 - 1e-12, 1.0 - expected, np.nan) for expected in (by_chance, by_habit)
+        (agreement - expected) / np.where(expected < 1.0 - 1e-12, 1.0 - expected, np.nan)
+        for expected in (by_chance, by_habit)
     ]
     return np.stack([agreement, right / n_votes, agreement - right / n_votes, *kappas], axis=-1)
 
 
 def _vary_people(
-    votes: Votes, verdicts: pd.DataFrame, pairs: VotePairs, between: tuple[str, str], by: Sequence[str]
+    votes: Votes,
+    verdicts: pd.DataFrame,
+    pairs: VotePairs,
+    between: tuple[str, str],
+    by: Sequence[str],
 ) -> tuple[Array, Codes]:
     """Give what other people would add to the variance of each measure, by its derivatives, and how many people there are."""
     if "human" not in between:
-        raise AgreementError(f"Raters are drawn anew only where a party is people ('human'); got {between!r}.")
+        raise AgreementError(
+            f"Raters are drawn anew only where a party is people ('human'); got {between!r}."
+        )
     if pairs.symmetric and "rater" in by:
-        raise AgreementError("Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone.")
+        raise AgreementError(
+            "Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone."
+        )
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
     refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"))
 
@@ -333,11 +430,17 @@ def _vary_people(
         return some.sums(), some.margins(), some.names().right_by_cluster()
 
     totals, step = [part.sum(axis=0) for part in parts(pairs)], 1e-4
-    squares, n_people = np.zeros((len(pairs.groups), len(MEASURES))), np.zeros(len(pairs.groups), np.intp)
+    squares, n_people = (
+        np.zeros((len(pairs.groups), len(MEASURES))),
+        np.zeros(len(pairs.groups), np.intp),
+    )
     for who in np.unique(votes.rater[person]):
         theirs = parts(pairs.of_rater(who, first=between[0] == "human"))
         up, down = (
-            _measures(*(total + sign * step * part for total, part in zip(totals, theirs, strict=True))) for sign in (1, -1)
+            _measures(
+                *(total + sign * step * part for total, part in zip(totals, theirs, strict=True))
+            )
+            for sign in (1, -1)
         )
         moved = np.nan_to_num((up - down) / (2 * step))
         squares += moved.sum(axis=0) ** 2 - (moved**2).sum(axis=0)

@@ -11,8 +11,25 @@ from scipy import stats
 
 from heart_utils.agreement.agreement import A, B, VotePairs, pair_votes
 from heart_utils.agreement.kappa import cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, ratio, sums_by
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, party, people_only, read_votes
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    draw_weights,
+    interval_columns,
+    interval_of,
+    ratio,
+    sums_by,
+)
+from heart_utils.ratings.verdicts import (
+    AgreementError,
+    Array,
+    Codes,
+    Votes,
+    need,
+    party,
+    people_only,
+    read_votes,
+)
 
 __all__ = ["Ceiling", "agreement_with_baselines", "estimate_ceiling"]
 
@@ -66,18 +83,27 @@ def agreement_with_baselines(
     [0.5, 1.0]
     """
     if "ambiguity" in by:
-        raise AgreementError("by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote.")
+        raise AgreementError(
+            "by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote."
+        )
     votes = read_votes(verdicts, cluster=cluster)
     pairs = pair_votes(votes, verdicts, between=between, by=by, ties="exclude")
-    guesses = {**_from_gaps(votes, pairs, gaps), **_from_order(votes, verdicts, pairs, party(votes.rows, verdicts, between[0]))}
+    guesses = {
+        **_from_gaps(votes, pairs, gaps),
+        **_from_order(votes, verdicts, pairs, party(votes.rows, verdicts, between[0])),
+    }
     first = pairs.sides()[0]
     said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
     right = pairs.sum_up(np.array(said).reshape(len(guesses), len(first)).T)
-    weights = np.vstack([np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)])
+    weights = np.vstack(
+        [np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)]
+    )
     sums = pairs.sums()
     total, equal = np.moveaxis(np.tensordot(weights, sums[..., :2], 1), -1, 0)
     by_names = pairs.names().count_right(weights)
-    found = np.concatenate([np.stack([equal, by_names], axis=-1), np.tensordot(weights, right, 1)], axis=-1)
+    found = np.concatenate(
+        [np.stack([equal, by_names], axis=-1), np.tensordot(weights, right, 1)], axis=-1
+    )
     share = found / np.where(total > 0, total, np.nan)[..., None]
     lead = share[..., :1] - share
     lead[..., 0 if between[1] else slice(None)] = np.nan
@@ -85,10 +111,15 @@ def agreement_with_baselines(
     for place, who in enumerate([between[1], "author_only", *guesses]):
         measures = np.stack([share[..., place], lead[..., place]], axis=-1)
         ranges = {"agreement": (0.0, 1.0), "lead": (-1.0, 1.0)}
-        row = pairs.groups.assign(who=who, **interval_columns(ranges, measures[0], measures[1:], n_clusters, ci_level))
+        row = pairs.groups.assign(
+            who=who, **interval_columns(ranges, measures[0], measures[1:], n_clusters, ci_level)
+        )
         rows.append(row.assign(n_votes=np.rint(total[0]).astype(int), n_clusters=n_clusters))
     table = pd.concat(rows if between[1] else rows[1:], ignore_index=True)
-    table = table.assign(ci_level=ci_level if n_resamples else np.nan, provisional=table["n_clusters"] < ENOUGH_CLUSTERS)
+    table = table.assign(
+        ci_level=ci_level if n_resamples else np.nan,
+        provisional=table["n_clusters"] < ENOUGH_CLUSTERS,
+    )
     return table.sort_values(list(by), kind="stable", ignore_index=True) if by else table
 
 
@@ -96,7 +127,11 @@ def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dic
     """Guess from features, each alone and all together: how far each label is right, to shape (units, 3)."""
     if gaps is None:
         return {}
-    if "pair_id" not in votes.units or not gaps.index.is_unique or not votes.units["pair_id"].isin(gaps.index).any():
+    if (
+        "pair_id" not in votes.units
+        or not gaps.index.is_unique
+        or not votes.units["pair_id"].isin(gaps.index).any()
+    ):
         raise AgreementError("gaps must be indexed by the pair_id of the verdicts, one row a pair.")
     x = np.nan_to_num(gaps.reindex(votes.units["pair_id"]).to_numpy(float))
     varies = x.any(axis=0)  # a feature in which no two replies differ guesses nothing
@@ -116,22 +151,30 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
     for group in np.unique(pairs.unit_group):
         mine = np.flatnonzero((pairs.unit_group == group) & pairs.own[:, [A, B]].any(axis=1))
         folds = min(FOLDS, len(np.unique(pairs.unit_cluster[mine])))
-        for kept, left in GroupKFold(folds).split(mine, groups=pairs.unit_cluster[mine]) if folds > 1 else []:
+        for kept, left in (
+            GroupKFold(folds).split(mine, groups=pairs.unit_cluster[mine]) if folds > 1 else []
+        ):
             some, wins = x[mine[kept]], pairs.own[mine[kept]][:, [A, B]]
             if not (some.any(axis=1) & wins.any(axis=1)).any():
                 continue
             # A vote for a at some gap is one for b at the opposite gap, so there is no intercept, and both sides win.
             fit = LogisticRegression(fit_intercept=False).fit(
-                np.vstack([some, some, -some, -some]), np.repeat([1, 0, 0, 1], len(some)), np.concatenate([*wins.T, *wins.T])
+                np.vstack([some, some, -some, -some]),
+                np.repeat([1, 0, 0, 1], len(some)),
+                np.concatenate([*wins.T, *wins.T]),
             )
             says = np.sign(x[mine[left]] @ fit.coef_[0])
             guess[mine[left]] = (1.0 + np.outer(says, [1.0, 0.0, -1.0])) / 2.0
     return guess
 
 
-def _from_order(votes: Votes, table: pd.DataFrame, pairs: VotePairs, mask: np.ndarray) -> dict[str, Array]:
+def _from_order(
+    votes: Votes, table: pd.DataFrame, pairs: VotePairs, mask: np.ndarray
+) -> dict[str, Array]:
     """Guess from which reply was shown first: of each label, in which share of the votes that gave it this is right."""
-    order = table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
+    order = (
+        table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
+    )
     shown = np.select([order == "ab", order == "ba"], [1.0, -1.0], 0.0)
     if not shown.any():
         return {}
@@ -166,7 +209,9 @@ class Ceiling:
     provisional: bool
 
 
-def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> Ceiling:
+def estimate_ceiling(
+    verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
+) -> Ceiling:
     r"""Estimate how often the best possible judge would agree with one person, each pair of replies weighing the same.
 
     If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean of m, its distribution
@@ -194,7 +239,9 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     >>> round(estimate_ceiling(votes.assign(rater_kind="human", verdict=list("aaaaaabb")), n_resamples=0).agreement, 3)
     0.667
     """
-    votes = read_votes(people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores.")))
+    votes = read_votes(
+        people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores."))
+    )
     n_units = len(votes.units)
     for_a = np.bincount(votes.unit[votes.value == 0], minlength=n_units)
     decided = for_a + np.bincount(votes.unit[votes.value == 2], minlength=n_units)
@@ -208,18 +255,32 @@ def estimate_ceiling(verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_leve
     split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]
     kinds, number = np.unique(split, axis=0, return_inverse=True)
     sums, (n, most) = sums_by((where, number.ravel()), 1.0, len(present), len(kinds)), kinds.T
-    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))  # of two of its votes
+    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (
+        n * (n - 1.0)
+    )  # of two of its votes
     weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)
-    low, high = interval_of(float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0)
+    low, high = interval_of(
+        float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0
+    )
     decides = bool((decided[kept] >= ENOUGH_VOTES).mean() >= 0.5)
     some = slice(None) if decides else slice(1)  # the ends of the bounds need no resampled mixture
-    ceiling = np.clip(_mean_of_mixture(drawn[some], kinds), agreement[some], highest_ceiling(agreement[some]))
+    ceiling = np.clip(
+        _mean_of_mixture(drawn[some], kinds), agreement[some], highest_ceiling(agreement[some])
+    )
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
         ends = max(low, 0.5), float(highest_ceiling(np.array(high)))
-    found = float(agreement[0]), float(ceiling[0]), *ends, decides, ci_level, int(kept.sum()), len(present)
+    found = (
+        float(agreement[0]),
+        float(ceiling[0]),
+        *ends,
+        decides,
+        ci_level,
+        int(kept.sum()),
+        len(present),
+    )
     return Ceiling(*found, provisional=len(present) < ENOUGH_CLUSTERS)
 
 

@@ -13,7 +13,13 @@ import pandas as pd
 from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
 from heart_utils.tables import need_columns
 
-__all__ = ["Components", "check_reliability", "cheapest_design", "variance_components", "win_scores"]
+__all__ = [
+    "Components",
+    "check_reliability",
+    "cheapest_design",
+    "variance_components",
+    "win_scores",
+]
 
 FACETS = ("responder", "dialogue", "rater")
 MOST_DIALOGUES = 10_000
@@ -29,11 +35,22 @@ class Components:
     n_raters: int
     n_left_out: int  # dialogues left out, since a rater gave some responder no valid score
 
-    def reliability(self, n_dialogues: int, n_raters: int = 1, *, same_raters: bool = True, absolute: bool = False) -> float:
+    def reliability(
+        self,
+        n_dialogues: int,
+        n_raters: int = 1,
+        *,
+        same_raters: bool = True,
+        absolute: bool = False,
+    ) -> float:
         """Predict the reliability of mean scores (D-study), for these raters or others like them; `absolute`: Φ, not Eρ²."""
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
-            raise AgreementError("One rater does not show how raters differ; expected n_raters=1 and same_raters=True.")
-        return float(_reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute))
+            raise AgreementError(
+                "One rater does not show how raters differ; expected n_raters=1 and same_raters=True."
+            )
+        return float(
+            _reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute)
+        )
 
 
 def variance_components(scores: pd.DataFrame) -> Components:
@@ -66,7 +83,9 @@ def variance_components(scores: pd.DataFrame) -> Components:
     cells, left_out = _cells(scores)
     estimate = pd.Series(_estimates(cells))
     variance = estimate.clip(lower=0.0)
-    table = pd.DataFrame({"estimate": estimate, "variance": variance, "share": variance / variance.sum()})
+    table = pd.DataFrame(
+        {"estimate": estimate, "variance": variance, "share": variance / variance.sum()}
+    )
     return Components(table.assign(clipped=estimate < 0), cells.shape[1], cells.shape[2], left_out)
 
 
@@ -91,11 +110,22 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
     >>> win_scores(pd.DataFrame(votes | {"rater": ["ann", "bob"], "verdict": ["a", "tie"], "state": "valid"}))["score"].tolist()
     [0.75, 0.25]
     """
-    need_columns(verdicts, ["dialogue_id", "pair_id", "responder_a", "responder_b", "rater", "dimension"], AgreementError)
-    rows = verdicts.assign(score=won_by_a(verdicts)).dropna(subset="score").sort_values(["dialogue_id", "pair_id", "rater"])
+    need_columns(
+        verdicts,
+        ["dialogue_id", "pair_id", "responder_a", "responder_b", "rater", "dimension"],
+        AgreementError,
+    )
+    rows = (
+        verdicts.assign(score=won_by_a(verdicts))
+        .dropna(subset="score")
+        .sort_values(["dialogue_id", "pair_id", "rater"])
+    )
     seat = rows.groupby("dialogue_id").cumcount() % panels + 1
     rows = rows.assign(rater="panel " + seat.astype(str))
-    sides = [rows.assign(responder=rows["responder_a"]), rows.assign(responder=rows["responder_b"], score=1 - rows["score"])]
+    sides = [
+        rows.assign(responder=rows["responder_a"]),
+        rows.assign(responder=rows["responder_b"], score=1 - rows["score"]),
+    ]
     by = ["dialogue_id", "responder", "rater", "dimension"]
     return pd.concat(sides).groupby(by)["score"].agg(score="mean", n_votes="size").reset_index()
 
@@ -145,18 +175,36 @@ def cheapest_design(
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
     rows, n = [], np.arange(2, MOST_DIALOGUES + 1)
     for n_raters in range(1, most + 1):
-        enough = np.flatnonzero(_reliability(components.table["variance"], n, n_raters, same_raters) >= reliability)
+        enough = np.flatnonzero(
+            _reliability(components.table["variance"], n, n_raters, same_raters) >= reliability
+        )
         if len(enough):
             n_dialogues = int(n[enough[0]])
             reached = components.reliability(n_dialogues, n_raters, same_raters=same_raters)
-            rows.append((n_raters, n_dialogues, n_dialogues * (cost_dialogue + n_raters * cost_rating), reached))
+            rows.append(
+                (
+                    n_raters,
+                    n_dialogues,
+                    n_dialogues * (cost_dialogue + n_raters * cost_rating),
+                    reached,
+                )
+            )
     if not rows:
-        raise AgreementError(f"No design of up to {MOST_DIALOGUES:,} dialogues and {most} raters is enough.")
-    return pd.DataFrame(rows, columns=["n_raters", "n_dialogues", "cost", "reliability"]).sort_values("cost")
+        raise AgreementError(
+            f"No design of up to {MOST_DIALOGUES:,} dialogues and {most} raters is enough."
+        )
+    return pd.DataFrame(
+        rows, columns=["n_raters", "n_dialogues", "cost", "reliability"]
+    ).sort_values("cost")
 
 
 def check_reliability(
-    scores: pd.DataFrame, n_dialogues: int, *, raters: str = "all", n_halves: int = 200, rng: np.random.Generator
+    scores: pd.DataFrame,
+    n_dialogues: int,
+    *,
+    raters: str = "all",
+    n_halves: int = 200,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Predict reliability from a random half of the dialogues, and measure it in the other half.
 
@@ -190,12 +238,19 @@ def check_reliability(
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
     n_sets = cells.shape[1] // 2 // n_dialogues
     if n_sets < 2 or raters not in ("all", "another") or raters == "another" and n_raters < 2:
-        half = f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
-        raise AgreementError(f"{half} of {n_dialogues} with raters={raters!r} ('all' or 'another').")
+        half = (
+            f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
+        )
+        raise AgreementError(
+            f"{half} of {n_dialogues} with raters={raters!r} ('all' or 'another')."
+        )
     if raters == "all":
         cells = cells.mean(axis=2, keepdims=True)
     told = (n_dialogues, 1, raters != "another")
-    study, rater = np.tile(np.arange(n_sets), cells.shape[2]), np.repeat(np.arange(cells.shape[2]), n_sets)
+    study, rater = (
+        np.tile(np.arange(n_sets), cells.shape[2]),
+        np.repeat(np.arange(cells.shape[2]), n_sets),
+    )
     rows = []
     for _ in range(n_halves):
         first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
@@ -205,7 +260,9 @@ def check_reliability(
         covariance = np.cov(means.T)
         spread = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
         alike = covariance[other & (spread > 0)] / spread[other & (spread > 0)]
-        rows.append((predicted, covariance[other].mean() / np.diag(covariance).mean(), alike.mean(), known))
+        rows.append(
+            (predicted, covariance[other].mean() / np.diag(covariance).mean(), alike.mean(), known)
+        )
     return pd.DataFrame(rows, columns=["predicted", "intraclass", "correlation", "components"])
 
 
@@ -215,7 +272,9 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
     if len(dimensions := set(scores.get("dimension", ()))) > 1:
         raise AgreementError(f"Choose one dimension of {', '.join(sorted(dimensions))}.")
     valid = scores[scores["state"] == "valid"] if "state" in scores else scores
-    wide = valid.pivot_table(index="dialogue_id", columns=["responder", "rater"], values="score", dropna=False)
+    wide = valid.pivot_table(
+        index="dialogue_id", columns=["responder", "rater"], values="score", dropna=False
+    )
     complete = wide.dropna()
     sizes = tuple(len(wide.columns.unique(level)) for level in ("responder", "rater"))
     if sizes[0] < 2 or len(complete) < 2:
@@ -236,25 +295,38 @@ def _estimates(cells: Array) -> dict[str, float]:
         parts = means | {(*effect, axis): part - means[effect] for effect, part in parts.items()}
     behind = {effect: cells.size / part.size for effect, part in parts.items() if effect}
     squares = {
-        effect: (parts[effect] ** 2).sum() * n / prod(cells.shape[axis] - 1 for axis in effect) for effect, n in behind.items()
+        effect: (parts[effect] ** 2).sum() * n / prod(cells.shape[axis] - 1 for axis in effect)
+        for effect, n in behind.items()
     }
     found = {}
     for effect in sorted(behind, key=lambda one: (len(one), one)):
-        wider = [(-1) ** (len(one) - len(effect)) * square for one, square in squares.items() if set(effect) <= set(one)]
+        wider = [
+            (-1) ** (len(one) - len(effect)) * square
+            for one, square in squares.items()
+            if set(effect) <= set(one)
+        ]
         name = ":".join(FACETS[axis] for axis in effect) if len(effect) < cells.ndim else "rest"
         found[name] = float(sum(wider)) / behind[effect]
     return found
 
 
 def _reliability(
-    variance: Mapping[str, float] | pd.Series, n_dialogues: Any, n_raters: int, same_raters: bool, absolute: bool = False
+    variance: Mapping[str, float] | pd.Series,
+    n_dialogues: Any,
+    n_raters: int,
+    same_raters: bool,
+    absolute: bool = False,
 ) -> Any:
     """Divide the variance of responders' means that another such study repeats by all of it."""
     part = {name: max(one, 0.0) for name, one in dict(variance).items()}
     taste = part.get("responder:rater", 0.0) / n_raters
-    error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (n_dialogues * n_raters)
+    error = part.get("responder:dialogue", 0.0) / n_dialogues + part["rest"] / (
+        n_dialogues * n_raters
+    )
     if absolute:
-        error += part["dialogue"] / n_dialogues + part.get("dialogue:rater", 0.0) / (n_dialogues * n_raters)
+        error += part["dialogue"] / n_dialogues + part.get("dialogue:rater", 0.0) / (
+            n_dialogues * n_raters
+        )
         error += 0.0 if same_raters else part["rater"] / n_raters
     true = part["responder"] + taste * same_raters
     return true / (true + error + taste * (not same_raters)) if true else 0.0 * error

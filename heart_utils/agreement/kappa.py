@@ -10,9 +10,24 @@ import pandas as pd
 
 from heart_utils.identities import show_rater
 from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, sums_by
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Votes, need, read_votes, unit_values
+from heart_utils.ratings.verdicts import (
+    AgreementError,
+    Array,
+    Codes,
+    Votes,
+    need,
+    read_votes,
+    unit_values,
+)
 
-__all__ = ["Coefficient", "cohen_kappa", "gwet_ac", "icc", "judge_reliability", "krippendorff_alpha"]
+__all__ = [
+    "Coefficient",
+    "cohen_kappa",
+    "gwet_ac",
+    "icc",
+    "judge_reliability",
+    "krippendorff_alpha",
+]
 
 LEVELS = ("nominal", "ordinal", "interval")
 KINDS = ("C,1", "A,1", "C,k", "A,k")
@@ -30,10 +45,14 @@ class Coefficient:
     ci_low: float  # the ends are ``nan`` where no interval can be had
     ci_high: float
     ci_level: float
-    disagreement: float  # `value` is one minus this over what chance brings, or over the whole variance
+    disagreement: (
+        float  # `value` is one minus this over what chance brings, or over the whole variance
+    )
     n_units: int  # what entered
     n_clusters: int
-    n_undefined: int  # resamples in which it has no value (one category only), left out of the interval
+    n_undefined: (
+        int  # resamples in which it has no value (one category only), left out of the interval
+    )
     provisional: bool  # fewer than 30 clusters
     left_out: pd.Series  # state -> answers that do not count
 
@@ -89,7 +108,9 @@ def cohen_kappa(
         raise AgreementError(f"weights must be 'linear' or 'quadratic'; got {weights!r}.")
     votes, scale = _read(table, cluster)
     if len(votes.raters) != 2:
-        raise AgreementError(f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Or use krippendorff_alpha.")
+        raise AgreementError(
+            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Or use krippendorff_alpha."
+        )
     place = np.full((2, len(votes.units)), -1)
     place[votes.rater, votes.unit] = votes.value
     both = (place >= 0).all(axis=0)
@@ -145,7 +166,12 @@ def gwet_ac(
     votes, scale = _read(table, cluster)
     counts = _count_answers(votes)
     answers = counts.sum(axis=1)
-    equal = np.divide((counts * (counts - 1.0)).sum(axis=1), answers * (answers - 1.0), out=0.0 * answers, where=answers >= 2)
+    equal = np.divide(
+        (counts * (counts - 1.0)).sum(axis=1),
+        answers * (answers - 1.0),
+        out=0.0 * answers,
+        where=answers >= 2,
+    )
     shares = counts / answers[:, None]
     if votes.kind == "verdict":
         shares = (shares + shares[:, ::-1]) / 2.0
@@ -154,10 +180,14 @@ def gwet_ac(
     def parts(cells: Array) -> tuple[Array, Array]:
         habit = cells[..., 3:] / cells[..., 2:3]
         n_several = np.where(cells[..., 1] > 0, cells[..., 1], np.nan)
-        return 1.0 - cells[..., 0] / n_several, 1.0 - (habit * (1.0 - habit)).sum(axis=-1) / (len(scale) - 1.0)
+        return 1.0 - cells[..., 0] / n_several, 1.0 - (habit * (1.0 - habit)).sum(axis=-1) / (
+            len(scale) - 1.0
+        )
 
     sums = sums_by(cluster_of_unit(votes), columns, len(votes.clusters))
-    return _coefficient("Gwet's AC1", sums, parts, int((answers >= 2).sum()), votes, (n_resamples, ci_level, rng))
+    return _coefficient(
+        "Gwet's AC1", sums, parts, int((answers >= 2).sum()), votes, (n_resamples, ci_level, rng)
+    )
 
 
 def krippendorff_alpha(
@@ -215,7 +245,9 @@ def krippendorff_alpha(
         distance = np.sign(apart**2) if level == "nominal" else apart**2
         between = margin[..., :, None] * margin[..., None, :]
         observed = (table * distance).sum(axis=(-1, -2)) / np.where(total > 0, total, np.nan)
-        return observed, (between * distance).sum(axis=(-1, -2)) / np.where(total > 1, total * (total - 1.0), np.nan)
+        return observed, (between * distance).sum(axis=(-1, -2)) / np.where(
+            total > 1, total * (total - 1.0), np.nan
+        )
 
     name = f"Krippendorff's alpha ({level})"
     return _coefficient(name, sums, parts, int(several.sum()), votes, (n_resamples, ci_level, rng))
@@ -281,25 +313,39 @@ def icc(
     >>> round(icc(scores, kind="A,1", cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
     0.667
     """
-    votes = read_votes(_on_dimension(need(scores, ["score"], "This needs scores."), dimension), cluster=cluster)
+    votes = read_votes(
+        _on_dimension(need(scores, ["score"], "This needs scores."), dimension), cluster=cluster
+    )
     one_dimension(votes)
     chosen = list(votes.raters) if raters is None else list(raters)
     if len(set(chosen)) < 2 or not set(chosen) <= set(votes.raters):
-        raise AgreementError(f"Name two raters or more of {', '.join(map(show_rater, votes.raters))}; got {chosen}.")
+        raise AgreementError(
+            f"Name two raters or more of {', '.join(map(show_rater, votes.raters))}; got {chosen}."
+        )
     table = answer_sheet(votes)[:, votes.raters.get_indexer(pd.Index(chosen))]
     complete = ~np.isnan(table).any(axis=1)
     if complete.sum() < 2:
-        raise AgreementError(f"{' and '.join(map(str, chosen))} share {complete.sum()} replies; this needs two or more.")
+        raise AgreementError(
+            f"{' and '.join(map(str, chosen))} share {complete.sum()} replies; this needs two or more."
+        )
     sums = sums_by(cluster_of_unit(votes)[complete], _squares(table[complete]), len(votes.clusters))
     how = (n_resamples, ci_level, rng)
-    found = _coefficient(f"ICC({kind})", sums, lambda cells: _variances(cells, kind), int(complete.sum()), votes, how)
+    found = _coefficient(
+        f"ICC({kind})", sums, lambda cells: _variances(cells, kind), int(complete.sum()), votes, how
+    )
     if np.isnan(found.value):
-        raise AgreementError("All rows have the same score: without variance there is nothing to have in common.")
+        raise AgreementError(
+            "All rows have the same score: without variance there is nothing to have in common."
+        )
     return found
 
 
 def judge_reliability(
-    scores: pd.DataFrame, *, person: str, of: str | None = "responder", kinds: Sequence[str] = ("C,1",)
+    scores: pd.DataFrame,
+    *,
+    person: str,
+    of: str | None = "responder",
+    kinds: Sequence[str] = ("C,1",),
 ) -> pd.DataFrame:
     """Correlate each judge's scores with a person's, on each dimension: the value of :func:`icc`, without an interval.
 
@@ -332,16 +378,25 @@ def judge_reliability(
     [0.75]
     """
     found = []
-    for dimension, rows in need(scores, ["score", "dimension", "responder"], "This needs scores.").groupby("dimension"):
+    for dimension, rows in need(
+        scores, ["score", "dimension", "responder"], "This needs scores."
+    ).groupby("dimension"):
         votes = read_votes(rows, cluster=None)
         if person not in votes.raters:
-            raise AgreementError(f"{person} has no score that counts. Raters: {', '.join(map(show_rater, votes.raters))}.")
-        sheet, author = pd.DataFrame(answer_sheet(votes), columns=votes.raters), unit_values(votes, rows, "responder")
+            raise AgreementError(
+                f"{person} has no score that counts. Raters: {', '.join(map(show_rater, votes.raters))}."
+            )
+        sheet, author = (
+            pd.DataFrame(answer_sheet(votes), columns=votes.raters),
+            unit_values(votes, rows, "responder"),
+        )
         for judge in votes.raters.drop(person):
             both = sheet[[person, judge]].dropna()
             means = (both if of is None else both.groupby(author).mean()).to_numpy()
             if len(means) < 2:
-                raise AgreementError(f"{person} and {judge} share {len(means)} rows; a correlation needs two or more.")
+                raise AgreementError(
+                    f"{person} and {judge} share {len(means)} rows; a correlation needs two or more."
+                )
             for kind in kinds:
                 rest, whole = _variances(_squares(means - means.mean()).sum(axis=0), kind)
                 value = float(1.0 - rest / whole) if whole > 1e-12 else float("nan")
@@ -354,7 +409,9 @@ def one_dimension(votes: Votes) -> None:
     found = list(votes.units.get("dimension", pd.Series(dtype=object)).unique())
     if len(found) > 1:
         names = ", ".join(map(str, found[:6]))
-        raise AgreementError(f"The table holds several dimensions ({names}); a coefficient is of one. Choose one.")
+        raise AgreementError(
+            f"The table holds several dimensions ({names}); a coefficient is of one. Choose one."
+        )
 
 
 def cluster_of_unit(votes: Votes) -> Codes:
@@ -388,16 +445,22 @@ def _read(table: pd.DataFrame, cluster: str | None) -> tuple[Votes, Array]:
     votes = read_votes(table, cluster=cluster)
     one_dimension(votes)
     if len(votes.raters) < 2:
-        raise AgreementError(f"Agreement needs two raters or more; there is only {votes.raters[0]}.")
+        raise AgreementError(
+            f"Agreement needs two raters or more; there is only {votes.raters[0]}."
+        )
     if np.bincount(votes.unit).max() < 2:
-        raise AgreementError(f"The {len(votes.raters)} raters share no unit, so they cannot be compared.")
+        raise AgreementError(
+            f"The {len(votes.raters)} raters share no unit, so they cannot be compared."
+        )
     _refuse_one_category(votes.value, votes)
     if votes.kind == "score":
         return votes, votes.categories.astype(float)
     if 1 in votes.value:
         return votes, np.array([0.0, 1.0, 2.0])
     # Without ties there are two categories: AC1 would otherwise guess among three.
-    return replace(votes, value=votes.value // 2, categories=votes.categories[[0, 2]]), np.array([0.0, 2.0])
+    return replace(votes, value=votes.value // 2, categories=votes.categories[[0, 2]]), np.array(
+        [0.0, 2.0]
+    )
 
 
 def _refuse_one_category(value: Codes, votes: Votes) -> None:
@@ -423,14 +486,18 @@ def _turned(tables: Array, votes: Votes) -> Array:
 def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
     """Sum the coincidence tables of units by cluster: how often each two answers are given to one unit."""
     one = counts / (counts.sum(axis=1, keepdims=True) - 1.0)
-    sums = np.stack([sums_by(cluster, share[:, None] * counts, n_clusters) for share in one.T], axis=1)
+    sums = np.stack(
+        [sums_by(cluster, share[:, None] * counts, n_clusters) for share in one.T], axis=1
+    )
     sums[:, range(counts.shape[1]), range(counts.shape[1])] -= sums_by(cluster, one, n_clusters)
     return sums
 
 
 def _squares(table: Array) -> Array:
     """Give for each row of a complete table what the sums of squares add up: one, squares, the total squared, and itself."""
-    return np.column_stack([np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table])
+    return np.column_stack(
+        [np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table]
+    )
 
 
 def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
@@ -450,7 +517,9 @@ def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
     return np.asarray(whole - (rows - rest)), np.asarray(whole)
 
 
-def _coefficient(name: str, sums: Array, parts: Parts, n_units: int, votes: Votes, how: tuple[int, float, Rng]) -> Coefficient:
+def _coefficient(
+    name: str, sums: Array, parts: Parts, n_units: int, votes: Votes, how: tuple[int, float, Rng]
+) -> Coefficient:
     """Turn sums over clusters into one less a ratio of two parts, and resample the clusters that hold something of it."""
     n_resamples, ci_level, rng = how
     sums = sums[sums.reshape(len(sums), -1).any(axis=1)]
@@ -461,4 +530,6 @@ def _coefficient(name: str, sums: Array, parts: Parts, n_units: int, votes: Vote
     value, replicates = float(values[0]), values[1:]
     low, high = interval_of(value, replicates, n_clusters, ci_level, most=1.0)
     counts = n_units, n_clusters, int(np.isnan(replicates).sum()), n_clusters < ENOUGH_CLUSTERS
-    return Coefficient(name, value, low, high, ci_level, float(observed[0]), *counts, votes.left_out)
+    return Coefficient(
+        name, value, low, high, ci_level, float(observed[0]), *counts, votes.left_out
+    )

@@ -8,7 +8,14 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_of, ratio, sums_by
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    draw_weights,
+    interval_of,
+    ratio,
+    sums_by,
+)
 from heart_utils.ratings.verdicts import AgreementError, Array, need, people_only, read_votes
 
 __all__ = ["alternative_annotator_test", "calibrate_abstention", "effective_judges"]
@@ -58,8 +65,14 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
         raise AgreementError(f"epsilon must lie between 0 and 1; got {epsilon}.")
     votes = read_votes(table, cluster=None)
     if judge not in votes.raters:
-        raise AgreementError(f"{judge!r} gave no answer that counts. Raters are {', '.join(map(str, votes.raters[:8]))}.")
-    people = [name for name in people_only(table)["rater"].unique() if name in votes.raters and name != judge]
+        raise AgreementError(
+            f"{judge!r} gave no answer that counts. Raters are {', '.join(map(str, votes.raters[:8]))}."
+        )
+    people = [
+        name
+        for name in people_only(table)["rater"].unique()
+        if name in votes.raters and name != judge
+    ]
     sheet = pd.DataFrame(answer_sheet(votes), columns=votes.raters)
     rows = []
     for name in people:
@@ -67,24 +80,33 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
         usable = sheet[[name, judge]].notna().all(axis=1) & others.notna().any(axis=1)
         if usable.sum() < LEAST_ITEMS:
             continue
-        near = [_closeness(sheet[who][usable].to_numpy(), others[usable].to_numpy(), votes.kind) for who in (judge, name)]
+        near = [
+            _closeness(sheet[who][usable].to_numpy(), others[usable].to_numpy(), votes.kind)
+            for who in (judge, name)
+        ]
         judge_wins, rater_wins = near[0] >= near[1] - 1e-12, near[1] >= near[0] - 1e-12
         differences = rater_wins.astype(float) - judge_wins
         if differences.std() == 0.0:  # all items alike: no t, and no doubt
             p_value = float(differences[0] >= epsilon)
         else:
             p_value = float(stats.ttest_1samp(differences, epsilon, alternative="less").pvalue)
-        rows.append((name, int(usable.sum()), float(judge_wins.mean()), float(rater_wins.mean()), p_value))
+        rows.append(
+            (name, int(usable.sum()), float(judge_wins.mean()), float(rater_wins.mean()), p_value)
+        )
     if len(rows) < LEAST_RATERS:
         raise AgreementError(
             f"The test needs {LEAST_RATERS} people or more with {LEAST_ITEMS} items or more that {judge} and another person "
             f"answered too; there are {len(rows)} of {len(people)}."
         )
     found = pd.DataFrame(rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"])
-    return found.assign(rejected=stats.false_discovery_control(found["p_value"], method="by") <= FALSE_DISCOVERIES)
+    return found.assign(
+        rejected=stats.false_discovery_control(found["p_value"], method="by") <= FALSE_DISCOVERIES
+    )
 
 
-def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None) -> pd.DataFrame:
+def effective_judges(
+    table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
+) -> pd.DataFrame:
     r"""Estimate how many judges with independent errors a panel of k amounts to: :math:`k / (1 + (k - 1) \rho)`.
 
     Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors are taken against
@@ -121,7 +143,9 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     votes = read_votes(table)
     by_judge = votes.raters.isin(table.loc[table["rater_kind"] == "model", "rater"])
     if by_judge.sum() < 2:
-        raise AgreementError(f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}.")
+        raise AgreementError(
+            f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}."
+        )
     one_dimension(votes)
     sheet = answer_sheet(votes)
     said, by_people = sheet[:, by_judge], sheet[:, votes.raters.isin(people_only(table)["rater"])]
@@ -129,23 +153,42 @@ def effective_judges(table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: 
     single = not (complete & (n_people >= 2)).any()
     used = complete & (n_people >= (1 if single else 2))
     if not used.any():
-        raise AgreementError(f"No unit was answered by all judges ({', '.join(votes.raters[by_judge])}) and by a person.")
+        raise AgreementError(
+            f"No unit was answered by all judges ({', '.join(votes.raters[by_judge])}) and by a person."
+        )
     present, where = np.unique(cluster_of_unit(votes)[used], return_inverse=True)
     people = by_people[used]
     if votes.kind == "score" and not np.isnan(people).any():
         # Crossed over the same few people, their levels would count as errors that judges make apart.
         people = people - people.mean(axis=0) + people.mean()
     sums = sums_by(where, _error_columns(said[used], people, single=single), len(present))
-    drawn, rows = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)]) @ sums, []
+    drawn, rows = (
+        np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
+        @ sums,
+        [],
+    )
     for reliability in RELIABILITIES if single else (float("nan"),):
         rho = _correlation(drawn, reliability, centred=votes.kind == "score")
         # The interval is of rho, and is carried over: n_eff has no bound above.
         low, high = interval_of(float(rho[0]), rho[1:], len(present), ci_level, most=1.0)
         with np.errstate(divide="ignore"):
-            n_eff = said.shape[1] / np.maximum(1.0 + (said.shape[1] - 1.0) * np.array([rho[0], high, low]), 0.0)
+            n_eff = said.shape[1] / np.maximum(
+                1.0 + (said.shape[1] - 1.0) * np.array([rho[0], high, low]), 0.0
+            )
         rows.append((reliability, rho[0], low, high, *n_eff, ci_level))
-    columns = ["reliability", "rho", "rho_low", "rho_high", "n_eff", "n_eff_low", "n_eff_high", "ci_level"]
-    found = pd.DataFrame(rows, columns=columns).assign(n_units=int(used.sum()), n_clusters=len(present))
+    columns = [
+        "reliability",
+        "rho",
+        "rho_low",
+        "rho_high",
+        "n_eff",
+        "n_eff_low",
+        "n_eff_high",
+        "ci_level",
+    ]
+    found = pd.DataFrame(rows, columns=columns).assign(
+        n_units=int(used.sum()), n_clusters=len(present)
+    )
     return found.assign(provisional=len(present) < ENOUGH_CLUSTERS)
 
 
@@ -165,7 +208,9 @@ def _error_columns(said: Array, people: Array, *, single: bool) -> Array:
     crossed = squares / n_people if single else (total**2 - squares) / (n_people * (n_people - 1.0))
     alone = (said**2).sum(axis=1) - 2.0 * judges * mean + n_judges * crossed
     together = judges**2 - 2.0 * n_judges * judges * mean + n_judges**2 * crossed
-    return np.column_stack([np.ones(len(said)), alone, together, squares / n_people, mean, said - mean[:, None]])
+    return np.column_stack(
+        [np.ones(len(said)), alone, together, squares / n_people, mean, said - mean[:, None]]
+    )
 
 
 def _correlation(sums: Array, reliability: float, *, centred: bool) -> Array:
@@ -178,7 +223,10 @@ def _correlation(sums: Array, reliability: float, *, centred: bool) -> Array:
         squares = squares - mean**2
     noise = 0.0 if np.isnan(reliability) else (1.0 - reliability) * squares
     variance = alone / n_judges - noise
-    return ratio((together - alone) / (n_judges * (n_judges - 1.0)) - noise, np.where(variance > 1e-12, variance, 0.0))
+    return ratio(
+        (together - alone) / (n_judges * (n_judges - 1.0)) - noise,
+        np.where(variance > 1e-12, variance, 0.0),
+    )
 
 
 COVERAGES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -188,7 +236,9 @@ EXCEEDED = 0.05
 """Probability that the risk is exceeded all the same."""
 
 
-def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1) -> pd.DataFrame:
+def calibrate_abstention(
+    wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1
+) -> pd.DataFrame:
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
     Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the upper 95 % bound (Clopper and
@@ -229,9 +279,17 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
     wrong, confidence = np.asarray(wrong, float), np.asarray(confidence, float)
     where, clusters = pd.factorize(np.asarray(cluster))
     same = len(wrong) == len(confidence) == len(where)
-    if not same or len(clusters) < 2 or (where < 0).any() or np.isnan(confidence).any() or not np.isin(wrong, (0, 1)).all():
+    if (
+        not same
+        or len(clusters) < 2
+        or (where < 0).any()
+        or np.isnan(confidence).any()
+        or not np.isin(wrong, (0, 1)).all()
+    ):
         got = f"{len(wrong)} errors, {len(confidence)} confidences, {len(where)} clusters, {len(clusters)} of them different"
-        raise AgreementError(f"wrong must be 0 or 1, confidence and cluster complete, with two clusters or more; got {got}.")
+        raise AgreementError(
+            f"wrong must be 0 or 1, confidence and cluster complete, with two clusters or more; got {got}."
+        )
     places = np.clip(np.ceil(np.array(COVERAGES) * len(wrong)).astype(int) - 1, 0, len(wrong) - 1)
     rows = []
     for threshold in dict.fromkeys(np.sort(confidence)[::-1][places]):
@@ -239,7 +297,12 @@ def calibrate_abstention(wrong: ArrayLike, confidence: ArrayLike, cluster: Array
         n = np.bincount(where[taken], minlength=len(clusters)).astype(float)
         said = np.bincount(where[taken], wrong[taken], len(clusters)).astype(float)
         share = said.sum() / n.sum()
-        found = {"threshold": threshold, "coverage": taken.mean(), "risk": share, "risk_high": risk_bound(said, n, EXCEEDED)}
+        found = {
+            "threshold": threshold,
+            "coverage": taken.mean(),
+            "risk": share,
+            "risk_high": risk_bound(said, n, EXCEEDED),
+        }
         rows.append({**found, "n_votes": int(n.sum()), "n_clusters": int((n > 0).sum())})
     table = pd.DataFrame(rows)
     return table.assign(passed=(table["risk_high"] <= risk).cummin())

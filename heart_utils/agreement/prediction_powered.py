@@ -22,8 +22,22 @@ from heart_utils.ratings.bradley_terry import (
     voices,
 )
 from heart_utils.ratings.resampling import check_level, ratio, refuse_few_raters, sums_by
-from heart_utils.ratings.spread import Gaps, centring, covariance, effective_clusters, sums_of_scores, sums_of_sides
-from heart_utils.ratings.verdicts import AgreementError, Array, Entries, party, read_verdicts, refuse_ties_alone
+from heart_utils.ratings.spread import (
+    Gaps,
+    centring,
+    covariance,
+    effective_clusters,
+    sums_of_scores,
+    sums_of_sides,
+)
+from heart_utils.ratings.verdicts import (
+    AgreementError,
+    Array,
+    Entries,
+    party,
+    read_verdicts,
+    refuse_ties_alone,
+)
 
 __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 
@@ -34,7 +48,10 @@ UNBIASED = 0.5  # the correction for leverage: with the jackknife's 97 to 99 % o
 Fitted = tuple[Array, Array]
 """Strengths and their covariance."""
 
-WITH_JUDGE, BY_PEOPLE = ("strength", "ci_low", "ci_high"), ("people_strength", "people_low", "people_high")
+WITH_JUDGE, BY_PEOPLE = (
+    ("strength", "ci_low", "ci_high"),
+    ("people_strength", "people_low", "people_high"),
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +69,9 @@ class PoweredRatings:
     people_variance: float  # sum over responders of the variance of the strengths from people alone
     n_labelled: int  # dialogues with people's verdicts; with the judge's
     n_dialogues: int
-    covariances: tuple[pd.DataFrame, pd.DataFrame] = field(repr=False)  # of the strengths, and of those from people alone
+    covariances: tuple[pd.DataFrame, pd.DataFrame] = field(
+        repr=False
+    )  # of the strengths, and of those from people alone
     fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
     n_effective: float  # of even information that tell as much of a difference, as in ``Ratings``
 
@@ -63,7 +82,9 @@ class PoweredRatings:
         strength = self.table["strength" if judge else "people_strength"].to_numpy()
         values, vectors = np.linalg.eigh(robust)
         root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)  # have this covariance
+        rows = np.concatenate([root, -root]) * np.sqrt(
+            (len(root) - 0.5) * (n - 1.0) / n
+        )  # have this covariance
         level = float(self.table["ci_level"].iloc[0])
         low, high = Gaps(strength, rows, n, level, self.n_effective).ranks()
         return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
@@ -139,10 +160,20 @@ def prediction_powered_ratings(
     chances = verdicts[stands_for] if stands_for else None
     people = _of_people(entries, party(entries.rows, verdicts, "human"), chances)
     judged = _Judged.read(entries, party(entries.rows, verdicts, judge))
-    cells = pd.DataFrame({"dialogue": people.cluster, "pair": pairs_of(people)[0]}).drop_duplicates()
+    cells = pd.DataFrame(
+        {"dialogue": people.cluster, "pair": pairs_of(people)[0]}
+    ).drop_duplicates()
     labelled = np.isin(np.arange(len(entries.clusters)), people.cluster)
     part = len(cells) / judged.n_cells
-    _check(labelled, judged, cells, part if weight is None and stands_for is None else 0.0, entries.clusters, cluster, judge)
+    _check(
+        labelled,
+        judged,
+        cells,
+        part if weight is None and stands_for is None else 0.0,
+        entries.clusters,
+        cluster,
+        judge,
+    )
     if rater is not None and people.rater is not None:
         refuse_few_raters(people.cluster, people.rater, (cluster, rater))
     alone = BradleyTerry.fit(people, "pairs")
@@ -150,7 +181,9 @@ def prediction_powered_ratings(
     # How far the judge, beside each of people's verdicts and in each dialogue, is from its mean on the pair.
     beside = judged.apart[people.cluster, people.a, people.b]
     scores = _Scores.of(alone, beside, judged)
-    trust = scores.weights(labelled, bread) if weight is None else np.full(len(labelled), float(weight))
+    trust = (
+        scores.weights(labelled, bread) if weight is None else np.full(len(labelled), float(weight))
+    )
     powered, robust = alone, plain
     try:
         corrected = _with_judge(alone, trust[people.cluster] * beside)
@@ -163,9 +196,14 @@ def prediction_powered_ratings(
     if powered is alone:  # the judge does not help, so its verdicts are not used
         trust = np.zeros(len(labelled))
     # The correlation of people's and the judge's scores, in the metric of strengths.
-    one, other = ((some[labelled] - some[labelled].mean(axis=0)) @ bread for some in (scores.own, scores.beside))
+    one, other = (
+        (some[labelled] - some[labelled].mean(axis=0)) @ bread
+        for some in (scores.own, scores.beside)
+    )
     rho_squared = float(ratio((one * other).sum() ** 2, (one**2).sum() * (other**2).sum()))
-    by_dialogue = covariance(replace(alone, entries=replace(people, rater=None)), correction=UNBIASED)
+    by_dialogue = covariance(
+        replace(alone, entries=replace(people, rater=None)), correction=UNBIASED
+    )
     n_effective = min(effective_clusters(alone, *group) for group in people.groups())
     names = entries.responders.astype("str")
     fits = (powered.theta, robust), (alone.theta, plain)
@@ -192,8 +230,13 @@ def _of_people(entries: Entries, mine: Truths, stands_for: pd.Series | None) -> 
     if stands_for is not None:
         weight = stands_for.to_numpy(float)[entries.rows][mine]
         if not (weight > 0).all():
-            raise AgreementError(f"{stands_for.name} of people's verdicts must be above zero: one over a chance.")
-    kept = {name: getattr(entries, name)[mine] for name in ("a", "b", "cluster", "share", "word", "inconsistent", "rows")}
+            raise AgreementError(
+                f"{stands_for.name} of people's verdicts must be above zero: one over a chance."
+            )
+    kept = {
+        name: getattr(entries, name)[mine]
+        for name in ("a", "b", "cluster", "share", "word", "inconsistent", "rows")
+    }
     if entries.rater is None or entries.raters is None:
         return replace(entries, **kept, weight=weight)
     used, rater = np.unique(entries.rater[mine], return_inverse=True)
@@ -209,7 +252,9 @@ class _Judged:
 
     @classmethod
     def read(cls, entries: Entries, mine: Truths) -> _Judged:
-        where, a, b, won = (part[mine] for part in (entries.cluster, entries.a, entries.b, entries.share))
+        where, a, b, won = (
+            part[mine] for part in (entries.cluster, entries.a, entries.b, entries.share)
+        )
         shape = len(entries.clusters), len(entries.responders), len(entries.responders)
         times = sums_by((where, a, b), np.ones(len(a)), *shape)
         times += times.swapaxes(1, 2)
@@ -249,15 +294,21 @@ class _Scores:
         # A pair that people did not judge moves nobody.
         means = ratio(games + games.T, judged.seen.sum(axis=0), 0.0)
         own = sums_of_scores(model, entries.cluster, n)
-        return cls(own, sums_of_sides(*sides, voice * beside, n, size), (judged.apart * means).sum(axis=2))
+        return cls(
+            own, sums_of_sides(*sides, voice * beside, n, size), (judged.apart * means).sum(axis=2)
+        )
 
     def weights(self, labelled: Truths, inverse: Array) -> Array:
         """Estimate what the judge's differences weigh in each dialogue; where people said nothing, on average."""
         n, n_all = int(labelled.sum()), len(labelled)
         # By how much the judge's verdicts beside people's differ from its mean over all dialogues.
         apart = (self.beside - self.judge)[labelled]
-        apart[np.abs(apart) < NEGLIGIBLE] = 0.0  # rounding, where people judged all that the judge did
-        learnt = labelled_weights(n * self.own[labelled], n * apart, n_all * self.judge, n / n_all, inverse)
+        apart[np.abs(apart) < NEGLIGIBLE] = (
+            0.0  # rounding, where people judged all that the judge did
+        )
+        learnt = labelled_weights(
+            n * self.own[labelled], n * apart, n_all * self.judge, n / n_all, inverse
+        )
         found = np.full(n_all, learnt.mean())
         found[labelled] = learnt
         return found
@@ -272,13 +323,23 @@ def _with_judge(alone: BradleyTerry, moved: Array) -> BradleyTerry:
 
 
 def _check(
-    labelled: Truths, judged: _Judged, cells: pd.DataFrame, part: float, clusters: pd.Index, name: str, judge: str
+    labelled: Truths,
+    judged: _Judged,
+    cells: pd.DataFrame,
+    part: float,
+    clusters: pd.Index,
+    name: str,
+    judge: str,
 ) -> None:
     if len(deaf := np.flatnonzero(labelled & ~judged.seen.any(axis=(1, 2)))):
         first = f"{name} {clusters[deaf[0]]}, which people judged ({len(deaf)} such)"
-        raise AgreementError(f"{judge} gave no verdict on {first}. Where people judged, the judge must too.")
+        raise AgreementError(
+            f"{judge} gave no verdict on {first}. Where people judged, the judge must too."
+        )
     if labelled.sum() < LEAST_LABELLED:
-        raise AgreementError(f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge.")
+        raise AgreementError(
+            f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge."
+        )
     if part >= 1.0:
         raise AgreementError(
             f"People judged every {name} and pair that {judge} did; nothing is left to save: use `fit_ratings`."
@@ -292,7 +353,9 @@ def _check(
         )
 
 
-def labelled_weights(own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array) -> Array:
+def labelled_weights(
+    own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array
+) -> Array:
     """Estimate for each labelled dialogue, from all the others, what the judge's differences weigh."""
     one, other, rest = own @ inverse, apart @ inverse, elsewhere @ inverse
     shared = _left_out(one, other)
@@ -305,11 +368,19 @@ def _left_out(one: Array, other: Array) -> Array:
     n = len(one) - 1
     products = (one * other).sum(axis=1)
     without_one, without_other = one.sum(axis=0) - one, other.sum(axis=0) - other
-    return np.asarray((products.sum() - products - (without_one * without_other).sum(axis=1) / n) / (n - 1))
+    return np.asarray(
+        (products.sum() - products - (without_one * without_other).sum(axis=1) / n) / (n - 1)
+    )
 
 
 def _table(
-    names: pd.Index, powered: Fitted, plain: Fitted, judged: Array, penalised: Truths, n: int, ci_level: float
+    names: pd.Index,
+    powered: Fitted,
+    plain: Fitted,
+    judged: Array,
+    penalised: Truths,
+    n: int,
+    ci_level: float,
 ) -> pd.DataFrame:
     """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
     reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
@@ -318,7 +389,9 @@ def _table(
     for three, (theta, robust) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
         variance = np.diag(centre @ robust @ centre.T)
         half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
-        columns |= dict(zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True))
+        columns |= dict(
+            zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True)
+        )
     table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})
     table.insert(4, "ci_level", ci_level)
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)

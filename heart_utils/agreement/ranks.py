@@ -9,8 +9,24 @@ import pandas as pd
 
 from heart_utils.agreement.agreement import number_groups
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, interval_of, ratio, sums_by
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, need, party, read_votes, unit_values
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    draw_weights,
+    interval_columns,
+    interval_of,
+    ratio,
+    sums_by,
+)
+from heart_utils.ratings.verdicts import (
+    AgreementError,
+    Array,
+    Codes,
+    need,
+    party,
+    read_votes,
+    unit_values,
+)
 from heart_utils.tables import need_columns
 
 __all__ = ["OUTCOMES", "rank_agreement", "track_recipients"]
@@ -54,17 +70,30 @@ def rank_agreement(
     >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)["tau"].round(3).tolist()
     [0.816]
     """
-    votes = read_votes(need(scores, ["score", "history_id"], "This needs scores of replies to histories."), cluster=cluster)
+    votes = read_votes(
+        need(scores, ["score", "history_id"], "This needs scores of replies to histories."),
+        cluster=cluster,
+    )
     first, second = (np.unique(votes.rater[party(votes.rows, scores, who)]) for who in between)
-    meetings = sorted({(min(one, two), max(one, two)) for one in first for two in second if one != two})
+    meetings = sorted(
+        {(min(one, two), max(one, two)) for one in first for two in second if one != two}
+    )
     # A conversation is a history on a dimension and item.
-    conversation, _ = number_groups(votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, scores, "history_id")))
+    conversation, _ = number_groups(
+        votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, scores, "history_id"))
+    )
     sheet = answer_sheet(votes)
-    sums = np.concatenate([np.zeros((0, 3)), *(_taus(sheet, conversation, *two) for two in meetings)])
+    sums = np.concatenate(
+        [np.zeros((0, 3)), *(_taus(sheet, conversation, *two) for two in meetings)]
+    )
     where = np.tile(np.unique(conversation, return_index=True)[1], len(meetings))[sums[:, 2] > 0]
     if not len(where):
-        raise AgreementError(f"{between[0]} and {between[1]} share no history with two replies that two raters of them scored.")
-    group, groups = number_groups(votes.units[[name for name in ("dimension",) if name in votes.units]])
+        raise AgreementError(
+            f"{between[0]} and {between[1]} share no history with two replies that two raters of them scored."
+        )
+    group, groups = number_groups(
+        votes.units[[name for name in ("dimension",) if name in votes.units]]
+    )
     cells = cluster_of_unit(votes)[where], group[where]
     sums = sums_by(cells, sums[sums[:, 2] > 0], len(votes.clusters), len(groups))
     drawn = np.vstack([np.ones(len(sums)), draw_weights(len(sums), n_resamples, rng)])
@@ -73,7 +102,9 @@ def rank_agreement(
     columns = interval_columns({"tau": (-1.0, 1.0)}, tau[0], tau[1:], n_clusters, ci_level)
     counts = dict(zip(["n_defined", "n_histories"], again[0, :, 1:].T.astype(int), strict=True))
     level, provisional = ci_level if len(tau) > 1 else np.nan, n_clusters < ENOUGH_CLUSTERS
-    table = groups.assign(**columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional)
+    table = groups.assign(
+        **columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional
+    )
     return table.query("n_histories > 0").reset_index(drop=True)
 
 
@@ -81,10 +112,14 @@ def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
     """Give for each conversation of two raters: tau, whether it has one, and whether both scored two replies."""
     units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
     units = units[~np.isnan(sheet[:, first] + sheet[:, second])]
-    pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query("unit < unit_other")
+    pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query(
+        "unit < unit_other"
+    )
     one, two = np.sign(sheet[pairs["unit"]] - sheet[pairs["unit_other"]])[:, [first, second]].T
     parts = np.column_stack([one * two, one**2, two**2, np.ones(len(one))])
-    product, squares, others, n_pairs = sums_by(pairs["conversation"], parts, conversation.max() + 1).T
+    product, squares, others, n_pairs = sums_by(
+        pairs["conversation"], parts, conversation.max() + 1
+    ).T
     room = np.sqrt(squares * others)
     return np.column_stack([ratio(product, room, 0.0), room > 0, n_pairs > 0])
 
@@ -137,15 +172,27 @@ def track_recipients(
     [[1.0, 3.0]]
     """
     drop = ["distress_before", "distress_after"]
-    asked = [column for name in outcomes for column in (drop if name == "distress_drop" else [name])]
+    asked = [
+        column for name in outcomes for column in (drop if name == "distress_drop" else [name])
+    ]
     if missing := [name for name in ("history_id", "dialogue_id", *asked) if name not in histories]:
-        raise AgreementError(f"histories have no column {', '.join(missing)}; only ESConv's seekers answered.")
-    told = histories.assign(distress_drop=histories[drop[0]] - histories[drop[1]]) if drop[0] in asked else histories
+        raise AgreementError(
+            f"histories have no column {', '.join(missing)}; only ESConv's seekers answered."
+        )
+    told = (
+        histories.assign(distress_drop=histories[drop[0]] - histories[drop[1]])
+        if drop[0] in asked
+        else histories
+    )
     need_columns(values, ["history_id", "value", *by], AgreementError)
     if values.duplicated(["history_id", *by]).any():
         row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]
-        raise AgreementError(f"{dict(row)} has more than one value; average them first, or add what tells them apart to `by`.")
-    joined = values.dropna(subset="value").merge(told[["history_id", "dialogue_id", *outcomes]], on="history_id")
+        raise AgreementError(
+            f"{dict(row)} has more than one value; average them first, or add what tells them apart to `by`."
+        )
+    joined = values.dropna(subset="value").merge(
+        told[["history_id", "dialogue_id", *outcomes]], on="history_id"
+    )
     if joined[list(outcomes)].isna().to_numpy().all():
         raise AgreementError("No history with a value has an outcome by its seeker.")
     rows = []
@@ -154,23 +201,35 @@ def track_recipients(
         clusters = pd.Index(joined.loc[joined[outcome].notna(), "dialogue_id"].unique())
         drawn = draw_weights(len(clusters), n_resamples, rng)
         for group, part in joined.groupby(list(by), sort=True):
-            found = _correlate(part, outcome, clusters.get_indexer(pd.Index(part["dialogue_id"])), drawn, ci_level)
+            found = _correlate(
+                part, outcome, clusters.get_indexer(pd.Index(part["dialogue_id"])), drawn, ci_level
+            )
             rows.append({**dict(zip(by, group, strict=True)), "outcome": outcome, **found})
     return pd.DataFrame(rows)
 
 
-def _correlate(part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float) -> dict[str, object]:
+def _correlate(
+    part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float
+) -> dict[str, object]:
     """Give Spearman's correlation, ties at their middle, in the data and under each row of weights."""
     there = part[outcome].notna().to_numpy()
     rows, where = part[there], where[there]
     n_clusters = len(np.unique(where))
-    x, y = (np.unique(rows[column].to_numpy(float), return_inverse=True)[1] for column in ("value", outcome))
+    x, y = (
+        np.unique(rows[column].to_numpy(float), return_inverse=True)[1]
+        for column in ("value", outcome)
+    )
     weights = np.vstack([np.ones(len(rows)), drawn[:, where]])
-    ranks, total = np.stack([_ranks(x, weights), _ranks(y, weights)]), np.maximum(weights.sum(axis=-1, keepdims=True), 1.0)
+    ranks, total = (
+        np.stack([_ranks(x, weights), _ranks(y, weights)]),
+        np.maximum(weights.sum(axis=-1, keepdims=True), 1.0),
+    )
     ranks = ranks - (weights * ranks).sum(axis=-1, keepdims=True) / total
     (xx, xy), (_, yy) = np.einsum("irn,jrn->ijr", ranks, weights * ranks)
     found = ratio(xy, np.where(xx * yy > 1e-18, np.sqrt(xx * yy), 0.0))
-    low, high = interval_of(float(found[0]), found[1:], max(n_clusters, 1), ci_level, least=-1.0, most=1.0)
+    low, high = interval_of(
+        float(found[0]), found[1:], max(n_clusters, 1), ci_level, least=-1.0, most=1.0
+    )
     counts = {"n": len(rows), "n_missing": int((~there).sum()), "n_clusters": n_clusters}
     ends = {"correlation": float(found[0]), "ci_low": low, "ci_high": high, "ci_level": ci_level}
     return {**ends, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}

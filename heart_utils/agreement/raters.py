@@ -13,7 +13,16 @@ from scipy.special import softmax
 from scipy.stats import binomtest, chi2
 
 from heart_utils.ratings.ratings import CENTRE, POINTS, Ratings, fit_ratings
-from heart_utils.ratings.resampling import Rng, as_rng, error_ends, interval_ends, interval_of, ratio, standard_error, sums_by
+from heart_utils.ratings.resampling import (
+    Rng,
+    as_rng,
+    error_ends,
+    interval_ends,
+    interval_of,
+    ratio,
+    standard_error,
+    sums_by,
+)
 from heart_utils.ratings.verdicts import AgreementError, Array, RatingsError
 from heart_utils.tables import need_columns
 
@@ -36,14 +45,18 @@ MOST_STEPS, TOLERANCE = 20_000, 1e-6
 class ExclusionRule:
     """When a rater is left out. Defaults are those of the protocol; a study may set others, beforehand."""
 
-    max_failed_checks: int = 1  # more failed attention checks than this leave a rater out by themselves
+    max_failed_checks: int = (
+        1  # more failed attention checks than this leave a rater out by themselves
+    )
     min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
     max_p: float = 0.001  # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
     min_reliability: float = 0.6  # a lower estimate is the sign ``unreliable``; 0.5 is a coin
     signs_needed: int = 2  # that many together leave a rater out; one alone would take fast readers and people of a rare taste
 
 
-def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *, dimension: str = "overall") -> pd.DataFrame:
+def rater_quality(
+    verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *, dimension: str = "overall"
+) -> pd.DataFrame:
     """Measure how each rater worked.
 
     Parameters
@@ -74,26 +87,43 @@ def rater_quality(verdicts: pd.DataFrame, raters: pd.DataFrame | None = None, *,
     >>> rater_quality(votes.assign(dimension="overall", state="valid", repeat=0))["agreement"].tolist()
     [0.5, 0.5, 0.0]
     """
-    rows = verdicts[(verdicts["dimension"] == dimension) & (verdicts["state"] == "valid") & verdicts["verdict"].notna()]
+    rows = verdicts[
+        (verdicts["dimension"] == dimension)
+        & (verdicts["state"] == "valid")
+        & verdicts["verdict"].notna()
+    ]
     if rows.empty:
         there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
-        raise AgreementError(f"No valid verdict has the dimension {dimension!r}; the table has {there}.")
+        raise AgreementError(
+            f"No valid verdict has the dimension {dimension!r}; the table has {there}."
+        )
     rows = rows[rows["repeat"] == 0]
     twice = rows.duplicated(["rater", "pair_id"])
     if twice.any():
         first = rows[twice].iloc[0]
-        raise AgreementError(f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each.")
+        raise AgreementError(
+            f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each."
+        )
     if "position" in rows:
         rows = rows.sort_values(["rater", "position"], kind="stable")
     by_rater = rows.groupby("rater")
     table = pd.DataFrame({"n_verdicts": by_rater.size()})
     table["median_seconds"] = by_rater["seconds"].median() if "seconds" in rows else np.nan
     counted = pd.DataFrame({"rater": table.index}) if raters is None else raters
-    counted = counted.reindex(columns=["rater", "n_checks", "n_checks_passed"]).groupby("rater").sum(min_count=1)
+    counted = (
+        counted.reindex(columns=["rater", "n_checks", "n_checks_passed"])
+        .groupby("rater")
+        .sum(min_count=1)
+    )
     if unknown := sorted(set(table.index) - set(counted.index)):
-        raise AgreementError(f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}.")
+        raise AgreementError(
+            f"The table of raters lacks {len(unknown)} who gave verdicts, first {unknown[0]}."
+        )
     counted = counted.loc[table.index].astype("Int64")
-    checks = {"n_checks": counted["n_checks"], "n_checks_failed": counted["n_checks"] - counted["n_checks_passed"]}
+    checks = {
+        "n_checks": counted["n_checks"],
+        "n_checks_failed": counted["n_checks"] - counted["n_checks_passed"],
+    }
     table = table.join([_sides(rows), _leave_one_out(rows), rater_reliability(rows)])
     return table.assign(**checks).rename_axis("rater").reset_index()
 
@@ -129,10 +159,19 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
     }
     seen = pd.DataFrame(words).fillna(False).astype(bool)
     # A long run is one side chosen often: both show the same thing, so they count once.
-    count = seen["fast"].astype(int) + (seen["one_sided"] | seen["straight_line"]) + seen["unreliable"]
+    count = (
+        seen["fast"].astype(int) + (seen["one_sided"] | seen["straight_line"]) + seen["unreliable"]
+    )
     signs = [list(seen.columns[row]) for row in seen.to_numpy()]
     excluded = seen["failed_checks"] | (count >= rule.signs_needed)
-    return pd.DataFrame({"rater": quality["rater"], "excluded": excluded, "signs": signs, "n_verdicts": quality["n_verdicts"]})
+    return pd.DataFrame(
+        {
+            "rater": quality["rater"],
+            "excluded": excluded,
+            "signs": signs,
+            "n_verdicts": quality["n_verdicts"],
+        }
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +179,9 @@ class WriterRatings:
     """How writers are rated, together and apart."""
 
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
-    split: Ratings = field(repr=False)  # the board on which each writer is a responder, named ``human/writer-1a2b``
+    split: Ratings = field(
+        repr=False
+    )  # the board on which each writer is a responder, named ``human/writer-1a2b``
     # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues or more, and not penalised
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
@@ -158,8 +199,18 @@ class WriterRatings:
         few = self.writers.loc[~self.writers["enough"], "writer"]
         table = self.split.table[~self.split.table["responder"].isin(few)]
         mean = self.split.strength[self.writers["writer"]].mean()
-        spot = {"strength": mean, "ci_low": mean - self.average + self.ci_low, "ci_high": mean - self.average + self.ci_high}
-        spot |= dict(zip(["rating", "rating_low", "rating_high"], CENTRE + POINTS * np.array([*spot.values()]), strict=True))
+        spot = {
+            "strength": mean,
+            "ci_low": mean - self.average + self.ci_low,
+            "ci_high": mean - self.average + self.ci_high,
+        }
+        spot |= dict(
+            zip(
+                ["rating", "rating_low", "rating_high"],
+                CENTRE + POINTS * np.array([*spot.values()]),
+                strict=True,
+            )
+        )
         row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1).assign(
             **spot, responder="average writer", population="dialogues_and_writers", penalised=False, rank_low=None,
             rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters,
@@ -215,8 +266,14 @@ def rate_writers(
     writers = [name for name in names if name.startswith(f"{POOL}/")]
     count = len(writers)
     if count < 3 or count == len(names):
-        raise RatingsError(f"{count} writers and {len(names) - count} others were judged; expected three or more, and one.")
-    settings: dict[str, Any] = {"dimension": dimension, "n_resamples": n_resamples, "ci_level": ci_level}
+        raise RatingsError(
+            f"{count} writers and {len(names) - count} others were judged; expected three or more, and one."
+        )
+    settings: dict[str, Any] = {
+        "dimension": dimension,
+        "n_resamples": n_resamples,
+        "ci_level": ci_level,
+    }
     pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
     if responders is not None:  # each writer is described as the pool is
         ours = responders[responders["responder"] == POOL].iloc[[0] * count]
@@ -228,25 +285,43 @@ def rate_writers(
     about = split.table.set_index("responder").loc[writers]
     n_dialogues = about["n_clusters"].to_numpy(dtype=int)
     low, high = interval_ends(gaps, drawn, n_dialogues, ci_level)
-    table = pd.DataFrame({"writer": writers, "gap": gaps, "ci_low": low, "ci_high": high, "n_dialogues": n_dialogues})
+    table = pd.DataFrame(
+        {"writer": writers, "gap": gaps, "ci_low": low, "ci_high": high, "n_dialogues": n_dialogues}
+    )
     enough = (n_dialogues >= ENOUGH_DIALOGUES) & ~about["penalised"].to_numpy(dtype=bool)
-    table = table.assign(n_verdicts=about["n_verdicts"].to_numpy(), enough=enough).sort_values("gap", ascending=False)
+    table = table.assign(n_verdicts=about["n_verdicts"].to_numpy(), enough=enough).sort_values(
+        "gap", ascending=False
+    )
     # What all share, such as the others' luck, is no spread between writers.
-    variances = (drawn - drawn.mean(axis=1, keepdims=True)).var(axis=0, ddof=1) * count / (count - 1)
+    variances = (
+        (drawn - drawn.mean(axis=1, keepdims=True)).var(axis=0, ddof=1) * count / (count - 1)
+    )
     sd, sd_low, sd_high = paule_mandel(gaps, variances, ci_level=ci_level)
     average, means = float(gaps.mean()), drawn.mean(axis=1)
     n = int(split.n_clusters)
     se = np.sqrt(float(standard_error(means[:, None], n)[0]) ** 2 + sd**2 / count)
-    these, like = interval_of(average, means, n, ci_level), error_ends(average, se, min(n, count), ci_level)
+    these, like = (
+        interval_of(average, means, n, ci_level),
+        error_ends(average, se, min(n, count), ci_level),
+    )
     ends = *these, float(like[0]), float(like[1])
-    return WriterRatings(pooled, split, table.reset_index(drop=True), average, *ends, ci_level, sd, sd_low, sd_high)
+    return WriterRatings(
+        pooled, split, table.reset_index(drop=True), average, *ends, ci_level, sd, sd_low, sd_high
+    )
 
 
-def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame) -> pd.DataFrame:
+def split_writers(
+    verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd.DataFrame
+) -> pd.DataFrame:
     """Make each writer a responder of their own."""
     if POOL not in _names(verdicts):
-        raise RatingsError(f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}.")
-    shown, author = comparisons.set_index("comparison_id"), replies.set_index("reply_id")["author_id"]
+        raise RatingsError(
+            f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}."
+        )
+    shown, author = (
+        comparisons.set_index("comparison_id"),
+        replies.set_index("reply_id")["author_id"],
+    )
     split = verdicts.copy()
     for side in ("a", "b"):
         ours = verdicts[f"responder_{side}"] == POOL
@@ -261,7 +336,9 @@ def split_writers(verdicts: pd.DataFrame, comparisons: pd.DataFrame, replies: pd
     return split
 
 
-def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) -> tuple[float, float, float]:
+def paule_mandel(
+    effects: Array, variances: Array, *, ci_level: float = 0.95
+) -> tuple[float, float, float]:
     """Estimate the spread between units from noisy effects, with its interval: Viechtbauer (2007), doi.org/10.1002/sim.2514."""
     df = len(effects) - 1
 
@@ -279,7 +356,9 @@ def paule_mandel(effects: Array, variances: Array, *, ci_level: float = 0.95) ->
     return solve(df), solve(chi2.ppf(1 - tail, df)), solve(chi2.ppf(tail, df))
 
 
-def dawid_skene(answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = None, prior: float = 0.0) -> pd.DataFrame:
+def dawid_skene(
+    answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = None, prior: float = 0.0
+) -> pd.DataFrame:
     """Fit items' true classes and each rater's errors by EM (Dawid and Skene 1979, https://doi.org/10.2307/2346806).
 
     From ``item``, ``rater``, ``answer``: by ``rater``, ``truth`` and ``answer`` its ``probability`` and ``count``, plus
@@ -289,37 +368,58 @@ def dawid_skene(answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = Non
     need_columns(answers, columns, AgreementError)
     if answers.empty or answers[columns].isna().any(axis=None):
         empty = int(answers[columns].isna().any(axis=1).sum())
-        raise AgreementError(f"{empty} of {len(answers)} answers lack an item, a rater or the answer; drop failed ones first.")
-    (items, item_names), (raters, rater_names) = (pd.factorize(answers[column], sort=True) for column in columns[:2])
+        raise AgreementError(
+            f"{empty} of {len(answers)} answers lack an item, a rater or the answer; drop failed ones first."
+        )
+    (items, item_names), (raters, rater_names) = (
+        pd.factorize(answers[column], sort=True) for column in columns[:2]
+    )
     classes = sorted({*answers["answer"].astype(str), *(mirror or ())})
     unpaired = [name for name in classes if mirror and mirror.get(mirror.get(name, "")) != name]
     if unpaired:
-        raise AgreementError(f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back.")
+        raise AgreementError(
+            f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back."
+        )
     said = pd.Index(classes).get_indexer(pd.Index(answers["answer"].astype(str)))
     swap = [classes.index(mirror[name]) for name in classes] if mirror else None
     posterior = sums_by((items, said), 1.0, len(item_names), len(classes))
     posterior /= posterior.sum(axis=1, keepdims=True)
     for _ in range(MOST_STEPS):
         prevalence = posterior.mean(axis=0)
-        counts = sums_by((raters, said), posterior[items], len(rater_names), len(classes)).transpose(0, 2, 1)
+        counts = sums_by(
+            (raters, said), posterior[items], len(rater_names), len(classes)
+        ).transpose(0, 2, 1)
         if swap is not None:
-            prevalence, counts = (prevalence + prevalence[swap]) / 2, counts + counts[:, swap][:, :, swap]
+            prevalence, counts = (
+                (prevalence + prevalence[swap]) / 2,
+                counts + counts[:, swap][:, :, swap],
+            )
         # A class that a rater never met has equal probabilities.
-        errors = ratio(counts + prior, (counts + prior).sum(axis=2, keepdims=True), 1 / len(classes))
+        errors = ratio(
+            counts + prior, (counts + prior).sum(axis=2, keepdims=True), 1 / len(classes)
+        )
         log_joint = np.tile(np.log(np.maximum(prevalence, 1e-300)), (len(item_names), 1))
         np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, said])
         before, posterior = posterior, softmax(log_joint, axis=1)
         moved = float(np.abs(posterior - before).max())
         if moved < TOLERANCE:
-            index = pd.MultiIndex.from_product([rater_names, classes, classes], names=["rater", "truth", "answer"])
-            return pd.DataFrame({"probability": errors.ravel(), "count": counts.ravel()}, index=index).reset_index()
-    raise AgreementError(f"After {MOST_STEPS} steps a posterior still moves by {moved:.1e}. Add a prior, or more answers.")
+            index = pd.MultiIndex.from_product(
+                [rater_names, classes, classes], names=["rater", "truth", "answer"]
+            )
+            return pd.DataFrame(
+                {"probability": errors.ravel(), "count": counts.ravel()}, index=index
+            ).reset_index()
+    raise AgreementError(
+        f"After {MOST_STEPS} steps a posterior still moves by {moved:.1e}. Add a prior, or more answers."
+    )
 
 
 def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
     """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred."""
     table = pd.DataFrame({"tie_share": (rows["verdict"] == "tie").groupby(rows["rater"]).mean()})
-    sided = rows.loc[rows["verdict"] != "tie", ["pair_id", "rater", "verdict"]].set_axis(["item", "rater", "answer"], axis=1)
+    sided = rows.loc[rows["verdict"] != "tie", ["pair_id", "rater", "verdict"]].set_axis(
+        ["item", "rater", "answer"], axis=1
+    )
     if sided.empty:
         return table.assign(reliability=np.nan)
     fitted = dawid_skene(sided, mirror=SIDES, prior=PRIOR)
@@ -337,9 +437,14 @@ def _sides(rows: pd.DataFrame) -> pd.DataFrame:
     first = (sided["verdict"] == "a") == (sided["order"] == "ab")
     found = []
     for rater, chosen in first.groupby(sided["rater"], sort=True):
-        run, p = _longest_run(chosen.to_numpy()), float(binomtest(int(chosen.sum()), len(chosen)).pvalue)
+        run, p = (
+            _longest_run(chosen.to_numpy()),
+            float(binomtest(int(chosen.sum()), len(chosen)).pvalue),
+        )
         found.append((rater, float(chosen.mean()), p, run, _run_probability(len(chosen), run)))
-    return pd.DataFrame(found, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]).set_index("rater")
+    return pd.DataFrame(
+        found, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]
+    ).set_index("rater")
 
 
 def _longest_run(values: np.ndarray) -> int:
@@ -351,7 +456,9 @@ def _run_probability(n: int, length: int) -> float:
     """Give the chance that n fair tosses hold a run of one side at least so long, by the length of the run that they end in."""
     if length <= 1:
         return 1.0
-    ending = np.zeros(length - 1)  # chance that no run is long enough yet, and the present one has length 1, 2, ...
+    ending = np.zeros(
+        length - 1
+    )  # chance that no run is long enough yet, and the present one has length 1, 2, ...
     ending[0] = 1.0
     for _ in range(n - 1):
         ending = np.concatenate([[ending.sum() / 2], ending[:-1] / 2])

@@ -15,8 +15,23 @@ from typing import Any
 import sqlalchemy as sa
 
 from heart_utils.calls.ledger import Ledger, batches, now
-from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, key_fault, key_for, load_litellm
-from heart_utils.calls.outcomes import BrokenAnswerError, is_filtered, read_plain, redact, secrets_of
+from heart_utils.calls.models import (
+    Call,
+    Model,
+    ModelError,
+    Request,
+    event_loop,
+    key_fault,
+    key_for,
+    load_litellm,
+)
+from heart_utils.calls.outcomes import (
+    BrokenAnswerError,
+    is_filtered,
+    read_plain,
+    redact,
+    secrets_of,
+)
 from heart_utils.calls.prices import cost, reserve
 from heart_utils.identities import redact_message
 
@@ -43,15 +58,23 @@ def can_batch(model: Model) -> bool:
     return not model.embedded and _provider(model)[0] in PROVIDERS
 
 
-def submit_batches(requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None) -> int:
+def submit_batches(
+    requests: Sequence[Request], *, ledger: Ledger, budget_usd: float | None = None
+) -> int:
     """Claim requests and hand them to their providers in batches."""
     queues: dict[str, list[Request]] = {}
     for request in requests:
         if not can_batch(request.model):
             said = f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at"
-            raise BatchError(f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time.")
+            raise BatchError(
+                f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time."
+            )
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
-    parts = [queue[start : start + LINES] for queue in queues.values() for start in range(0, len(queue), LINES)]
+    parts = [
+        queue[start : start + LINES]
+        for queue in queues.values()
+        for start in range(0, len(queue), LINES)
+    ]
     return sum(_submit(part, ledger, budget_usd) for part in parts)
 
 
@@ -59,7 +82,9 @@ def collect_batches(ledger: Ledger) -> None:
     """Look at each batch that is open, and record the answers of those that ended."""
     with ledger.reading() as connection:
         age = now(ledger.engine) - batches.c.submitted_at
-        wanted = sa.select(batches, age.label("age")).where(batches.c.status.in_(("creating", "open")))
+        wanted = sa.select(batches, age.label("age")).where(
+            batches.c.status.in_(("creating", "open"))
+        )
         rows = connection.execute(wanted).all()
     for row in rows:
         model = Model(**json.loads(row.model))
@@ -67,9 +92,13 @@ def collect_batches(ledger: Ledger) -> None:
         if name is None and row.age > CREATE_S:
             ledger.record([], owner=row.owner, batch_ended="not created")
             continue
-        found: Any = _call(model, f"batch {name}", "aretrieve_batch", batch_id=name) if name else None
+        found: Any = (
+            _call(model, f"batch {name}", "aretrieve_batch", batch_id=name) if name else None
+        )
         if name is not None and found.status in ENDED:
-            ledger.record(_read_batch(model, name, found), owner=row.owner, batch_ended=found.status)
+            ledger.record(
+                _read_batch(model, name, found), owner=row.owner, batch_ended=found.status
+            )
 
 
 def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:
@@ -77,21 +106,52 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
     reserves = [reserve(request) * DISCOUNT for request in requests]
     noted = json.dumps(asdict(model))
-    won = ledger.claim(requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner, batch=noted).won
+    won = ledger.claim(
+        requests, reserves, since=0.0, budget_usd=budget_usd, owner=owner, batch=noted
+    ).won
     mine = [request for request in requests if request.key in won]
     if not mine:
         return 0
     lines = []
     for request in mine:
         sampling = request.sampling
-        extra = sampling.pop("extra_body", None) or {}  # a client spreads it over the body; here nobody else would
-        body = {"model": _provider(model)[1], "messages": [dict(m) for m in request.messages], **sampling, **extra}
-        lines.append(json.dumps({"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": body}))
+        extra = (
+            sampling.pop("extra_body", None) or {}
+        )  # a client spreads it over the body; here nobody else would
+        body = {
+            "model": _provider(model)[1],
+            "messages": [dict(m) for m in request.messages],
+            **sampling,
+            **extra,
+        }
+        lines.append(
+            json.dumps(
+                {
+                    "custom_id": request.key,
+                    "method": "POST",
+                    "url": "/v1/chat/completions",
+                    "body": body,
+                }
+            )
+        )
     content = "\n".join(lines).encode()
     try:
-        file = _call(model, "a file of requests", "acreate_file", file=(f"{owner}.jsonl", content), purpose="batch")
-        made: dict[str, Any] = {"completion_window": "24h", "endpoint": "/v1/chat/completions", "input_file_id": file.id}
-        made |= {"metadata": {"owner": owner}, "max_retries": 0}  # a second attempt might make a second batch
+        file = _call(
+            model,
+            "a file of requests",
+            "acreate_file",
+            file=(f"{owner}.jsonl", content),
+            purpose="batch",
+        )
+        made: dict[str, Any] = {
+            "completion_window": "24h",
+            "endpoint": "/v1/chat/completions",
+            "input_file_id": file.id,
+        }
+        made |= {
+            "metadata": {"owner": owner},
+            "max_retries": 0,
+        }  # a second attempt might make a second batch
         batch = _call(model, "a batch", "acreate_batch", **made)
     except BatchError as error:
         if not error.perhaps_taken:
@@ -117,13 +177,17 @@ def _find_batch(ledger: Ledger, model: Model, owner: str) -> str | None:
 
 def _name_batch(ledger: Ledger, owner: str, name: str) -> None:
     with ledger.writing() as connection:
-        connection.execute(batches.update().where(batches.c.owner == owner).values(batch=name, status="open"))
+        connection.execute(
+            batches.update().where(batches.c.owner == owner).values(batch=name, status="open")
+        )
 
 
 def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
     calls = []
     for file in filter(None, (found.output_file_id, found.error_file_id)):
-        said = bytes(_call(model, f"the answers of batch {name}", "afile_content", file_id=file).content).decode()
+        said = bytes(
+            _call(model, f"the answers of batch {name}", "afile_content", file_id=file).content
+        ).decode()
         # Not splitlines: an answer may hold another break.
         calls += [_read_line(model, json.loads(line)) for line in said.split("\n") if line.strip()]
     return [call for call in calls if call is not None]
@@ -135,18 +199,31 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     if response.get("status_code") == 400:
         words = redact_message(json.dumps(response.get("body")))
         status = "refused" if is_filtered(words) else "error"
-        return Call(key, status, attempts=1, error=redact(f"not accepted in a batch: {words}", secrets_of(model))[:400])
+        return Call(
+            key,
+            status,
+            attempts=1,
+            error=redact(f"not accepted in a batch: {words}", secrets_of(model))[:400],
+        )
     if response.get("status_code") != 200:
         return None
-    body = json.loads(json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry))
+    body = json.loads(
+        json.dumps(response["body"]), object_hook=lambda entry: SimpleNamespace(**entry)
+    )
     try:
         answer = read_plain(body, time.perf_counter())
     except BrokenAnswerError:
         return None
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
-    told: dict[str, Any] = {"text": redact(answer.text, secrets_of(model)), "cost_usd": None if usd is None else usd * DISCOUNT}
+    told: dict[str, Any] = {
+        "text": redact(answer.text, secrets_of(model)),
+        "cost_usd": None if usd is None else usd * DISCOUNT,
+    }
     if answer.status == "truncated":
-        told |= {"status": "error", "error": "truncated in a batch; a plain run asks again with more room"}
+        told |= {
+            "status": "error",
+            "error": "truncated in a batch; a plain run asks again with more room",
+        }
     return replace(answer, call_id=key, total_ms=None, attempts=1, **told)
 
 
@@ -155,7 +232,9 @@ def _provider(model: Model) -> tuple[str, str]:
     try:
         name, provider, *_ = load_litellm().get_llm_provider(model.model)
     except Exception as error:  # litellm has no class of its own for a name that it does not know
-        raise ModelError(f"{model.name}: litellm does not know {model.model!r} ({str(error).splitlines()[0]}).") from None
+        raise ModelError(
+            f"{model.name}: litellm does not know {model.model!r} ({str(error).splitlines()[0]})."
+        ) from None
     return provider, name
 
 
@@ -163,16 +242,25 @@ def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
     """Take a step at a model's provider, through litellm."""
     if fault := key_fault(model):
         raise BatchError(f"{model.name}: {fault}.")
-    where = {"custom_llm_provider": _provider(model)[0], "api_base": model.api_base, "api_key": key_for(model, model.api_base)}
+    where = {
+        "custom_llm_provider": _provider(model)[0],
+        "api_base": model.api_base,
+        "api_key": key_for(model, model.api_base),
+    }
     try:
         taken = getattr(load_litellm(), step)(**where | {"max_retries": 2} | asked)
         return asyncio.run_coroutine_threadsafe(taken, event_loop(os.getpid())).result()
     except Exception as error:
-        unsure = step == "acreate_batch" and not 400 <= int(getattr(error, "status_code", None) or 0) < 500
+        unsure = (
+            step == "acreate_batch"
+            and not 400 <= int(getattr(error, "status_code", None) or 0) < 500
+        )
         said = f"its provider did not take or give {what}."
         if unsure:
             said = "nobody knows whether its provider took a batch. The same command looks for it there."
-        words = redact(f"{type(error).__name__}: {redact_message(str(error))}", secrets_of(model))[:400]
+        words = redact(f"{type(error).__name__}: {redact_message(str(error))}", secrets_of(model))[
+            :400
+        ]
         fault_of = BatchError(f"{model.name}: {said} {words}")
         fault_of.perhaps_taken = unsure
         raise fault_of from None

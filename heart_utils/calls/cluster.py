@@ -34,11 +34,15 @@ def run_on_cluster(
     """Have the workers of a cluster ask for all of these requests."""
     if not ledger.shared:
         said = f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine"
-        raise LedgerError(f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker.")
+        raise LedgerError(
+            f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker."
+        )
     from tqdm.auto import tqdm
 
     with extra("collect"):
-        distributed: Any = importlib.import_module("distributed")  # partly typed: its annotations promise less than it does
+        distributed: Any = importlib.import_module(
+            "distributed"
+        )  # partly typed: its annotations promise less than it does
 
     address = ledger.engine.url._replace(password=None).render_as_string()
     lost: dict[str, Call] = {}
@@ -48,10 +52,14 @@ def run_on_cluster(
         raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
     with client, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
         if not client.nthreads():
-            raise ClusterError(f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`.")
+            raise ClusterError(
+                f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`."
+            )
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
         how = address, max_concurrency, budget_usd
-        futures = [client.submit(ask_shard, shard, *how, key=f"shard-{shard[0].key}") for shard in shards]
+        futures = [
+            client.submit(ask_shard, shard, *how, key=f"shard-{shard[0].key}") for shard in shards
+        ]
         try:
             for _, (n, calls) in distributed.as_completed(futures, with_results=True):
                 lost |= {call.call_id: call for call in calls}

@@ -21,7 +21,16 @@ from heart_utils.calls.batch import collect_batches, submit_batches
 from heart_utils.calls.cluster import run_on_cluster
 from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, failed, open_ledger
 from heart_utils.calls.local import serve_local
-from heart_utils.calls.models import Call, Model, ModelError, Request, event_loop, forgo_records, key_fault, load_litellm
+from heart_utils.calls.models import (
+    Call,
+    Model,
+    ModelError,
+    Request,
+    event_loop,
+    forgo_records,
+    key_fault,
+    load_litellm,
+)
 from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in
 from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_call, reserve
 
@@ -144,7 +153,9 @@ class Lane:
         if clock < until:
             return until - clock
         if self.out:
-            pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))  # it grows with the silence
+            pause = min(
+                MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)
+            )  # it grows with the silence
             self._look_at = clock + pause * random.uniform(0.8, 1.2)
         return 0.0
 
@@ -155,7 +166,11 @@ class Lane:
         over the time until it is full again.
         """
         model, gaps = self.model, [self._gap_s]
-        gaps += [limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left for limit in self.limits if limit.left]
+        gaps += [
+            limit.reset_s * (1 if limit.of == "requests" else tokens) / limit.left
+            for limit in self.limits
+            if limit.left
+        ]
         places = {"pace": min(MAX_GAP_S, max(gaps))} if max(gaps) >= MIN_GAP_S else {}
         if model.requests_per_minute:
             places["requests"] = 60 / model.requests_per_minute
@@ -174,10 +189,19 @@ def make_lanes(requests: Sequence[Request], max_concurrency: int | None) -> list
         model, tasks, fault = queue[0].model, [], key_fault(queue[0].model)
         for request, marks in zip(queue, marks_in(queue), strict=True):
             plan = plan_call(request)
-            tasks.append(Task(request, (plan.prompt_tokens or 0) + (plan.completion_tokens or 0), reserve(request), marks))
+            tasks.append(
+                Task(
+                    request,
+                    (plan.prompt_tokens or 0) + (plan.completion_tokens or 0),
+                    reserve(request),
+                    marks,
+                )
+            )
         batch = min(MAX_CLAIM, model.max_concurrency, max_concurrency or MAX_CLAIM)
         silent_since = _SILENT.get((model.identity, model.api_base))
-        lanes.append(Lane(model, tasks, batch, deque(tasks), closed=fault, silent_since=silent_since))
+        lanes.append(
+            Lane(model, tasks, batch, deque(tasks), closed=fault, silent_since=silent_since)
+        )
     return lanes
 
 
@@ -226,14 +250,20 @@ def ask_all(
     recorded = ledger.find([request.key for request in requests])
     damaged = [request for request in requests if request.key in ledger.damaged]
     if damaged:
-        then = "They count as errors; `make collect` asks again." if mode in ("replay", "dry") else "They are asked again."
+        then = (
+            "They count as errors; `make collect` asks again."
+            if mode in ("replay", "dry")
+            else "They are asked again."
+        )
         about = f" about {damaged[0].tag}" if damaged[0].tag else ""
         warnings.warn(
             f"{len(damaged)} answers in {ledger.url} are damaged, the first by {damaged[0].model.name}{about}. {then}",
             stacklevel=2,
         )
     again = mode in ("missing", "dry") or (mode == "batch" and damaged)
-    todo = {r.key: r for r in requests if r.key not in recorded or (again and failed(recorded[r.key]))}
+    todo = {
+        r.key: r for r in requests if r.key not in recorded or (again and failed(recorded[r.key]))
+    }
     missing = list(todo.values())
     if mode == "replay" and missing:
         raise explain_miss(ledger, missing, total=len(requests))
@@ -247,12 +277,19 @@ def ask_all(
     ask: Callable[..., dict[str, Call]] = run
     if scheduler is not None:
         ask = partial(run_on_cluster, ask_shard=_ask_shard, scheduler=scheduler)
-    how: dict[str, Any] = {"max_concurrency": max_concurrency, "budget_usd": budget_usd, "progress": progress}
+    how: dict[str, Any] = {
+        "max_concurrency": max_concurrency,
+        "budget_usd": budget_usd,
+        "progress": progress,
+    }
     recorded = {key: call for key, call in recorded.items() if key not in todo}
     rounds = 0
     while missing and rounds < ROUNDS:
         recorded |= ask(missing, ledger=ledger, **how) | ledger.find(list(todo))
-        missing, rounds = [request for request in missing if request.key not in recorded], rounds + 1
+        missing, rounds = (
+            [request for request in missing if request.key not in recorded],
+            rounds + 1,
+        )
     if missing:
         said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
         raise LedgerError(f"{said}: another program deletes from it.")
@@ -264,7 +301,13 @@ def _ask_shard(
 ) -> tuple[int, list[Call]]:
     """Ask for a shard's requests, in a worker of a cluster; give the calls that could not be made at all."""
     ledger = _shared_ledger(os.environ.get("HEART_LEDGER") or address)
-    calls = ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, budget_usd=budget_usd, progress=False)
+    calls = ask_all(
+        requests,
+        ledger=ledger,
+        max_concurrency=max_concurrency,
+        budget_usd=budget_usd,
+        progress=False,
+    )
     recorded = ledger.statuses([call.call_id for call in calls])
     return len(requests), [call for call in calls if call.call_id not in recorded]
 
@@ -273,7 +316,12 @@ _shared_ledger = lru_cache(maxsize=1)(open_ledger)
 
 
 def run(
-    requests: Sequence[Request], *, ledger: Ledger, max_concurrency: int | None, budget_usd: float | None, progress: bool
+    requests: Sequence[Request],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None,
+    budget_usd: float | None,
+    progress: bool,
 ) -> dict[str, Call]:
     """Ask for all of these requests and record what comes."""
     from tqdm.auto import tqdm
@@ -289,7 +337,9 @@ def run(
             future.result()
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(flow.stopping.set)
-            bar.write(f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up.")
+            bar.write(
+                f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up."
+            )
             try:
                 future.result()
             except KeyboardInterrupt:
@@ -304,7 +354,11 @@ def run(
     short = [lane for lane in flow.lanes if lane.short]
     if short:
         caps = {f"{lane.model.name}'s own": lane.model.budget_usd for lane in short}
-        budgets = [f"{whose} {usd:g}".strip() for whose, usd in {"": budget_usd, **caps}.items() if usd is not None]
+        budgets = [
+            f"{whose} {usd:g}".strip()
+            for whose, usd in {"": budget_usd, **caps}.items()
+            if usd is not None
+        ]
         money = ledger.money()
         raise BudgetError(
             f"The budget of {' or '.join(budgets)} USD does not reach for another call: {money.spent:.4f} spent, "
@@ -314,7 +368,9 @@ def run(
         )
     if flow.in_batches:
         said = f"{flow.in_batches} of the requests are in a provider's batch that has not been collected"
-        raise LedgerError(f"{said}. Mode 'batch' collects it once it is there; the others are recorded.")
+        raise LedgerError(
+            f"{said}. Mode 'batch' collects it once it is there; the others are recorded."
+        )
     return flow.lost()
 
 
@@ -322,11 +378,18 @@ class _Flow:
     """One run of ``run``, on the event loop."""
 
     def __init__(
-        self, ledger: Ledger, address: str | None, max_concurrency: int | None, budget_usd: float | None, bar: Any
+        self,
+        ledger: Ledger,
+        address: str | None,
+        max_concurrency: int | None,
+        budget_usd: float | None,
+        bar: Any,
     ) -> None:
         self.ledger, self.address, self.budget_usd, self.bar = ledger, address, budget_usd, bar
         self.max_concurrency = max_concurrency
-        self.gate: Any = nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
+        self.gate: Any = (
+            nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
+        )
         self.lanes: list[Lane] = []
         self.stopping = asyncio.Event()
         self._finished = asyncio.Event()
@@ -340,8 +403,17 @@ class _Flow:
 
     def lost(self) -> dict[str, Call]:
         """Give the calls that were not made because their model's queue was stopped."""
-        closed = {task.request.key: lane.closed for lane in self.lanes if lane.closed is not None for task in lane.tasks}
-        return {key: Call(key, "error", error=why) for key, why in closed.items() if key not in self._answered}
+        closed = {
+            task.request.key: lane.closed
+            for lane in self.lanes
+            if lane.closed is not None
+            for task in lane.tasks
+        }
+        return {
+            key: Call(key, "error", error=why)
+            for key, why in closed.items()
+            if key not in self._answered
+        }
 
     async def run(self, requests: Sequence[Request]) -> None:
         """Run all queues, and the writer beside them, until all is asked or something breaks."""
@@ -351,7 +423,10 @@ class _Flow:
             self._spent = (await self._on_ledger(self.ledger.money)).spent
             self.lanes = make_lanes(requests, self.max_concurrency)
             self._asked = {request.key: request for request in requests}
-            writer, work = asyncio.create_task(self._write()), asyncio.create_task(self._run_lanes())
+            writer, work = (
+                asyncio.create_task(self._write()),
+                asyncio.create_task(self._run_lanes()),
+            )
             teller = asyncio.create_task(self._tell())
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
@@ -362,9 +437,13 @@ class _Flow:
                 ended = list(await asyncio.gather(work, return_exceptions=True))
                 self._finished.set()
                 ended += await asyncio.gather(writer, return_exceptions=True)
-                await self._on_ledger(self.ledger.release, [key for key in self._asked if key not in self._answered])
+                await self._on_ledger(
+                    self.ledger.release, [key for key in self._asked if key not in self._answered]
+                )
             for error in reversed(ended):
-                if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+                if isinstance(error, BaseException) and not isinstance(
+                    error, asyncio.CancelledError
+                ):
                     raise _first(error)
         finally:
             self._database.shutdown(wait=False)
@@ -375,7 +454,13 @@ class _Flow:
             lane.heard = lane.proven = await self._on_ledger(self.ledger.knows, lane.model)
         async with asyncio.TaskGroup() as group:
             for lane in self.lanes:
-                for _ in range(min(lane.model.max_concurrency, self.max_concurrency or len(lane.tasks), len(lane.tasks))):
+                for _ in range(
+                    min(
+                        lane.model.max_concurrency,
+                        self.max_concurrency or len(lane.tasks),
+                        len(lane.tasks),
+                    )
+                ):
                     group.create_task(self._work(lane))
 
     def _over(self, lane: Lane) -> bool:
@@ -386,7 +471,9 @@ class _Flow:
         await self._pause(POLL_S)
         asked, lane.elsewhere = lane.elsewhere, []
         found = await self._on_ledger(self.ledger.find, [task.request.key for task in asked])
-        left = [task for task in asked if task.request.key not in found]  # also a failure of theirs is an end for this run
+        left = [
+            task for task in asked if task.request.key not in found
+        ]  # also a failure of theirs is an end for this run
         held = await self._on_ledger(self.ledger.in_batches, [task.request.key for task in left])
         lane.waiting.extend(task for task in left if task.request.key not in held)
         self.in_batches += len(held)
@@ -426,13 +513,17 @@ class _Flow:
     async def _claim(self, lane: Lane) -> None:
         batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
         requests, reserves = [task.request for task in batch], [task.usd for task in batch]
-        step = partial(self.ledger.claim, requests, reserves, since=self._since, budget_usd=self.budget_usd)
+        step = partial(
+            self.ledger.claim, requests, reserves, since=self._since, budget_usd=self.budget_usd
+        )
         claim = await self._on_ledger(step)
         fit = batch[: len(batch) - claim.unfit]
         lane.waiting.extendleft(reversed(batch[len(fit) :]))
         for task in fit:
             (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)
-        if not fit and claim.money.in_flight > 0:  # calls in flight may cost less than was reserved for them
+        if (
+            not fit and claim.money.in_flight > 0
+        ):  # calls in flight may cost less than was reserved for them
             await self._pause(POLL_S)
         elif not fit:
             lane.short = len(lane.waiting)
@@ -456,7 +547,11 @@ class _Flow:
                 empty_in = [limit.reset_s for limit in came.limits if limit.left == 0]
                 if empty_in:
                     await self._hold(lane, min(MAX_LOOK_S, max(empty_in)))
-                if came.status == "truncated" and came.finish_reason != CUT and await self._may_grow(task, growth):
+                if (
+                    came.status == "truncated"
+                    and came.finish_reason != CUT
+                    and await self._may_grow(task, growth)
+                ):
                     growth *= 2
                     continue
                 cost_usd = None if came.cost_usd is None else sum(costs)
@@ -481,7 +576,11 @@ class _Flow:
                 words = f"{came.words}, {empty} times" if came.kind == "empty" else came.words
                 words += "" if ends else "; the budget has no second attempt"
                 status = "refused" if came.kind == "refused" else "error"
-                told: dict[str, Any] = {"attempts": attempts, "in_flight": in_flight, "error": words}
+                told: dict[str, Any] = {
+                    "attempts": attempts,
+                    "in_flight": in_flight,
+                    "error": words,
+                }
                 return Call(task.request.key, status, cost_usd=sum(costs) or None, **told)
             if not lane.out:
                 pauses += 1
@@ -518,13 +617,19 @@ class _Flow:
 
     async def _may_grow(self, task: Task, growth: int) -> bool:
         """Tell whether a truncated answer may be asked for again with twice the room."""
-        return task.request.room is not None and 2 * growth <= MAX_GROWTH and await self._afford(task, 2 * growth)
+        return (
+            task.request.room is not None
+            and 2 * growth <= MAX_GROWTH
+            and await self._afford(task, 2 * growth)
+        )
 
     async def _afford(self, task: Task, growth: int) -> bool:
         """Reserve money for one more attempt."""
         if self.budget_usd is None and task.request.model.budget_usd is None:
             return True
-        return await self._on_ledger(self.ledger.reserve_more, task.request, growth * task.usd, self.budget_usd)
+        return await self._on_ledger(
+            self.ledger.reserve_more, task.request, growth * task.usd, self.budget_usd
+        )
 
     async def _pause(self, seconds: float) -> None:
         if seconds <= 0:
@@ -536,11 +641,15 @@ class _Flow:
         """Commit answers in groups, and let other processes know that this one lives."""
         last = False
         while not last:
-            last = self._finished.is_set()  # once more after that: for what came since the last time
+            last = (
+                self._finished.is_set()
+            )  # once more after that: for what came since the last time
             answers, self._answers = self._answers, []
             unsettled, self._unsettled = self._unsettled, 0.0
             if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
-                await self._on_ledger(partial(self.ledger.record, answers, unsettled, requests=self._asked))
+                await self._on_ledger(
+                    partial(self.ledger.record, answers, unsettled, requests=self._asked)
+                )
                 self._written_at = time.monotonic()
                 held = await self._on_ledger(self.ledger.held, [lane.rest for lane in self.lanes])
                 clock = asyncio.get_running_loop().time()
@@ -556,8 +665,16 @@ class _Flow:
             self.bar.set_postfix_str(self._standing())
             if beat % LOG_BEATS == 0:
                 self._spent = (await self._on_ledger(self.ledger.money)).spent  # others spend too
-                said: dict[str, Any] = {"done": len(self._answered), "of": len(self._asked), "in_flight": self.in_flight}
-                said |= {"throttled": self._throttled, "failed": self._failed, "spent_usd": round(self._spent, 6)}
+                said: dict[str, Any] = {
+                    "done": len(self._answered),
+                    "of": len(self._asked),
+                    "in_flight": self.in_flight,
+                }
+                said |= {
+                    "throttled": self._throttled,
+                    "failed": self._failed,
+                    "spent_usd": round(self._spent, 6),
+                }
                 await self._on_ledger(self.ledger.tell, said | {"standing": self._standing()})
 
     def _standing(self) -> str:
@@ -568,13 +685,22 @@ class _Flow:
         for lane in self.lanes:
             name, held, silent = lane.model.name, lane.held_until - clock, lane.silence(clock)
             waits[f"{name} held for {held:.0f} s"] = held > 0
-            waits[f"waiting for {name}, silent for {silent:.0f} s ({lane.said[:60]})"] = lane.out and lane.closed is None
-        waits |= {"waiting for the ledger": self.ledger.waits is not None, f"{elsewhere} asked by others": elsewhere}
-        return ", ".join([*(words for words, is_so in waits.items() if is_so), f"{self._spent:.2f} USD"])
+            waits[f"waiting for {name}, silent for {silent:.0f} s ({lane.said[:60]})"] = (
+                lane.out and lane.closed is None
+            )
+        waits |= {
+            "waiting for the ledger": self.ledger.waits is not None,
+            f"{elsewhere} asked by others": elsewhere,
+        }
+        return ", ".join(
+            [*(words for words, is_so in waits.items() if is_so), f"{self._spent:.2f} USD"]
+        )
 
     async def _on_ledger(self, step: Callable[..., T], *args: Any) -> T:
         # What was begun in the thread is not undone by a cancelled wait.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._database, step, *args))
+        return await asyncio.shield(
+            asyncio.get_running_loop().run_in_executor(self._database, step, *args)
+        )
 
 
 def _first(error: BaseException) -> BaseException:

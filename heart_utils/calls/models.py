@@ -28,11 +28,25 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 
 EMBEDDED = "embedded"  #: The word in a YAML's ``model:`` that means the model whose weights come with the project.
-CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  #: SHA-256 of those weights.
+CHECKSUM = (
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  #: SHA-256 of those weights.
+)
 
-ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")  #: The two names of what limits an answer's length.
+ROOM_OPTIONS = (
+    "max_tokens",
+    "max_completion_tokens",
+)  #: The two names of what limits an answer's length.
 
-DRAWING = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+DRAWING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+)
 OPTIONS = (*DRAWING, *ROOM_OPTIONS, "reasoning_effort", "thinking", "extra_body")
 """Sampling options a YAML may name; the rest of a request is the protocol's business."""
 
@@ -60,28 +74,48 @@ class Model:
     name: Text  # as it stands in the tables
     model: Text  # as litellm names it, such as "openai/gpt-4o"
     api_base: str | None = None  # the address of a server of one's own
-    api_key_env: str | None = None  # the environment variable that holds the key; litellm's usual one if absent
+    api_key_env: str | None = (
+        None  # the environment variable that holds the key; litellm's usual one if absent
+    )
     family: str | None = None  # who made it; a judge of a responder's family is flagged
     answer_format: Literal["json", "logprob"] = "json"  # of a judge
-    json_schema: bool | None = None  # whether a schema holds it to JSON; as litellm's list says if absent
-    options: Mapping[str, Any] = field(default_factory=dict)  # for sampling, such as {"temperature": 0.7, "max_tokens": 400}
+    json_schema: bool | None = (
+        None  # whether a schema holds it to JSON; as litellm's list says if absent
+    )
+    options: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # for sampling, such as {"temperature": 0.7, "max_tokens": 400}
     requests_per_minute: Positive | None = None  # limits that this side keeps
     tokens_per_minute: Positive | None = None
     max_concurrency: Positive = 8  # calls in flight
-    price_prompt: Usd | None = None  # USD for a million tokens, where litellm's list has none or a wrong one
+    price_prompt: Usd | None = (
+        None  # USD for a million tokens, where litellm's list has none or a wrong one
+    )
     price_completion: Usd | None = None
-    budget_usd: Usd | None = None  # what all calls to it on a ledger may cost, beside the budget of the whole
+    budget_usd: Usd | None = (
+        None  # what all calls to it on a ledger may cost, beside the budget of the whole
+    )
     timeout_s: Seconds = 120.0  # a call that takes longer is made again
-    patience_s: Seconds = 900.0  # an outage of its server is waited for so long, from its last answer on
-    served_id: str | None = None  # what a server of one's own says it serves, if the address alone does not tell
-    checksum: str | None = None  # SHA-256 of the weights; then the address is no part of the identity
+    patience_s: Seconds = (
+        900.0  # an outage of its server is waited for so long, from its last answer on
+    )
+    served_id: str | None = (
+        None  # what a server of one's own says it serves, if the address alone does not tell
+    )
+    checksum: str | None = (
+        None  # SHA-256 of the weights; then the address is no part of the identity
+    )
 
     @cached_property
     def identity(self) -> str:
         """What makes an answer this model's: JSON of its name and its weights, or its address."""
         parts = {"model": self.model, "checksum": self.checksum}
         if self.checksum is None:
-            parts = {"model": self.model, "api_base": plain_address(self.api_base), "served_id": self.served_id}
+            parts = {
+                "model": self.model,
+                "api_base": plain_address(self.api_base),
+                "served_id": self.served_id,
+            }
         return identity_json(parts)
 
     @cached_property
@@ -108,8 +142,12 @@ class Request:
     messages: tuple[Mapping[str, str], ...]  # each with role and content
     options: Mapping[str, Any] = field(default_factory=dict)  # laid over the model's own
     repeat: int = 0  # the number of a repeated call
-    stream: bool = False  # whether the answer is streamed, so that ttft_ms is measured; no part of the key
-    tag: str = ""  # what it is about, for messages to people, such as a history's id; no part of the key
+    stream: bool = (
+        False  # whether the answer is streamed, so that ttft_ms is measured; no part of the key
+    )
+    tag: str = (
+        ""  # what it is about, for messages to people, such as a history's id; no part of the key
+    )
 
     @cached_property
     def key(self) -> str:
@@ -119,7 +157,11 @@ class Request:
     @cached_property
     def digests(self) -> tuple[str, str, str]:
         """Short hashes of the model's identity, the messages and the options: what can change."""
-        return self.model.identity_digest, digest_of(self.messages_json()), digest_of(_json(self.sampling))
+        return (
+            self.model.identity_digest,
+            digest_of(self.messages_json()),
+            digest_of(_json(self.sampling)),
+        )
 
     @property
     def sampling(self) -> dict[str, Any]:
@@ -129,7 +171,9 @@ class Request:
     @property
     def room(self) -> int | None:
         """How many tokens its options give the answer."""
-        return next((int(self.sampling[name]) for name in ROOM_OPTIONS if self.sampling.get(name)), None)
+        return next(
+            (int(self.sampling[name]) for name in ROOM_OPTIONS if self.sampling.get(name)), None
+        )
 
     @property
     def letter(self) -> bool:
@@ -138,7 +182,9 @@ class Request:
 
     def messages_json(self) -> str:
         """Give the messages as the ledger keeps them."""
-        return _json([{"role": message["role"], "content": message["content"]} for message in self.messages])
+        return _json(
+            [{"role": message["role"], "content": message["content"]} for message in self.messages]
+        )
 
 
 @dataclass(frozen=True)
@@ -149,19 +195,31 @@ class Call:
     status: str  # ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in mode dry)
     text: str = ""  # the raw answer; empty where there is none
     finish_reason: str | None = None  # as the provider gives it
-    logprobs: tuple[tuple[str, float], ...] | None = None  # alternatives for the answer's first token, where asked for
-    ttft_ms: float | None = None  # to the first text (streamed calls only), and to the end, of the last attempt
+    logprobs: tuple[tuple[str, float], ...] | None = (
+        None  # alternatives for the answer's first token, where asked for
+    )
+    ttft_ms: float | None = (
+        None  # to the first text (streamed calls only), and to the end, of the last attempt
+    )
     total_ms: float | None = None
     prompt_tokens: int | None = None  # as counted by the provider; estimated where planned
     completion_tokens: int | None = None
-    cost_usd: float | None = None  # at list price, all attempts that were answered; None where no price is known
+    cost_usd: float | None = (
+        None  # at list price, all attempts that were answered; None where no price is known
+    )
     attempts: int = 0  # how many times it was asked
     in_flight: int = 1  # calls under way in that process as the last attempt began: 1 where nothing else disturbed the clock
     error: str | None = None  # what went wrong, in words, without keys
-    served_model: str | None = None  # who the provider says answered: gpt-4o may be another model tomorrow
+    served_model: str | None = (
+        None  # who the provider says answered: gpt-4o may be another model tomorrow
+    )
     fingerprint: str | None = None  # of its system
-    cached_tokens: int | None = None  # of the prompt's, those that the provider had in a cache; priced in full all the same
-    estimated: bool | None = None  # True where the provider counted no tokens, so that the cost is an estimate
+    cached_tokens: int | None = (
+        None  # of the prompt's, those that the provider had in a cache; priced in full all the same
+    )
+    estimated: bool | None = (
+        None  # True where the provider counted no tokens, so that the cost is an estimate
+    )
 
 
 def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
@@ -190,12 +248,16 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     heart_utils.calls.models.ModelError: judge: api_key: a key does not belong in a file. Put it into an ...
     """
     if isinstance(config, Mapping | str) or not isinstance(config, Iterable):
-        raise ModelError(f"Models are a list, each with a name and a model; got {type(config).__name__}.")
+        raise ModelError(
+            f"Models are a list, each with a name and a model; got {type(config).__name__}."
+        )
     models = [_read_model(number, entry) for number, entry in enumerate(config)]
     names = [model.name for model in models]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ModelError(f"Each model needs a name of its own; {', '.join(twice)} appears more than once.")
+        raise ModelError(
+            f"Each model needs a name of its own; {', '.join(twice)} appears more than once."
+        )
     return models
 
 
@@ -219,7 +281,11 @@ def plain_address(address: str | None) -> str | None:
         return address
     usual = {"http": ":80", "https": ":443"}.get(scheme.lower(), "")
     place = place.lower().removesuffix(usual) if usual else place
-    return urlunsplit((scheme.lower(), place, path.rstrip("/"), *rest)) if address and place else address
+    return (
+        urlunsplit((scheme.lower(), place, path.rstrip("/"), *rest))
+        if address and place
+        else address
+    )
 
 
 def other_addresses(address: str) -> list[str]:
@@ -227,7 +293,9 @@ def other_addresses(address: str) -> list[str]:
     plain = plain_address(address) or address
     host = urlsplit(plain).netloc.partition(":")[0] if "[" not in plain else "[::1]"
     names = LOOPBACK if host in LOOPBACK else (host,)
-    return [other for name in names if (other := plain.replace(f"//{host}", f"//{name}", 1)) != address]
+    return [
+        other for name in names if (other := plain.replace(f"//{host}", f"//{name}", 1)) != address
+    ]
 
 
 def identity_json(parts: Mapping[str, str | None]) -> str:
@@ -254,48 +322,79 @@ def key_fault(model: Model) -> str | None:
 
 def key_for(model: Model, address: str | None) -> str | None:
     """Give the key to call a model with; None leaves it to litellm, which must not send another provider's to an address."""
-    return os.environ.get(model.api_key_env) if model.api_key_env else None if address is None else "none"
+    return (
+        os.environ.get(model.api_key_env)
+        if model.api_key_env
+        else None
+        if address is None
+        else "none"
+    )
 
 
 def supports_schema(model: Model) -> bool:
     """Tell whether a model takes a JSON schema and keeps to it."""
-    return model.checksum is not None or bool(load_litellm().supports_response_schema(model=model.model))
+    return model.checksum is not None or bool(
+        load_litellm().supports_response_schema(model=model.model)
+    )
 
 
 def _read_model(number: int, entry: Any) -> Model:
     where = f"model {number}"
     if not isinstance(entry, Mapping):
-        raise ModelError(f"{where}: expected a name, a model and options, got {type(entry).__name__}.")
+        raise ModelError(
+            f"{where}: expected a name, a model and options, got {type(entry).__name__}."
+        )
     where = str(entry.get("name", where))
     _refuse_keys(where, entry)
-    whole = {name: int(value) for name, value in entry.items() if isinstance(value, float) and value.is_integer()}
+    whole = {
+        name: int(value)
+        for name, value in entry.items()
+        if isinstance(value, float) and value.is_integer()
+    }
     given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
     model: Model = read_strictly(Model, given, where, ModelError)
     if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
-        raise ModelError(f"{where}: api_base is {model.api_base!r}, expected an address such as http://127.0.0.1:8000/v1.")
+        raise ModelError(
+            f"{where}: api_base is {model.api_base!r}, expected an address such as http://127.0.0.1:8000/v1."
+        )
     strange = sorted(option for option in model.options if option not in OPTIONS)
     if strange:
-        raise ModelError(f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}.")
+        raise ModelError(
+            f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}."
+        )
     if model.model != EMBEDDED:
         return model
-    return dataclasses.replace(local_model(), **{name: getattr(model, name) for name in given if name != "model"})
+    return dataclasses.replace(
+        local_model(), **{name: getattr(model, name) for name in given if name != "model"}
+    )
 
 
 def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
     """Refuse a key in the settings, whatever it is called, without repeating it."""
-    secrets = {value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8}
+    secrets = {
+        value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8
+    }
     for name, value in entry.items():
         at = f"{path}{name}"
         if isinstance(value, Mapping):
             _refuse_keys(where, value, f"{at}.", entry.get("model", model))
         elif name == "api_key_env":
             if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
-                raise ModelError(f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY.")
+                raise ModelError(
+                    f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY."
+                )
         elif isinstance(value, str) and name != "checksum":
             named = KEY_NAMES.search(str(name)) is not None
             inside = re.match(r"^\w+://[^/@]*@", value) is not None
-            if named or inside or KEY_VALUES.match(value) or any(secret in value for secret in secrets):
-                provider = re.sub(r"\W", "_", str(entry.get("model", model)).split("/")[0] or "provider")
+            if (
+                named
+                or inside
+                or KEY_VALUES.match(value)
+                or any(secret in value for secret in secrets)
+            ):
+                provider = re.sub(
+                    r"\W", "_", str(entry.get("model", model)).split("/")[0] or "provider"
+                )
                 raise ModelError(
                     f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
                     f"`api_key_env: {provider.upper()}_API_KEY`. If the file was ever shared, replace the key."
@@ -316,16 +415,22 @@ def load_litellm() -> ModuleType:
 
 def quieten_litellm() -> None:
     """Leave unsaid that a call which was given up left a coroutine of litellm's behind."""
-    warnings.filterwarnings("ignore", r"coroutine '\w+\.acompletion' was never awaited", RuntimeWarning)
+    warnings.filterwarnings(
+        "ignore", r"coroutine '\w+\.acompletion' was never awaited", RuntimeWarning
+    )
 
 
 def forgo_records() -> None:
     """Let litellm make no record of the calls of this task if no callback would get it, since making it takes time."""
     litellm = load_litellm()
-    with suppress(ImportError):  # litellm's own mark for calls within calls; a version without it makes the records
+    with suppress(
+        ImportError
+    ):  # litellm's own mark for calls within calls; a version without it makes the records
         from litellm._internal_context import is_internal_call
 
-        is_internal_call.set(not (litellm.callbacks or litellm.success_callback or litellm.failure_callback))
+        is_internal_call.set(
+            not (litellm.callbacks or litellm.success_callback or litellm.failure_callback)
+        )
 
 
 @lru_cache(maxsize=1)

@@ -27,10 +27,15 @@ __all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 CUT = "cut"  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
 UNSAID = "unsaid"  #: The reason where a stream ended as it should, and its provider gave none.
 
-FILTERED = re.compile(r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation", re.I)
+FILTERED = re.compile(
+    r"content_filter|content_policy|content management policy|ResponsibleAIPolicy|safety_violation",
+    re.I,
+)
 NO_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota")
 TOO_FAST = re.compile(r"rate.?limit|too many requests", re.I)
-TURNED_DOWN = re.compile(r"invalid|unsupported|not supported|not found|too long|too large|context.length", re.I)
+TURNED_DOWN = re.compile(
+    r"invalid|unsupported|not supported|not found|too long|too large|context.length", re.I
+)
 CLOSED = ("Authentication", "PermissionDenied", "NotFound", "PaymentRequired", "UnsupportedParams")
 """Errors of litellm's by which nothing that a model is asked can be answered."""
 
@@ -44,13 +49,25 @@ MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
 """Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
 KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
 
-BLANK = re.compile(r"[\s\u00ad\u200b-\u200f\u2060\ufeff\"'“”*`]*")  #: Holds no words, whatever its length.
-BROKEN = ("error", "ERROR", "network_error")  #: Reasons for an answer's end by which a provider says that it is not whole.
-STRAY = (401, 403, 404)  #: What a gateway answers now and then while it renews its token, or a server while it restarts.
+BLANK = re.compile(
+    r"[\s\u00ad\u200b-\u200f\u2060\ufeff\"'“”*`]*"
+)  #: Holds no words, whatever its length.
+BROKEN = (
+    "error",
+    "ERROR",
+    "network_error",
+)  #: Reasons for an answer's end by which a provider says that it is not whole.
+STRAY = (
+    401,
+    403,
+    404,
+)  #: What a gateway answers now and then while it renews its token, or a server while it restarts.
 FIRST_DATE_S = 1e9  #: No provider asks for a wait of 31 years: so many seconds, or more, are a date since 1970.
 MAX_DATE_S = 1e11  #: A date in seconds is smaller; what is larger counts milliseconds, or less.
 
-NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=None)  #: The choice where there is none.
+NOTHING = SimpleNamespace(
+    message=SimpleNamespace(content=""), finish_reason=None
+)  #: The choice where there is none.
 _WARM: set[str] = set()
 _WHOLE: set[str] = set()
 """Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
@@ -92,10 +109,14 @@ class Failure:
     after_s: float | None = None  # how long the provider asks to wait
     billed: bool = False  # whether it may cost money all the same
     cost_usd: float | None = None  # of an empty answer
-    may_pass: bool = False  # whether a model that has answered before may answer this too, a moment later
+    may_pass: bool = (
+        False  # whether a model that has answered before may answer this too, a moment later
+    )
 
 
-async def attempt(request: Request, growth: int, address: str | None, marks: Sequence[int] = ()) -> Answer | Failure:
+async def attempt(
+    request: Request, growth: int, address: str | None, marks: Sequence[int] = ()
+) -> Answer | Failure:
     """Ask once, with so many times the room that the request's options give the answer."""
     streams = request.stream and request.model.identity not in _WHOLE
     if streams:
@@ -105,7 +126,9 @@ async def attempt(request: Request, growth: int, address: str | None, marks: Seq
         async with asyncio.timeout(request.model.timeout_s):
             response = await _send(request, growth, address, streams, marks)
             if streams:
-                answer = await read_stream(response, started, longest, mocked="mock_response" in request.sampling)
+                answer = await read_stream(
+                    response, started, longest, mocked="mock_response" in request.sampling
+                )
             else:
                 answer = read_plain(response, started, longest)
     except Exception as error:
@@ -130,14 +153,20 @@ def _priced(request: Request, answer: Answer) -> Answer | Failure:
     # A count of no tokens for an answer that has some is none.
     counted = answer.prompt_tokens is not None and bool(answer.completion_tokens or not text)
     if counted:
-        usd = cost(request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens)
+        usd = cost(
+            request.model, answer.prompt_tokens, answer.completion_tokens, answer.written_tokens
+        )
     else:
         usd = estimate(request, answer.text)
     if status == "error":
         expected = answer.finish_reason in (None, "stop", "length", UNSAID)
         ended = "" if expected else f" and ended with {answer.finish_reason}"
         return Failure("empty", f"the answer was empty{ended}", cost_usd=usd)
-    told: dict[str, Any] = {"call_id": request.key, "cost_usd": usd, "estimated": None if counted else True}
+    told: dict[str, Any] = {
+        "call_id": request.key,
+        "cost_usd": usd,
+        "estimated": None if counted else True,
+    }
     return replace(answer, status=status, text=text, **told)
 
 
@@ -154,19 +183,31 @@ def _is_stream(response: Any) -> bool:
 
 async def _warm_up(name: str) -> None:
     """Let litellm load what a model's calls need, so that the time to the first text of the first reply is the model's."""
-    nowhere = {"api_base": "http://127.0.0.1:9/v1", "api_key": "none", "timeout": 5, "num_retries": 0, "max_retries": 0}
+    nowhere = {
+        "api_base": "http://127.0.0.1:9/v1",
+        "api_key": "none",
+        "timeout": 5,
+        "num_retries": 0,
+        "max_retries": 0,
+    }
     for mock in () if name in _WARM else ({"mock_response": "Yes."}, {}):
         with suppress(Exception):
             messages = [{"role": "user", "content": "."}]
-            async for _ in await load_litellm().acompletion(model=name, messages=messages, stream=True, **nowhere, **mock):
+            async for _ in await load_litellm().acompletion(
+                model=name, messages=messages, stream=True, **nowhere, **mock
+            ):
                 pass
     _WARM.add(name)
 
 
-async def _send(request: Request, growth: int, address: str | None, streams: bool, marks: Sequence[int]) -> Any:
+async def _send(
+    request: Request, growth: int, address: str | None, streams: bool, marks: Sequence[int]
+) -> Any:
     model, sampling = request.model, request.sampling
     if growth > 1 and request.room is not None:
-        sampling["max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"] = growth * request.room
+        sampling[
+            "max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"
+        ] = growth * request.room
     if streams:
         sampling |= {"stream": True, "stream_options": {"include_usage": True}}
     where = address if model.embedded else model.api_base
@@ -188,7 +229,10 @@ def marks_in(queue: Sequence[Request]) -> list[list[int]]:
         return [[]] * len(queue)
     shared = [0, *(shared_length(one, other) for one, other in pairwise(queue)), 0]
     room = [range(KEPT_FROM, len(request.messages[-1]["content"])) for request in queue]
-    return [sorted({end for end in ends if end in may}) for ends, may in zip(pairwise(shared), room, strict=True)]
+    return [
+        sorted({end for end in ends if end in may})
+        for ends, may in zip(pairwise(shared), room, strict=True)
+    ]
 
 
 def shared_length(one: Request, other: Request) -> int:
@@ -221,7 +265,9 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
         longest,
         text=choice.message.content or "",
         refusal=_refusal(choice.message),
-        finish_reason="tool_calls" if getattr(choice.message, "tool_calls", None) else choice.finish_reason,
+        finish_reason="tool_calls"
+        if getattr(choice.message, "tool_calls", None)
+        else choice.finish_reason,
         usage=getattr(response, "usage", None),
         logprobs=_first_token(getattr(choice, "logprobs", None)),
         served_model=getattr(response, "model", None),
@@ -258,7 +304,9 @@ async def read_stream(
         if heard.may_end and heard.end is None and not mocked:
             finish_reason = UNSAID
             if not heard.closed and (text or refusal):
-                raise BrokenAnswerError("the stream ended within the answer: no reason for its end came, and no [DONE]")
+                raise BrokenAnswerError(
+                    "the stream ended within the answer: no reason for its end came, and no [DONE]"
+                )
     return _read(
         chunks,
         started,
@@ -283,9 +331,17 @@ def _read(
         text, finish_reason = text[:longest], CUT
     letter = told.get("logprobs") is not None
     truncated = finish_reason in ("length", CUT) and not letter
-    status = "refused" if refusal or finish_reason == "content_filter" else "truncated" if truncated else "ok"
+    status = (
+        "refused"
+        if refusal or finish_reason == "content_filter"
+        else "truncated"
+        if truncated
+        else "ok"
+    )
     status = "error" if status == "ok" and (not text if letter else is_blank(text)) else status
-    limits = read_limits((getattr(response, "_hidden_params", None) or {}).get("additional_headers"))
+    limits = read_limits(
+        (getattr(response, "_hidden_params", None) or {}).get("additional_headers")
+    )
     told |= {"total_ms": (time.perf_counter() - started) * 1000, **_usage(usage)}
     return Answer("", status, text, finish_reason, limits=limits, **told)
 
@@ -330,7 +386,9 @@ def _listen(response: Any) -> _Heard:
     heard = _Heard(usage=not hasattr(inner, "__aiter__"))
     if heard.usage:  # there is no such stream
         return heard
-    events: Any = getattr(inner, "_iter_events", None)  # of openai's client, which keeps [DONE] to itself
+    events: Any = getattr(
+        inner, "_iter_events", None
+    )  # of openai's client, which keeps [DONE] to itself
 
     async def listening() -> AsyncIterator[Any]:
         try:
@@ -357,7 +415,9 @@ def _listen(response: Any) -> _Heard:
 def _refusal(message: Any) -> str:
     """Give the words in which a model refuses, out of the field that is made for them; litellm moves it elsewhere."""
     moved = getattr(message, "provider_specific_fields", None)
-    said = getattr(message, "refusal", None) or (moved.get("refusal") if isinstance(moved, Mapping) else None)
+    said = getattr(message, "refusal", None) or (
+        moved.get("refusal") if isinstance(moved, Mapping) else None
+    )
     return str(said) if said else ""
 
 
@@ -379,15 +439,25 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
     asked = " ".join(str(message["content"]) for message in request.messages)
-    words = redact(f"{type(error).__name__}: {without_echo(text, asked)}", secrets_of(request.model))[:MAX_WORDS]
+    words = redact(
+        f"{type(error).__name__}: {without_echo(text, asked)}", secrets_of(request.model)
+    )[:MAX_WORDS]
     inside = _code_inside(error)
-    kind = type(error) if inside is None else Exception  # of what came with status 200, litellm's class says nothing
+    kind = (
+        type(error) if inside is None else Exception
+    )  # of what came with status 200, litellm's class says nothing
     told = str(getattr(error, "status_code", 0) if inside is None else inside)
     status = int(told) if told.isdecimal() else 0
-    vague = inside is not None and not status  # then its words say what it means, and what they do not say may pass
+    vague = (
+        inside is not None and not status
+    )  # then its words say what it means, and what they do not say may pass
     said = f"{getattr(error, 'body', None) if inside is None else inside} {text}"
     turned_down = issubclass(kind, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
-    too_fast = issubclass(kind, exceptions.RateLimitError) or status == 429 or (vague and TOO_FAST.search(said) is not None)
+    too_fast = (
+        issubclass(kind, exceptions.RateLimitError)
+        or status == 429
+        or (vague and TOO_FAST.search(said) is not None)
+    )
     no_quota = (too_fast or inside is not None) and NO_QUOTA.search(said)
     settings = tuple(getattr(exceptions, f"{name}Error") for name in CLOSED)
     if issubclass(kind, TimeoutError | exceptions.Timeout):
@@ -395,17 +465,33 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     filtered = issubclass(kind, exceptions.ContentPolicyViolationError) or is_filtered(said)
     if filtered and (inside is not None or issubclass(kind, exceptions.BadRequestError)):
         return Failure("refused", words)
-    if no_quota or status in (401, 402, 404) or issubclass(kind, settings) or "LLM Provider NOT provided" in text:
+    if (
+        no_quota
+        or status in (401, 402, 404)
+        or issubclass(kind, settings)
+        or "LLM Provider NOT provided" in text
+    ):
         return Failure("closed", words, may_pass=status in STRAY and not no_quota)
     if too_fast:
         return Failure("throttled", words, after_s=_retry_after(error))
     # 403, 409, 413, 451 and the like: the answer is no.
-    if turned_down or (400 <= status < 500 and status != 408) or (vague and TURNED_DOWN.search(said)):
+    if (
+        turned_down
+        or (400 <= status < 500 and status != 408)
+        or (vague and TURNED_DOWN.search(said))
+    ):
         return Failure("never", words, may_pass=status in STRAY)
     if inside is None and _never_connected(error):
-        return Failure("again", f"nobody answers at {request.model.api_base or request.model.model} ({words})"[:MAX_WORDS])
+        return Failure(
+            "again",
+            f"nobody answers at {request.model.api_base or request.model.model} ({words})"[
+                :MAX_WORDS
+            ],
+        )
     # A server's 500 costs nothing; a connection that broke, or an answer that could not be read, may have.
-    served = status >= 500 and inside is None and not issubclass(kind, exceptions.APIConnectionError)
+    served = (
+        status >= 500 and inside is None and not issubclass(kind, exceptions.APIConnectionError)
+    )
     return Failure("again", words, after_s=_retry_after(error), billed=not served)
 
 
@@ -416,7 +502,9 @@ def _code_inside(error: BaseException) -> str | None:
         # A bare Exception is how litellm raises what it finds in an answer, 422 if it has no code.
         if type(one) is Exception and status is not None:
             return "" if status == 422 else str(status)
-        if status is None and isinstance(body, Mapping):  # as openai raises what it finds in a stream
+        if status is None and isinstance(
+            body, Mapping
+        ):  # as openai raises what it finds in a stream
             return str(body.get("code") or "")
     return None
 
@@ -445,7 +533,9 @@ def without_echo(text: str, asked: str) -> str:
     starts = [at for at in range(len(spoken)) if tuple(spoken[at : at + ECHOED]) in runs]
     repeated = {at + place for at in starts for place in range(ECHOED)}
     kept = [
-        "" if at in repeated and at - 1 in repeated else ("[what was asked]" if at in repeated else word) + between
+        ""
+        if at in repeated and at - 1 in repeated
+        else ("[what was asked]" if at in repeated else word) + between
         for at, (word, between) in enumerate(zip(spoken, [*pieces[1::2], ""], strict=True))
     ]
     return "".join(kept)
@@ -455,7 +545,9 @@ def redact(text: str, secrets: Sequence[str]) -> str:
     """Take keys out of a text, should anybody have put them there."""
     for form in secrets:
         text = text.replace(form, "[key]")
-    return re.sub(r"\b(sk|pk|rk|xai|gsk|hf|ghp)[-_][A-Za-z0-9_*-]{8,}|\bAIza[\w-]{20,}", "[key]", text)
+    return re.sub(
+        r"\b(sk|pk|rk|xai|gsk|hf|ghp)[-_][A-Za-z0-9_*-]{8,}|\bAIza[\w-]{20,}", "[key]", text
+    )
 
 
 def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
@@ -463,7 +555,9 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
     content = getattr(logprobs, "content", None) or []
     for token in content:
         if token.token.strip():
-            return tuple((other.token, float(other.logprob)) for other in token.top_logprobs or [token])
+            return tuple(
+                (other.token, float(other.logprob)) for other in token.top_logprobs or [token]
+            )
     return None
 
 
@@ -479,7 +573,9 @@ def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
         number = _seconds(str(value), at) if what == "reset" else _number(str(value))
         if number is not None:
             said.setdefault(found["of"] or found["what"], {})[what] = max(0.0, number)
-    return tuple(Limit(of, pair["remaining"], pair["reset"]) for of, pair in said.items() if len(pair) == 2)
+    return tuple(
+        Limit(of, pair["remaining"], pair["reset"]) for of, pair in said.items() if len(pair) == 2
+    )
 
 
 def _number(said: str) -> float | None:
@@ -519,7 +615,9 @@ def _provider_time(headers: Mapping[str, Any] | None) -> datetime:
 
 
 def _retry_after(error: BaseException) -> float | None:
-    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "litellm_response_headers", None)
+    headers = getattr(getattr(error, "response", None), "headers", None) or getattr(
+        error, "litellm_response_headers", None
+    )
     at = _provider_time(headers)
     for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         seconds = _seconds(str((headers or {}).get(name)), at, unit)

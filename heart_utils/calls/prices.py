@@ -14,7 +14,9 @@ DEFAULT_ROOM = 4096  #: Tokens an answer may take where nothing limits it.
 
 EXPECTED_ANSWER = 300  #: Tokens an answer is taken to have in a plan where nothing limits it.
 
-MAX_GROWTH = 4  #: A truncated answer is asked again with twice the room, up to so many times the first.
+MAX_GROWTH = (
+    4  #: A truncated answer is asked again with twice the room, up to so many times the first.
+)
 
 CHARACTERS_A_TOKEN = 8  #: More than any answer of some length has on average; what is longer than its room in these is cut.
 
@@ -28,7 +30,9 @@ def _listed(model: str) -> tuple[float, float] | None:
     litellm = load_litellm()
     try:
         found = litellm.get_model_info(model)
-    except Exception:  # litellm raises several classes, some bare, for a model that is not on its list
+    except (
+        Exception
+    ):  # litellm raises several classes, some bare, for a model that is not on its list
         return None
     prompt, completion = found.get("input_cost_per_token"), found.get("output_cost_per_token")
     # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.
@@ -76,14 +80,24 @@ def price_fault(model: Model) -> str | None:
 
 def _is_provider(address: str) -> bool:
     """Tell whether an address is that of a provider who sells, and no server of one's own."""
-    known = {urlsplit(known if "://" in known else f"https://{known}").hostname for known in _sellers()}
+    known = {
+        urlsplit(known if "://" in known else f"https://{known}").hostname for known in _sellers()
+    }
     host = (urlsplit(address).hostname or "").lower()
-    return host in known or host.endswith((".openai.azure.com", ".amazonaws.com", ".googleapis.com"))
+    return host in known or host.endswith(
+        (".openai.azure.com", ".amazonaws.com", ".googleapis.com")
+    )
 
 
 def _sellers() -> list[str]:
     """List the addresses of providers whose models have a list price."""
-    others = ["api.openai.com", "api.anthropic.com", "openrouter.ai", "api.cohere.com", "api.mistral.ai"]
+    others = [
+        "api.openai.com",
+        "api.anthropic.com",
+        "openrouter.ai",
+        "api.cohere.com",
+        "api.mistral.ai",
+    ]
     return [*load_litellm().openai_compatible_endpoints, *others]
 
 
@@ -93,7 +107,10 @@ def is_paid(model: Model) -> bool:
 
 
 def cost(
-    model: Model, prompt_tokens: int | None, completion_tokens: int | None, written_tokens: int | None = None
+    model: Model,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    written_tokens: int | None = None,
 ) -> float | None:
     """Price an answer at list price, without discounts for cached prompts; what is written to a cache costs a quarter more."""
     rates = price(model)
@@ -112,7 +129,11 @@ def estimate(request: Request, text: str) -> float | None:
 def reserve(request: Request) -> float:
     """Give the most that one attempt can cost, in USD: every answer token used, few bytes to a prompt token."""
     rates = price(request.model)
-    return 0.0 if rates is None else prompt_bound(request) * rates[0] + (request.room or DEFAULT_ROOM) * rates[1]
+    return (
+        0.0
+        if rates is None
+        else prompt_bound(request) * rates[0] + (request.room or DEFAULT_ROOM) * rates[1]
+    )
 
 
 def bound(request: Request) -> float | None:
@@ -136,15 +157,22 @@ def text_bound(request: Request) -> int:
 
 def prompt_bound(request: Request) -> int:
     """Bound the tokens of a prompt: two bytes to a token, which no tokeniser of prose reaches."""
-    return sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2 + 64
+    return (
+        sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2
+        + 64
+    )
 
 
 def plan_call(request: Request) -> Call:
     """Estimate a call that is not made: four characters to a token, an answer that fills its room."""
-    prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (len(request.messages) + 1)
+    prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (
+        len(request.messages) + 1
+    )
     completion = request.room or EXPECTED_ANSWER
     usd = cost(request.model, prompt, completion)
-    return Call(request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd)
+    return Call(
+        request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd
+    )
 
 
 def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
@@ -163,11 +191,17 @@ def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
         )
 
 
-def check_money(requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None) -> None:
+def check_money(
+    requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None
+) -> None:
     """Refuse, before the first call, what a budget or a limit of paid calls does not allow."""
-    check_prices(list({request.model.name: request.model for request in requests}.values()), budget_usd)
+    check_prices(
+        list({request.model.name: request.model for request in requests}.values()), budget_usd
+    )
     if max_paid_calls is not None:
         paid = sum(is_paid(request.model) for request in requests)
         if paid > max_paid_calls:
             said = f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are made from here"
-            raise BudgetError(f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to stop.")
+            raise BudgetError(
+                f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to stop."
+            )

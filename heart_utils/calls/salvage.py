@@ -50,17 +50,27 @@ class Whole:
     @property
     def unsettled(self) -> float:
         """What calls may have cost whose end nobody heard, those in flight now with them."""
-        in_flight = [row["reserved_usd"] or 0.0 for row in self.held.values() if row["owner"] not in self._open]
+        in_flight = [
+            row["reserved_usd"] or 0.0
+            for row in self.held.values()
+            if row["owner"] not in self._open
+        ]
         return float(sum(in_flight) + sum(row["unsettled_usd"] for row in self.owners.values()))
 
     @property
     def in_batches(self) -> list[Row]:
         """Rows of calls whose provider has them in a batch."""
-        return [row for key, row in self.held.items() if row["owner"] in self._open and key not in self.answers]
+        return [
+            row
+            for key, row in self.held.items()
+            if row["owner"] in self._open and key not in self.answers
+        ]
 
     @property
     def _open(self) -> set[str]:
-        return {row["owner"] for row in self.batches.values() if row["status"] in ("creating", "open")}
+        return {
+            row["owner"] for row in self.batches.values() if row["status"] in ("creating", "open")
+        }
 
 
 def salvage_ledger(file: Path) -> tuple[int, Path]:
@@ -82,13 +92,17 @@ def salvage_ledger(file: Path) -> tuple[int, Path]:
             connection.execute(batches.insert(), list(theirs.values()))
             nothing = {"spent_usd": 0.0, "unsettled_usd": 0.0}
             for owner in theirs:
-                connection.execute(owners.insert().values(owner=owner, **{**seen, "host": BATCH}, **nothing))
+                connection.execute(
+                    owners.insert().values(owner=owner, **{**seen, "host": BATCH}, **nothing)
+                )
             connection.execute(calls.insert(), whole.in_batches)
     ledger.close()
     damaged = _free_name(file)
     for ending in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
-            file.with_name(f"{file.name}{ending}").rename(damaged.with_name(f"{damaged.name}{ending}"))
+            file.with_name(f"{file.name}{ending}").rename(
+                damaged.with_name(f"{damaged.name}{ending}")
+            )
     fresh.rename(file)
     return len(whole.answers), damaged
 
@@ -99,7 +113,10 @@ def read_whole(file: Path) -> Whole:
         content = file.read_bytes()
     except OSError as error:
         raise RunError(f"{file} cannot be read ({error.strerror}).") from None
-    size, reserved = _page_size(content), content[20] if len(content) > 20 and content[20] < 64 else 0
+    size, reserved = (
+        _page_size(content),
+        content[20] if len(content) > 20 and content[20] < 64 else 0,
+    )
     pages = {n + 1: content[n * size : (n + 1) * size] for n in range(len(content) // size)}
     with suppress(OSError):
         pages |= _newer_pages(file.with_name(f"{file.name}-wal").read_bytes(), size)
@@ -147,7 +164,9 @@ def _rows(page: bytes, number: int, pages: dict[int, bytes], usable: int) -> Ite
     n_cells = int.from_bytes(page[head + 3 : head + 5], "big")
     for place in range(head + 8, min(head + 8 + 2 * n_cells, len(page) - 1), 2):
         with suppress(ValueError, IndexError, KeyError, UnicodeDecodeError, struct.error):
-            yield _record(_payload(page, int.from_bytes(page[place : place + 2], "big"), pages, usable))
+            yield _record(
+                _payload(page, int.from_bytes(page[place : place + 2], "big"), pages, usable)
+            )
 
 
 def _payload(page: bytes, start: int, pages: dict[int, bytes], usable: int) -> bytes:
@@ -211,7 +230,10 @@ def _take(cells: list[Any], whole: Whole) -> None:
     tables = {len(table.c): table for table in (calls, owners, batches)}
     if len(cells) == 2:
         name, value = cells
-        if isinstance(value, str) and hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] == name:
+        if (
+            isinstance(value, str)
+            and hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16] == name
+        ):
             whole.bodies[name] = value
         elif isinstance(value, str) and str(name).startswith(NOTES):
             whole.notes[name] = value
@@ -220,11 +242,17 @@ def _take(cells: list[Any], whole: Whole) -> None:
     if table is None:
         return
     row: Row = {
-        column.name: None if cell is None else KINDS.get(column.type.python_type, lambda value: value)(cell)
+        column.name: None
+        if cell is None
+        else KINDS.get(column.type.python_type, lambda value: value)(cell)
         for column, cell in zip(table.c, cells, strict=True)
     }
-    if table is owners and all(math.isfinite(row[name]) and row[name] >= 0 for name in ("spent_usd", "unsettled_usd")):
-        whole.owners[row["owner"]] = max(row, whole.owners.get(row["owner"], row), key=lambda one: one["seen_at"])
+    if table is owners and all(
+        math.isfinite(row[name]) and row[name] >= 0 for name in ("spent_usd", "unsettled_usd")
+    ):
+        whole.owners[row["owner"]] = max(
+            row, whole.owners.get(row["owner"], row), key=lambda one: one["seen_at"]
+        )
     elif table is batches and isinstance(row["model"], str):
         whole.batches[row["owner"]] = row
     elif table is calls and re.fullmatch(r"[0-9a-f]{32}", row["key"]):

@@ -5,4 +5,6 @@ from typing import Any
 
 from heart_utils.settings import read_yaml
 
-SAID: dict[str, Any] = read_yaml(Path(__file__).parents[1] / "evidence.yaml", dict[str, Any], ValueError)
+SAID: dict[str, Any] = read_yaml(
+    Path(__file__).parents[1] / "evidence.yaml", dict[str, Any], ValueError
+)

@@ -17,7 +17,19 @@ __all__ = ["FINDINGS", "ClaimsError", "check_claims"]
 FINDINGS: dict[str, str] = SAID["findings"]
 """What may be said of a figure -> what it means."""
 
-NEEDED = ("claim_id", "about", "claim", "value", "source", "source_kind", "check", "tolerance", "finding", "otherwise", "note")
+NEEDED = (
+    "claim_id",
+    "about",
+    "claim",
+    "value",
+    "source",
+    "source_kind",
+    "check",
+    "tolerance",
+    "finding",
+    "otherwise",
+    "note",
+)
 HELPERS = {"abs": abs, "len": len, "log10": np.log10, "norm": stats.norm}
 
 
@@ -59,18 +71,28 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     claims = claims.fillna("").reset_index(drop=True)
     if (twice := claims["claim_id"].duplicated()).any():
         raise ClaimsError(f"Claim {claims.loc[twice, 'claim_id'].iloc[0]} is listed twice.")
-    if strange := sorted((set(claims["finding"]) | set(claims["otherwise"]) - {""}) - set(FINDINGS)):
-        raise ClaimsError(f"Unknown finding {', '.join(map(repr, strange))}; the words are {', '.join(FINDINGS)}.")
-    values = dict(zip(claims["claim_id"], pd.to_numeric(claims["value"], errors="coerce"), strict=True))
+    if strange := sorted(
+        (set(claims["finding"]) | set(claims["otherwise"]) - {""}) - set(FINDINGS)
+    ):
+        raise ClaimsError(
+            f"Unknown finding {', '.join(map(repr, strange))}; the words are {', '.join(FINDINGS)}."
+        )
+    values = dict(
+        zip(claims["claim_id"], pd.to_numeric(claims["value"], errors="coerce"), strict=True)
+    )
     names = {**tables, **HELPERS, "claims": SimpleNamespace(**values), "__builtins__": {}}
     checked = claims["check"] != ""
-    ours = pd.Series([_compute(row, names) if row.check else np.nan for row in claims.itertuples()], dtype=float)
+    ours = pd.Series(
+        [_compute(row, names) if row.check else np.nan for row in claims.itertuples()], dtype=float
+    )
     digits = claims["value"].str.partition(".")[2].str.len()
     reach = pd.to_numeric(claims["tolerance"]).fillna(0.5 * 10.0**-digits)
     holds = (pd.Series(list(values.values()), dtype=float) - ours).abs() <= reach + 1e-9
     failed = claims["otherwise"].replace("", "arithmetic fails")
     return claims.assign(
-        ours=ours, holds=holds.astype("boolean").where(checked), finding=claims["finding"].where(holds | ~checked, failed)
+        ours=ours,
+        holds=holds.astype("boolean").where(checked),
+        finding=claims["finding"].where(holds | ~checked, failed),
     )
 
 
@@ -79,7 +101,11 @@ def _compute(row: object, names: dict[str, object]) -> float:
     try:
         found = float(eval(check, dict(names)))  # noqa: S307, the ledger is a file of the project
     except Exception as error:
-        raise ClaimsError(f"The check of claim {name}, {check!r}, cannot be computed: {error!r}.") from error
+        raise ClaimsError(
+            f"The check of claim {name}, {check!r}, cannot be computed: {error!r}."
+        ) from error
     if np.isnan(found):
-        raise ClaimsError(f"The check of claim {name}, {check!r}, gives no number; a claim that it names has none.")
+        raise ClaimsError(
+            f"The check of claim {name}, {check!r}, gives no number; a claim that it names has none."
+        )
     return found

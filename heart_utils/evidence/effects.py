@@ -48,7 +48,9 @@ BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 """Therapy products, which people used by hand and people classed; the other models' replies were classed by GPT-4o."""
 
 
-def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> dict[str, float]:
+def share_between(
+    models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95
+) -> dict[str, float]:
     """Compare scores of models' replies with those of people's where each reply has a rater of its own.
 
     The share is :math:`P(M > H) + P(M = H) / 2` over all pairs; its interval allows for unequal variances and for ties.
@@ -83,18 +85,38 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     models, people = np.asarray(models, dtype=float), np.asarray(people, dtype=float)
     check_level(ci_level)
     if min(len(models), len(people)) < 2:
-        raise EffectError(f"A share needs two scores a side; there are {len(models)} of models and {len(people)} of people.")
-    if models.min() > people.max() or people.min() > models.max() or np.ptp([*models, *people]) == 0.0:
-        raise EffectError("All comparisons went one way or tied, so the scores give no interval. Report the counts instead.")
+        raise EffectError(
+            f"A share needs two scores a side; there are {len(models)} of models and {len(people)} of people."
+        )
+    if (
+        models.min() > people.max()
+        or people.min() > models.max()
+        or np.ptp([*models, *people]) == 0.0
+    ):
+        raise EffectError(
+            "All comparisons went one way or tied, so the scores give no interval. Report the counts instead."
+        )
     found = rank_compare_2indep(models, people)
     low, high = found.conf_int(alpha=1.0 - ci_level)
-    ends = {"win_share": float(found.prob1), "ci_low": max(float(low), 0.0), "ci_high": min(float(high), 1.0)}
-    counts = {"n_model_replies": len(models), "n_people_replies": len(people), "n_clusters": len(models) + len(people)}
+    ends = {
+        "win_share": float(found.prob1),
+        "ci_low": max(float(low), 0.0),
+        "ci_high": min(float(high), 1.0),
+    }
+    counts = {
+        "n_model_replies": len(models),
+        "n_people_replies": len(people),
+        "n_clusters": len(models) + len(people),
+    }
     return ends | {"ci_level": ci_level} | counts
 
 
 def share_clustered(
-    wins: pd.DataFrame, *, clusters: Sequence[str], weight: str | None = None, ci_level: float = 0.95
+    wins: pd.DataFrame,
+    *,
+    clusters: Sequence[str],
+    weight: str | None = None,
+    ci_level: float = 0.95,
 ) -> dict[str, Any]:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
@@ -139,10 +161,17 @@ def share_clustered(
         )
     wins = wins if weight is None else wins[wins[weight] > 0]
     codes = [pd.factorize(wins[name])[0] for name in clusters]
-    n_clusters, fewest = min((code.max(initial=-1) + 1, name) for code, name in zip(codes, clusters, strict=True))
+    n_clusters, fewest = min(
+        (code.max(initial=-1) + 1, name) for code, name in zip(codes, clusters, strict=True)
+    )
     if n_clusters < 2:
-        raise EffectError(f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something else.")
-    won, weights = wins["won"].to_numpy(float), np.ones(len(wins)) if weight is None else wins[weight].to_numpy(float)
+        raise EffectError(
+            f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something else."
+        )
+    won, weights = (
+        wins["won"].to_numpy(float),
+        np.ones(len(wins)) if weight is None else wins[weight].to_numpy(float),
+    )
     share = float(np.average(won, weights=weights))
     influence = weights * (won - share) / weights.sum()
     if len(codes) == 1:
@@ -150,7 +179,9 @@ def share_clustered(
     else:
         se, even_clusters = crossed_error(influence, codes[0], codes[1]), float(n_clusters)
     if se < 1e-6 and 0.0 < share < 1.0:
-        raise EffectError(f"Each {fewest} has the same share, so the clusters give no interval. Report the counts instead.")
+        raise EffectError(
+            f"Each {fewest} has the same share, so the clusters give no interval. Report the counts instead."
+        )
     low, high = map(float, error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0))
     ends = {"win_share": share, "ci_low": low, "ci_high": high, "ci_level": ci_level}
     return {**ends, "n_clusters": int(n_clusters), "cluster": " and ".join(clusters)}
@@ -178,7 +209,12 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     >>> effect_row(found, **words, cluster="rater", source="https://example.org")["evidence"].tolist()
     ['measured']
     """
-    row = dict.fromkeys(TABLES["effects"]) | {"evidence": "measured", "simulated": False} | found | words
+    row = (
+        dict.fromkeys(TABLES["effects"])
+        | {"evidence": "measured", "simulated": False}
+        | found
+        | words
+    )
     return check_table("effects", pd.DataFrame([row]))
 
 
@@ -212,15 +248,25 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     """
     quoted = pd.read_csv(path)
     computed = ("win_share", "ci_low", "ci_high", "ci_level", "evidence", "simulated")
-    need_columns(quoted, [name for name in (*TABLES["effects"], *QUOTED) if name not in computed], EffectError)
-    wrong = ~quoted["measure"].isin([*CONVERSIONS, np.nan]) | (quoted["measure"].isna() != quoted["value"].isna())
+    need_columns(
+        quoted,
+        [name for name in (*TABLES["effects"], *QUOTED) if name not in computed],
+        EffectError,
+    )
+    wrong = ~quoted["measure"].isin([*CONVERSIONS, np.nan]) | (
+        quoted["measure"].isna() != quoted["value"].isna()
+    )
     if wrong.any():
         row = quoted[wrong].iloc[0]
         said = f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value {row['value']}"
-        raise EffectError(f"{said}; expected one of {', '.join(CONVERSIONS)} with its value, or neither.")
+        raise EffectError(
+            f"{said}; expected one of {', '.join(CONVERSIONS)} with its value, or neither."
+        )
     for share, printed in {"win_share": "value", "ci_low": "low", "ci_high": "high"}.items():
         known = zip(quoted["measure"], quoted[printed], strict=True)
-        quoted[share] = [CONVERSIONS[how](value) if pd.notna(value) else np.nan for how, value in known]
+        quoted[share] = [
+            CONVERSIONS[how](value) if pd.notna(value) else np.nan for how, value in known
+        ]
     quoted = quoted.assign(ci_level=0.95, evidence="quoted", simulated=False)
     # A row without a share must name its source and n as well: it is checked as if it said one half.
     filled = check_table("effects", quoted.fillna({"win_share": 0.5})[list(TABLES["effects"])])
@@ -228,7 +274,12 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def measured_effects(
-    recipients: pd.DataFrame, welivita: pd.DataFrame, resort: pd.DataFrame, therapists: pd.DataFrame, *, ci_level: float = 0.95
+    recipients: pd.DataFrame,
+    welivita: pd.DataFrame,
+    resort: pd.DataFrame,
+    therapists: pd.DataFrame,
+    *,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     """Compute the win share of models against each kind of people, in each study.
 
@@ -266,23 +317,48 @@ def measured_effects(
     [0.44]
     """
     heard = recipients[recipients["dimension"] == "felt_heard"]
-    scores = {group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])}
+    scores = {
+        group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])
+    }
     rows = []
-    for label, told_model, told_person in [("person", "person", "person"), ("ai", "ai", "ai"), ("true", "ai", "person")]:
-        found = share_between(scores["bing-chat", told_model], scores["person", told_person], ci_level=ci_level)
-        rows.append(effect_row(found, **ABOUT["recipients"], label=label, n_raters=found["n_clusters"]))
-    for responder, models in {"gpt-4": "GPT-4", "gpt-4-empathy": "GPT-4 told what empathy is"}.items():
+    for label, told_model, told_person in [
+        ("person", "person", "person"),
+        ("ai", "ai", "ai"),
+        ("true", "ai", "person"),
+    ]:
+        found = share_between(
+            scores["bing-chat", told_model], scores["person", told_person], ci_level=ci_level
+        )
+        rows.append(
+            effect_row(found, **ABOUT["recipients"], label=label, n_raters=found["n_clusters"])
+        )
+    for responder, models in {
+        "gpt-4": "GPT-4",
+        "gpt-4-empathy": "GPT-4 told what empathy is",
+    }.items():
         wins = count_wins(welivita, by="batch", responder_a="person", responder_b=responder)
         found = share_clustered(wins, clusters=["cluster"], weight="n", ci_level=ci_level)
-        counts = dict.fromkeys(("n_people_replies", "n_model_replies"), wins["n"].sum()) | {"n_raters": 2 * found["n_clusters"]}
+        counts = dict.fromkeys(("n_people_replies", "n_model_replies"), wins["n"].sum()) | {
+            "n_raters": 2 * found["n_clusters"]
+        }
         rows.append(effect_row(found, **ABOUT["strangers"], models=models, **counts))
-    for responder, people in {"trained": "people trained for the task", "commenter": "Reddit commenters"}.items():
+    for responder, people in {
+        "trained": "people trained for the task",
+        "commenter": "Reddit commenters",
+    }.items():
         wins = count_wins(resort, by="post", dimension="empathy", responder_a=responder)
         found = share_clustered(wins, clusters=["cluster", "rater"], weight="n", ci_level=ci_level)
-        rows.append(effect_row(found, **ABOUT["psychologists"], people=people, n_raters=wins["rater"].nunique()))
+        rows.append(
+            effect_row(
+                found, **ABOUT["psychologists"], people=people, n_raters=wins["rater"].nunique()
+            )
+        )
     valid = therapists[therapists["state"] == "valid"]
     for models, chosen in {"five models": False, "five therapy bots": True}.items():
-        writers = valid.loc[(valid["responder"] != "therapist") & (valid["responder"].isin(BOTS) == chosen), "responder"]
+        writers = valid.loc[
+            (valid["responder"] != "therapist") & (valid["responder"].isin(BOTS) == chosen),
+            "responder",
+        ]
         wins = _therapist_wins(valid, sorted(writers.unique()))
         found = share_clustered(wins, clusters=["dialogue_id", "author_id"], ci_level=ci_level)
         counts = {"n_people_replies": len(wins), "n_model_replies": len(writers)}
@@ -326,7 +402,11 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
 def _therapist_wins(scores: pd.DataFrame, responders: list[str]) -> pd.DataFrame:
     """Compare each therapist's reply with what models gave for the same moment, each model counting the same."""
-    models = scores[scores["responder"].isin(responders)].groupby(["dialogue_id", "responder"])["score"].mean()
+    models = (
+        scores[scores["responder"].isin(responders)]
+        .groupby(["dialogue_id", "responder"])["score"]
+        .mean()
+    )
     people = scores[scores["responder"] == "therapist"]
     right = people["dialogue_id"].map(models.groupby("dialogue_id").mean())
     # With scores of 0 and 1, a win less a loss is a difference of scores.

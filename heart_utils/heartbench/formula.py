@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, as_rng, check_resamples, interval_ends, ratio
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    as_rng,
+    check_resamples,
+    interval_ends,
+    ratio,
+)
 from heart_utils.ratings.verdicts import Array
 from heart_utils.tables import need_columns
 
@@ -25,7 +32,9 @@ class RubricError(ValueError):
     """A rubric, or a list of hits against it, does not hold what the formula needs."""
 
 
-def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper") -> pd.DataFrame:
+def score_rubric(
+    questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "paper"
+) -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
     With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of
@@ -71,8 +80,12 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
         raise RubricError(f"veto={veto!r} is not known; expected one of {', '.join(VETOES)}.")
     rows = _items_judged(questions, hits)
     cells = _ability_sums(rows[rows["ability"] != SPECIAL])
-    fires = rows[rows["ability"].eq(SPECIAL) & (rows["points"].gt(0) | (veto == "paper"))].groupby(QUESTION)
-    vetoes = pd.DataFrame({"vetoed": fires["hit"].any(), "veto_state": fires["failure"].first().fillna("valid")})
+    fires = rows[rows["ability"].eq(SPECIAL) & (rows["points"].gt(0) | (veto == "paper"))].groupby(
+        QUESTION
+    )
+    vetoes = pd.DataFrame(
+        {"vetoed": fires["hit"].any(), "veto_state": fires["failure"].first().fillna("valid")}
+    )
     cells = cells.merge(vetoes.reset_index(), on=QUESTION, how="left")
     cells["vetoed"] = cells["vetoed"].eq(True)
     unsure = cells["veto_state"].notna() & cells["veto_state"].ne("valid") & ~cells["vetoed"]
@@ -82,11 +95,24 @@ def score_rubric(questions: pd.DataFrame, hits: pd.DataFrame, *, veto: str = "pa
     earned = 100 * np.log1p((cells["raw"] - cells["lowest"]).to_numpy()) / np.log1p(room.to_numpy())
     cells["score"] = np.where(cells["vetoed"], 0.0, earned)
     cells[["raw", "score"]] = cells[["raw", "score"]].where(cells["state"] == "valid")
-    columns = [*QUESTION, "ability", *_strata(rows), "n_items", "raw", "lowest", "highest", "vetoed", "state", "score"]
+    columns = [
+        *QUESTION,
+        "ability",
+        *_strata(rows),
+        "n_items",
+        "raw",
+        "lowest",
+        "highest",
+        "vetoed",
+        "state",
+        "score",
+    ]
     return cells[columns]
 
 
-def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator) -> pd.DataFrame:
+def simulate_hits(
+    questions: pd.DataFrame, skills: Mapping[str, float], *, rng: np.random.Generator
+) -> pd.DataFrame:
     """Draw hits for responders of known skill.
 
     A bonus is hit with log-odds skill minus difficulty, a penalty with minus skill minus difficulty; difficulties are
@@ -119,7 +145,9 @@ def simulate_hits(questions: pd.DataFrame, skills: Mapping[str, float], *, rng: 
     log_odds = np.array(list(skills.values()))[:, None] * direction - hardness
     chance = np.where(special, 0.0, 1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
     drawn = rng.random(chance.shape) < chance
-    hits = pd.DataFrame({"responder": np.repeat(list(skills), len(rubric)), "rater": "simulated judge"})
+    hits = pd.DataFrame(
+        {"responder": np.repeat(list(skills), len(rubric)), "rater": "simulated judge"}
+    )
     items, score = np.tile(rubric["item"].to_numpy(), len(skills)), drawn.ravel().astype(float)
     return hits.assign(item=items, score=score, state="valid", simulated=True)
 
@@ -138,7 +166,9 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     rubric["points"] = points
     twice = rubric["item"].duplicated()
     if twice.any():
-        raise RubricError(f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once.")
+        raise RubricError(
+            f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once."
+        )
     best = rubric["points"].where(scored, -np.inf).groupby(rubric["question_id"]).max()
     hopeless = best[~(best > 0)]
     if len(hopeless):
@@ -157,7 +187,9 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         raise RubricError("hits: no row; expected one per responder, rater and item.")
     place = pd.Index(rubric["item"]).get_indexer(hits["item"])
     if (place < 0).any():
-        raise RubricError(f"hits.item: {hits['item'].to_numpy()[place < 0][0]!r} is no item of these questions.")
+        raise RubricError(
+            f"hits.item: {hits['item'].to_numpy()[place < 0][0]!r} is no item of these questions."
+        )
     score = pd.to_numeric(hits["score"], errors="coerce").to_numpy(dtype=float)
     valid = hits["state"].to_numpy() == "valid"
     wrong = valid & ~np.isin(score, (0.0, 1.0))
@@ -167,11 +199,26 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
             f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
             f"has {hits['score'].iloc[row]}. What could not be judged needs a state that says so, such as 'abstained'."
         )
-    rows = rubric.iloc[place].assign(rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy())
-    rows = rows.assign(hit=valid & (score == 1), failure=hits["state"].where(~valid).to_numpy(dtype=object), place=place)
+    rows = rubric.iloc[place].assign(
+        rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy()
+    )
+    rows = rows.assign(
+        hit=valid & (score == 1),
+        failure=hits["state"].where(~valid).to_numpy(dtype=object),
+        place=place,
+    )
     rows = pd.DataFrame(rows.sort_values(["rater", "responder", "place"], ignore_index=True))
-    given = rows.assign(new=~rows.duplicated(["rater", "responder", "item"])).groupby(QUESTION)["new"].agg(["size", "sum"])
-    size = rubric.groupby("question_id").size().reindex(given.index.get_level_values("question_id")).to_numpy()
+    given = (
+        rows.assign(new=~rows.duplicated(["rater", "responder", "item"]))
+        .groupby(QUESTION)["new"]
+        .agg(["size", "sum"])
+    )
+    size = (
+        rubric.groupby("question_id")
+        .size()
+        .reindex(given.index.get_level_values("question_id"))
+        .to_numpy()
+    )
     bad = given[given.ne(size, axis=0).any(axis=1)]
     if len(bad):
         rater, responder, question = bad.index[0]
@@ -187,9 +234,15 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
     """Add up points by question and ability for each rater and responder, with the state of the first item that failed."""
     points = rows["points"].astype(float)
-    parts = rows.assign(raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0))
+    parts = rows.assign(
+        raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0)
+    )
     cells = parts.groupby([*QUESTION, "ability", *_strata(rows)], sort=False, dropna=False)
-    sums = cells[["raw", "lowest", "highest"]].sum().assign(n_items=cells.size(), state=cells["failure"].first())
+    sums = (
+        cells[["raw", "lowest", "highest"]]
+        .sum()
+        .assign(n_items=cells.size(), state=cells["failure"].first())
+    )
     found: pd.DataFrame = sums.assign(state=sums["state"].fillna("valid")).reset_index()
     return found
 
@@ -199,7 +252,12 @@ def _strata(rows: pd.DataFrame) -> list[str]:
 
 
 def rubric_board(
-    cells: pd.DataFrame, *, mean: str = "ability", n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
+    cells: pd.DataFrame,
+    *,
+    mean: str = "ability",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: Rng = None,
 ) -> pd.DataFrame:
     """Average scores into a board, with intervals over questions, resampled within difficulty and scene if the table has these.
 
@@ -232,21 +290,35 @@ def rubric_board(
     {'overall': 45.0, 'humor': 15.0, 'warmth': 75.0}
     """
     index, estimate = _replicates(cells, mean, 0, None)
-    low, high, counts = np.full_like(estimate[0], np.nan), np.full_like(estimate[0], np.nan), _counts(cells).reindex(index)
+    low, high, counts = (
+        np.full_like(estimate[0], np.nan),
+        np.full_like(estimate[0], np.nan),
+        _counts(cells).reindex(index),
+    )
     if n_resamples:
         n = counts["n_questions"].fillna(0).to_numpy(int).reshape(low.shape)
         replicates = _replicates(cells, mean, n_resamples, rng)[1]
         low, high = interval_ends(estimate[0], replicates, n, ci_level, least=0.0, most=100.0)
-    ends = {"ci_low": low.ravel(), "ci_high": high.ravel(), "ci_level": ci_level if n_resamples else np.nan}
+    ends = {
+        "ci_low": low.ravel(),
+        "ci_high": high.ravel(),
+        "ci_level": ci_level if n_resamples else np.nan,
+    }
     board = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
     board["provisional"] = board["n_questions"] < ENOUGH_CLUSTERS
-    overall = board["score"].groupby(level=["rater", "responder"], sort=False).transform(lambda of_one: of_one.iloc[0])
+    overall = (
+        board["score"]
+        .groupby(level=["rater", "responder"], sort=False)
+        .transform(lambda of_one: of_one.iloc[0])
+    )
     found = board.assign(_overall=overall).reset_index()
     found = found.sort_values(["rater", "_overall"], ascending=[True, False], ignore_index=True)
     return found.drop(columns="_overall")
 
 
-def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator) -> pd.DataFrame:
+def ability_variance(
+    cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator
+) -> pd.DataFrame:
     """Tell how much of the uncertainty of the overall score each ability brings.
 
     The overall score is the abilities' mean; a share is an ability's covariance with it over resampled questions, over the sum.
@@ -273,21 +345,29 @@ def ability_variance(cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.ra
     covariance = _mean(centred * centred[:, :, :1])[:, 1:]
     share = ratio(covariance, covariance.sum(axis=1, keepdims=True))
     of_ability = index[index.get_level_values("ability") != "overall"]
-    table = pd.DataFrame({"sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(), "share": share.ravel()}, of_ability)
+    table = pd.DataFrame(
+        {"sd": np.sqrt(_mean(centred**2))[:, 1:].ravel(), "share": share.ravel()}, of_ability
+    )
     table = table.join(_counts(cells)["n_questions"]).reset_index()
     table["order"] = -table.groupby("ability")["share"].transform("mean")
     table = table.sort_values(["rater", "responder", "order"], ignore_index=True)
     return table[["rater", "responder", "ability", "n_questions", "sd", "share"]]
 
 
-def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> tuple[pd.MultiIndex, Array]:
+def _replicates(
+    cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng
+) -> tuple[pd.MultiIndex, Array]:
     """Average each ability and all of them, the overall first, in every replicate; the index names the last two axes."""
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
     valid = cells[cells["state"] == "valid"]
     if valid.empty:
-        states = ", ".join(f"{count} {state}" for state, count in cells["state"].value_counts().items())
-        raise RubricError(f"No question was scored ({states or 'no rows'}); nothing can be averaged.")
+        states = ", ".join(
+            f"{count} {state}" for state, count in cells["state"].value_counts().items()
+        )
+        raise RubricError(
+            f"No question was scored ({states or 'no rows'}); nothing can be averaged."
+        )
     key, keys = pd.factorize(pd.MultiIndex.from_frame(cells[["rater", "responder"]]), sort=True)
     ability, abilities = pd.factorize(cells["ability"], sort=True)
     question, questions = pd.factorize(cells["question_id"], sort=True)
@@ -312,7 +392,9 @@ def _replicates(cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng) -> t
     return pd.MultiIndex.from_tuples(names, names=["rater", "responder", "ability"]), everything
 
 
-def _draws(cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: Rng) -> Array:
+def _draws(
+    cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: Rng
+) -> Array:
     """Draw how often each question counts, within difficulty and scene; all once where nothing is resampled."""
     if not n_resamples:
         return np.ones((1, size))
@@ -320,18 +402,26 @@ def _draws(cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamp
     rng = as_rng(rng)
     strata = [column for column in STRATA if column in cells]
     first = np.unique(question, return_index=True)[1]
-    stratum = pd.factorize(pd.MultiIndex.from_frame(cells.iloc[first][strata].fillna("")))[0] if strata else np.zeros(size, int)
+    stratum = (
+        pd.factorize(pd.MultiIndex.from_frame(cells.iloc[first][strata].fillna("")))[0]
+        if strata
+        else np.zeros(size, int)
+    )
     draws = np.zeros((n_resamples, size))
     for number in np.unique(stratum):
         members = np.flatnonzero(stratum == number)
-        draws[:, members] = rng.multinomial(len(members), np.full(len(members), 1 / len(members)), size=n_resamples)
+        draws[:, members] = rng.multinomial(
+            len(members), np.full(len(members), 1 / len(members)), size=n_resamples
+        )
     return draws
 
 
 def _weighted(draws: Array, score: Array, weight: Array) -> Array:
     """Average over questions, whose scores are weighted, in each replicate; one that drew none of them has no value."""
     flat = (len(score), -1)
-    return ratio(draws @ score.reshape(flat), draws @ weight.reshape(flat)).reshape(len(draws), *score.shape[1:])
+    return ratio(draws @ score.reshape(flat), draws @ weight.reshape(flat)).reshape(
+        len(draws), *score.shape[1:]
+    )
 
 
 def _mean(replicates: Array) -> Array:
@@ -342,6 +432,13 @@ def _counts(cells: pd.DataFrame) -> pd.DataFrame:
     table = cells.assign(n_questions=cells["state"] == "valid", n_vetoed=cells.get("vetoed", False))
     table["n_unscored"] = ~table["n_questions"]
     how = {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
-    overall = table.groupby(["rater", "responder", "question_id"]).agg(how).reset_index().assign(ability="overall")
-    counts: pd.DataFrame = pd.concat([table, overall]).groupby(["rater", "responder", "ability"])[list(how)].sum()
+    overall = (
+        table.groupby(["rater", "responder", "question_id"])
+        .agg(how)
+        .reset_index()
+        .assign(ability="overall")
+    )
+    counts: pd.DataFrame = (
+        pd.concat([table, overall]).groupby(["rater", "responder", "ability"])[list(how)].sum()
+    )
     return counts.astype(int)

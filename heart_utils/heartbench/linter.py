@@ -17,13 +17,17 @@ __all__ = ["lint_rubric", "lint_rule"]
 
 FEW_QUESTIONS = 30
 
-REPLIES: dict[str, str] = read_yaml(Path(__file__).parents[1] / "linter.yaml", dict[str, str], RubricError)
+REPLIES: dict[str, str] = read_yaml(
+    Path(__file__).parents[1] / "linter.yaml", dict[str, str], RubricError
+)
 
 Rule = Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
 Scorer = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
 
 
-def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng: np.random.Generator) -> pd.DataFrame:
+def lint_rule(
+    rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng: np.random.Generator
+) -> pd.DataFrame:
     """Run degenerate patterns of hits through a scoring rule, and check what every rule should keep.
 
     Parameters
@@ -53,8 +57,14 @@ def lint_rule(rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng
     scores, floor = rule(questions, degenerate_hits(questions)), "0, the lowest score"
     ends = {"no item hit": (0, f"{floor}: nothing was done"), "penalties only": (0, floor)}
     ends["bonuses only"] = (100, "100, the highest score")
-    rows = [_check(name, f"{scores[name]:.2f}", words, abs(scores[name] - end) <= 0.5) for name, (end, words) in ends.items()]
-    everything, words = scores["everything at once"], "at most 50, the middle: it triggers every penalty too"
+    rows = [
+        _check(name, f"{scores[name]:.2f}", words, abs(scores[name] - end) <= 0.5)
+        for name, (end, words) in ends.items()
+    ]
+    everything, words = (
+        scores["everything at once"],
+        "at most 50, the middle: it triggers every penalty too",
+    )
     rows.append(_check("everything at once", f"{everything:.2f}", words, everything <= 50))
     if (questions["ability"] == SPECIAL).any():
         vetoed = scores["bonuses and the veto item"]
@@ -97,7 +107,9 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     mine = scores.merge(probes[["reply_id", "responder"]], on="reply_id", suffixes=("_given", ""))
     mine["score"] = pd.to_numeric(mine["score"]).where(mine["state"] == "valid")
     groups = mine.groupby(["rater", "dimension", "responder"])["score"]
-    table = pd.DataFrame({"mean": groups.mean(), "n": groups.count(), "n_failed": groups.size() - groups.count()})
+    table = pd.DataFrame(
+        {"mean": groups.mean(), "n": groups.count(), "n_failed": groups.size() - groups.count()}
+    )
     table["passed"] = (table["mean"] <= (low + high) / 2).astype(object).where(table["n"] > 0, None)
     return table.reset_index(names=["rater", "dimension", "reply"])
 
@@ -107,23 +119,43 @@ def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
     special = (questions["ability"] == SPECIAL).to_numpy()
     bonus = questions["points"].gt(0).to_numpy() & ~special
     penalty = questions["points"].lt(0).to_numpy() & ~special
-    patterns = {"no item hit": np.zeros_like(bonus), "everything at once": ~special, "bonuses only": bonus}
-    return _hits(questions, patterns | {"penalties only": penalty, "bonuses and the veto item": bonus | special})
+    patterns = {
+        "no item hit": np.zeros_like(bonus),
+        "everything at once": ~special,
+        "bonuses only": bonus,
+    }
+    return _hits(
+        questions,
+        patterns | {"penalties only": penalty, "bonuses and the veto item": bonus | special},
+    )
 
 
 def degenerate_replies(histories: pd.DataFrame) -> pd.DataFrame:
     """Write replies that deserve nothing: empty, the seeker's words again, one line for all, all at once."""
-    last = histories["turns"].map(lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), ""))
+    last = histories["turns"].map(
+        lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), "")
+    )
     texts: dict[str, Any] = {"echo": last, "empty": "", **REPLIES}
-    replies = pd.concat([histories[["history_id"]].assign(responder=name, text=text) for name, text in texts.items()])
+    replies = pd.concat(
+        [
+            histories[["history_id"]].assign(responder=name, text=text)
+            for name, text in texts.items()
+        ]
+    )
     replies["reply_id"] = replies["history_id"] + ":lint-" + replies["responder"]
     replies["flags"] = [["degenerate"] for _ in range(len(replies))]
-    return replies.assign(state="valid", simulated=False).reindex(columns=needed_columns("replies")).reset_index(drop=True)
+    return (
+        replies.assign(state="valid", simulated=False)
+        .reindex(columns=needed_columns("replies"))
+        .reset_index(drop=True)
+    )
 
 
 def _hits(questions: pd.DataFrame, patterns: dict[str, np.ndarray]) -> pd.DataFrame:
     items = np.tile(questions["item"].to_numpy(), len(patterns))
-    hits = pd.DataFrame({"responder": np.repeat(list(patterns), len(questions)), "rater": "linter", "item": items})
+    hits = pd.DataFrame(
+        {"responder": np.repeat(list(patterns), len(questions)), "rater": "linter", "item": items}
+    )
     return hits.assign(score=np.concatenate(list(patterns.values())).astype(float), state="valid")
 
 
@@ -131,7 +163,9 @@ def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, obj
     return {"check": check, "found": found, "expected": expected, "passed": bool(passed)}
 
 
-def _flips(rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random.Generator) -> Iterator[dict[str, object]]:
+def _flips(
+    rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random.Generator
+) -> Iterator[dict[str, object]]:
     """Flip each item of some questions alone: a bonus may not lower a score, a penalty not raise it, an item not be idle."""
     ids = questions["question_id"].unique()
     chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
@@ -139,10 +173,19 @@ def _flips(rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random
     for question in chosen:
         one = questions[questions["question_id"] == question].reset_index(drop=True)
         special = (one["ability"] == SPECIAL).to_numpy()
-        starts = {"best": one["points"].gt(0).to_numpy() & ~special, "random": (rng.random(len(one)) < 0.5) & ~special}
+        starts = {
+            "best": one["points"].gt(0).to_numpy() & ~special,
+            "random": (rng.random(len(one)) < 0.5) & ~special,
+        }
         places = range(len(one))
-        patterns = {(name, i): start ^ (np.arange(len(one)) == i) for name, start in starts.items() for i in [-1, *places]}
-        scores = rule(one, _hits(one, {f"{name} {i}": pattern for (name, i), pattern in patterns.items()}))
+        patterns = {
+            (name, i): start ^ (np.arange(len(one)) == i)
+            for name, start in starts.items()
+            for i in [-1, *places]
+        }
+        scores = rule(
+            one, _hits(one, {f"{name} {i}": pattern for (name, i), pattern in patterns.items()})
+        )
         moved = np.zeros(len(one), dtype=bool)
         for name, start in starts.items():
             change = np.array([scores[f"{name} {i}"] - scores[f"{name} -1"] for i in places])
@@ -151,7 +194,10 @@ def _flips(rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random
             moved |= np.abs(change) > 1e-7
         idle += one["item"][~moved].tolist()
         tried += len(one)
-    checks = {"more good never costs, more bad never pays": sorted(set(wrong)), "every item can change the score": idle}
+    checks = {
+        "more good never costs, more bad never pays": sorted(set(wrong)),
+        "every item can change the score": idle,
+    }
     for check, items in checks.items():
         some = f" (such as {', '.join(items[:3])})" if items else ""
         yield _check(check, f"{len(items)} of {tried} items fail{some}", "0", not items)
@@ -160,10 +206,21 @@ def _flips(rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random
 def _reordered(rule: Rule, questions: pd.DataFrame, rng: np.random.Generator) -> dict[str, object]:
     """Shuffle rows and rename abilities: a score may hang on neither."""
     patterns = {f"random {i}": rng.random(len(questions)) < 0.5 for i in range(3)}
-    hits = _hits(questions, {name: hit & (questions["ability"] != SPECIAL).to_numpy() for name, hit in patterns.items()})
+    hits = _hits(
+        questions,
+        {
+            name: hit & (questions["ability"] != SPECIAL).to_numpy()
+            for name, hit in patterns.items()
+        },
+    )
     names = questions["ability"].unique()
-    renamed = {name: SPECIAL if name == SPECIAL else f"z{i}" for i, name in enumerate(rng.permutation(names))}
-    shuffled = questions.assign(ability=questions["ability"].map(renamed)).iloc[rng.permutation(len(questions))]
+    renamed = {
+        name: SPECIAL if name == SPECIAL else f"z{i}"
+        for i, name in enumerate(rng.permutation(names))
+    }
+    shuffled = questions.assign(ability=questions["ability"].map(renamed)).iloc[
+        rng.permutation(len(questions))
+    ]
     before, after = rule(questions, hits), rule(shuffled, hits.iloc[rng.permutation(len(hits))])
     largest = float((before - after.reindex(before.index)).abs().max())
     check = "order of rows and names of abilities do not matter"
@@ -174,13 +231,24 @@ def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
     scored = questions[questions["ability"] != SPECIAL]
     cells = scored.groupby(["question_id", "ability"])["points"].max()
     only = int((cells <= 0).sum())
-    yield _check("every ability of a question can be earned", f"{only} of {len(cells)} have penalties only", "0", only == 0)
+    yield _check(
+        "every ability of a question can be earned",
+        f"{only} of {len(cells)} have penalties only",
+        "0",
+        only == 0,
+    )
     per_ability = scored.groupby("ability")["question_id"].nunique()
     few = per_ability[per_ability <= FEW_QUESTIONS]
-    found = f"{len(few)} of {len(per_ability)} do not" + (f" (down to {few.min()})" if len(few) else "")
-    yield _check(f"every ability rests on more than {FEW_QUESTIONS} questions", found, "0", few.empty)
+    found = f"{len(few)} of {len(per_ability)} do not" + (
+        f" (down to {few.min()})" if len(few) else ""
+    )
+    yield _check(
+        f"every ability rests on more than {FEW_QUESTIONS} questions", found, "0", few.empty
+    )
     if len(questions) != len(scored):
         veto = questions.loc[questions["ability"] == SPECIAL, "points"]
         positive = int((veto > 0).sum())
         check = "veto items have points, as the released code asks"
-        yield _check(check, f"{positive} of {len(veto)} above 0", f"{len(veto)}", positive == len(veto))
+        yield _check(
+            check, f"{positive} of {len(veto)} above 0", f"{len(veto)}", positive == len(veto)
+        )

@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.judges.position import BiasError, tested
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_clusters, draw_weights, holm, ratio, sums_by
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    check_clusters,
+    draw_weights,
+    holm,
+    ratio,
+    sums_by,
+)
 from heart_utils.ratings.verdicts import Array
 
 __all__ = ["NOT_DISTINCT", "Halo", "measure_halo"]
@@ -28,14 +36,18 @@ class Halo:
     dimensions: pd.DataFrame
     # one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other dimensions, either rater)
     second: pd.DataFrame
-    raters: pd.DataFrame  # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
+    raters: (
+        pd.DataFrame
+    )  # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
     n_histories: int  # histories used, those with a score missing, and what was resampled
     n_left_out: int
     n_clusters: int
     provisional: bool
 
 
-def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95) -> Halo:
+def measure_halo(
+    scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+) -> Halo:
     """Compare agreement on a dimension with agreement across dimensions.
 
     Parameters
@@ -75,9 +87,17 @@ def measure_halo(scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 10
     kinds = scores.drop_duplicates("rater").set_index("rater")["rater_kind"]
     meetings: dict[str, list[tuple[int, int]]] = {}
     for one, other in combinations(range(len(raters)), 2):
-        meetings.setdefault(" with ".join(sorted([kinds[raters[one]], kinds[raters[other]]])), []).append((one, other))
-    first = [_distinct(table, pairs, dimensions, n_clusters, ci_level).assign(kinds=name) for name, pairs in meetings.items()]
-    second = [_second(table[0], pairs, raters, dimensions).assign(kinds=name) for name, pairs in meetings.items()]
+        meetings.setdefault(
+            " with ".join(sorted([kinds[raters[one]], kinds[raters[other]]])), []
+        ).append((one, other))
+    first = [
+        _distinct(table, pairs, dimensions, n_clusters, ci_level).assign(kinds=name)
+        for name, pairs in meetings.items()
+    ]
+    second = [
+        _second(table[0], pairs, raters, dimensions).assign(kinds=name)
+        for name, pairs in meetings.items()
+    ]
     shares = [_first_share(table[:, place, :, place]) for place in range(len(raters))]
     ends = [tested(share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares]
     of_raters = pd.DataFrame(ends).assign(first_share=[share[0] for share in shares], rater=raters)
@@ -96,11 +116,15 @@ def _complete(scores: pd.DataFrame, columns: pd.MultiIndex) -> pd.DataFrame:
     """Lay valid scores out: a row a history in which nobody left anything out, a column a responder, rater and dimension."""
     valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
     if valid.duplicated(["history_id", *AXES]).any():
-        raise BiasError("A rater scored one reply twice on one dimension; choose one protocol and one group before.")
+        raise BiasError(
+            "A rater scored one reply twice on one dimension; choose one protocol and one group before."
+        )
     wide = valid.set_index(["history_id", "dialogue_id", *AXES])["score"].unstack(AXES)  # noqa: PD010
     whole = wide.reindex(columns=columns).dropna()
     if whole.empty:
-        raise BiasError(f"None of {len(wide)} histories has a valid score of every rater, responder and dimension.")
+        raise BiasError(
+            f"None of {len(wide)} histories has a valid score of every rater, responder and dimension."
+        )
     return whole
 
 
@@ -111,39 +135,68 @@ def _correlate(block: Array, clusters: pd.Index, rng: Rng, n_resamples: int) -> 
     codes, names = pd.factorize(clusters)
     check_clusters(len(names), "dialogue_id")
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
-    products = sums_by(codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1), len(names))
+    products = sums_by(
+        codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1), len(names)
+    )
     sums = sums_by(codes, centred.reshape(n, -1), len(names))
     count = weights @ np.bincount(codes, minlength=len(names))
     means = (weights @ sums).reshape(-1, n_responders, size)
-    cross = (weights @ products).reshape(-1, size, size) - np.einsum("bak,bal->bkl", means, means) / count[:, None, None]
+    cross = (weights @ products).reshape(-1, size, size) - np.einsum(
+        "bak,bal->bkl", means, means
+    ) / count[:, None, None]
     spread = np.sqrt(np.maximum(np.einsum("bkk->bk", cross), 0.0))
     spread = np.where(spread > EDGE * np.sqrt(count)[:, None], spread, np.nan)
     return np.asarray(cross / spread[:, :, None] / spread[:, None, :])
 
 
 def _distinct(
-    table: Array, pairs: list[tuple[int, int]], dimensions: list[str], n_clusters: int, ci_level: float
+    table: Array,
+    pairs: list[tuple[int, int]],
+    dimensions: list[str],
+    n_clusters: int,
+    ci_level: float,
 ) -> pd.DataFrame:
     """Say of each dimension whether two raters agree more about it than across it and another, over some pairs of raters."""
-    crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)  # (resamples, pairs, dimensions, dimensions)
+    crossed = np.stack(
+        [table[:, one, :, other] for one, other in pairs], axis=1
+    )  # (resamples, pairs, dimensions, dimensions)
     both = (crossed + crossed.swapaxes(2, 3)) / 2.0
     diagonal = np.eye(len(dimensions), dtype=bool)
     convergent = _nanmean(both[:, :, diagonal], (1,))
     discriminant = _nanmean(np.where(diagonal, np.nan, both), (1, 3))
     difference = convergent - discriminant
     found = pd.DataFrame([tested(values, n_clusters, ci_level) for values in difference.T])
-    found = found.assign(dimension=dimensions, convergent=convergent[0], discriminant=discriminant[0], difference=difference[0])
+    found = found.assign(
+        dimension=dimensions,
+        convergent=convergent[0],
+        discriminant=discriminant[0],
+        difference=difference[0],
+    )
     known, found["p_holm"] = found["p"].notna(), holm(found["p"])
     shown = (found["p_holm"] <= 1.0 - ci_level) & (found["ci_low"] > 0)
-    return found.assign(label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT))
+    return found.assign(
+        label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT)
+    )
 
 
-def _second(table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]) -> pd.DataFrame:
+def _second(
+    table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]
+) -> pd.DataFrame:
     """Compare, for two raters and a dimension, their correlation on it with its correlations with others within a rater."""
     rows = []
     for (one, other), (place, dimension) in product(pairs, enumerate(dimensions)):
-        within = np.delete(np.stack([table[rater, place, rater] for rater in (one, other)]), place, axis=1)
-        rows.append((raters[one], raters[other], dimension, table[one, place, other, place], float(_nanmean(within, (0, 1)))))
+        within = np.delete(
+            np.stack([table[rater, place, rater] for rater in (one, other)]), place, axis=1
+        )
+        rows.append(
+            (
+                raters[one],
+                raters[other],
+                dimension,
+                table[one, place, other, place],
+                float(_nanmean(within, (0, 1))),
+            )
+        )
     found = pd.DataFrame(rows, columns=["one", "other", "dimension", "convergent", "same_rater"])
     return found.assign(holds=found["convergent"] > found["same_rater"])
 

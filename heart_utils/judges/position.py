@@ -11,7 +11,14 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, holm, interval_of, p_value, share_ci
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    holm,
+    interval_of,
+    p_value,
+    share_ci,
+)
 from heart_utils.ratings.verdicts import SHARES, Array, combine_orders, need_cluster, won_by_a
 
 __all__ = ["BiasError", "compare_answers", "feature_bias", "position_bias", "text_features"]
@@ -27,7 +34,11 @@ class BiasError(ValueError):
 
 
 def position_bias(
-    verdicts: pd.DataFrame, *, rng: np.random.Generator, n_resamples: int = 1000, ci_level: float = 0.95
+    verdicts: pd.DataFrame,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     """Measure how far each rater leans towards the reply shown first, and how often it contradicts itself.
 
@@ -63,15 +74,25 @@ def position_bias(
         shown = valid[valid["order"].notna()]
         first = shown["verdict"].map(SHARES).astype(float).to_numpy()
         first = np.where(shown["order"] == "ab", first, 1.0 - first)
-        failed, turned = ~theirs["state"].isin(["valid", "inconsistent"]), judged["state"].eq("inconsistent")
+        failed, turned = (
+            ~theirs["state"].isin(["valid", "inconsistent"]),
+            judged["state"].eq("inconsistent"),
+        )
         measures = {
             "first_share": (first, shown["dialogue_id"], "no valid verdict names the order shown"),
-            "inconsistent_share": (turned, judged["dialogue_id"], "no pair was seen in both orders"),
+            "inconsistent_share": (
+                turned,
+                judged["dialogue_id"],
+                "no pair was seen in both orders",
+            ),
             "tie_share": (valid["verdict"].eq("tie"), valid["dialogue_id"], "no verdict is valid"),
             "failed_share": (failed, theirs["dialogue_id"], "no answer"),
         }
         for measure, (values, clusters, without) in measures.items():
-            rows.append({"rater": rater, "dimension": dimension, "measure": measure} | _share(values, clusters, without, **how))
+            rows.append(
+                {"rater": rater, "dimension": dimension, "measure": measure}
+                | _share(values, clusters, without, **how)
+            )
     return pd.DataFrame(rows)
 
 
@@ -154,28 +175,50 @@ def feature_bias(
     """
     by_pair = feature_gaps(comparisons, features)
     joined = combine_orders(verdicts)
-    joined = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["pair_id"].isin(by_pair.index)]
+    joined = joined[
+        joined["state"].isin(["valid", "inconsistent"]) & joined["pair_id"].isin(by_pair.index)
+    ]
     won, gaps = won_by_a(joined), by_pair.loc[joined["pair_id"]].set_axis(joined.index)
     parts = {}
     for (rater, dimension), theirs in joined.groupby(["rater", "dimension"], sort=True):
         gap = gaps.loc[theirs.index].dropna()
         theirs = theirs.loc[gap.index]
         authors = author_columns(theirs) if within_authors else np.zeros((len(theirs), 0))
-        fitted = _fit(np.asarray(won.loc[gap.index], dtype=np.float64), gap, authors, theirs["dialogue_id"], ci_level)
+        fitted = _fit(
+            np.asarray(won.loc[gap.index], dtype=np.float64),
+            gap,
+            authors,
+            theirs["dialogue_id"],
+            ci_level,
+        )
         parts[rater, dimension] = fitted.assign(n_pairs=len(theirs))
     if not parts:
-        raise BiasError("No valid verdict is on a pair whose replies have features; give the comparisons of these verdicts.")
-    return pd.concat(parts, names=["rater", "dimension"]).reset_index(level=["rater", "dimension"]).reset_index(drop=True)
+        raise BiasError(
+            "No valid verdict is on a pair whose replies have features; give the comparisons of these verdicts."
+        )
+    return (
+        pd.concat(parts, names=["rater", "dimension"])
+        .reset_index(level=["rater", "dimension"])
+        .reset_index(drop=True)
+    )
 
 
 def _share(
-    values: object, clusters: pd.Series, without: str, *, rng: np.random.Generator, n_resamples: int, ci_level: float
+    values: object,
+    clusters: pd.Series,
+    without: str,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int,
+    ci_level: float,
 ) -> dict[str, object]:
     """Put an interval on a mean of zeros, halves and ones."""
     said, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
     value, low, high, why = said.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
-        found = share_ci(said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level)
+        found = share_ci(
+            said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level
+        )
         low, high, why = found.ci_low, found.ci_high, ""
     elif n_clusters:
         why = "one dialogue only, so no interval"
@@ -183,14 +226,20 @@ def _share(
             "provisional": n_clusters < ENOUGH_CLUSTERS}  # fmt: skip
 
 
-def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float) -> pd.DataFrame:
+def _fit(
+    won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_level: float
+) -> pd.DataFrame:
     """Fit all features at once, and say why where one has no estimate."""
     n_clusters, varies = clusters.nunique(), _identified(authors, gap.to_numpy())
     why = np.where(varies, "", "does not vary apart from who wrote").astype(object)
-    table = pd.DataFrame(np.nan, gap.columns.rename("feature"), ["log_odds", "se", "ci_low", "ci_high", "p"]).reset_index()
+    table = pd.DataFrame(
+        np.nan, gap.columns.rename("feature"), ["log_odds", "se", "ci_low", "ci_high", "p"]
+    ).reset_index()
     fitted, missing = pd.DataFrame(), "one dialogue only"
     if n_clusters > 1 and varies.any():
-        fitted, missing = fit_logistic(np.column_stack([gap.to_numpy()[:, varies], authors]), won, clusters, ci_level)
+        fitted, missing = fit_logistic(
+            np.column_stack([gap.to_numpy()[:, varies], authors]), won, clusters, ci_level
+        )
     if missing:
         why[varies] = missing
     else:
@@ -199,7 +248,9 @@ def _fit(won: Array, gap: pd.DataFrame, authors: Array, clusters: pd.Series, ci_
     return table.assign(why=why, **counts, p_holm=holm(table["p"]))
 
 
-def fit_logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float) -> tuple[pd.DataFrame, str]:
+def fit_logistic(
+    design: Array, won: Array, clusters: pd.Series, ci_level: float
+) -> tuple[pd.DataFrame, str]:
     """Fit statsmodels' logistic model without constant, clustered; or say why some coefficient has no end or no variance."""
     from statsmodels.api import GLM, families
 
@@ -207,7 +258,9 @@ def fit_logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # separation is told by the coefficients
         how = {"cov_type": "cluster", "cov_kwds": {"groups": codes, "use_correction": False}}
-        fit = GLM(won, design, family=families.Binomial()).fit(maxiter=100, tol=1e-9, tol_criterion="params", **how)
+        fit = GLM(won, design, family=families.Binomial()).fit(
+            maxiter=100, tol=1e-9, tol_criterion="params", **how
+        )
     if not fit.converged or np.abs(fit.params).max() > LARGEST:
         return pd.DataFrame(), "the verdicts follow it without exception"
     beta, se = fit.params, fit.bse * np.sqrt(n / (n - 1.0))
@@ -221,7 +274,10 @@ def fit_logistic(design: Array, won: Array, clusters: pd.Series, ci_level: float
 def author_columns(verdicts: pd.DataFrame) -> Array:
     """Give one column an author but the first: 1 where it wrote a, -1 where it wrote b."""
     authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
-    a, b = (verdicts[side].to_numpy()[:, None] == np.array(authors, dtype=object) for side in ("responder_a", "responder_b"))
+    a, b = (
+        verdicts[side].to_numpy()[:, None] == np.array(authors, dtype=object)
+        for side in ("responder_a", "responder_b")
+    )
     return np.asarray(a.astype(float) - b)
 
 
@@ -229,7 +285,12 @@ def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
     """Tell which features say something that authors, and features before them, do not."""
     both = np.column_stack([authors, features])
     sizes = range(authors.shape[1], both.shape[1] + 1)
-    return np.diff([np.linalg.matrix_rank(both[:, :size]) if size and len(both) else 0 for size in sizes]) > 0
+    return (
+        np.diff(
+            [np.linalg.matrix_rank(both[:, :size]) if size and len(both) else 0 for size in sizes]
+        )
+        > 0
+    )
 
 
 def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
@@ -243,7 +304,12 @@ SAME = ("pair_id", "order", "rater", "dimension", "repeat", "protocol", "answer_
 
 
 def compare_answers(
-    verdicts: pd.DataFrame, *, by: str, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+    verdicts: pd.DataFrame,
+    *,
+    by: str,
+    rng: Rng = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     """Compare a rater's answers to what should be one question, asked under several conditions.
 
@@ -270,15 +336,28 @@ def compare_answers(
     >>> float(compare_answers(verdicts, by="repeat", rng=np.random.default_rng(1))["same_share"].item())
     0.5
     """
-    key = [column for column in SAME if column in verdicts and column != by and not (by == "protocol" and column == "repeat")]
+    key = [
+        column
+        for column in SAME
+        if column in verdicts and column != by and not (by == "protocol" and column == "repeat")
+    ]
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         for one, other in combinations(sorted(theirs[by].dropna().unique()), 2):
-            met = theirs[theirs[by] == one].merge(theirs[theirs[by] == other], on=key, suffixes=("", "_after"))
+            met = theirs[theirs[by] == one].merge(
+                theirs[theirs[by] == other], on=key, suffixes=("", "_after")
+            )
             valid = met[(met["state"] == "valid") & (met["state_after"] == "valid")]
             if len(valid["dialogue_id"].unique()) > 1:
                 same = valid["verdict"].eq(valid["verdict_after"])
-                found = share_ci(same, 1, cluster=valid["dialogue_id"], rng=rng, n_resamples=n_resamples, ci_level=ci_level)
+                found = share_ci(
+                    same,
+                    1,
+                    cluster=valid["dialogue_id"],
+                    rng=rng,
+                    n_resamples=n_resamples,
+                    ci_level=ci_level,
+                )
                 rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high, len(valid),
                              len(met) - len(valid), found.n_clusters, found.provisional))  # fmt: skip
     columns = ["rater", "dimension", "one", "other", "same_share", "ci_low", "ci_high", "n", "n_failed", "n_clusters",

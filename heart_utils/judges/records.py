@@ -46,7 +46,11 @@ def words_of_record(records: Sequence[Record], judge: str, *, dimension: str | N
     >>> words_of_record([], "gpt-4")
     'not calibrated'
     """
-    own = [record for record in records if record.judge == judge and dimension in (None, record.dimension)]
+    own = [
+        record
+        for record in records
+        if record.judge == judge and dimension in (None, record.dimension)
+    ]
     if dimension is None:
         said = [f"{record.dimension}: {record.describe()}" for record in own]
     else:

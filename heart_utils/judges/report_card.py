@@ -27,7 +27,9 @@ BASE = "reference"
 """Who wrote the replies that probes are made from."""
 
 
-def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05) -> pd.DataFrame:
+def grade_probes(
+    verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05
+) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
     Orders are joined first. A judge that contradicts itself is right by half; probabilities are averaged.
@@ -62,7 +64,9 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
     if strange:
-        raise BiasError(f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}.")
+        raise BiasError(
+            f"A probe is expected to be {', '.join(strange)}; the words are {', '.join(OUTCOMES)}."
+        )
     joined = combine_orders(verdicts)
     is_a = joined["responder_a"] == BASE
     probe = joined["responder_b"].where(is_a, joined["responder_a"])
@@ -70,7 +74,9 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     if wrong.any():
         row = joined[wrong].iloc[0]
         pair = f"first {row['responder_a']!r} and {row['responder_b']!r}"
-        raise BiasError(f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r}, {pair}.")
+        raise BiasError(
+            f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r}, {pair}."
+        )
     share = 0.5 + np.sign(won_by_a(joined) - 0.5) / 2.0
     joined = joined.assign(probe=probe, share=share.where(is_a, 1.0 - share))
     rows = []
@@ -81,8 +87,13 @@ def grade_probes(verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: 
     table = pd.DataFrame(rows)
     table["p_holm"] = holm(table["p"], [table["rater"]])
     beyond = (table["right"] - 0.5).where(table["p_holm"] <= alpha, 0.0)
-    words = [OUTCOMES[known][1 + int(np.sign(side))] for known, side in zip(table["expected"], beyond, strict=True)]
-    return table.assign(outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer"))
+    words = [
+        OUTCOMES[known][1 + int(np.sign(side))]
+        for known, side in zip(table["expected"], beyond, strict=True)
+    ]
+    return table.assign(
+        outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer")
+    )
 
 
 def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> pd.DataFrame:
@@ -121,8 +132,14 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
         contradicted = float(answered["contradicted"].mean()) if len(answered) else np.nan
         reasons = [f"prefers {', '.join(wrong)}"] if wrong else []
         reasons += [f"rewards {', '.join(paid)}"] if paid else []
-        reasons += [f"contradicts itself in {contradicted:.0%} of pairs"] if contradicted >= MANY_CONTRADICTIONS else []
-        reasons += [f"recognises {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
+        reasons += (
+            [f"contradicts itself in {contradicted:.0%} of pairs"]
+            if contradicted >= MANY_CONTRADICTIONS
+            else []
+        )
+        reasons += (
+            [f"recognises {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
+        )
         missing = len(card) - len(answered)
         if not len(answered):
             finding, reasons = "no valid answer", []
@@ -131,7 +148,10 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
         elif told == len(spoilt) and not missing:
             finding = "passed these probes"
         else:
-            finding, reasons = "not shown to be trustworthy", [f"recognises {told} of {len(spoilt)} spoilt replies"]
+            finding, reasons = (
+                "not shown to be trustworthy",
+                [f"recognises {told} of {len(spoilt)} spoilt replies"],
+            )
         rows.append({"rater": rater, "finding": finding, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
                      "contradicted": contradicted, "calibration": words_of_record(records, str(rater))})  # fmt: skip
     return pd.DataFrame(rows)
@@ -141,7 +161,11 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
     per = judged.groupby("dialogue_id")["share"].mean()
     n = len(per)
-    row: dict[str, object] = {"n": n, "n_failed": len(pairs) - len(judged), "provisional": n < ENOUGH_CLUSTERS}
+    row: dict[str, object] = {
+        "n": n,
+        "n_failed": len(pairs) - len(judged),
+        "provisional": n < ENOUGH_CLUSTERS,
+    }
     if not n:
         return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted"), np.nan)
     right = float(per.mean())
@@ -150,4 +174,11 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
     p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())
-    return row | {"right": right, "ci_low": low, "ci_high": high, "ci_level": ci_level, "p": p, "contradicted": contradicted}
+    return row | {
+        "right": right,
+        "ci_low": low,
+        "ci_high": high,
+        "ci_level": ci_level,
+        "p": p,
+        "contradicted": contradicted,
+    }

@@ -57,13 +57,21 @@ def repeat_reliability(
     >>> repeat_reliability(votes)["reliability"].round(2).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
     [0.5]
     """
-    need_columns(verdicts, ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"], BiasError)
+    need_columns(
+        verdicts,
+        ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"],
+        BiasError,
+    )
     key = _question(verdicts, apart="repeat")
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         valid = theirs[theirs["state"] == "valid"]
         answers = valid.assign(won=np.asarray(won_by_a(valid), dtype=float))
-        questions = answers.groupby([*key, "dialogue_id"], dropna=False)["won"].agg(["size", "mean", "var"]).reset_index()
+        questions = (
+            answers.groupby([*key, "dialogue_id"], dropna=False)["won"]
+            .agg(["size", "mean", "var"])
+            .reset_index()
+        )
         questions = questions[questions["size"] > 1]
         if questions.empty:
             continue
@@ -80,14 +88,33 @@ def repeat_reliability(
             }
         )
         n_clusters = int(sums["dialogue_id"].nunique())
-        row = {"rater": rater, "dimension": dimension, "ci_level": ci_level, "n_questions": len(questions)}
-        row |= {"repeats": float(size.mean()), "n_failed": len(theirs) - len(valid), "n_clusters": n_clusters}
+        row = {
+            "rater": rater,
+            "dimension": dimension,
+            "ci_level": ci_level,
+            "n_questions": len(questions),
+        }
+        row |= {
+            "repeats": float(size.mean()),
+            "n_failed": len(theirs) - len(valid),
+            "n_clusters": n_clusters,
+        }
         if n_clusters < LEAST_DIALOGUES:
             value = float(_intraclass(sums.drop(columns="dialogue_id").sum().to_frame().T)[0])
-            rows.append(row | {"reliability": value, "ci_low": np.nan, "ci_high": np.nan, "provisional": True})
+            rows.append(
+                row
+                | {"reliability": value, "ci_low": np.nan, "ci_high": np.nan, "provisional": True}
+            )
             continue
         found = bootstrap_ci(
-            sums, _intraclass, cluster="dialogue_id", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=-1.0, most=1.0
+            sums,
+            _intraclass,
+            cluster="dialogue_id",
+            rng=rng,
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            least=-1.0,
+            most=1.0,
         )
         ends = {"ci_low": found.ci_low, "ci_high": found.ci_high, "provisional": found.provisional}
         rows.append(row | {"reliability": found.estimate} | ends)
@@ -100,7 +127,9 @@ def repeat_reliability(
     return pd.DataFrame(rows)[columns]
 
 
-def price_of_repeats(verdicts: pd.DataFrame, *, dimension: str = "overall", most: int = 8) -> pd.DataFrame:
+def price_of_repeats(
+    verdicts: pd.DataFrame, *, dimension: str = "overall", most: int = 8
+) -> pd.DataFrame:
     r"""Compute how many points narrower ratings get by asking a judge again, and by asking about more dialogues instead.
 
     The variance of a rating from :math:`k` repeats is :math:`V + N / k`. :math:`N` is what the repeats at hand show, from the
@@ -136,19 +165,29 @@ def price_of_repeats(verdicts: pd.DataFrame, *, dimension: str = "overall", most
     >>> bool(price["change"][1] < 0)  # answers at random: asking twice helps nearly as much as two dialogues
     True
     """
-    need_columns(verdicts, ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"], BiasError)
+    need_columns(
+        verdicts,
+        ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"],
+        BiasError,
+    )
     if most < 2:
         raise BiasError(f"most={most!r}: expected 2 repeats or more.")
     rows = verdicts[verdicts["dimension"] == dimension]
     names = sorted(rows["rater"].astype(str).unique())
     if len(names) != 1:
-        raise BiasError(f"These verdicts on {dimension!r} are of {len(names)} judges; repeats are priced for one at a time.")
+        raise BiasError(
+            f"These verdicts on {dimension!r} are of {len(names)} judges; repeats are priced for one at a time."
+        )
     rows = rows[rows["state"] == "valid"]
     repeats = sorted(rows["repeat"].unique())
-    asked = rows.groupby(_question(rows, apart="repeat"), dropna=False)["repeat"].transform("nunique")
+    asked = rows.groupby(_question(rows, apart="repeat"), dropna=False)["repeat"].transform(
+        "nunique"
+    )
     rows = rows[asked == len(repeats)]
     if len(repeats) < 2 or rows.empty:
-        raise BiasError(f"No question on {dimension!r} was answered in two repeats; ask again, as with asked_again in a run.")
+        raise BiasError(
+            f"No question on {dimension!r} was answered in two repeats; ask again, as with asked_again in a run."
+        )
     width = {}
     for number in range(1, len(repeats) + 1):
         joined = combine_orders(rows[rows["repeat"].isin(repeats[:number])].reset_index(drop=True))
@@ -173,7 +212,12 @@ def price_of_repeats(verdicts: pd.DataFrame, *, dimension: str = "overall", most
 
 
 def measure_drift(
-    verdicts: pd.DataFrame, *, by: str = "date", rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+    verdicts: pd.DataFrame,
+    *,
+    by: str = "date",
+    rng: Rng = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     """Compare how often answers change between two dates with how often within one: is a name still the same judge.
 
@@ -209,28 +253,40 @@ def measure_drift(
     >>> measure_drift(votes.assign(pair_id=votes["dialogue_id"], **names))["drift"].tolist()
     [0.25]
     """
-    need_columns(verdicts, ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat", by], BiasError)
+    need_columns(
+        verdicts,
+        ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat", by],
+        BiasError,
+    )
     valid = verdicts[verdicts["state"] == "valid"]
     dates = sorted(valid[by].dropna().unique())
     if len(dates) < 2:
-        raise BiasError(f"Verdicts in the column {by!r} are of {len(dates)} dates; drift needs two.")
+        raise BiasError(
+            f"Verdicts in the column {by!r} are of {len(dates)} dates; drift needs two."
+        )
     key = [*_question(valid, apart="repeat"), "dialogue_id"]
     key = [column for column in key if column != by]
-    sizes = valid.groupby([*key, by, "verdict"], dropna=False).size()  # a setting that is absent is one, too
+    sizes = valid.groupby(
+        [*key, by, "verdict"], dropna=False
+    ).size()  # a setting that is absent is one, too
     counts = sizes.unstack([by, "verdict"], fill_value=0)  # noqa: PD010 - a pivot table drops absent settings
     rows = []
     for one, other in combinations(dates, 2):
         for (rater, dimension), theirs in counts.groupby(level=["rater", "dimension"], sort=True):
             here, there = theirs[one], theirs[other]
             words = sorted({*here, *there})
-            here, there = (side.reindex(columns=words, fill_value=0).to_numpy(float) for side in (here, there))
+            here, there = (
+                side.reindex(columns=words, fill_value=0).to_numpy(float) for side in (here, there)
+            )
             met = (here.sum(axis=1) > 0) & (there.sum(axis=1) > 0)
             within = _equal(here) + _equal(there)
             pairs = _pairs(here.sum(axis=1)) + _pairs(there.sum(axis=1))
             sums = pd.DataFrame(
                 {
                     "within": ratio(within, pairs, 0.0),
-                    "between": ratio((here * there).sum(axis=1), here.sum(axis=1) * there.sum(axis=1), 0.0),
+                    "between": ratio(
+                        (here * there).sum(axis=1), here.sum(axis=1) * there.sum(axis=1), 0.0
+                    ),
                     "met": 1.0,
                     "dialogue_id": theirs.index.get_level_values("dialogue_id"),
                 }
@@ -238,7 +294,14 @@ def measure_drift(
             if sums["dialogue_id"].nunique() < LEAST_DIALOGUES:
                 continue
             found = bootstrap_ci(
-                sums, _beyond, cluster="dialogue_id", rng=rng, n_resamples=n_resamples, ci_level=ci_level, least=-1.0, most=1.0
+                sums,
+                _beyond,
+                cluster="dialogue_id",
+                rng=rng,
+                n_resamples=n_resamples,
+                ci_level=ci_level,
+                least=-1.0,
+                most=1.0,
             )
             rows.append(
                 {
@@ -259,7 +322,9 @@ def measure_drift(
                 }
             )
     if not rows:
-        raise BiasError("No two dialogues were asked twice on one date and once on another; drift is what changes beyond that.")
+        raise BiasError(
+            "No two dialogues were asked twice on one date and once on another; drift is what changes beyond that."
+        )
     return pd.DataFrame(rows)
 
 

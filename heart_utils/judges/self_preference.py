@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from scipy import special
 
 from heart_utils.judges.position import BiasError, tested
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_clusters, draw_weights, holm, ratio, standard_error
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    check_clusters,
+    draw_weights,
+    holm,
+    ratio,
+    standard_error,
+)
 from heart_utils.ratings.verdicts import Array
 
 __all__ = ["self_preference"]
@@ -24,13 +32,19 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
     judged = scores[scores["rater_kind"] == "model"]
     marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
     own = {str(rater): set(rows) for rater, rows in marked.groupby("rater")["responder"]}
-    models = set(responders.loc[responders["responder_kind"] == "model", "responder"]) & set(judged["responder"])
+    models = set(responders.loc[responders["responder_kind"] == "model", "responder"]) & set(
+        judged["responder"]
+    )
     neutral = sorted(models - set().union(*own.values()))
     if not own:
         n_judges = judged["rater"].nunique()
-        raise BiasError(f"No score of {n_judges} model judges has the flag {OWN}: name families of responders and of judges.")
+        raise BiasError(
+            f"No score of {n_judges} model judges has the flag {OWN}: name families of responders and of judges."
+        )
     if not neutral:
-        raise BiasError("Every model among the responders shares a family with a judge; one that does not is needed.")
+        raise BiasError(
+            "Every model among the responders shares a family with a judge; one that does not is needed."
+        )
     judges = sorted(judged["rater"].unique())
     rows = [(rater, sorted(theirs), neutral, [k for k in judges if not own.get(k, set()) & theirs and k != rater])
             for rater, theirs in sorted(own.items())]  # fmt: skip
@@ -38,7 +52,12 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
 
 
 def self_preference(
-    scores: pd.DataFrame, responders: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+    scores: pd.DataFrame,
+    responders: pd.DataFrame,
+    *,
+    rng: Rng = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     """Estimate self-preference of each judge and dimension, and its divergence from people.
 
@@ -81,8 +100,14 @@ def self_preference(
     weights = np.vstack([np.ones(len(clusters)), draw_weights(len(clusters), n_resamples, rng)])
     rows = []
     for dimension, of_dimension in scores.groupby("dimension", sort=True):
-        sheet = of_dimension.assign(score=of_dimension["score"].where(of_dimension["state"] == "valid"))
-        wide = sheet.set_index(["reply_id", "dialogue_id", "responder", "rater"])["score"].unstack("rater").reset_index()  # noqa: PD010
+        sheet = of_dimension.assign(
+            score=of_dimension["score"].where(of_dimension["state"] == "valid")
+        )
+        wide = (
+            sheet.set_index(["reply_id", "dialogue_id", "responder", "rater"])["score"]
+            .unstack("rater")
+            .reset_index()
+        )  # noqa: PD010
         codes = np.searchsorted(clusters, wide["dialogue_id"].to_numpy(str))
         for judge, theirs, neutral, rivals in ties.itertuples(index=False):
             own = wide["responder"].isin(theirs).to_numpy()
@@ -92,8 +117,16 @@ def self_preference(
                     values = wide[[judge, *others]].to_numpy(float, na_value=np.nan)
                     there = asked & ~np.isnan(values).any(axis=1)
                     ceiling = float((values[there, 0] == HIGHEST).mean()) if there.any() else np.nan
-                    about = {"rater": judge, "dimension": dimension, "against": against, "ceiling": ceiling}
-                    about |= {"n_replies": int(there.sum()), "n_left_out": int((asked & ~there).sum())}
+                    about = {
+                        "rater": judge,
+                        "dimension": dimension,
+                        "against": against,
+                        "ceiling": ceiling,
+                    }
+                    about |= {
+                        "n_replies": int(there.sum()),
+                        "n_left_out": int((asked & ~there).sum()),
+                    }
                     found = _contrast(values[there], own[there], codes[there], weights, ci_level)
                     rows += [about | row for row in found]
     table = pd.DataFrame(rows)
@@ -107,17 +140,41 @@ def _contrast(
     """Give the difference of the first rater less that of the others, on both scales, in the data and in each resample."""
     n_clusters, means = len(np.unique(codes)), []
     for side in (own, ~own):
-        columns = [np.bincount(codes[side], column, weights.shape[1]) for column in (*values[side].T, np.ones(side.sum()))]
+        columns = [
+            np.bincount(codes[side], column, weights.shape[1])
+            for column in (*values[side].T, np.ones(side.sum()))
+        ]
         sums = weights @ np.column_stack(columns)
         means.append(ratio(sums[:, :-1], sums[:, -1:]))
     for scale in ("score", "logit"):
         with np.errstate(invalid="ignore"):
-            placed = means if scale == "score" else [special.logit((mean - LOWEST) / (HIGHEST - LOWEST)) for mean in means]
-            judge, others = (placed[0] - placed[1])[:, 0], (placed[0] - placed[1])[:, 1:].mean(axis=1)
+            placed = (
+                means
+                if scale == "score"
+                else [special.logit((mean - LOWEST) / (HIGHEST - LOWEST)) for mean in means]
+            )
+            judge, others = (
+                (placed[0] - placed[1])[:, 0],
+                (placed[0] - placed[1])[:, 1:].mean(axis=1),
+            )
             gap = np.where(np.isfinite(judge - others), judge - others, np.nan)
         se = float(standard_error(gap[1:, None], n_clusters)[0])
         why = "" if se > 0 else "the scores do not vary"
-        why = "a mean lies at the end of the scale, or a side has no reply" if np.isnan(gap[0]) else why
-        ends = dict.fromkeys(("ci_low", "ci_high", "p"), np.nan) if why else tested(gap, n_clusters, ci_level)
-        row = {"scale": scale, "estimate": gap[0], "own_judge": judge[0], "own_others": others[0], "why": why}
+        why = (
+            "a mean lies at the end of the scale, or a side has no reply"
+            if np.isnan(gap[0])
+            else why
+        )
+        ends = (
+            dict.fromkeys(("ci_low", "ci_high", "p"), np.nan)
+            if why
+            else tested(gap, n_clusters, ci_level)
+        )
+        row = {
+            "scale": scale,
+            "estimate": gap[0],
+            "own_judge": judge[0],
+            "own_others": others[0],
+            "why": why,
+        }
         yield row | ends | {"se": np.nan if np.isnan(gap[0]) else se, "n_clusters": n_clusters}

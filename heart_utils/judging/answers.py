@@ -12,12 +12,28 @@ import sqlalchemy as sa
 
 from heart_utils.calls.ledger import Ledger, calls
 from heart_utils.identities import refuse_identities
-from heart_utils.runs import Run, RunError, known_people, may_publish, strictest_licence, write_atomically
+from heart_utils.runs import (
+    Run,
+    RunError,
+    known_people,
+    may_publish,
+    strictest_licence,
+    write_atomically,
+)
 
 __all__ = ["write_answers"]
 
 TABLES = ("replies", "verdicts", "scores")  #: Those whose rows come from calls.
-PLACES = ("history_id", "reply_id", "comparison_id", "pair_id", "responder", "rater", "protocol", "repeat")
+PLACES = (
+    "history_id",
+    "reply_id",
+    "comparison_id",
+    "pair_id",
+    "responder",
+    "rater",
+    "protocol",
+    "repeat",
+)
 """What a line says of where its answer belongs, as far as all rows that were read from it agree."""
 CALL = (
     "status",
@@ -68,11 +84,24 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     """
     place = Path(file)
     if place.exists():
-        raise RunError(f"{place} is there already, and answers are never written over. Name another file, or delete it.")
-    licences = run.read("histories").set_index("history_id")["licence"] if run.has("histories") else pd.Series(dtype=str)
-    asked_about = [line for table in TABLES if run.has(table) for line in _calls_of(table, run.read(table), licences)]
+        raise RunError(
+            f"{place} is there already, and answers are never written over. Name another file, or delete it."
+        )
+    licences = (
+        run.read("histories").set_index("history_id")["licence"]
+        if run.has("histories")
+        else pd.Series(dtype=str)
+    )
+    asked_about = [
+        line
+        for table in TABLES
+        if run.has(table)
+        for line in _calls_of(table, run.read(table), licences)
+    ]
     if not asked_about:
-        raise RunError(f"The run {run.name!r} has no answers of models yet: `make collect RUN={run.name}` asks for them.")
+        raise RunError(
+            f"The run {run.name!r} has no answers of models yet: `make collect RUN={run.name}` asks for them."
+        )
     keys = [line["call_id"] for line in asked_about]
     answers = ledger.find(keys)
     digests = ledger.rows(sa.select(calls.c.key, calls.c.asked, calls.c.options), keys)
@@ -81,9 +110,15 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     for line in (one for one in asked_about if one["call_id"] in answers):
         answer = answers[line["call_id"]]
         cells = {name: getattr(answer, name) for name in CALL}
-        lines.append(line | prompts.get(line["call_id"], {}) | {name: cell for name, cell in cells.items() if cell is not None})
+        lines.append(
+            line
+            | prompts.get(line["call_id"], {})
+            | {name: cell for name, cell in cells.items() if cell is not None}
+        )
     people = known_people(run)
-    refuse_identities({"answers": pd.DataFrame(lines)}, {"the name of the file": place.name}, known=people)
+    refuse_identities(
+        {"answers": pd.DataFrame(lines)}, {"the name of the file": place.name}, known=people
+    )
     licence = strictest_licence(sorted({line["licence"] for line in lines}))
     content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     write_atomically(place, content.encode(), private=not may_publish(licence))
@@ -95,7 +130,11 @@ def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[dict[
     found = []
     for call_id, read in rows.dropna(subset="call_id").groupby("call_id", sort=True):
         first = read.iloc[0]
-        same = [name for name in PLACES if name in read and pd.notna(first[name]) and read[name].eq(first[name]).all()]
+        same = [
+            name
+            for name in PLACES
+            if name in read and pd.notna(first[name]) and read[name].eq(first[name]).all()
+        ]
         where: dict[str, Any] = {name: _plain(first[name]) for name in same}
         if "dimension" in read:
             where["dimensions"] = read["dimension"].tolist()

@@ -23,7 +23,13 @@ from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.settings import read_strictly
 from heart_utils.tables import need_columns
 
-__all__ = ["CalibrationError", "CalibrationRecord", "calibrate_judge", "judge_identity", "load_calibration"]
+__all__ = [
+    "CalibrationError",
+    "CalibrationRecord",
+    "calibrate_judge",
+    "judge_identity",
+    "load_calibration",
+]
 
 PARTS = ("model", "prompt", "rubric", "options")
 FORMAT = "heart-calibration-1"
@@ -67,8 +73,12 @@ class CalibrationRecord:
     #: Responder -> share of its decided votes in which the judge prefers it and the person does not, and the reverse.
     wrongly_preferred: dict[str, float]
     wrongly_passed_over: dict[str, float]
-    first_share: float | None  #: Share of the judge's decided answers that name the reply shown first; 0.5 is no lean.
-    longer_when_wrong: float | None  #: Share of its errors in which it took the longer reply; 0.5 is no lean.
+    first_share: (
+        float | None
+    )  #: Share of the judge's decided answers that name the reply shown first; 0.5 is no lean.
+    longer_when_wrong: (
+        float | None
+    )  #: Share of its errors in which it took the longer reply; 0.5 is no lean.
     same_when_asked_again: float | None  #: Share of its answers that were the same at a repeat.
     #: Share of the variance of its answers that comes back at a repeat (:func:`~heart_utils.judges.retest.repeat_reliability`).
     reliability: float | None
@@ -105,11 +115,15 @@ class CalibrationRecord:
         faults = []
         who = f"The calibration of {self.judge!r} on {self.dimension!r}"
         if bound_to is None:
-            faults.append(f"{who} cannot be checked: nothing says which model, prompt, rubric and options judge now.")
+            faults.append(
+                f"{who} cannot be checked: nothing says which model, prompt, rubric and options judge now."
+            )
         else:
             changed = self._changed(bound_to)
             if changed:
-                faults.append(f"{who} has expired: {' and '.join(changed)} changed. {cost_in_hours(least_labels)}")
+                faults.append(
+                    f"{who} has expired: {' and '.join(changed)} changed. {cost_in_hours(least_labels)}"
+                )
         age = ((today or datetime.date.today()) - datetime.date.fromisoformat(self.made_on)).days
         if age < 0:
             faults.append(
@@ -138,7 +152,9 @@ class CalibrationRecord:
             )
         return faults
 
-    def describe(self, *, bound_to: Mapping[str, Any] | None = None, today: datetime.date | None = None) -> str:
+    def describe(
+        self, *, bound_to: Mapping[str, Any] | None = None, today: datetime.date | None = None
+    ) -> str:
         """Return lead, labels, date and expiry in words, as report card, leaderboard and methods paragraph print them.
 
         Parameters
@@ -255,30 +271,47 @@ def calibrate_judge(
     ' prompt changed'
     """
     if not labels_from.strip():
-        raise CalibrationError("labels_from is empty: say who the people are, such as 'three clinicians, study of May 2026'.")
+        raise CalibrationError(
+            "labels_from is empty: say who the people are, such as 'three clinicians, study of May 2026'."
+        )
     refuse_identities({}, {"labels_from": labels_from})
     if valid_days is not None and valid_days < 1:
-        raise CalibrationError(f"valid_days={valid_days!r}: expected 1 or more, or None for a record that no age ends.")
+        raise CalibrationError(
+            f"valid_days={valid_days!r}: expected 1 or more, or None for a record that no age ends."
+        )
     digests = _digests(bound_to)
     judge, asked = _one_judge(judge_votes, dimension)
     people = _people(human_votes, dimension)
     first = asked if "repeat" not in asked else asked[asked["repeat"] == asked["repeat"].min()]
     joined = combine_orders(first.reset_index(drop=True))
     if judge in set(people["rater"]):
-        raise CalibrationError(f"{judge!r} is among the raters of human_votes: a judge is not calibrated on its own answers.")
+        raise CalibrationError(
+            f"{judge!r} is among the raters of human_votes: a judge is not calibrated on its own answers."
+        )
     both = people[people["pair_id"].isin(joined["pair_id"])]
     if both.empty:
-        raise CalibrationError(f"People and {judge!r} answered no pair in common on {dimension!r}, so nothing can be compared.")
+        raise CalibrationError(
+            f"People and {judge!r} answered no pair in common on {dimension!r}, so nothing can be compared."
+        )
     votes = pd.concat([both, joined[joined["pair_id"].isin(both["pair_id"])]], ignore_index=True)
     decided = _decided(both, joined)
     if decided.empty:
-        raise CalibrationError(f"No pair on {dimension!r} was decided by a person and by {judge!r}: all are ties or failures.")
+        raise CalibrationError(
+            f"No pair on {dimension!r} was decided by a person and by {judge!r}: all are ties or failures."
+        )
     if decided["dialogue_id"].nunique() < 2:
         raise CalibrationError(
             f"Only one dialogue on {dimension!r} was decided by a person and by {judge!r}, which gives no interval. Label more."
         )
     rates = (
-        agreement_with_baselines(votes, between=("human", judge), by=[], n_resamples=n_resamples, ci_level=ci_level, rng=rng)
+        agreement_with_baselines(
+            votes,
+            between=("human", judge),
+            by=[],
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            rng=rng,
+        )
         .set_index("who")
         .drop(columns="provisional")
     )
@@ -385,9 +418,13 @@ def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> dict[str
     recipe = read_recipe(run)
     judges = {model.name: model for model in recipe.judges}
     if judge not in judges:
-        raise CalibrationError(f"The run {run!r} has no judge {judge!r}; there are {', '.join(judges) or 'none'}.")
+        raise CalibrationError(
+            f"The run {run!r} has no judge {judge!r}; there are {', '.join(judges) or 'none'}."
+        )
     if protocol not in recipe.protocols:
-        raise CalibrationError(f"The run {run!r} does not ask by {protocol!r}; it asks by {', '.join(recipe.protocols)}.")
+        raise CalibrationError(
+            f"The run {run!r} does not ask by {protocol!r}; it asks by {', '.join(recipe.protocols)}."
+        )
     model, asked = judges[judge], load_protocol(protocol)
     rubric = load_rubric(asked.rubric)
     lines = recipe.protocols[protocol]
@@ -404,16 +441,26 @@ def _digests(bound_to: Mapping[str, Any]) -> dict[str, str]:
     missing = [part for part in PARTS if part not in bound_to or bound_to[part] in (None, "")]
     unknown = [str(part) for part in bound_to if part not in PARTS]
     if missing or unknown:
-        faults = [f"{verb} {', '.join(parts)}" for verb, parts in (("lacks", missing), ("has unknown", unknown)) if parts]
-        raise CalibrationError(f"bound_to {' and '.join(faults)}; a judge is its {', '.join(PARTS)}.")
+        faults = [
+            f"{verb} {', '.join(parts)}"
+            for verb, parts in (("lacks", missing), ("has unknown", unknown))
+            if parts
+        ]
+        raise CalibrationError(
+            f"bound_to {' and '.join(faults)}; a judge is its {', '.join(PARTS)}."
+        )
     return {part: content_digest({part: bound_to[part]}) for part in PARTS}
 
 
 def _one_judge(votes: pd.DataFrame, dimension: str) -> tuple[str, pd.DataFrame]:
-    need_columns(votes, ["rater", "rater_kind", "dimension", "pair_id", "verdict", "state"], CalibrationError)
+    need_columns(
+        votes, ["rater", "rater_kind", "dimension", "pair_id", "verdict", "state"], CalibrationError
+    )
     kinds = set(votes["rater_kind"].dropna())
     if not kinds <= {"model", "trained"}:
-        raise CalibrationError("The judge's votes hold rows by people (rater_kind 'human'); give one judge's alone.")
+        raise CalibrationError(
+            "The judge's votes hold rows by people (rater_kind 'human'); give one judge's alone."
+        )
     names = sorted(votes["rater"].astype(str).unique())
     if len(names) != 1:
         raise CalibrationError(
@@ -423,12 +470,16 @@ def _one_judge(votes: pd.DataFrame, dimension: str) -> tuple[str, pd.DataFrame]:
     rows = votes[votes["dimension"] == dimension]
     if rows.empty:
         known = ", ".join(sorted(votes["dimension"].astype(str).unique()))
-        raise CalibrationError(f"{names[0]!r} answered nothing on {dimension!r}; it answered {known or 'nothing at all'}.")
+        raise CalibrationError(
+            f"{names[0]!r} answered nothing on {dimension!r}; it answered {known or 'nothing at all'}."
+        )
     return names[0], rows.reset_index(drop=True)
 
 
 def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
-    need_columns(votes, ["rater", "rater_kind", "dimension", "pair_id", "verdict", "state"], CalibrationError)
+    need_columns(
+        votes, ["rater", "rater_kind", "dimension", "pair_id", "verdict", "state"], CalibrationError
+    )
     others = sorted(set(votes["rater_kind"].dropna()) - {"human"})
     if others or votes["rater_kind"].isna().any():
         raise CalibrationError(
@@ -438,7 +489,9 @@ def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
     rows = votes[(votes["dimension"] == dimension) & votes["state"].isin(["valid", "inconsistent"])]
     if rows.empty:
         known = ", ".join(sorted(votes["dimension"].astype(str).unique()))
-        raise CalibrationError(f"No valid vote by a person is on {dimension!r}; votes are on {known or 'nothing'}.")
+        raise CalibrationError(
+            f"No valid vote by a person is on {dimension!r}; votes are on {known or 'nothing'}."
+        )
     if "repeat" in rows:  # who answered a pair twice has one label: the first
         rows = rows[rows["repeat"] == rows.groupby(["rater", "pair_id"])["repeat"].transform("min")]
     return combine_orders(rows.reset_index(drop=True))
@@ -446,8 +499,12 @@ def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
 
 def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
     """Join each person's decided vote with the judge's on the same pair; name whom the judge preferred."""
-    judged = judge.loc[judge["verdict"].isin(["a", "b"]), ["pair_id", "verdict"]].drop_duplicates("pair_id")
-    met = people[people["verdict"].isin(["a", "b"])].merge(judged, on="pair_id", suffixes=("", "_judge"))
+    judged = judge.loc[judge["verdict"].isin(["a", "b"]), ["pair_id", "verdict"]].drop_duplicates(
+        "pair_id"
+    )
+    met = people[people["verdict"].isin(["a", "b"])].merge(
+        judged, on="pair_id", suffixes=("", "_judge")
+    )
     for_a = met["verdict_judge"] == "a"
     return met.assign(
         wrong=met["verdict"] != met["verdict_judge"],
@@ -487,7 +544,9 @@ def _same_again(asked: pd.DataFrame) -> float | None:
     if "repeat" not in asked or asked["repeat"].nunique() < 2:
         return None
     table = compare_answers(asked, by="repeat", rng=np.random.default_rng(0), n_resamples=2)
-    return float((table["same_share"] * table["n"]).sum() / table["n"].sum()) if len(table) else None
+    return (
+        float((table["same_share"] * table["n"]).sum() / table["n"].sum()) if len(table) else None
+    )
 
 
 def _reliability(
@@ -496,7 +555,9 @@ def _reliability(
     if "repeat" not in asked:
         return None, None, None
     try:
-        found = repeat_reliability(asked, n_resamples=n_resamples, ci_level=ci_level, rng=rng).iloc[0]
+        found = repeat_reliability(asked, n_resamples=n_resamples, ci_level=ci_level, rng=rng).iloc[
+            0
+        ]
     except BiasError:  # nothing was asked again
         return None, None, None
     return _number(found["reliability"]), _number(found["ci_low"]), _number(found["ci_high"])

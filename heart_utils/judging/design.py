@@ -76,11 +76,21 @@ def pair_replies(
         raise DesignError(f"orders is {orders!r}, expected one of {', '.join(ORDERS)}.")
     whole = isinstance(pairs, int | np.integer) and not isinstance(pairs, bool)
     if pairs != "all" and not (whole and int(pairs) >= 1):
-        raise DesignError(f"pairs is {pairs!r}, expected 'all' or a whole number of pairs for each history, 1 or more.")
+        raise DesignError(
+            f"pairs is {pairs!r}, expected 'all' or a whole number of pairs for each history, 1 or more."
+        )
     need_columns(replies, NEEDED, DesignError)
     for column in NEEDED:
-        refuse_rows("replies", column, replies[column].isna(), replies[column], "a name in each row")
-    refuse_rows("replies", "reply_id", replies["reply_id"].duplicated(), replies["reply_id"], "each reply once")
+        refuse_rows(
+            "replies", column, replies[column].isna(), replies[column], "a name in each row"
+        )
+    refuse_rows(
+        "replies",
+        "reply_id",
+        replies["reply_id"].duplicated(),
+        replies["reply_id"],
+        "each reply once",
+    )
     seed = int(rng.integers(2**63))
     valid = replies[replies["state"] == "valid"].sort_values(["history_id", "reply_id"])
     valid = valid if "simulated" in valid else valid.assign(simulated=False)
@@ -88,15 +98,27 @@ def pair_replies(
     n_paired = 0
     shown_by: Any = valid[[*NEEDED, "simulated"]].itertuples(index=False)
     for history_id, there in groupby(shown_by, attrgetter("history_id")):
-        met = {digest("pair", a.reply_id, b.reply_id): (a, b) for a, b in combinations(there, 2) if a.responder != b.responder}
+        met = {
+            digest("pair", a.reply_id, b.reply_id): (a, b)
+            for a, b in combinations(there, 2)
+            if a.responder != b.responder
+        }
         n_paired += bool(met)
         if pairs != "all":
-            kept = set(sorted(met, key=lambda pair_id: seeded(seed, pair_id, "kept").random())[: int(pairs)])
+            kept = set(
+                sorted(met, key=lambda pair_id: seeded(seed, pair_id, "kept").random())[
+                    : int(pairs)
+                ]
+            )
             met = {pair_id: sides for pair_id, sides in met.items() if pair_id in kept}
         for pair_id, (a, b) in met.items():
             shown: tuple[str, ...] = ("ab", "ba")
             if orders == "random":
-                shown = shown[:1] if seeded(seed, pair_id, protocol, "order").random() < 0.5 else shown[1:]
+                shown = (
+                    shown[:1]
+                    if seeded(seed, pair_id, protocol, "order").random() < 0.5
+                    else shown[1:]
+                )
             for order in shown:
                 names = digest("comparison", pair_id, order, protocol), pair_id, history_id
                 sides = a.reply_id, b.reply_id, a.responder, b.responder
@@ -129,6 +151,8 @@ def _say_what_is_left_out(replies: pd.DataFrame, alone: int) -> None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(failed.items()))
         said.append(f"{int(failed.sum())} of {len(replies)} replies are not paired ({counts})")
     if alone:
-        said.append(f"{alone} histories have no two valid replies of two responders, and so no pair")
+        said.append(
+            f"{alone} histories have no two valid replies of two responders, and so no pair"
+        )
     if said:
         warnings.warn(f"{'; '.join(said)}.", stacklevel=3)

@@ -46,8 +46,12 @@ ASKING = ("mode", "max_concurrency", "budget_usd", "max_paid_calls", "scheduler"
 """What is said about asking; the other options are about what is asked."""
 
 Rows: TypeAlias = list[dict[str, Any]]
-Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]  #: A history -> as judges read it, and flags of what they read.
-Forms: TypeAlias = Callable[[Model, Mapping[str, Any], str], Iterator[tuple[Form | Labels | Items, int]]]
+Said: TypeAlias = Mapping[
+    str, tuple[str, tuple[str, ...]]
+]  #: A history -> as judges read it, and flags of what they read.
+Forms: TypeAlias = Callable[
+    [Model, Mapping[str, Any], str], Iterator[tuple[Form | Labels | Items, int]]
+]
 """How one judge is asked about one row that stands in one history: forms, each with the number of its repeat."""
 
 
@@ -104,10 +108,18 @@ def collect_verdicts(
     """
     asking = {name: how.pop(name) for name in ASKING if name in how}
     questions = plan_questions(histories, replies, comparisons, judges, **how)
-    return collect("verdicts" if comparisons is not None else "scores", questions, ledger=ledger, plan=plan, **asking)
+    return collect(
+        "verdicts" if comparisons is not None else "scores",
+        questions,
+        ledger=ledger,
+        plan=plan,
+        **asking,
+    )
 
 
-def collect(table: str, questions: Sequence[Question], *, ledger: Ledger, plan: bool = False, **asking: Any) -> pd.DataFrame:
+def collect(
+    table: str, questions: Sequence[Question], *, ledger: Ledger, plan: bool = False, **asking: Any
+) -> pd.DataFrame:
     """Put questions to their judges and make a table of the answers, or say what that would take."""
     if not plan:
         return answer_rows(table, ask_questions(questions, ledger=ledger, **asking))
@@ -127,7 +139,9 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
     for answer in answers:
         question, form = answer.question, answer.question.form
         order, name = question.about.get("order"), question.judge.name
-        sides: dict[str | None, str] = {"first": order[0], "second": order[1], "tie": "tie"} if order else {}
+        sides: dict[str | None, str] = (
+            {"first": order[0], "second": order[1], "tie": "tie"} if order else {}
+        )
         about = {
             **question.about, "rater": name, "coder": name, "rater_kind": "model", "protocol": form.name,
             "answer_format": form.answer_format, "repeat": question.repeat, "group": None,
@@ -139,7 +153,9 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             told = {
                 "repaired": repaired,
                 "little_mass": reading.little_mass,
-                "truncated": reading.state == "valid" and call is not None and call.status == "truncated",
+                "truncated": reading.state == "valid"
+                and call is not None
+                and call.status == "truncated",
             }
             made = about | {
                 "dimension": dimension, "code": dimension, "item": item, "dimension_position": position,
@@ -150,7 +166,9 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             }  # fmt: skip
             rows.append([made[column] for column in columns])
     made_of = pd.DataFrame(rows, columns=columns)
-    return check_table(table, made_of.drop_duplicates(KEYS[table]))  # of those asked again in JSON, arms share calls
+    return check_table(
+        table, made_of.drop_duplicates(KEYS[table])
+    )  # of those asked again in JSON, arms share calls
 
 
 @collector_paused()
@@ -210,9 +228,14 @@ def plan_questions(
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
     if comparisons is None:
-        judges, asked = _in_json(judges), replies[replies["state"] == "valid"].assign(protocol="likert")
+        judges, asked = (
+            _in_json(judges),
+            replies[replies["state"] == "valid"].assign(protocol="likert"),
+        )
         if asked.empty:
-            raise JudgeError(f"None of the {len(replies)} replies is valid, so there is nothing to score.")
+            raise JudgeError(
+                f"None of the {len(replies)} replies is valid, so there is nothing to score."
+            )
     else:
         asked = check_table("comparisons", comparisons)
         _check_comparisons(replies, asked)
@@ -220,18 +243,30 @@ def plan_questions(
     for name, rows in asked.groupby("protocol", sort=False):
         how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
         if (how.asks == "reply") != (comparisons is None):
-            does = {"reply": "one reply alone, and comparisons were given", "pair": "pairs, and no comparisons were given"}
+            does = {
+                "reply": "one reply alone, and comparisons were given",
+                "pair": "pairs, and no comparisons were given",
+            }
             raise JudgeError(f"The protocol {how.name!r} asks about {does[how.asks]}.")
         shown = _subjects(histories, replies, rows)
-        if how.tells_author and not all(isinstance(label, str) for about in shown for label in about["told"]):
-            raise JudgeError(f"The protocol {how.name!r} tells who wrote, and some replies have no label; see `rewrites:`.")
+        if how.tells_author and not all(
+            isinstance(label, str) for about in shown for label in about["told"]
+        ):
+            raise JudgeError(
+                f"The protocol {how.name!r} tells who wrote, and some replies have no label; see `rewrites:`."
+            )
         forms = _drawn_forms(how, load_rubric(how.rubric).select(dimensions), repeats, seed)
         questions += _put(judges, shown, _history_blocks(histories, how), forms, responders)
     return questions
 
 
 def plan_codes(
-    histories: pd.DataFrame, replies: pd.DataFrame, coders: Sequence[Model], *, codebooks: Mapping[str, Codebook], seed: int = 0
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    coders: Sequence[Model],
+    *,
+    codebooks: Mapping[str, Codebook],
+    seed: int = 0,
 ) -> list[Question]:
     """Ask which labels hold of every reply, one call a codebook, sorted by history."""
 
@@ -254,18 +289,28 @@ def plan_hits(
     language: str = "zh",
 ) -> list[Question]:
     """Ask which items of a question's rubric each reply hits, as HeartBench does; its release mends lists of a wrong length."""
-    rubric = {name: tuple(_rows_of(its.sort_values("position"))) for name, its in questions.groupby("question_id")}
+    rubric = {
+        name: tuple(_rows_of(its.sort_values("position")))
+        for name, its in questions.groupby("question_id")
+    }
     histories = histories[histories["history_id"].isin(rubric)]
 
     def forms(judge: Model, about: Mapping[str, Any], _: str) -> Iterator[tuple[Items, int]]:
         yield Items(rubric[about["history_id"]], language, exact=judge.checksum is not None), 0
 
-    said = {row["history_id"]: (show_turns(row["turns"], language), ()) for row in _rows_of(histories)}
+    said = {
+        row["history_id"]: (show_turns(row["turns"], language), ()) for row in _rows_of(histories)
+    }
     return _put(judges, _subjects(histories, replies, replies), said, forms, responders)
 
 
 AGAIN = "heart"  #: Whose comparisons are asked about again.
-ARMS = (("heart", 2, False), ("heart-reworded", 1, False), ("heart", 1, True), ("heart-single", 1, True))
+ARMS = (
+    ("heart", 2, False),
+    ("heart-reworded", 1, False),
+    ("heart", 1, True),
+    ("heart-single", 1, True),
+)
 """Under which protocol, how often, and whether about several dimensions, in JSON: the same question a second time, the rules
 said in other words, several dimensions in one call, and the same dimensions one a call."""
 
@@ -292,21 +337,31 @@ def plan_again(
         )
     several = dimensions if several is None else several
     if several is not None and len(several) < 2:
-        raise JudgeError(f"Asking about {', '.join(several)} together and apart is the same; name two dimensions or more.")
+        raise JudgeError(
+            f"Asking about {', '.join(several)} together and apart is the same; name two dimensions or more."
+        )
     spread = [names[place * len(names) // n_pairs] for place in range(n_pairs)]
     met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
     luck = met["pair_id"].map(lambda pair_id: seeded(seed, pair_id, "again").random())
-    chosen = theirs[theirs["pair_id"].isin(met.loc[luck.groupby(met["history_id"]).idxmin(), "pair_id"])]
+    chosen = theirs[
+        theirs["pair_id"].isin(met.loc[luck.groupby(met["history_id"]).idxmin(), "pair_id"])
+    ]
     questions = []
     for protocol, repeats, together in ARMS:
         panel = [replace(judge, answer_format="json") if together else judge for judge in judges]
         how |= {"dimensions": several if together else dimensions, "repeats": repeats, "seed": seed}
-        questions += plan_questions(histories, replies, chosen.assign(protocol=protocol), panel, **how)
+        questions += plan_questions(
+            histories, replies, chosen.assign(protocol=protocol), panel, **how
+        )
     return questions
 
 
 def _put(
-    judges: Sequence[Model], shown: Rows, said: Said, forms: Forms, responders: pd.DataFrame | None = None
+    judges: Sequence[Model],
+    shown: Rows,
+    said: Said,
+    forms: Forms,
+    responders: pd.DataFrame | None = None,
 ) -> list[Question]:
     """Put each row to each judge, in the forms that are made for it."""
     _check_judges(judges)
@@ -317,10 +372,17 @@ def _put(
         flags_of = _judge_flags(judge, responders, present)
         for about in shown:
             history, read = said[about["history_id"]]
-            flags = (*(flag for name in about["by"] for flag in flags_of[name]), *read, *about["marks"])
+            flags = (
+                *(flag for name in about["by"] for flag in flags_of[name]),
+                *read,
+                *about["marks"],
+            )
             flags = words.setdefault(flags, tuple(dict.fromkeys(flags)))
             asked = forms(judge, about, history)
-            questions += [Question(about, judge, form, history, about["shown"], flags, repeat) for form, repeat in asked]
+            questions += [
+                Question(about, judge, form, history, about["shown"], flags, repeat)
+                for form, repeat in asked
+            ]
     return questions
 
 
@@ -329,18 +391,35 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFram
     shown, by, sort = ["reply_id"], ["responder"], ["history_id", "reply_id"]
     if "order" in asked:
         ab = asked["order"] == "ab"
-        sides = {"first": asked["reply_a"].where(ab, asked["reply_b"]), "second": asked["reply_b"].where(ab, asked["reply_a"])}
-        asked, shown, by = asked.assign(**sides), ["first", "second"], ["responder_a", "responder_b"]
+        sides = {
+            "first": asked["reply_a"].where(ab, asked["reply_b"]),
+            "second": asked["reply_b"].where(ab, asked["reply_a"]),
+        }
+        asked, shown, by = (
+            asked.assign(**sides),
+            ["first", "second"],
+            ["responder_a", "responder_b"],
+        )
         sort = ["history_id", *shown, "comparison_id"]
     of = {row["reply_id"]: row for row in _rows_of(replies)}
-    _check_replies(histories, replies[replies["reply_id"].isin(set(asked[shown].to_numpy().ravel()))])
-    speaks = {name for name, row in of.items() if isinstance(row["text"], str) and instructs_judge(row["text"])}
-    table = asked.merge(histories[["history_id", "dialogue_id", "slice"]], on="history_id", how="left").sort_values(sort)
+    _check_replies(
+        histories, replies[replies["reply_id"].isin(set(asked[shown].to_numpy().ravel()))]
+    )
+    speaks = {
+        name
+        for name, row in of.items()
+        if isinstance(row["text"], str) and instructs_judge(row["text"])
+    }
+    table = asked.merge(
+        histories[["history_id", "dialogue_id", "slice"]], on="history_id", how="left"
+    ).sort_values(sort)
     rows = _rows_of(table)
     for about in rows:
         ids = [about[name] for name in shown]
         about["by"] = tuple(about[name] for name in by)
-        about["shown"], about["told"] = (tuple(of[name].get(what) for name in ids) for what in ("text", "label"))
+        about["shown"], about["told"] = (
+            tuple(of[name].get(what) for name in ids) for what in ("text", "label")
+        )
         about["marks"] = ("instructs_judge",) * (not speaks.isdisjoint(ids))
         about["marks"] += ("no_reply",) * (about.get("state", "valid") != "valid")
     return rows
@@ -357,11 +436,16 @@ def _drawn_forms(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) ->
             if key not in drawn:
                 texts = () if alone else (history, *about["shown"])
                 codes, order = draw_form(protocol, rubric, seed, key[0], repeat, texts=texts)
-                codes = ("reply",) if alone else LETTERS if judge.answer_format == "logprob" else codes
+                codes = (
+                    ("reply",) if alone else LETTERS if judge.answer_format == "logprob" else codes
+                )
                 split = parts(protocol, order, judge.answer_format)
                 drawn[key] = [Form(protocol, part, codes, judge.answer_format) for part in split]
             for form in drawn[key]:
-                yield (replace(form, labels=about["told"]) if protocol.tells_author else form), repeat
+                yield (
+                    (replace(form, labels=about["told"]) if protocol.tells_author else form),
+                    repeat,
+                )
 
     return forms
 
@@ -371,7 +455,9 @@ def draw_form(
 ) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
     """Draw the codes and the order of dimensions for a pair, or for a reply alone."""
     generator, order = seeded(seed, about, protocol.name, repeat), rubric.dimensions
-    codes = protocol.codes or draw_codes(generator, texts)  # first: which dimensions are asked must not change them
+    codes = protocol.codes or draw_codes(
+        generator, texts
+    )  # first: which dimensions are asked must not change them
     shuffled = protocol.dimension_order == "shuffled"
     return codes, tuple(sorted(order, key=lambda _: generator.random())) if shuffled else order
 
@@ -380,25 +466,39 @@ def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> Said:
     """Write every conversation as judges read it, and say where the labels are wrong."""
     blocks = {}
     for row in _rows_of(histories):
-        true = [turn["speaker"] for turn in row["turns"]] == [SPEAKERS[at % 2] for at in range(len(row["turns"]))]
+        true = [turn["speaker"] for turn in row["turns"]] == [
+            SPEAKERS[at % 2] for at in range(len(row["turns"]))
+        ]
         swapped = ("roles_swapped",) if protocol.turn_labels == "parity" and not true else ()
         blocks[row["history_id"]] = (history_block(row, protocol), swapped)
     return blocks
 
 
-def _judge_flags(judge: Model, responders: pd.DataFrame | None, present: set[str]) -> dict[str, tuple[str, ...]]:
+def _judge_flags(
+    judge: Model, responders: pd.DataFrame | None, present: set[str]
+) -> dict[str, tuple[str, ...]]:
     """Say what a judge has to do with each of those whom it judges."""
     known: dict[str, dict[str, Any]] = {"family": {}, "model": {}}
     if responders is not None:
         table = check_table("responders", responders)
-        known = {column: dict(zip(table["responder"], table[column], strict=True)) for column in known}
-    itself = {name for name in present if name == judge.name or known["model"].get(name) == judge.model}
+        known = {
+            column: dict(zip(table["responder"], table[column], strict=True)) for column in known
+        }
+    itself = {
+        name for name in present if name == judge.name or known["model"].get(name) == judge.model
+    }
     family = judge.family.casefold() if judge.family else None
     flags = {}
     for name in present:
         of = known["family"].get(name)
-        related = name in itself or (family is not None and isinstance(of, str) and of.casefold() == family)
-        words = (("own_reply", name in itself), ("own_family", related), ("judge_is_responder", bool(itself)))
+        related = name in itself or (
+            family is not None and isinstance(of, str) and of.casefold() == family
+        )
+        words = (
+            ("own_reply", name in itself),
+            ("own_family", related),
+            ("judge_is_responder", bool(itself)),
+        )
         flags[name] = tuple(word for word, holds in words if holds)
     return flags
 
@@ -428,7 +528,9 @@ def _check_judges(judges: Sequence[Model]) -> None:
     seen = [(judge.name, judge.answer_format) for judge in judges]
     twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
     if twice:
-        raise JudgeError(f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart.")
+        raise JudgeError(
+            f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart."
+        )
 
 
 def _check_comparisons(replies: pd.DataFrame, comparisons: pd.DataFrame) -> None:
@@ -441,11 +543,27 @@ def _check_comparisons(replies: pd.DataFrame, comparisons: pd.DataFrame) -> None
     for side in ("a", "b"):
         ids = comparisons[f"reply_{side}"]
         refuse(f"reply_{side}", ~ids.isin(of.index), "a reply of the table replies")
-        refuse(f"reply_{side}", ids.map(of["state"]) != "valid", "a valid reply (pair_replies leaves others out)")
-        refuse("history_id", ids.map(of["history_id"]) != comparisons["history_id"], f"the history of its reply_{side}")
+        refuse(
+            f"reply_{side}",
+            ids.map(of["state"]) != "valid",
+            "a valid reply (pair_replies leaves others out)",
+        )
+        refuse(
+            "history_id",
+            ids.map(of["history_id"]) != comparisons["history_id"],
+            f"the history of its reply_{side}",
+        )
         responder = f"responder_{side}"
-        refuse(responder, ids.map(of["responder"]) != comparisons[responder], f"the responder of its reply_{side}")
-    refuse("reply_a", comparisons["reply_a"] >= comparisons["reply_b"], "the smaller reply_id of the two as a")
+        refuse(
+            responder,
+            ids.map(of["responder"]) != comparisons[responder],
+            f"the responder of its reply_{side}",
+        )
+    refuse(
+        "reply_a",
+        comparisons["reply_a"] >= comparisons["reply_b"],
+        "the smaller reply_id of the two as a",
+    )
     refuse("order", comparisons["order"].isna(), "ab or ba, so that it is known what to show first")
 
 

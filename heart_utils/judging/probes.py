@@ -61,24 +61,45 @@ def make_probes() -> dict[str, pd.DataFrame]:
     lines = read_lines(find_root() / "data" / "sample" / "specifics_removed.jsonl")
     bare = {row["history_id"]: row["text"] for _, row in lines}
     rows: list[dict[Any, Any]] = []
-    for place, (history, reply) in enumerate(zip(histories.to_dict("records"), base.to_dict("records"), strict=True)):
+    for place, (history, reply) in enumerate(
+        zip(histories.to_dict("records"), base.to_dict("records"), strict=True)
+    ):
         other = base["text"].iloc[(place + 1) % len(base)]
         texts = {"base": reply["text"], "other": other, "bare": bare[history["history_id"]]}
         texts |= {rule: say(history["turns"]) for rule, say in RULES.items()}
         for check in CHECKS:
-            named = {"reply_id": f"{history['history_id']}--probe-{check.name}", "responder": check.name}
+            named = {
+                "reply_id": f"{history['history_id']}--probe-{check.name}",
+                "responder": check.name,
+            }
             rows.append({**reply, **named, "text": check.text.format_map(texts), "flags": []})
     replies = check_table("replies", pd.concat([base, pd.DataFrame(rows)]))
     rng = np.random.default_rng(0)  # nothing is drawn where all pairs are shown in both orders
-    pairs = [pair_replies(replies[replies["responder"].isin(["reference", check.name])], rng=rng) for check in CHECKS]
-    responders = pd.concat([load_responders("sample"), named_probes([check.name for check in CHECKS])], ignore_index=True)
+    pairs = [
+        pair_replies(replies[replies["responder"].isin(["reference", check.name])], rng=rng)
+        for check in CHECKS
+    ]
+    responders = pd.concat(
+        [load_responders("sample"), named_probes([check.name for check in CHECKS])],
+        ignore_index=True,
+    )
     comparisons = pd.concat(pairs, ignore_index=True)
-    return {"histories": histories, "responders": responders, "replies": replies, "comparisons": comparisons}
+    return {
+        "histories": histories,
+        "responders": responders,
+        "replies": replies,
+        "comparisons": comparisons,
+    }
 
 
 def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     """Have judges compare each probe with the reply it was made from, in both orders, on ``overall``."""
-    asked: dict[str, Any] = {**make_probes(), "judges": judges, "dimensions": ["overall"], "seed": seed}
+    asked: dict[str, Any] = {
+        **make_probes(),
+        "judges": judges,
+        "dimensions": ["overall"],
+        "seed": seed,
+    }
     return plan_questions(**asked)
 
 
@@ -87,14 +108,18 @@ def named_probes(names: Sequence[str]) -> pd.DataFrame:
     return check_table("responders", pd.DataFrame({"responder": names, "responder_kind": "probe"}))
 
 
-def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int) -> pd.DataFrame:
+def rewrite_replies(
+    replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int
+) -> pd.DataFrame:
     """Rewrite each reply in `n` ways, an even number of at most 16, drawn by a seed and the history's id.
 
     Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each of :data:`REWRITES` is on in half of them.
     Labels (``expert``, ``person``, ``ai``) are drawn apart, as evenly as `n` allows.
     """
     if replies["history_id"].duplicated().any():
-        raise ValueError("rewrites: some history has several given replies; expected one, which is rewritten.")
+        raise ValueError(
+            "rewrites: some history has several given replies; expected one, which is rewritten."
+        )
     rows: list[dict[Any, Any]] = []
     for reply in replies[replies["state"] == "valid"].to_dict("records"):
         if len(SENTENCE_END.split(reply["text"].strip())) < 2:
@@ -103,13 +128,20 @@ def rewrite_replies(replies: pd.DataFrame, n: int, *, labels: Sequence[str] = ()
         half = generator.sample(range(len(PROFILES) // 2), n // 2)
         drawn = generator.sample(list(labels), len(labels)) * n
         said = generator.sample(drawn[:n], n) if labels else [None] * n
-        for number, label in zip([way for one in half for way in (one, len(PROFILES) - 1 - one)], said, strict=True):
+        for number, label in zip(
+            [way for one in half for way in (one, len(PROFILES) - 1 - one)], said, strict=True
+        ):
             name, text = PROFILES[number], _rewrite(reply["text"], PROFILES[number].split("+"))
-            named = {"reply_id": f"{reply['history_id']}--{name}", "responder": name, "label": label}
+            named = {
+                "reply_id": f"{reply['history_id']}--{name}",
+                "responder": name,
+                "label": label,
+            }
             rows.append({**reply, **named, "text": text, "flags": []})
     if left := len(replies) - len(rows) // n:
         warnings.warn(
-            f"{left} of {len(replies)} replies have one sentence or are not valid, and are not rewritten.", stacklevel=2
+            f"{left} of {len(replies)} replies have one sentence or are not valid, and are not rewritten.",
+            stacklevel=2,
         )
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
 
@@ -136,7 +168,9 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
     ways = table["responder"].str.split("+")
     found = {name: ways.map(lambda way, name=name: name in way) for name in REWRITES}
     if "label" in table and table["label"].notna().any():
-        found |= {f"said: {AUTHORS[label]}": table["label"] == label for label in ("person", "expert")}
+        found |= {
+            f"said: {AUTHORS[label]}": table["label"] == label for label in ("person", "expert")
+        }
     return pd.DataFrame(found).astype(float)
 
 
@@ -145,4 +179,6 @@ def _rewrite(text: str, ways: Sequence[str]) -> str:
     sentences = sentences[: (len(sentences) + 1) // 2] if "shortened" in ways else sentences
     sentences = [*sentences, PADDING] if "padded" in ways else sentences
     mark, gap = ("- ", "\n") if "listed" in ways else ("", " ")
-    return gap.join([*([WARMTH] if "warmed" in ways else []), *(f"{mark}{one}" for one in sentences)])
+    return gap.join(
+        [*([WARMTH] if "warmed" in ways else []), *(f"{mark}{one}" for one in sentences)]
+    )

@@ -23,7 +23,15 @@ from heart_utils.settings import Text, read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
-__all__ = ["REPLY_INSTRUCTIONS", "Dimension", "Form", "Protocol", "ProtocolError", "Rubric", "RubricError"]
+__all__ = [
+    "REPLY_INSTRUCTIONS",
+    "Dimension",
+    "Form",
+    "Protocol",
+    "ProtocolError",
+    "Rubric",
+    "RubricError",
+]
 __all__ += ["load_codebooks", "load_protocol", "load_rubric", "prompt_hash"]
 
 T = TypeVar("T")
@@ -31,13 +39,20 @@ Line = Annotated[Text, StringConstraints(strip_whitespace=True)]
 Messages = tuple[Mapping[str, str], ...]
 
 # Beside the code and not in a run's own project: another word there asks another question.
-DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir())  # in a wheel, in a checkout
+DATA = next(
+    above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir()
+)  # in a wheel, in a checkout
 PROMPTS = read_yaml(DATA / "prompts.yaml", dict[str, Any], ValueError)
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""
 
 LABELS = dict(zip(SPEAKERS, ("Seeker", "Supporter"), strict=True))
-RESERVED = ("reasoning", "winner", "margin", "score")  #: Names that the answer of a judge uses itself.
+RESERVED = (
+    "reasoning",
+    "winner",
+    "margin",
+    "score",
+)  #: Names that the answer of a judge uses itself.
 CODE_LETTERS = "CDEFGHJKLMNPRTVWX"  #: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
 AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
 """The label of a reply -> whom raters are told it is from."""
@@ -68,9 +83,13 @@ class Dimension:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", self.name):
-            raise ValueError(f"the name {self.name!r} is not in snake_case; write it as in 'task_following'.")
+            raise ValueError(
+                f"the name {self.name!r} is not in snake_case; write it as in 'task_following'."
+            )
         if self.name in RESERVED:
-            raise ValueError(f"the name {self.name!r} is a word that a judge's answer uses itself; choose another.")
+            raise ValueError(
+                f"the name {self.name!r} is a word that a judge's answer uses itself; choose another."
+            )
 
 
 @dataclass(frozen=True)
@@ -99,7 +118,9 @@ class Rubric:
         wanted = [names] if isinstance(names, str) else list(names)
         if not wanted or len({*wanted} & {*self.names}) < len(wanted):
             said = f"expected some of them, each once, got {', '.join(map(repr, wanted)) or 'none'}"
-            raise RubricError(f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {said}.")
+            raise RubricError(
+                f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {said}."
+            )
         return replace(self, dimensions=tuple(one for one in self.dimensions if one.name in wanted))
 
 
@@ -138,24 +159,44 @@ class Protocol:
     asks: Literal["pair", "reply"]  #: About a ``pair`` of replies, or one ``reply`` alone.
     rubric: Text  #: The rubric it asks about, by name or path.
     rules: Text  #: What a judge is told first; the same in every call.
-    turn_labels: Literal["speaker", "parity"]  #: As stored, or the first turn as the seeker's, the second the supporter's, ...
-    dimension_order: Literal["shuffled", "fixed"]  #: ``shuffled`` for each call, or ``fixed`` as in the rubric.
+    turn_labels: Literal[
+        "speaker", "parity"
+    ]  #: As stored, or the first turn as the seeker's, the second the supporter's, ...
+    dimension_order: Literal[
+        "shuffled", "fixed"
+    ]  #: ``shuffled`` for each call, or ``fixed`` as in the rubric.
     dimensions_per_call: Literal["all", "one"]
-    reasoning: Literal["each", "once"]  #: Before ``each`` dimension's verdict, or ``once`` before all of them.
-    names_emotion: bool  #: Whether the judge is told the seeker's emotion, where the history has one.
+    reasoning: Literal[
+        "each", "once"
+    ]  #: Before ``each`` dimension's verdict, or ``once`` before all of them.
+    names_emotion: (
+        bool  #: Whether the judge is told the seeker's emotion, where the history has one.
+    )
     orders: Literal["both", "random"] = "both"  #: Of a pair: ``both``, or one at ``random``.
     ties: bool = True  #: Whether a judge may call a tie.
-    margin: Literal["number", "plus"] = "number"  #: A ``number`` from 1 to 5, or one to five ``plus`` signs.
-    codes: tuple[str, ...] = ()  #: What the reply shown first and the second are called; drawn for each pair if empty.
-    tells_author: bool = False  #: Whether each reply is shown with whom it is said to be from (its ``label``).
+    margin: Literal["number", "plus"] = (
+        "number"  #: A ``number`` from 1 to 5, or one to five ``plus`` signs.
+    )
+    codes: tuple[
+        str, ...
+    ] = ()  #: What the reply shown first and the second are called; drawn for each pair if empty.
+    tells_author: bool = (
+        False  #: Whether each reply is shown with whom it is said to be from (its ``label``).
+    )
 
     def __post_init__(self) -> None:
         if self.tells_author and self.asks != "pair":
-            raise ValueError("tells_author is true where one reply is asked about: expected asks: pair.")
+            raise ValueError(
+                "tells_author is true where one reply is asked about: expected asks: pair."
+            )
         if self.margin == "plus" and self.reasoning == "each":
-            raise ValueError("plus signs stand beside a code, with no room for reasoning: expected reasoning: once.")
+            raise ValueError(
+                "plus signs stand beside a code, with no room for reasoning: expected reasoning: once."
+            )
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
-            raise ValueError(f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply.")
+            raise ValueError(
+                f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply."
+            )
 
     @property
     def answers(self) -> str:
@@ -188,11 +229,15 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     """
     file, protocol = _read_from(name_or_path, Protocol, ProtocolError)
     if file.parent == find_root() / "data" / "protocols" and protocol.name != file.stem:
-        raise ProtocolError(f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file.")
+        raise ProtocolError(
+            f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file."
+        )
     return protocol
 
 
-def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[ValueError]) -> tuple[Path, T]:
+def _read_from(
+    name_or_path: str | os.PathLike[str], kind: type[T], error: type[ValueError]
+) -> tuple[Path, T]:
     """Read a YAML file of the project's ``data`` folder by name, or a user's by path."""
     given, word = os.fspath(name_or_path), kind.__name__.lower()
     shelf = find_root() / "data" / f"{word}s"
@@ -208,11 +253,15 @@ def _read_from(name_or_path: str | os.PathLike[str], kind: type[T], error: type[
 def show_turns(turns: Sequence[Mapping[str, str]], language: str | None = None) -> str:
     """Write a conversation down, each turn under the one who spoke it; in a language, as HeartBench shows it."""
     words, colon = (LABELS, ": ") if language is None else (PROMPTS["items"][language], "：")
-    return "\n".join(f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns)
+    return "\n".join(
+        f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns
+    )
 
 
 def reply_messages(
-    turns: Sequence[Mapping[str, str]], instructions: str = REPLY_INSTRUCTIONS, language: str | None = None
+    turns: Sequence[Mapping[str, str]],
+    instructions: str = REPLY_INSTRUCTIONS,
+    language: str | None = None,
 ) -> Messages:
     """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length."""
     # One message, since a conversation may begin with either speaker, and not every provider lets an assistant speak first.
@@ -233,8 +282,13 @@ class Form:
     answer_format: str = "json"
     labels: tuple[str, ...] = ()
     title: ClassVar[str] = "judgement"
-    room: ClassVar[tuple[int, int]] = (200, 120)  #: Tokens for an answer in JSON: so many, and for each cell.
-    repairable: ClassVar[tuple[str, ...]] = ("ok",)  #: Ends of a call after which what cannot be read is asked for once more.
+    room: ClassVar[tuple[int, int]] = (
+        200,
+        120,
+    )  #: Tokens for an answer in JSON: so many, and for each cell.
+    repairable: ClassVar[tuple[str, ...]] = (
+        "ok",
+    )  #: Ends of a call after which what cannot be read is asked for once more.
 
     @property
     def name(self) -> str:
@@ -253,16 +307,27 @@ class Form:
     def read(self, call: Call) -> tuple[list[Reading], str | None]:
         """Read what a call answered, one reading a cell, and what is wrong with it."""
         asked, names = self.protocol, [dimension.name for dimension in self.dimensions]
-        words = dict(zip(self.codes, ("first", "second"), strict=False)) | ({"tie": "tie"} if asked.ties else {})
+        words = dict(zip(self.codes, ("first", "second"), strict=False)) | (
+            {"tie": "tie"} if asked.ties else {}
+        )
         letter, once = self.answer_format == "logprob", asked.reasoning == "once"
         return read_dimensions(call, names, words, answers=asked.answers, letter=letter, once=once)
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
-        names = [f"Reply {code}" for code in self.codes] if self.protocol.asks == "pair" else ["The reply"]
+        names = (
+            [f"Reply {code}" for code in self.codes]
+            if self.protocol.asks == "pair"
+            else ["The reply"]
+        )
         if self.protocol.tells_author:
-            names = [f"{name}, written by {AUTHORS[label]}" for name, label in zip(names, self.labels, strict=True)]
-        return _shown(self.protocol.rules, history, dict(zip(names, replies, strict=True)), self.task())
+            names = [
+                f"{name}, written by {AUTHORS[label]}"
+                for name, label in zip(names, self.labels, strict=True)
+            ]
+        return _shown(
+            self.protocol.rules, history, dict(zip(names, replies, strict=True)), self.task()
+        )
 
     def task(self) -> str:
         """Say what to judge and how to answer: the part of a prompt that comes last."""
@@ -281,14 +346,20 @@ class Form:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the answer, in the subset that providers share."""
-        scale, once = {"type": "integer", "enum": [1, 2, 3, 4, 5]}, self.protocol.reasoning == "once"
+        scale, once = (
+            {"type": "integer", "enum": [1, 2, 3, 4, 5]},
+            self.protocol.reasoning == "once",
+        )
         words = [*self.codes, "tie"] if self.protocol.ties else [*self.codes]
         cells: dict[str, Any] = {"winner": {"type": "string", "enum": words}, "margin": scale}
         cells = {"score": scale} if self.protocol.asks == "reply" else cells
         reasoning = {"reasoning": {"type": "string"}}
         value: dict[str, Any] = _object(cells if once else reasoning | cells)
         if self.protocol.answers == "plus":
-            value = {"type": "string", "enum": [code + "+" * n for code in self.codes for n in range(1, 6)]}
+            value = {
+                "type": "string",
+                "enum": [code + "+" * n for code in self.codes for n in range(1, 6)],
+            }
         verdicts = {dimension.name: value for dimension in self.dimensions}
         return _object(reasoning | verdicts if once else verdicts)
 
@@ -304,7 +375,12 @@ class Code:
 
 Codebook = tuple[Code, ...]
 
-CODEBOOKS = ("release", "esconv", "focus", "safety")  #: What coders are asked about unless a recipe says otherwise.
+CODEBOOKS = (
+    "release",
+    "esconv",
+    "focus",
+    "safety",
+)  #: What coders are asked about unless a recipe says otherwise.
 
 
 @dataclass(frozen=True)
@@ -360,7 +436,12 @@ class Labels:
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
         labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
-        return _shown(PROMPTS["coder"], history, {"The reply": replies[0]}, f"Labels:\n{labels}\n\n{self.answer_form()}")
+        return _shown(
+            PROMPTS["coder"],
+            history,
+            {"The reply": replies[0]},
+            f"Labels:\n{labels}\n\n{self.answer_form()}",
+        )
 
     def answer_form(self) -> str:
         """Say in words, and by a pattern, how to answer."""
@@ -387,7 +468,9 @@ class Items:
 
     items: tuple[Mapping[str, Any], ...]
     language: str
-    exact: bool = False  #: Whether the schema fixes the number of hits; not every provider takes that.
+    exact: bool = (
+        False  #: Whether the schema fixes the number of hits; not every provider takes that.
+    )
     name: ClassVar[str] = "heartbench"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "hits"
@@ -407,7 +490,14 @@ class Items:
             for number, (item, worth) in enumerate(zip(self.items, points, strict=True), start=1)
         )
         said = PROMPTS["items"][self.language]["judge"]
-        return ({"role": "user", "content": said.format(n=len(self.items), history=history, reply=replies[0], items=shown)},)
+        return (
+            {
+                "role": "user",
+                "content": said.format(
+                    n=len(self.items), history=history, reply=replies[0], items=shown
+                ),
+            },
+        )
 
     def again(self, answer: str, fault: str) -> Messages:
         """Ask once more for an answer that cannot be used."""
@@ -433,21 +523,36 @@ class Items:
 def _shown(rules: str, history: str, replies: Mapping[str, str], task: str) -> Messages:
     """Show a conversation and replies between markers that none of them can close, and then what is asked."""
     open_, close = text_markers((history, *replies.values()))
-    parts = [f"{name}:\n{open_}\n{text}\n{close}" for name, text in {"The conversation so far": history, **replies}.items()]
-    return {"role": "system", "content": rules}, {"role": "user", "content": "\n\n".join([*parts, task])}
+    parts = [
+        f"{name}:\n{open_}\n{text}\n{close}"
+        for name, text in {"The conversation so far": history, **replies}.items()
+    ]
+    return {"role": "system", "content": rules}, {
+        "role": "user",
+        "content": "\n\n".join([*parts, task]),
+    }
 
 
 def _once_more(answer: str, fault: str, what: str, form: str) -> Messages:
     said = f"That answer could not be read: {fault}. Give the same {what} again. {form}"
-    return {"role": "assistant", "content": answer or "(nothing)"}, {"role": "user", "content": said}
+    return {"role": "assistant", "content": answer or "(nothing)"}, {
+        "role": "user",
+        "content": said,
+    }
 
 
 def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
     """Write a conversation as a judge shall read it."""
     turns = history["turns"]
     speakers = [turn["speaker"] for turn in turns]
-    speakers = [SPEAKERS[number % 2] for number in range(len(turns))] if protocol.turn_labels == "parity" else speakers
-    lines = [f"{LABELS[speaker]}: {turn['text']}" for speaker, turn in zip(speakers, turns, strict=True)]
+    speakers = (
+        [SPEAKERS[number % 2] for number in range(len(turns))]
+        if protocol.turn_labels == "parity"
+        else speakers
+    )
+    lines = [
+        f"{LABELS[speaker]}: {turn['text']}" for speaker, turn in zip(speakers, turns, strict=True)
+    ]
     emotion = history.get("emotion")
     if protocol.names_emotion and isinstance(emotion, str):
         lines.insert(0, f"(The seeker's emotion: {emotion}.)")
@@ -465,7 +570,9 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
         # Only random() is promised to give the same numbers in every version of Python.
         first = int(generator.random() * len(CODE_LETTERS))
         second = (first + 1 + int(generator.random() * (len(CODE_LETTERS) - 1))) % len(CODE_LETTERS)
-        one, two = (f"{CODE_LETTERS[at]}{100 + int(generator.random() * 900)}" for at in (first, second))
+        one, two = (
+            f"{CODE_LETTERS[at]}{100 + int(generator.random() * 900)}" for at in (first, second)
+        )
         if not any(code in text for text in texts for code in (one, two)):
             return one, two
 
@@ -496,12 +603,17 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
     codes = ("reply",) if protocol.asks == "reply" else LETTERS
     turns = [{"speaker": "supporter", "text": "one"}, {"speaker": "seeker", "text": "two"}]
     history = history_block({"turns": turns, "emotion": "three"}, protocol)
-    forms = [Form(protocol, part, codes, answer_format) for part in parts(protocol, rubric.dimensions, answer_format)]
+    forms = [
+        Form(protocol, part, codes, answer_format)
+        for part in parts(protocol, rubric.dimensions, answer_format)
+    ]
     said = [[form.messages(history, ["four", "five"][: len(codes)]), form.schema] for form in forms]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def parts(protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: str) -> list[tuple[Dimension, ...]]:
+def parts(
+    protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: str
+) -> list[tuple[Dimension, ...]]:
     """Split dimensions over calls: one a call for a single letter or where the protocol says so, else all in one."""
     if answer_format == "logprob" or protocol.dimensions_per_call == "one":
         return [(dimension,) for dimension in dimensions]
@@ -511,7 +623,12 @@ def parts(protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: 
 @lru_cache(maxsize=2_048)
 def _lines(dimensions: tuple[Dimension, ...]) -> str:
     lines = [f"- {one.name}: {one.question} High: {one.high} Low: {one.low}" for one in dimensions]
-    return "\n".join([f"Judge by {'this dimension' if len(lines) == 1 else 'these dimensions, in this order'}:", *lines])
+    return "\n".join(
+        [
+            f"Judge by {'this dimension' if len(lines) == 1 else 'these dimensions, in this order'}:",
+            *lines,
+        ]
+    )
 
 
 @lru_cache(maxsize=2_048)
@@ -521,19 +638,32 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
     ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
     how = words[protocol.answers].format(first=first, second=second, **ties)
     plus = f"{first} or {second}, then + to +++++"
-    cells: Any = {"score": {"score": 0}, "number": {"winner": "...", "margin": 0}, "plus": plus}[protocol.answers]
+    cells: Any = {"score": {"score": 0}, "number": {"winner": "...", "margin": 0}, "plus": plus}[
+        protocol.answers
+    ]
     once = protocol.reasoning == "once"
-    values = dict.fromkeys((one.name for one in dimensions), cells if once else {"reasoning": "...", **cells})
+    values = dict.fromkeys(
+        (one.name for one in dimensions), cells if once else {"reasoning": "...", **cells}
+    )
     pattern = json.dumps({"reasoning": "...", **values} if once else values, ensure_ascii=False)
     return f"{words[protocol.reasoning].format(how=how)} {words['form']}:\n{pattern}"
 
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:
     """Make the markers longer than any run of their signs in the texts, so that no text can close its own."""
-    with_runs = [text for text in texts if "<<<" in text or ">>>" in text]  # few, and quicker found than by a pattern
-    length = max((1 + len(run) for text in with_runs for run in re.findall(r"<{3,}|>{3,}", text)), default=3)
+    with_runs = [
+        text for text in texts if "<<<" in text or ">>>" in text
+    ]  # few, and quicker found than by a pattern
+    length = max(
+        (1 + len(run) for text in with_runs for run in re.findall(r"<{3,}|>{3,}", text)), default=3
+    )
     return "<" * length, ">" * length
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

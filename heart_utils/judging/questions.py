@@ -67,7 +67,9 @@ class Question(NamedTuple):
         if schema and self.in_json:
             what = {"name": self.form.title, "strict": True, "schema": self.form.schema}
             options["response_format"] = {"type": "json_schema", "json_schema": what}
-        return Request(self.judge, self.messages, options, self.repeat, tag=str(self.about["history_id"]))
+        return Request(
+            self.judge, self.messages, options, self.repeat, tag=str(self.about["history_id"])
+        )
 
     def repair(self, request: Request, answer: str, fault: str) -> Request:
         """Ask once more, with what was wrong with the answer."""
@@ -89,8 +91,12 @@ class Answer:
     def readings(self) -> list[tuple[Reading, Call | None, bool]]:
         """Read the answer; what its repair makes readable counts, and what was readable before stands."""
         if not self.calls:
-            return [(Reading(self.question.about["state"]), None, False)] * len(self.question.form.cells)
-        merged: list[tuple[Reading, Call | None, bool]] = [(reading, self.calls[0], False) for reading in self.first[0]]
+            return [(Reading(self.question.about["state"]), None, False)] * len(
+                self.question.form.cells
+            )
+        merged: list[tuple[Reading, Call | None, bool]] = [
+            (reading, self.calls[0], False) for reading in self.first[0]
+        ]
         for call in self.calls[1:]:
             again, _ = self.question.form.read(call)
             for place, reading in enumerate(again):
@@ -112,20 +118,33 @@ def collector_paused() -> Iterator[None]:
 
 
 def ask_questions(
-    questions: Sequence[Question], *, ledger: Ledger, mode: str = "missing", max_paid_calls: int | None = None, **asking: Any
+    questions: Sequence[Question],
+    *,
+    ledger: Ledger,
+    mode: str = "missing",
+    max_paid_calls: int | None = None,
+    **asking: Any,
 ) -> list[Answer]:
     """Ask what the ledger lacks, and ask once more for what cannot be read."""
     if mode not in ("missing", "replay"):
-        raise JudgeError(f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked.")
+        raise JudgeError(
+            f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked."
+        )
     asking |= {"ledger": ledger, "mode": mode}
     there = [question for question in questions if question.reply_is_there]
     calls, missing = _look_up(there, ledger, again=mode != "replay")
     if missing and mode != "replay":
         note_schemas([there[place].judge for place in missing if there[place].in_json], ledger)
-    new = ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
+    new = (
+        ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
+    )
     calls |= zip(missing, new, strict=True)
     answers = [Answer(question, [calls[place]]) for place, question in enumerate(there)]
-    unread = [one for one in answers if one.calls[0].status in one.question.form.repairable and one.first[1]]
+    unread = [
+        one
+        for one in answers
+        if one.calls[0].status in one.question.form.repairable and one.first[1]
+    ]
     asked = question_requests([answer.question for answer in unread], ledger)
     repairs = [
         (answer, answer.question.repair(request, answer.calls[0].text, str(answer.first[1])))
@@ -135,13 +154,22 @@ def ask_questions(
         known = ledger.find([request.key for _, request in repairs])
         repairs = [(answer, request) for answer, request in repairs if request.key in known]
     if max_paid_calls is not None:
-        max_paid_calls = max(max_paid_calls - len({call.call_id for call in new if call.cost_usd != 0}), 0)
-    second = ask_all([request for _, request in repairs], max_paid_calls=max_paid_calls, **asking) if repairs else []
+        max_paid_calls = max(
+            max_paid_calls - len({call.call_id for call in new if call.cost_usd != 0}), 0
+        )
+    second = (
+        ask_all([request for _, request in repairs], max_paid_calls=max_paid_calls, **asking)
+        if repairs
+        else []
+    )
     for (answer, _), call in zip(repairs, second, strict=True):
         answer.calls = [*answer.calls, call]
     if mode != "replay":
         _tell_of_cut_answers(answers)
-    return [*answers, *(Answer(question, ()) for question in questions if not question.reply_is_there)]
+    return [
+        *answers,
+        *(Answer(question, ()) for question in questions if not question.reply_is_there),
+    ]
 
 
 def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
@@ -150,7 +178,9 @@ def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
     cut: dict[str, int] = {}
     for answer in answers:
         name, (readings, _) = answer.question.judge.name, answer.first
-        unread = answer.question.in_json and any(reading.state == "unparsed" for reading in readings)
+        unread = answer.question.in_json and any(
+            reading.state == "unparsed" for reading in readings
+        )
         asked[name] = asked.get(name, 0) + 1
         cut[name] = cut.get(name, 0) + (unread and was_cut(answer.calls[0]))
     for name, n in cut.items():
@@ -163,14 +193,22 @@ def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
             )
 
 
-def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger) -> pd.DataFrame:
+def count_calls(
+    asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger
+) -> pd.DataFrame:
     """Say what requests would take, without asking."""
     rows: list[tuple[Any, ...]] = []
     asked = iter(asked)
     while chunk := list(islice(asked, CHUNK)):
-        known = ledger.find([request.key for _, request in chunk])  # what is damaged is an error, and asked again
+        known = ledger.find(
+            [request.key for _, request in chunk]
+        )  # what is damaged is an error, and asked again
         for who, request in chunk:
-            call = plan_call(request) if request.key not in known or failed(known[request.key]) else None
+            call = (
+                plan_call(request)
+                if request.key not in known or failed(known[request.key])
+                else None
+            )
             takes: tuple[Any, ...] = (0, 0, 0.0, 0.0)
             if call is not None:
                 takes = (call.prompt_tokens, call.completion_tokens, call.cost_usd, bound(request))
@@ -178,7 +216,9 @@ def count_calls(asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequenc
     takes_of = ["prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     table = pd.DataFrame(rows, columns=[*by, "n_calls", "n_recorded", *takes_of])
     table = table.astype({"cost_usd": float, "at_most_usd": float})
-    return table.groupby(list(by), sort=False).sum(skipna=False).reset_index()  # one unknown price leaves the sum unknown
+    return (
+        table.groupby(list(by), sort=False).sum(skipna=False).reset_index()
+    )  # one unknown price leaves the sum unknown
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:
@@ -193,15 +233,26 @@ def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator
     """Make each request with a JSON schema or without: in the form in which it is recorded, or else its model's."""
     questions = iter(questions)
     while chunk := list(islice(questions, CHUNK)):
-        judges = {(one.judge.identity_digest, one.judge.json_schema): one.judge for one in chunk if one.in_json}
+        judges = {
+            (one.judge.identity_digest, one.judge.json_schema): one.judge
+            for one in chunk
+            if one.in_json
+        }
         schemas = {who: takes_schema(judge, ledger) for who, judge in judges.items()}
-        wanted = [one.in_json and schemas[one.judge.identity_digest, one.judge.json_schema] for one in chunk]
-        requests = [question.request(schema=schema) for question, schema in zip(chunk, wanted, strict=True)]
+        wanted = [
+            one.in_json and schemas[one.judge.identity_digest, one.judge.json_schema]
+            for one in chunk
+        ]
+        requests = [
+            question.request(schema=schema) for question, schema in zip(chunk, wanted, strict=True)
+        ]
         known = ledger.statuses([request.key for request in requests])
         others = {
             place: question.request(schema=not wanted[place])
             for place, question in enumerate(chunk)
-            if question.in_json and question.judge.json_schema is None and requests[place].key not in known
+            if question.in_json
+            and question.judge.json_schema is None
+            and requests[place].key not in known
         }
         there = ledger.statuses([request.key for request in others.values()])
         for place, request in enumerate(requests):
@@ -210,12 +261,20 @@ def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator
 
 def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
     """Note in the ledger how models are asked from now on, whatever a later litellm says of them."""
-    told = {model.identity_digest: takes_schema(model, ledger) for model in models if model.json_schema is None}
-    ledger.note({f"{SCHEMA} {digest}": "yes" if schema else "no" for digest, schema in told.items()})
+    told = {
+        model.identity_digest: takes_schema(model, ledger)
+        for model in models
+        if model.json_schema is None
+    }
+    ledger.note(
+        {f"{SCHEMA} {digest}": "yes" if schema else "no" for digest, schema in told.items()}
+    )
 
 
 @collector_paused()
-def _look_up(questions: Sequence[Question], ledger: Ledger, *, again: bool) -> tuple[dict[int, Call], dict[int, Request]]:
+def _look_up(
+    questions: Sequence[Question], ledger: Ledger, *, again: bool
+) -> tuple[dict[int, Call], dict[int, Request]]:
     """Find what is recorded, and keep the prompts of the rest only: they are long."""
     calls: dict[int, Call] = {}
     missing: dict[int, Request] = {}

@@ -33,7 +33,10 @@ ENDED = re.compile(
 """Marks around what models think before they answer. Where a prompt's template opens the thought, only the end is there."""
 
 NEAR = 60  #: Characters before an object in which words about it are looked for.
-DRAFT = re.compile(r"\b(?:first,? i|at first|i (?:first )?thought|initial(?:ly)?|drafts?|tentative(?:ly)?)\b", re.IGNORECASE)
+DRAFT = re.compile(
+    r"\b(?:first,? i|at first|i (?:first )?thought|initial(?:ly)?|drafts?|tentative(?:ly)?)\b",
+    re.IGNORECASE,
+)
 FINAL = re.compile(
     r"\b(?:final(?:ly)?|revised|correct(?:ed|ion)|reconsider(?:ed|ing)?|on reflection|second thoughts?"
     r"|my (?:answer|verdict))\b",
@@ -47,12 +50,25 @@ WOULD = re.compile(
 """Words by which an earlier object was a draft, a later one is final, or is only what might have been."""
 
 TWICE = "given twice, in two ways"  #: In the place of a value whose key is there twice; nothing reads it as an answer.
-REASONS = ("reasoning", "reason", "rationale")  #: Keys that decide nothing: of two, the last counts.
+REASONS = (
+    "reasoning",
+    "reason",
+    "rationale",
+)  #: Keys that decide nothing: of two, the last counts.
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 WHOLE = re.compile(r"\s*([1-5])(?:\.0)?(?:\s*/\s*5)?\s*")
 CALLED = re.compile(r"^(?:the\s+)?(?:reply|response|respondent)\s+")
 PLUS_SIGNS = re.compile(r"[^\w+]*(\w+)[^\w+]*(\+*)[^\w+]*")
-WRAPPERS = ("dimensions", "verdicts", "scores", "answer", "result", "judgement", "judgment", "scales")
+WRAPPERS = (
+    "dimensions",
+    "verdicts",
+    "scores",
+    "answer",
+    "result",
+    "judgement",
+    "judgment",
+    "scales",
+)
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 NO_ANSWER = ("abstain", "none", "cannot judge", "n/a")
 REFUSAL = re.compile(
@@ -68,7 +84,9 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Make a mapping of pairs; a key that comes twice with values that decide differently has no value."""
     content: dict[str, Any] = {}
     for key, value in pairs:
-        differs = key in content and key not in REASONS and _deciding(content[key]) != _deciding(value)
+        differs = (
+            key in content and key not in REASONS and _deciding(content[key]) != _deciding(value)
+        )
         content[key] = TWICE if differs else value
     return content
 
@@ -89,11 +107,15 @@ class Reading(NamedTuple):
 
     state: str
     winner: str | None = None  # first, second or tie
-    margin: float | None = None  # 1 to 5; None for a tie, or where the answer gives none that can be read
+    margin: float | None = (
+        None  # 1 to 5; None for a tie, or where the answer gives none that can be read
+    )
     p_first: float | None = None  # the probability that the reply shown first is better
     score: float | None = None
     rationale: str | None = None
-    little_mass: bool = False  # whether both letters together had less than half of the next token's probability
+    little_mass: bool = (
+        False  # whether both letters together had less than half of the next token's probability
+    )
 
 
 class _Found(NamedTuple):
@@ -107,7 +129,13 @@ Readings = tuple[list[Reading], str | None]  #: One a cell; and what is wrong wi
 
 
 def read_dimensions(
-    call: Call, names: Sequence[str], words: Mapping[str, str], *, answers: str, letter: bool, once: bool
+    call: Call,
+    names: Sequence[str],
+    words: Mapping[str, str],
+    *,
+    answers: str,
+    letter: bool,
+    once: bool,
 ) -> tuple[list[Reading], str | None]:
     """Read a judgement of a pair (what its sides and a tie are called -> first, second, tie), or of one reply alone."""
     if letter:
@@ -124,7 +152,9 @@ def read_labels(call: Call, names: Sequence[str]) -> Readings:
 
 def read_hits(call: Call, n: int) -> Readings:
     """Read exactly as many hits as items, each 1, 0 or null, or none at all."""
-    readings, fault = _read_answer(call, ["hits"], ["hits"] * n, partial(_read_list, n=n), "with hits")
+    readings, fault = _read_answer(
+        call, ["hits"], ["hits"] * n, partial(_read_list, n=n), "with hits"
+    )
     whole = fault is None or call.status not in ("ok", "truncated")
     return (readings if whole else [Reading("unparsed")] * n), fault
 
@@ -135,7 +165,11 @@ def was_cut(call: Call) -> bool:
 
 
 def _read_answer(
-    call: Call, names: Sequence[str], cells: Sequence[str], read: Callable[[dict[str, Any]], Readings], form: str
+    call: Call,
+    names: Sequence[str],
+    cells: Sequence[str],
+    read: Callable[[dict[str, Any]], Readings],
+    form: str,
 ) -> Readings:
     """Read the last object that speaks of these names; where an earlier one says something else, nothing is read."""
     state, text = "unparsed", _answer_in(call)
@@ -152,7 +186,9 @@ def _read_answer(
     for earlier in found[:-1]:
         if _is_draft(earlier, last):
             continue
-        for place, (cell, before, now) in enumerate(zip(cells, read(earlier.content)[0], list(readings), strict=True)):
+        for place, (cell, before, now) in enumerate(
+            zip(cells, read(earlier.content)[0], list(readings), strict=True)
+        ):
             if _contradict(before, now):
                 readings[place] = Reading("unparsed", rationale=now.rationale)
                 in_two_ways[f"{cell} is answered in two ways"] = None
@@ -269,7 +305,9 @@ def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
         mapping = _speaking(content, names)
         if mapping is not None:
             found.append(_Found(mapping, text[read_to:start]))
-            broken |= _named(re.sub(r'"\w+"\s*:\s*$', "", text[read_to:start]), names)  # without its own key
+            broken |= _named(
+                re.sub(r'"\w+"\s*:\s*$', "", text[read_to:start]), names
+            )  # without its own key
             read_to = end
         start = text.find("{", end)
     if found:
@@ -291,14 +329,18 @@ def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
         content = _once((str(line.get("dimension") or line.get("name")), line) for line in lines)
     if not isinstance(content, dict):
         return None
-    tidy = _once((re.sub(r"\W+", "_", str(key).strip().lower()), value) for key, value in content.items())
+    tidy = _once(
+        (re.sub(r"\W+", "_", str(key).strip().lower()), value) for key, value in content.items()
+    )
     if any(name in content for name in names):
         return {**content, **{name: TWICE for name in names if tidy.get(name) == TWICE}}
     if any(name in tidy for name in names):
         return tidy
     if len(names) == 1 and ("winner" in tidy or "score" in tidy):
         return {names[0]: tidy}
-    inner = (_speaking(tidy[key], names) for key in WRAPPERS if isinstance(tidy.get(key), dict | list))
+    inner = (
+        _speaking(tidy[key], names) for key in WRAPPERS if isinstance(tidy.get(key), dict | list)
+    )
     found = next((one for one in inner if one is not None), None)
     return None if found is None else {"reasoning": tidy.get("reasoning"), **found}
 
@@ -308,9 +350,13 @@ def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for name in (*names, "reasoning"):
         opened = [match.end() for match in re.finditer(rf'"{name}"\s*:\s*(?=["{{])', text)]
-        values = [value for value in (_value_at(text, place) for place in opened) if value is not None]
+        values = [
+            value for value in (_value_at(text, place) for place in opened) if value is not None
+        ]
         if values and (name == "reasoning" or len(values) == len(opened)):
-            found |= _once((name, value) for value in (values[:1] if name == "reasoning" else values))
+            found |= _once(
+                (name, value) for value in (values[:1] if name == "reasoning" else values)
+            )
         elif values:
             found[name] = TWICE
     return found if any(name in found for name in names) else None
@@ -323,11 +369,20 @@ def _value_at(text: str, place: int) -> Any:
         return None
 
 
-def _read_cells(found: dict[str, Any], *, names: Sequence[str], words: Mapping[str, str], answers: str, once: bool) -> Readings:
+def _read_cells(
+    found: dict[str, Any],
+    *,
+    names: Sequence[str],
+    words: Mapping[str, str],
+    answers: str,
+    once: bool,
+) -> Readings:
     """Read what is said on each dimension."""
     shared = _text(found.get("reasoning")) if once else None
     read = [
-        _read_cell(name, found[name], words, answers, shared) if name in found else (Reading("unparsed"), f"{name} is missing")
+        _read_cell(name, found[name], words, answers, shared)
+        if name in found
+        else (Reading("unparsed"), f"{name} is missing")
         for name in names
     ]
     return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
@@ -336,9 +391,19 @@ def _read_cells(found: dict[str, Any], *, names: Sequence[str], words: Mapping[s
 def _read_truths(found: dict[str, Any], *, names: Sequence[str]) -> Readings:
     """Read whether each label holds."""
     said = {name: found.get(name) for name in names}
-    read = {name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower()) for name, one in said.items()}
-    faults = [f"{name} is {json.dumps(found.get(name))[:40]}" for name, value in read.items() if value is None]
-    readings = [Reading("unparsed") if value is None else Reading("valid", score=float(value)) for value in read.values()]
+    read = {
+        name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower())
+        for name, one in said.items()
+    }
+    faults = [
+        f"{name} is {json.dumps(found.get(name))[:40]}"
+        for name, value in read.items()
+        if value is None
+    ]
+    readings = [
+        Reading("unparsed") if value is None else Reading("valid", score=float(value))
+        for value in read.values()
+    ]
     return readings, f"{', '.join(faults)}; expected true or false" if faults else None
 
 
@@ -350,30 +415,47 @@ def _read_list(found: dict[str, Any], *, n: int) -> Readings:
         fault = f"hits is {type(hits).__name__}, expected a list"
     elif len(hits) != n:
         fault = f"hits has {len(hits)} entries, expected {n}"
-    elif wrong := [at for at, hit in enumerate(hits) if not (hit is None or (type(hit) is int and hit in (0, 1)))]:
+    elif wrong := [
+        at
+        for at, hit in enumerate(hits)
+        if not (hit is None or (type(hit) is int and hit in (0, 1)))
+    ]:
         fault = f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or null"
     elif _text(found.get("reason")) is None:
         fault = "it gives no reason"
     if fault is not None:
         return [Reading("unparsed")] * n, fault
-    return [Reading("abstained") if hit is None else Reading("valid", score=hit) for hit in hits], None
+    return [
+        Reading("abstained") if hit is None else Reading("valid", score=hit) for hit in hits
+    ], None
 
 
-def _read_cell(name: str, value: Any, words: Mapping[str, str], answers: str, shared: str | None) -> tuple[Reading, str | None]:
+def _read_cell(
+    name: str, value: Any, words: Mapping[str, str], answers: str, shared: str | None
+) -> tuple[Reading, str | None]:
     """Read what is said on one dimension, and what is wrong with it."""
     cells = value if isinstance(value, dict) else {}
     rationale = shared or _text(cells.get("reasoning"))
     if answers == "score":
         score = _whole(said := cells.get("score", value))
-        fault = f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5" if score is None else None
+        fault = (
+            f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5"
+            if score is None
+            else None
+        )
         return Reading("unparsed" if fault else "valid", score=score, rationale=rationale), fault
     said, margin = cells.get("winner", value), _whole(cells.get("margin"))
-    if _once((str(key).strip().lower(), cell) for key, cell in cells.items()).get("winner") == TWICE:
+    if (
+        _once((str(key).strip().lower(), cell) for key, cell in cells.items()).get("winner")
+        == TWICE
+    ):
         said = TWICE
     if answers == "plus" and isinstance(said, str) and (signs := PLUS_SIGNS.fullmatch(said)):
         said, count = signs[1], len(signs[2])
         margin = margin if not count else float(count) if count <= MAX_MARGIN else None
-    if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (said is None and "winner" in cells):
+    if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (
+        said is None and "winner" in cells
+    ):
         return Reading("abstained", rationale=rationale), None
     winner = (words.get(said) or _loosely(said, words)) if isinstance(said, str) else None
     if winner is None:

@@ -14,9 +14,22 @@ from pydantic import Field
 from heart_utils.calls.ledger import Ledger, open_ledger
 from heart_utils.calls.models import Model, Request, read_models
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import AGAIN, collect, plan_again, plan_codes, plan_hits, plan_questions
+from heart_utils.judging.judge import (
+    AGAIN,
+    collect,
+    plan_again,
+    plan_codes,
+    plan_hits,
+    plan_questions,
+)
 from heart_utils.judging.probes import PROFILES, named_probes, probe_questions, rewrite_replies
-from heart_utils.judging.prompts import CODEBOOKS, REPLY_INSTRUCTIONS, Protocol, load_codebooks, load_protocol
+from heart_utils.judging.prompts import (
+    CODEBOOKS,
+    REPLY_INSTRUCTIONS,
+    Protocol,
+    load_codebooks,
+    load_protocol,
+)
 from heart_utils.judging.questions import Question, note_schemas, question_requests
 from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
 from heart_utils.runs import find_home, find_root
@@ -32,7 +45,13 @@ __all__ += ["recipe_replies", "recipe_responders", "recipe_step"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders")
-STEPS = {"verdicts": "verdicts", "scores": "scores", "codes": "codes", "probes": "verdicts", "again": "verdicts"}
+STEPS = {
+    "verdicts": "verdicts",
+    "scores": "scores",
+    "codes": "codes",
+    "probes": "verdicts",
+    "again": "verdicts",
+}
 """What is asked once the replies are there, in this order -> the table of its answers."""
 Positive = Annotated[int, Field(ge=1)]
 
@@ -55,7 +74,9 @@ class Recipe:
     given_replies: bool = True  #: Whether the replies that came with the histories take part.
     #: How many rewritings of each given reply take its place, with randomised features; an even number, none by default.
     rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
-    labels: tuple[Literal["expert", "person", "ai"], ...] = ()  #: Whom a rewriting may be said to be from, drawn at random.
+    labels: tuple[
+        Literal["expert", "person", "ai"], ...
+    ] = ()  #: Whom a rewriting may be said to be from, drawn at random.
     responders: tuple[Model, ...] = ()  #: Who answers.
     probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.respond.PROBES`.
     instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
@@ -70,15 +91,23 @@ class Recipe:
     codebooks: tuple[str, ...] = CODEBOOKS  #: Each is a call a reply and coder.
     coded: tuple[str, ...] = ()  #: Responders whose replies are labelled; all by default.
     report_card: bool = False  #: Whether the judges are asked about probes with known answers too.
-    asked_again: Annotated[int, Field(ge=0)] = 0  #: About how many pairs the judges are asked again.
-    together: tuple[str, ...] = ()  #: On which dimensions then, in one call and one a call; those of ``heart`` by default.
+    asked_again: Annotated[int, Field(ge=0)] = (
+        0  #: About how many pairs the judges are asked again.
+    )
+    together: tuple[
+        str, ...
+    ] = ()  #: On which dimensions then, in one call and one a call; those of ``heart`` by default.
     seed: int = 20260109  #: Of what is drawn.
     budget_usd: float | None = None  #: What the run may spend, ever.
     max_concurrency: Positive | None = None  #: Judging calls in flight, all judges together.
-    recorded: str | None = None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
+    recorded: str | None = (
+        None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
+    )
     #: ``heartbench``, or a file like its own, whose rubric judges go through item by item: no histories, pairs or protocols.
     questions: str | None = None
-    n_questions: Positive | None = None  #: So many of them, those with the shortest texts: a small model's context is short.
+    n_questions: Positive | None = (
+        None  #: So many of them, those with the shortest texts: a small model's context is short.
+    )
     language: Literal["zh", "en"] = "zh"  #: Of what models are told about them.
 
     @property
@@ -119,16 +148,22 @@ def read_recipe(run: str) -> Recipe:
     path = find_home() / "params" / f"{run}.yaml"
     block, where = read_yaml(path, dict[str, Any], RecipeError).get("collect"), f"{path}, collect"
     if not isinstance(block, dict):
-        raise RecipeError(f"{path} has no block `collect:`, so there is nothing to collect for {run!r}.")
+        raise RecipeError(
+            f"{path} has no block `collect:`, so there is nothing to collect for {run!r}."
+        )
     given = {name: value for name, value in block.items() if value is not None}
     if "run" in given:
         raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
     if "reading" in given:
-        raise RecipeError(f"{where}: unknown setting reading; write histories: {{file: ..., columns: ..., words: ...}}.")
+        raise RecipeError(
+            f"{where}: unknown setting reading; write histories: {{file: ..., columns: ..., words: ...}}."
+        )
     if isinstance(about := given.get("histories"), dict):
         reading = {option: value for option, value in about.items() if option != "file"}
         if not isinstance(about.get("file"), str):
-            raise RecipeError(f"{where}: histories has {', '.join(map(str, about)) or 'nothing'}, expected file: and a path.")
+            raise RecipeError(
+                f"{where}: histories has {', '.join(map(str, about)) or 'nothing'}, expected file: and a path."
+            )
         try:
             as_options(reading, f"{where}, histories")
         except DataError as error:
@@ -140,19 +175,30 @@ def read_recipe(run: str) -> Recipe:
         if not isinstance(entries, list):
             raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
         models[name] = tuple(read_models(entries))
-    recipe: Recipe = replace(read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models)
+    recipe: Recipe = replace(
+        read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models
+    )
     shelf = find_root() / "data" / "protocols"
-    known = {"probes": PROBES, "slices": SLICES, "protocols": sorted(file.stem for file in shelf.glob("*.yaml"))}
+    known = {
+        "probes": PROBES,
+        "slices": SLICES,
+        "protocols": sorted(file.stem for file in shelf.glob("*.yaml")),
+    }
     known |= {"codebooks": load_codebooks()} if recipe.coders else {}
     for name, words in known.items():
         strange = [str(word) for word in given.get(name, ()) if word not in words]
         if strange:
-            raise RecipeError(f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}.")
+            raise RecipeError(
+                f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}."
+            )
     absent = [name for name in MODELS[:2] if not models[name]] if recipe.questions else []
     faults = {
-        "needs histories: sample, heart, esconv, or a file of your own": not (recipe.histories or recipe.questions),
+        "needs histories: sample, heart, esconv, or a file of your own": not (
+            recipe.histories or recipe.questions
+        ),
         f"no {' and no '.join(absent)}; name at least one model each": absent,
-        "rewrites: given replies are rewritten, and given_replies is false": recipe.rewrites and not recipe.given_replies,
+        "rewrites: given replies are rewritten, and given_replies is false": recipe.rewrites
+        and not recipe.given_replies,
         "given_replies: no replies come with a file of histories; say given_replies: false": (
             Path(recipe.histories).suffix and recipe.given_replies
         ),
@@ -201,15 +247,27 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         if n is not None:
             adversarial = chosen["adversarial"]["twin_id"] if name == TWINNED else ()
             last = rows["turns"].map(lambda turns: turns[-1]["speaker"])
-            rows = rows[rows["history_id"].isin(adversarial) if name == TWINNED else last == "seeker"]
+            rows = rows[
+                rows["history_id"].isin(adversarial) if name == TWINNED else last == "seeker"
+            ]
             if n > len(rows):
-                hint = " beside the adversarial ones chosen; set twins: true, or ask for fewer" if name == TWINNED else ""
-                raise RecipeError(f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(rows)}{hint}.")
-            rows = rows.iloc[[place if name == TWINNED else place * len(rows) // n for place in range(n)]]
+                hint = (
+                    " beside the adversarial ones chosen; set twins: true, or ask for fewer"
+                    if name == TWINNED
+                    else ""
+                )
+                raise RecipeError(
+                    f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(rows)}{hint}."
+                )
+            rows = rows.iloc[
+                [place if name == TWINNED else place * len(rows) // n for place in range(n)]
+            ]
         chosen[name] = rows
     histories = pd.concat(chosen.values())
     if histories.empty:
-        raise RecipeError(f"slices: {dict(recipe.slices)} leaves none of the {len(there)} histories.")
+        raise RecipeError(
+            f"slices: {dict(recipe.slices)} leaves none of the {len(there)} histories."
+        )
     return check_table("histories", histories.sort_index())
 
 
@@ -231,13 +289,17 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))["responder"].tolist()
     ['reference', 'echo']
     """
-    tables = [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
+    tables = (
+        [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
+    )
     tables += [named_probes(PROFILES)] if recipe.rewrites else []
     tables.append(describe_responders([*recipe.responders, *recipe.probes]))
     return check_table("responders", pd.concat([table for table in tables if len(table)]))
 
 
-def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any) -> pd.DataFrame:
+def recipe_replies(
+    recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any
+) -> pd.DataFrame:
     """Bring together the replies of a recipe: those that came with its histories, of models, and by rule.
 
     Parameters
@@ -265,7 +327,11 @@ def recipe_replies(recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, *
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
     language = recipe.language if recipe.questions else None
-    asked: dict[str, Any] = {"repeats": recipe.repeats, "instructions": recipe.instructions, "language": language}
+    asked: dict[str, Any] = {
+        "repeats": recipe.repeats,
+        "instructions": recipe.instructions,
+        "language": language,
+    }
     replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
     if how.get("plan"):
         return replies[0]
@@ -303,7 +369,11 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     for protocol in _protocols(recipe, "pair"):
         orders = recipe.orders if protocol.orders == "both" else protocol.orders
         rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
-        tables.append(pair_replies(replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name))
+        tables.append(
+            pair_replies(
+                replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name
+            )
+        )
     return check_table("comparisons", pd.concat(tables)) if tables else empty_table("comparisons")
 
 
@@ -347,7 +417,12 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
 
 
 def recipe_requests(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, *, ledger: Ledger
+    recipe: Recipe,
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    *,
+    ledger: Ledger,
 ) -> list[Request]:
     """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
     asked = [_questions(step, recipe, histories, replies, comparisons) for step in STEPS]
@@ -366,28 +441,56 @@ def _questions(
         return []
     if step == "codes":
         books = load_codebooks()
-        coded = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True) if recipe.coded else replies
-        return plan_codes(histories, coded, judges, codebooks={name: books[name] for name in recipe.codebooks}, seed=seed)
+        coded = (
+            replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True)
+            if recipe.coded
+            else replies
+        )
+        return plan_codes(
+            histories,
+            coded,
+            judges,
+            codebooks={name: books[name] for name in recipe.codebooks},
+            seed=seed,
+        )
     if step == "probes":
         return probe_questions(judges, seed=seed) if recipe.report_card else []
     asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
     if step == "again":
-        asked |= {"dimensions": recipe.protocols.get(AGAIN), "several": recipe.together or None, "n_pairs": recipe.asked_again}
-        return plan_again(histories, replies, comparisons, judges, seed=seed, **asked) if recipe.asked_again else []
+        asked |= {
+            "dimensions": recipe.protocols.get(AGAIN),
+            "several": recipe.together or None,
+            "n_pairs": recipe.asked_again,
+        }
+        return (
+            plan_again(histories, replies, comparisons, judges, seed=seed, **asked)
+            if recipe.asked_again
+            else []
+        )
     if recipe.questions and step == "scores":
-        return plan_hits(_chosen_questions(recipe), histories, replies, judges, language=recipe.language, **asked)
+        return plan_hits(
+            _chosen_questions(recipe), histories, replies, judges, language=recipe.language, **asked
+        )
     questions = []
     for protocol in _protocols(recipe, "pair" if step == "verdicts" else "reply"):
-        theirs = comparisons[comparisons["protocol"] == protocol.name] if step == "verdicts" else None
+        theirs = (
+            comparisons[comparisons["protocol"] == protocol.name] if step == "verdicts" else None
+        )
         asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name]}
         repeats = recipe.judge_repeats if step == "verdicts" else 1
-        questions += plan_questions(histories, replies, theirs, judges, repeats=repeats, seed=seed, **asked)
+        questions += plan_questions(
+            histories, replies, theirs, judges, repeats=repeats, seed=seed, **asked
+        )
     return questions
 
 
 def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
     asked = recipe.judges and not recipe.questions
-    return [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks] if asked else []
+    return (
+        [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks]
+        if asked
+        else []
+    )
 
 
 def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
@@ -398,5 +501,9 @@ def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
         return questions
     if n > there:
         raise RecipeError(f"n_questions: {n} were asked for, and there are {there}.")
-    size = questions.assign(size=questions["content"].str.len()).groupby("question_id").agg({"n_turns": "first", "size": "sum"})
+    size = (
+        questions.assign(size=questions["content"].str.len())
+        .groupby("question_id")
+        .agg({"n_turns": "first", "size": "sum"})
+    )
     return questions[questions["question_id"].isin(size.sort_values(["n_turns", "size"]).index[:n])]

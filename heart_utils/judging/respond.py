@@ -21,14 +21,27 @@ from heart_utils.tables import check_table, empty_table
 
 __all__ = ["PROBES", "RespondError", "collect_replies"]
 
-REPLY_OPTIONS = {"max_tokens": 120}  #: Unless a model's own options say otherwise: 40 words take some 60 tokens.
+REPLY_OPTIONS = {
+    "max_tokens": 120
+}  #: Unless a model's own options say otherwise: 40 words take some 60 tokens.
 FREE_OPTIONS = {"max_tokens": 600}  #: Where the length is the model's, as in HeartBench.
 
 STAND_IN = " ".join(["filler"] * MAX_WORDS)
-LABEL = re.compile(r"^\s*(?:\*\*)?(?:supporter|assistant|reply)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
+LABEL = re.compile(
+    r"^\s*(?:\*\*)?(?:supporter|assistant|reply)(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE
+)
 SEEKER = re.compile(r"(?:^|\n)\s*(?:\*\*)?seeker(?:\*\*)?\s*:", re.IGNORECASE)
 QUOTES = {'"': '"', "“": "”", "'": "'"}
-NOTHING = ("author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id")
+NOTHING = (
+    "author_id",
+    "ttft_ms",
+    "total_ms",
+    "prompt_tokens",
+    "completion_tokens",
+    "cost_usd",
+    "typing_ms",
+    "call_id",
+)
 
 
 class RespondError(ValueError):
@@ -122,7 +135,11 @@ def collect_replies(
         if isinstance(model, Model)
     ]
     if plan:
-        return count_calls([((request.model.name,), request) for request in requests], by=("responder",), ledger=ledger)
+        return count_calls(
+            [((request.model.name,), request) for request in requests],
+            by=("responder",),
+            ledger=ledger,
+        )
     answers = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
     rows = [
         _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
@@ -140,14 +157,23 @@ def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bo
     if not planned.any():
         return replies
     room = FREE_OPTIONS if free else REPLY_OPTIONS
-    rooms = {model.name: text_bound(Request(model, (), {} if model.limits_room else room)) for model in models}
+    rooms = {
+        model.name: text_bound(Request(model, (), {} if model.limits_room else room))
+        for model in models
+    }
     fill = [("filler " * rooms[name])[: rooms[name]] for name in replies.loc[planned, "responder"]]
-    return replies.assign(text=replies["text"].mask(planned, pd.Series(fill, index=replies.index[planned], dtype=object)))
+    return replies.assign(
+        text=replies["text"].mask(
+            planned, pd.Series(fill, index=replies.index[planned], dtype=object)
+        )
+    )
 
 
 def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
     """List the histories that nobody can answer for the supporter, because the supporter spoke last."""
-    return histories[histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)]
+    return histories[
+        histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
+    ]
 
 
 def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
@@ -158,32 +184,47 @@ def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
         rates = None if isinstance(one, str) else price(one)
         about: dict[str, Any] = {"responder_kind": "probe", "responder": one}
         if not isinstance(one, str):
-            about = {"responder_kind": "model", "responder": one.name, "family": one.family, "model": one.model}
+            about = {
+                "responder_kind": "model",
+                "responder": one.name,
+                "family": one.family,
+                "model": one.model,
+            }
         rows.append({**about, "price": rates and rates[1] * 1e6})
     return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
 
 
 def _check_responders(responders: Sequence[Model | str]) -> None:
-    names = [responder if isinstance(responder, str) else responder.name for responder in responders]
+    names = [
+        responder if isinstance(responder, str) else responder.name for responder in responders
+    ]
     unknown = [name for name in responders if isinstance(name, str) and name not in PROBES]
     if unknown:
         raise RespondError(f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model is read by "
                            f"heart_utils.calls.models.read_models.")  # fmt: skip
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise RespondError(f"Each responder needs a name of its own; {', '.join(twice)} appears more than once.")
+        raise RespondError(
+            f"Each responder needs a name of its own; {', '.join(twice)} appears more than once."
+        )
 
 
-def _request(history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None) -> Request:
+def _request(
+    history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None
+) -> Request:
     options = {} if model.limits_room else REPLY_OPTIONS if language is None else FREE_OPTIONS
     messages = reply_messages(history["turns"], instructions, language)
     return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 
 
-def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call, *, as_it_came: bool = False) -> dict[str, Any]:
+def _reply(
+    history: Mapping[Any, Any], responder: str, repeat: int, call: Call, *, as_it_came: bool = False
+) -> dict[str, Any]:
     """Read a call; nothing here asks anything, so a better reading needs no new call."""
     text, unwrapped = (call.text.strip(), False) if as_it_came else _unwrap(call.text)
-    state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(call.status, "error")
+    state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(
+        call.status, "error"
+    )
     state = "error" if state == "valid" and call.status != "planned" and not text else state
     flags = [flag for flag, applies in (("unwrapped", unwrapped), ("truncated", call.status == "truncated"),
                                         ("cut", call.finish_reason == CUT),
@@ -200,9 +241,17 @@ def _reply(history: Mapping[Any, Any], responder: str, repeat: int, call: Call, 
     }
 
 
-def _row(history: Mapping[Any, Any], responder: str, text: str | None, state: str, repeat: int) -> dict[str, Any]:
+def _row(
+    history: Mapping[Any, Any], responder: str, text: str | None, state: str, repeat: int
+) -> dict[str, Any]:
     name = f"{history['history_id']}--{responder}" + (f"--r{repeat}" if repeat else "")
-    about = {"reply_id": name, "history_id": history["history_id"], "responder": responder, "text": text, "state": state}
+    about = {
+        "reply_id": name,
+        "history_id": history["history_id"],
+        "responder": responder,
+        "text": text,
+        "state": state,
+    }
     return {**dict.fromkeys(NOTHING), **about, "simulated": history["simulated"]}
 
 

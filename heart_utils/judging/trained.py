@@ -48,7 +48,9 @@ SCALES = ("interval", "ordinal")
 MOST_LEVELS = 20
 DIGITS = re.compile(r"[0-9]+")
 
-Learner = Callable[[NDArray[np.intp], Sequence[NDArray[Any]]], tuple["Terms | None", sparse.csr_matrix]]
+Learner = Callable[
+    [NDArray[np.intp], Sequence[NDArray[Any]]], tuple["Terms | None", sparse.csr_matrix]
+]
 """Places of the replies to learn from, their dialogues and their writers -> terms, and the features of all replies."""
 
 
@@ -68,7 +70,11 @@ class Terms:
     def transform(self, texts: Sequence[str]) -> sparse.csr_matrix:
         """Return TF-IDF, one row a text: words, then letters, each part of length one."""
         words = _vectorizer("word", vocabulary=list(self.words)).transform(texts)
-        letters = _vectorizer("char_wb", vocabulary=list(self.letters)).transform(texts) if self.letters else None
+        letters = (
+            _vectorizer("char_wb", vocabulary=list(self.letters)).transform(texts)
+            if self.letters
+            else None
+        )
         return _weigh(words, self.word_weights, letters, self.letter_weights)
 
     def known_share(self, texts: Sequence[str]) -> Array:
@@ -98,13 +104,19 @@ class Corpus:
         for analyzer in ("word", "char_wb"):
             vectorizer = _vectorizer(analyzer)
             try:
-                parts.append((vectorizer.fit_transform(texts).tocsc(), vectorizer.get_feature_names_out()))
+                parts.append(
+                    (vectorizer.fit_transform(texts).tocsc(), vectorizer.get_feature_names_out())
+                )
             except ValueError:  # no text has a word
-                raise TrainedJudgeError("No reply holds a word; expected texts in `replies.text`.") from None
+                raise TrainedJudgeError(
+                    "No reply holds a word; expected texts in `replies.text`."
+                ) from None
         (words, word_names), (letters, letter_names) = parts
         return cls(words, letters, word_names, letter_names)
 
-    def learn(self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]) -> tuple[Terms, sparse.csr_matrix]:
+    def learn(
+        self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
+    ) -> tuple[Terms, sparse.csr_matrix]:
         """Choose the terms that enough of some texts share, weigh rare ones more, and return TF-IDF of all texts."""
         words = _shared(self.words[used], groups)
         letters = _shared(self.letters[used], groups)
@@ -119,7 +131,9 @@ class Corpus:
             word_weights=_inverse_frequencies(self.words[used][:, words]),
             letter_weights=_inverse_frequencies(self.letters[used][:, letters]),
         )
-        return terms, _weigh(self.words[:, words], terms.word_weights, self.letters[:, letters], terms.letter_weights)
+        return terms, _weigh(
+            self.words[:, words], terms.word_weights, self.letters[:, letters], terms.letter_weights
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +143,9 @@ class LinearModel:
     terms: Terms | None  # None where the caller's own features are used
     weights: Array
     intercept: float
-    levels: Array | None = None  # the scores of an ordinal scale, and the log-odds of more than each but the highest
+    levels: Array | None = (
+        None  # the scores of an ordinal scale, and the log-odds of more than each but the highest
+    )
     steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
@@ -168,7 +184,9 @@ class TrainedJudge:
     predictions: pd.DataFrame
     trained_on: dict[str, Any]
     model: LinearModel = field(repr=False)
-    seen: frozenset[str] = field(repr=False)  # digests of the names of dialogues and histories it was trained on
+    seen: frozenset[str] = field(
+        repr=False
+    )  # digests of the names of dialogues and histories it was trained on
     features: Features | None = field(default=None, repr=False)
 
     def score(self, replies: pd.DataFrame) -> pd.DataFrame:
@@ -191,7 +209,9 @@ class TrainedJudge:
             If the judge was trained on verdicts, on one of these dialogues, or knows no reply.
         """
         if self.kind != "score":
-            raise TrainedJudgeError(f"{self.name!r} was trained on verdicts: use `compare(pairs, replies)`.")
+            raise TrainedJudgeError(
+                f"{self.name!r} was trained on verdicts: use `compare(pairs, replies)`."
+            )
         replies = _with_dialogue(replies)
         self._refuse_seen(replies)
         texts = replies["text"].tolist()
@@ -249,7 +269,9 @@ class TrainedJudge:
             If it was trained on features of the caller's own, which have no words.
         """
         if self.model.terms is None:
-            raise TrainedJudgeError(f"{self.name!r} was trained on features of your own, which are not words.")
+            raise TrainedJudgeError(
+                f"{self.name!r} was trained on features of your own, which are not words."
+            )
         words = self.model.terms.words
         table = pd.DataFrame({"term": words, "weight": self.model.weights[: len(words)]})
         table = table.sort_values(["weight", "term"], ascending=[False, True], ignore_index=True)
@@ -284,7 +306,9 @@ class TrainedJudge:
 
     def _margins(self, texts: Sequence[str]) -> Array:
         terms = self.model.terms
-        return self.model.margins(_own_features(self.features, texts) if terms is None else terms.transform(texts))
+        return self.model.margins(
+            _own_features(self.features, texts) if terms is None else terms.transform(texts)
+        )
 
     def _refuse_seen(self, rows: pd.DataFrame) -> None:
         for column in ("dialogue_id", "history_id"):
@@ -422,7 +446,9 @@ def train_judge(
             "licence": licence,
             "leave_out": list(leave_out),
             "within": within,
-            "features": features if isinstance(features, str) else getattr(features, "__qualname__", "a function"),
+            "features": features
+            if isinstance(features, str)
+            else getattr(features, "__qualname__", "a function"),
             "scale": scale if kind == "score" else None,
         },
         model=model,
@@ -444,12 +470,16 @@ def train_judge(
         asked = labels if pairs is None else pd.concat([labels, pairs], ignore_index=True)
         asked = _pairs_of(asked, replies)
         a, b = asked["place_a"].to_numpy(), asked["place_b"].to_numpy()
-        answers = _out_of_fold(margins[:, a] - margins[:, b], asked["dialogue_id"], fold_of_dialogue)
+        answers = _out_of_fold(
+            margins[:, a] - margins[:, b], asked["dialogue_id"], fold_of_dialogue
+        )
         predictions = _verdict_rows(judge, asked, answers, unfamiliar[a] | unfamiliar[b])
     return replace(judge, predictions=predictions)
 
 
-def load_trained_judge(path: str | os.PathLike[str], *, features: Features | None = None) -> TrainedJudge:
+def load_trained_judge(
+    path: str | os.PathLike[str], *, features: Features | None = None
+) -> TrainedJudge:
     """Read a judge that ``TrainedJudge.save`` wrote, and refuse one that was changed since.
 
     Parameters
@@ -478,7 +508,9 @@ def load_trained_judge(path: str | os.PathLike[str], *, features: Features | Non
     content = read_sealed(path, FORMAT, TrainedJudgeError, "train and save the judge again")
     terms = content["terms"]
     if terms is None and features is None:
-        raise TrainedJudgeError(f"{path} was trained on {content['trained_on']['features']}; give that function as `features`.")
+        raise TrainedJudgeError(
+            f"{path} was trained on {content['trained_on']['features']}; give that function as `features`."
+        )
     model = LinearModel(
         terms=None if terms is None else _terms_from_data(terms),
         weights=np.array(content["weights"]),
@@ -500,11 +532,18 @@ def load_trained_judge(path: str | os.PathLike[str], *, features: Features | Non
 
 def _check_options(features: object, scale: str, leave_out: Sequence[str], n_folds: int) -> None:
     if isinstance(features, str) and features != "words":
-        raise TrainedJudgeError(f"features={features!r}: expected 'words' or a function from texts to rows of numbers.")
+        raise TrainedJudgeError(
+            f"features={features!r}: expected 'words' or a function from texts to rows of numbers."
+        )
     if scale not in SCALES:
         raise TrainedJudgeError(f"scale={scale!r}: expected one of {', '.join(map(repr, SCALES))}.")
-    if isinstance(leave_out, str) or not {"dialogue_id"} <= set(leave_out) <= {"dialogue_id", "rater"}:
-        raise TrainedJudgeError(f"leave_out={leave_out!r}: expected ('dialogue_id',) or ('dialogue_id', 'rater').")
+    if isinstance(leave_out, str) or not {"dialogue_id"} <= set(leave_out) <= {
+        "dialogue_id",
+        "rater",
+    }:
+        raise TrainedJudgeError(
+            f"leave_out={leave_out!r}: expected ('dialogue_id',) or ('dialogue_id', 'rater')."
+        )
     if n_folds < 2:
         raise TrainedJudgeError(f"n_folds={n_folds}: expected 2 or more, or nothing is left out.")
 
@@ -525,7 +564,9 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
         need_columns(replies, [within], TrainedJudgeError)
     twice = replies["reply_id"][replies["reply_id"].duplicated()]
     if len(twice):
-        raise TrainedJudgeError(f"replies.reply_id: {twice.iloc[0]!r} is there twice; expected each reply once.")
+        raise TrainedJudgeError(
+            f"replies.reply_id: {twice.iloc[0]!r} is there twice; expected each reply once."
+        )
     empty = replies["text"].str.strip() == ""
     if "state" in replies:
         empty |= replies["state"] != "valid"
@@ -535,29 +576,41 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
     what = None
     if replies["text"].str.count(r"\S+").median() < 2:
         what = f"half of the {len(replies)} texts are a single word or none"
-    elif (n_wordings := replies["text"].str.replace(DIGITS, "", regex=True).nunique()) <= replies["text"].nunique() / 10:
+    elif (n_wordings := replies["text"].str.replace(DIGITS, "", regex=True).nunique()) <= replies[
+        "text"
+    ].nunique() / 10:
         what = f"without digits the {len(replies)} texts are {n_wordings} different ones"
     if what is not None:
-        raise TrainedJudgeError(f"replies.text: {what}, as a column of ids would be; expected the words of replies.")
+        raise TrainedJudgeError(
+            f"replies.text: {what}, as a column of ids would be; expected the words of replies."
+        )
     return replies
 
 
-def _read_labels(labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimension: str) -> tuple[pd.DataFrame, int]:
+def _read_labels(
+    labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimension: str
+) -> tuple[pd.DataFrame, int]:
     """Keep people's valid labels on the dimension: places of replies, the answer, the dialogue and the rater."""
     need_columns(labels, ["rater", "rater_kind", "dimension", "state", kind], TrainedJudgeError)
     on_line = labels[labels["dimension"] == dimension]
     if on_line.empty:
         known = ", ".join(sorted(labels["dimension"].astype(str).unique()))
-        raise TrainedJudgeError(f"No label is on the dimension {dimension!r}; there are {known or 'none'}.")
+        raise TrainedJudgeError(
+            f"No label is on the dimension {dimension!r}; there are {known or 'none'}."
+        )
     counts = on_line["rater_kind"].eq("human") & on_line["state"].isin(["valid", "inconsistent"])
     kept = on_line[counts]
     place = pd.Series(replies.index, index=replies["reply_id"])
     if kind == "score":
         need_columns(labels, ["reply_id"], TrainedJudgeError)
-        data = pd.DataFrame({"a": kept["reply_id"].map(place), "b": -1, "answer": kept["score"].astype(float)})
+        data = pd.DataFrame(
+            {"a": kept["reply_id"].map(place), "b": -1, "answer": kept["score"].astype(float)}
+        )
     else:
         pairs = _pairs_of(kept, replies, one_each=False)
-        data = pd.DataFrame({"a": pairs["place_a"], "b": pairs["place_b"], "answer": won_by_a(kept).to_numpy()})
+        data = pd.DataFrame(
+            {"a": pairs["place_a"], "b": pairs["place_b"], "answer": won_by_a(kept).to_numpy()}
+        )
     data["rater"] = kept["rater"].to_numpy()
     data["simulated"] = kept["simulated"].to_numpy() if "simulated" in kept else False
     data = data.dropna(subset=["a", "answer"]).astype({"a": int, "b": int})
@@ -569,7 +622,9 @@ def _read_labels(labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimensi
             f"A judge trained on fewer would be noise."
         )
     if data["answer"].nunique() < 2:
-        raise TrainedJudgeError(f"All {len(data)} labels on {dimension!r} are {data['answer'].iloc[0]:g}: nothing to learn.")
+        raise TrainedJudgeError(
+            f"All {len(data)} labels on {dimension!r} are {data['answer'].iloc[0]:g}: nothing to learn."
+        )
     return data, len(on_line) - len(data)
 
 
@@ -619,15 +674,21 @@ def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
     rater, _ = pd.factorize(data["rater"])
     n_dialogues, n_raters = dialogue.max() + 1, rater.max() + 1
     if n_dialogues < 2:
-        raise TrainedJudgeError("All labels are of one dialogue, so none can be left out to try the judge on.")
-    links = sparse.coo_matrix((np.ones(len(data)), (dialogue, n_dialogues + rater)), shape=[n_dialogues + n_raters] * 2)
+        raise TrainedJudgeError(
+            "All labels are of one dialogue, so none can be left out to try the judge on."
+        )
+    links = sparse.coo_matrix(
+        (np.ones(len(data)), (dialogue, n_dialogues + rater)), shape=[n_dialogues + n_raters] * 2
+    )
     _, group = sparse.csgraph.connected_components(links, directed=False)
     unit = group[dialogue] if len(np.unique(group[dialogue])) >= n_folds else dialogue
     order = pd.factorize(unit)[0]
     return np.asarray(order % min(n_folds, order.max() + 1), dtype=np.intp)
 
 
-def _left_for_training(data: pd.DataFrame, folds: NDArray[np.intp], fold: int, leave_out: Sequence[str]) -> NDArray[np.bool_]:
+def _left_for_training(
+    data: pd.DataFrame, folds: NDArray[np.intp], fold: int, leave_out: Sequence[str]
+) -> NDArray[np.bool_]:
     """Keep the labels of other dialogues, and by default of people who rated none of the fold's."""
     held = folds == fold
     kept = ~held
@@ -648,11 +709,18 @@ def _places(data: pd.DataFrame) -> NDArray[np.intp]:
 
 
 def _fit(
-    data: pd.DataFrame, replies: pd.DataFrame, kind: str, within: str | None, learn: Learner, levels: Array | None
+    data: pd.DataFrame,
+    replies: pd.DataFrame,
+    kind: str,
+    within: str | None,
+    learn: Learner,
+    levels: Array | None,
 ) -> tuple[LinearModel, sparse.csr_matrix]:
     """Fit the linear model to some labels; return it with the features of all replies."""
     used = _places(data)
-    terms, features = learn(used, [names.to_numpy()[used] for names in (replies["dialogue_id"], _writers(replies))])
+    terms, features = learn(
+        used, [names.to_numpy()[used] for names in (replies["dialogue_id"], _writers(replies))]
+    )
     n_features = features.shape[1]
     rows = features
     if within is not None:
@@ -670,9 +738,13 @@ def _fit(
     # Effects of `within` are not used to predict, so the level is that of the words alone.
     sums = np.asarray(first[:, :n_features] @ weights).ravel()
     if levels is None:
-        return LinearModel(terms=terms, weights=weights, intercept=float(answers.mean() - sums.mean())), features
+        return LinearModel(
+            terms=terms, weights=weights, intercept=float(answers.mean() - sums.mean())
+        ), features
     steps = np.array([_step(sums, (answers > level).mean()) for level in levels[:-1]])
-    return LinearModel(terms=terms, weights=weights, intercept=0.0, levels=levels, steps=steps), features
+    return LinearModel(
+        terms=terms, weights=weights, intercept=0.0, levels=levels, steps=steps
+    ), features
 
 
 def _writers(replies: pd.DataFrame) -> pd.Series:
@@ -680,14 +752,18 @@ def _writers(replies: pd.DataFrame) -> pd.Series:
     dialogues = "dialogue " + replies["dialogue_id"].astype(str)
     if "author_id" not in replies:
         return dialogues
-    return ("author " + replies["author_id"].astype(str)).where(replies["author_id"].notna(), dialogues)
+    return ("author " + replies["author_id"].astype(str)).where(
+        replies["author_id"].notna(), dialogues
+    )
 
 
 def _own_learner(features: Features, texts: Sequence[str]) -> Learner:
     """Wrap features of the caller's own, which every fold shares, since no label made them."""
     rows = sparse.csr_matrix(_own_features(features, texts))
 
-    def learn(used: NDArray[np.intp], groups: Sequence[NDArray[Any]]) -> tuple[None, sparse.csr_matrix]:
+    def learn(
+        used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
+    ) -> tuple[None, sparse.csr_matrix]:
         return None, rows
 
     return learn
@@ -696,7 +772,9 @@ def _own_learner(features: Features, texts: Sequence[str]) -> Learner:
 def _indicators(values: pd.Series) -> sparse.csr_matrix:
     """Return a column a value; large, so that the penalty hardly holds its effect back."""
     codes, names = pd.factorize(values.astype(str))
-    return sparse.csr_matrix((np.full(len(codes), 10.0), (np.arange(len(codes)), codes)), shape=(len(codes), len(names)))
+    return sparse.csr_matrix(
+        (np.full(len(codes), 10.0), (np.arange(len(codes)), codes)), shape=(len(codes), len(names))
+    )
 
 
 def _ridge(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
@@ -724,7 +802,11 @@ def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> 
         counts = weight > 0
         model = LogisticRegression(C=1.0 / penalty, fit_intercept=False, max_iter=2000)
         outcome = np.repeat([1, 0], len(share))
-        model.fit(sparse.vstack([part, part], format="csr")[counts], outcome[counts], sample_weight=weight[counts])
+        model.fit(
+            sparse.vstack([part, part], format="csr")[counts],
+            outcome[counts],
+            sample_weight=weight[counts],
+        )
         return np.asarray(model.coef_[0])
 
     everything = np.arange(len(answers))
@@ -748,29 +830,40 @@ def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], leve
     n_steps = len(levels) - 1
     label = np.repeat(np.arange(len(answers)), n_steps)
     step = np.tile(np.arange(n_steps), len(answers))
-    own_step = sparse.csr_matrix((np.full(len(step), 10.0), (np.arange(len(step)), step)), shape=(len(step), n_steps))
+    own_step = sparse.csr_matrix(
+        (np.full(len(step), 10.0), (np.arange(len(step)), step)), shape=(len(step), n_steps)
+    )
     above = (answers[label] > levels[step]).astype(float)
     return _logistic(sparse.hstack([rows[label], own_step], format="csr"), above, groups[label])
 
 
 def _step(sums: Array, share: float) -> float:
     """Return the log-odds to add to all sums so that on average they give a share."""
-    return float(optimize.brentq(lambda step: special.expit(sums + step).mean() - share, -50.0, 50.0))
+    return float(
+        optimize.brentq(lambda step: special.expit(sums + step).mean() - share, -50.0, 50.0)
+    )
 
 
 def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
     if features is None:
-        raise TrainedJudgeError("This judge was trained on features of the caller's own; give the function as `features`.")
+        raise TrainedJudgeError(
+            "This judge was trained on features of the caller's own; give the function as `features`."
+        )
     rows = np.asarray(features(list(texts)), dtype=float)
     if rows.ndim != 2 or len(rows) != len(texts) or not np.isfinite(rows).all():
-        raise TrainedJudgeError(f"features gave an array of shape {rows.shape} for {len(texts)} texts; expected finite rows.")
+        raise TrainedJudgeError(
+            f"features gave an array of shape {rows.shape} for {len(texts)} texts; expected finite rows."
+        )
     return rows
 
 
 def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
     from sklearn.feature_extraction.text import CountVectorizer
 
-    settings: dict[str, Any] = {"analyzer": analyzer, "ngram_range": {"word": (1, 2), "char_wb": (2, 4)}[analyzer]}
+    settings: dict[str, Any] = {
+        "analyzer": analyzer,
+        "ngram_range": {"word": (1, 2), "char_wb": (2, 4)}[analyzer],
+    }
     if analyzer == "word":
         settings["token_pattern"] = r"(?u)\b\w+\b"
     return CountVectorizer(**{**settings, **options})
@@ -784,7 +877,9 @@ def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArra
     for names in groups:
         code, different = pd.factorize(names)
         ones = np.ones(len(code), np.int64)
-        by_group = sparse.csr_matrix((ones, (code, np.arange(len(code)))), shape=(len(different), len(code)))
+        by_group = sparse.csr_matrix(
+            (ones, (code, np.arange(len(code)))), shape=(len(different), len(code))
+        )
         shared &= np.asarray(((by_group @ present) > 0).sum(axis=0)).ravel() >= LEAST_REPLIES
     kept = np.flatnonzero(shared)
     return np.sort(kept[np.argsort(-n_replies[kept], kind="stable")][:MOST_TERMS])
@@ -796,7 +891,9 @@ def _inverse_frequencies(counts: sparse.csc_matrix) -> Array:
     return np.asarray(TfidfTransformer().fit(counts).idf_) if counts.shape[1] else np.zeros(0)
 
 
-def _weigh(words: Any, word_weights: Array, letters: Any, letter_weights: Array) -> sparse.csr_matrix:
+def _weigh(
+    words: Any, word_weights: Array, letters: Any, letter_weights: Array
+) -> sparse.csr_matrix:
     """Return TF-IDF of both parts, with the logarithm of counts, each part of length one."""
     from sklearn.preprocessing import normalize
 
@@ -809,7 +906,9 @@ def _weigh(words: Any, word_weights: Array, letters: Any, letter_weights: Array)
     return sparse.hstack(parts, format="csr")
 
 
-def _out_of_fold(margins: Array, dialogues: pd.Series, fold_of_dialogue: Mapping[str, int]) -> Array:
+def _out_of_fold(
+    margins: Array, dialogues: pd.Series, fold_of_dialogue: Mapping[str, int]
+) -> Array:
     """Take each answer from the fold that left its dialogue out; elsewhere, average over folds."""
     fold = dialogues.map(fold_of_dialogue)
     answers = margins.mean(axis=0)
@@ -818,7 +917,9 @@ def _out_of_fold(margins: Array, dialogues: pd.Series, fold_of_dialogue: Mapping
     return np.asarray(answers)
 
 
-def _score_rows(judge: TrainedJudge, replies: pd.DataFrame, answers: Array, unfamiliar: NDArray[np.bool_]) -> pd.DataFrame:
+def _score_rows(
+    judge: TrainedJudge, replies: pd.DataFrame, answers: Array, unfamiliar: NDArray[np.bool_]
+) -> pd.DataFrame:
     rows = pd.DataFrame(
         {
             "reply_id": replies["reply_id"],
@@ -831,7 +932,9 @@ def _score_rows(judge: TrainedJudge, replies: pd.DataFrame, answers: Array, unfa
     return _complete("scores", rows, judge, unfamiliar)
 
 
-def _verdict_rows(judge: TrainedJudge, pairs: pd.DataFrame, answers: Array, unfamiliar: NDArray[np.bool_]) -> pd.DataFrame:
+def _verdict_rows(
+    judge: TrainedJudge, pairs: pd.DataFrame, answers: Array, unfamiliar: NDArray[np.bool_]
+) -> pd.DataFrame:
     p_a = 1.0 / (1.0 + np.exp(-answers))
     word = pd.Series(np.select([p_a > 0.5, p_a < 0.5], ["a", "b"], "tie"))
     columns = ["pair_id", "history_id", "dialogue_id", "slice", "responder_a", "responder_b"]
@@ -845,7 +948,9 @@ def _verdict_rows(judge: TrainedJudge, pairs: pd.DataFrame, answers: Array, unfa
     return _complete("verdicts", rows, judge, unfamiliar)
 
 
-def _complete(table: str, rows: pd.DataFrame, judge: TrainedJudge, unfamiliar: NDArray[np.bool_]) -> pd.DataFrame:
+def _complete(
+    table: str, rows: pd.DataFrame, judge: TrainedJudge, unfamiliar: NDArray[np.bool_]
+) -> pd.DataFrame:
     """Add what all rows of a trained judge share, and check them as any other rows."""
     rows = rows.assign(
         rater=judge.name,
@@ -888,17 +993,25 @@ def _digest_of(column: str) -> Callable[[object], str]:
 def _seen(replies: pd.DataFrame) -> frozenset[str]:
     """Return digests of the names of the dialogues and histories that have labels."""
     columns = ("dialogue_id", "history_id")
-    return frozenset(digest for column in columns for digest in replies[column].map(_digest_of(column)))
+    return frozenset(
+        digest for column in columns for digest in replies[column].map(_digest_of(column))
+    )
 
 
-def write_sealed(path: str | os.PathLike[str], content: Mapping[str, Any], *, indent: int | None = None) -> Path:
+def write_sealed(
+    path: str | os.PathLike[str], content: Mapping[str, Any], *, indent: int | None = None
+) -> Path:
     """Write JSON with a digest of its content, whole or not at all."""
-    text = json.dumps({**content, "digest": content_digest(content)}, indent=indent, ensure_ascii=False)
+    text = json.dumps(
+        {**content, "digest": content_digest(content)}, indent=indent, ensure_ascii=False
+    )
     write_atomically(Path(path), f"{text}\n".encode())
     return Path(path)
 
 
-def read_sealed(path: str | os.PathLike[str], expected: str, error: type[ValueError], remedy: str) -> dict[str, Any]:
+def read_sealed(
+    path: str | os.PathLike[str], expected: str, error: type[ValueError], remedy: str
+) -> dict[str, Any]:
     """Read what ``write_sealed`` wrote, and refuse another format and content that does not fit its digest."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -911,13 +1024,17 @@ def read_sealed(path: str | os.PathLike[str], expected: str, error: type[ValueEr
         raise error(f"{path} has the format {found!r}; this version reads {expected!r}: {remedy}.")
     digest = content.pop("digest", None)
     if digest != content_digest(content):
-        raise error(f"{path} was changed after it was saved: its content does not fit its digest; {remedy}.")
+        raise error(
+            f"{path} was changed after it was saved: its content does not fit its digest; {remedy}."
+        )
     return dict(content)
 
 
 def content_digest(content: Mapping[str, Any]) -> str:
     """Return a SHA-256 of settings or weights, whatever the order of their names."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()
 
 
 def _terms_as_data(terms: Terms | None) -> dict[str, list[Any]] | None:

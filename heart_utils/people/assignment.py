@@ -11,7 +11,14 @@ import pandas as pd
 
 from heart_utils.tables import need_columns
 
-__all__ = ["StudyError", "assign_raters", "assign_writers", "check_balance", "choose_pairs", "study_cost"]
+__all__ = [
+    "StudyError",
+    "assign_raters",
+    "assign_writers",
+    "check_balance",
+    "choose_pairs",
+    "study_cost",
+]
 
 NEEDED = ("comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order")
 
@@ -20,7 +27,9 @@ class StudyError(ValueError):
     """A study with people cannot be shared out, written, started or read as asked."""
 
 
-def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.random.Generator) -> pd.DataFrame:
+def choose_pairs(
+    comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.random.Generator
+) -> pd.DataFrame:
     """Keep some pairs of each history, so that responders, and pairs of them, meet about equally often.
 
     This is an incomplete block design: a history is a block, and the pairs met least so far are taken next.
@@ -60,10 +69,21 @@ def choose_pairs(comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.r
     kept: set[str] = set()
     for history in rng.permutation(np.array(list(by_history), dtype=object)):
         rows = by_history[history]
-        names = zip(rows["pair_id"], rows["responder_a"], rows["responder_b"], rng.random(len(rows)), strict=True)
-        free = [(str(pair), min(str(a), str(b)), max(str(a), str(b)), float(tie)) for pair, a, b, tie in names]
+        names = zip(
+            rows["pair_id"],
+            rows["responder_a"],
+            rows["responder_b"],
+            rng.random(len(rows)),
+            strict=True,
+        )
+        free = [
+            (str(pair), min(str(a), str(b)), max(str(a), str(b)), float(tie))
+            for pair, a, b, tie in names
+        ]
         for _ in range(min(pairs_per_history, len(free))):
-            best = min(free, key=lambda one: (met[one[1], one[2]], seen[one[1]] + seen[one[2]], one[3]))
+            best = min(
+                free, key=lambda one: (met[one[1], one[2]], seen[one[1]] + seen[one[2]], one[3])
+            )
             free.remove(best)
             kept.add(best[0])
             met[best[1], best[2]] += 1
@@ -118,12 +138,16 @@ def assign_raters(
     """
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
     if not 0 <= n_checks <= load:
-        raise StudyError(f"{n_checks} attention checks on {load} comparisons; expected 0 or more, no more than comparisons.")
+        raise StudyError(
+            f"{n_checks} attention checks on {load} comparisons; expected 0 or more, no more than comparisons."
+        )
     history = pairs["history_id"].to_numpy(dtype=str)
     pair, seat = _fill_seats(votes, history, _count_seats(votes, load), rng)
     seat = _part_crowds(pair, seat, history[pair], rng)
     first = _split_in_two(pair, seat, pairs, rng)
-    rows = pairs.loc[pair, ["pair_id", "history_id", "responder_a", "responder_b"]].reset_index(drop=True)
+    rows = pairs.loc[pair, ["pair_id", "history_id", "responder_a", "responder_b"]].reset_index(
+        drop=True
+    )
     a_is_low = (rows["responder_a"] < rows["responder_b"]).to_numpy()
     rows["order"] = np.where(first == a_is_low, "ab", "ba")
     rows["seat"] = [f"seat-{number + 1:03d}" for number in seat]
@@ -162,17 +186,32 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
     n_histories = rated["history_id"].nunique()
     rows = [
         _limit("comparisons a rater", per_seat, 1, apart=True),
-        _limit("attention checks a rater", (assignment["task"] == "check").groupby(assignment["seat"]).sum(), 0, apart=True),
+        _limit(
+            "attention checks a rater",
+            (assignment["task"] == "check").groupby(assignment["seat"]).sum(),
+            0,
+            apart=True,
+        ),
         _limit("times a rater meets the same pair", rated.groupby(["seat", "pair_id"]).size(), 1),
-        _limit("times a rater meets the same history", visits, _most_visits(int(per_seat.max()), n_histories)),
-        _limit("one order more than the other, by pair", lead.groupby(rated["pair_id"]).sum().abs(), 1),
-        _limit("one order more than the other, by rater", lead.groupby(rated["seat"]).sum().abs(), 1),
+        _limit(
+            "times a rater meets the same history",
+            visits,
+            _most_visits(int(per_seat.max()), n_histories),
+        ),
+        _limit(
+            "one order more than the other, by pair", lead.groupby(rated["pair_id"]).sum().abs(), 1
+        ),
+        _limit(
+            "one order more than the other, by rater", lead.groupby(rated["seat"]).sum().abs(), 1
+        ),
         _limit("one order more than the other, by responders", lead.groupby(duels).sum().abs(), 1),
     ]
     return pd.DataFrame(rows, columns=["measure", "least", "most", "allowed", "holds"])
 
 
-def largest_load(comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int) -> int:
+def largest_load(
+    comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int
+) -> int:
     """Find the largest load, up to `load`, at which no history has more ratings than the seats may hold of one."""
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
     by_history = pd.Series(votes).groupby(pairs["history_id"]).sum()
@@ -186,7 +225,11 @@ def largest_load(comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[st
 
 
 def assign_writers(
-    histories: pd.DataFrame, *, writers_per_history: int = 3, n_writers: int = 12, rng: np.random.Generator
+    histories: pd.DataFrame,
+    *,
+    writers_per_history: int = 3,
+    n_writers: int = 12,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Share histories out among the people who write replies, so that writers overlap evenly.
 
@@ -223,9 +266,15 @@ def assign_writers(
             f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and that many writers."
         )
     ids = histories["history_id"].to_numpy(dtype=str)
-    history, seat = _fill_seats(np.full(len(ids), writers_per_history), ids, n_writers, rng, meetings=True)
-    table = pd.DataFrame({"seat": [f"seat-{number + 1:03d}" for number in seat], "history_id": ids[history]})
-    table = table.iloc[rng.permutation(len(table))].sort_values("seat", kind="stable", ignore_index=True)
+    history, seat = _fill_seats(
+        np.full(len(ids), writers_per_history), ids, n_writers, rng, meetings=True
+    )
+    table = pd.DataFrame(
+        {"seat": [f"seat-{number + 1:03d}" for number in seat], "history_id": ids[history]}
+    )
+    table = table.iloc[rng.permutation(len(table))].sort_values(
+        "seat", kind="stable", ignore_index=True
+    )
     table.insert(1, "position", table.groupby("seat").cumcount() + 1)
     return table
 
@@ -271,7 +320,9 @@ def study_cost(
     """
     table = pd.DataFrame({"raters_per_pair": raters_per_pair})
     table["verdicts"] = n_pairs * table["raters_per_pair"]
-    table["raters"] = np.maximum(np.ceil(table["verdicts"] / load), table["raters_per_pair"]).astype(int)
+    table["raters"] = np.maximum(
+        np.ceil(table["verdicts"] / load), table["raters_per_pair"]
+    ).astype(int)
     table["minutes_each"] = table["verdicts"] / table["raters"] * seconds_each / 60 + minutes_around
     table["hours"] = table["raters"] * table["minutes_each"] / 60
     table["cost"] = table["hours"] * pay_per_hour * (1 + fee_share)
@@ -291,20 +342,30 @@ def _pairs_and_votes(
     _check_columns(comparisons, NEEDED)
     if load < 1:
         raise StudyError(f"load is {load}, expected 1 or more.")
-    orders = comparisons.groupby("pair_id")["order"].agg(lambda shown: " ".join(sorted(shown.dropna())))
+    orders = comparisons.groupby("pair_id")["order"].agg(
+        lambda shown: " ".join(sorted(shown.dropna()))
+    )
     wrong = orders[orders != "ab ba"]
     if len(wrong):
         said = f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with {wrong.iloc[0] or 'no order'}"
-        raise StudyError(f'{said}. Sides cannot be balanced without; pair replies with orders="both".')
-    pairs = comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"], ignore_index=True)
+        raise StudyError(
+            f'{said}. Sides cannot be balanced without; pair replies with orders="both".'
+        )
+    pairs = comparisons.drop_duplicates("pair_id").sort_values(
+        ["history_id", "pair_id"], ignore_index=True
+    )
     if isinstance(raters_per_pair, Mapping):
         if unknown := sorted(set(raters_per_pair) - set(pairs["pair_id"])):
-            raise StudyError(f"raters_per_pair names {len(unknown)} pairs that are not compared, first {unknown[0]}.")
+            raise StudyError(
+                f"raters_per_pair names {len(unknown)} pairs that are not compared, first {unknown[0]}."
+            )
         votes = pairs["pair_id"].map(lambda pair: raters_per_pair.get(pair, 0)).to_numpy(dtype=int)
     else:
         votes = np.full(len(pairs), raters_per_pair)
     if (votes < 0).any() or votes.sum() < 1:
-        raise StudyError(f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never less than 0.")
+        raise StudyError(
+            f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never less than 0."
+        )
     return pairs, votes
 
 
@@ -318,7 +379,12 @@ def _most_visits(load: int, n_histories: int) -> int:
 
 
 def _fill_seats(
-    votes: np.ndarray, history: np.ndarray, n_seats: int, rng: np.random.Generator, *, meetings: bool = False
+    votes: np.ndarray,
+    history: np.ndarray,
+    n_seats: int,
+    rng: np.random.Generator,
+    *,
+    meetings: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Give each pair as many seats as it has votes: the emptiest, then those new to its history, or to each other."""
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
@@ -327,7 +393,9 @@ def _fill_seats(
     seats: list[int] = []
     for number in rng.permutation(len(votes)):
         visits, luck, chosen = seen[history[number]], rng.random(n_seats), list[int]()
-        at_once = 1 if meetings else max(1, votes[number])  # each one chosen changes who shares histories with whom
+        at_once = (
+            1 if meetings else max(1, votes[number])
+        )  # each one chosen changes who shares histories with whom
         for _ in range(0, votes[number], at_once):
             before = together[:, chosen].sum(axis=1) if meetings else visits
             taken = len(votes) * np.isin(np.arange(n_seats), chosen)
@@ -340,7 +408,9 @@ def _fill_seats(
     return np.array(pairs), np.array(seats)
 
 
-def _part_crowds(pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _part_crowds(
+    pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Share two seats out anew where one of them meets a history too often and the other seldom."""
     seat = seat.copy()
     number = np.unique(history, return_inverse=True)[1]
@@ -352,14 +422,23 @@ def _part_crowds(pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: n
         met, full = crowds[0]
         two = [full, np.lexsort((rng.random(visits.shape[1]), visits[met]))[0]]
         here = np.flatnonzero(np.isin(seat, two))
-        here = here[np.lexsort((rng.permutation(pair.max() + 1)[pair[here]], rng.permutation(len(visits))[number[here]]))]
+        here = here[
+            np.lexsort(
+                (
+                    rng.permutation(pair.max() + 1)[pair[here]],
+                    rng.permutation(len(visits))[number[here]],
+                )
+            )
+        ]
         seat[here] = np.resize(rng.permutation(two), len(here))
         visits[:, two] = 0
         np.add.at(visits, (number[here], seat[here]), 1)
     return seat
 
 
-def _split_in_two(pair: np.ndarray, seat: np.ndarray, pairs: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
+def _split_in_two(
+    pair: np.ndarray, seat: np.ndarray, pairs: pd.DataFrame, rng: np.random.Generator
+) -> np.ndarray:
     """Choose for each rating whether the responder first in the alphabet is shown first."""
     names = pairs[["responder_a", "responder_b"]].to_numpy(dtype=str)
     duel = [tuple(sorted(names[number])) for number in pair]
@@ -404,7 +483,9 @@ def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) ->
             history, times = Counter(row["history_id"] for row in waiting).most_common(1)[0]
             last = sequence[-1]["history_id"] if sequence else None
             crowded = history if times * 2 > len(waiting) else None
-            pick = next((k for k, row in enumerate(waiting) if row["history_id"] == crowded != last), None)
+            pick = next(
+                (k for k, row in enumerate(waiting) if row["history_id"] == crowded != last), None
+            )
             if pick is None:
                 pick = next((k for k, row in enumerate(waiting) if row["history_id"] != last), 0)
             sequence.append(waiting.pop(pick))
@@ -417,8 +498,16 @@ def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) ->
     return table.assign(check=table["check"].astype("Int64"))
 
 
-def _limit(measure: str, counts: pd.Series, allowed: int, *, apart: bool = False) -> tuple[str, int, int, str, bool]:
+def _limit(
+    measure: str, counts: pd.Series, allowed: int, *, apart: bool = False
+) -> tuple[str, int, int, str, bool]:
     least, most = int(counts.min()), int(counts.max())
     if apart:
-        return measure, least, most, f"differ by {allowed} at most" if allowed else "all the same", most - least <= allowed
+        return (
+            measure,
+            least,
+            most,
+            f"differ by {allowed} at most" if allowed else "all the same",
+            most - least <= allowed,
+        )
     return measure, least, most, f"{allowed} at most", most <= allowed

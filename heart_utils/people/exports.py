@@ -27,7 +27,10 @@ __all__ = ["QUESTIONS"]
 QUESTIONS = ("preference", "strength", "reason", "dimension", "reply")  #: What Potato's pages ask.
 HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
-TEXTS = ("reply", "reason")  #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
+TEXTS = (
+    "reply",
+    "reason",
+)  #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
 TYPING = """
 SELECT user_id, instance_id, schema_name || ':::' || label_name AS field, max(ended_at),
     sum(json_extract(summary, '$.active_ms')) AS active_ms, sum(json_extract(summary, '$.pasted_chars')) AS pasted_chars,
@@ -45,7 +48,9 @@ def read_potato(folder: Path) -> pd.DataFrame:
     """Read the answers of a Potato project: one row per person who agreed, and page shown to or answered by them."""
     states = _load_states(folder)
     if not states:
-        raise StudyError(f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?")
+        raise StudyError(
+            f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?"
+        )
     check_people({_place(file): str(state["user_id"]) for file, state in states.items()})
     typed = _typing(folder / "project.sqlite")
     pages = []
@@ -55,7 +60,9 @@ def read_potato(folder: Path) -> pd.DataFrame:
         changed = _changed_later(file.with_name(HISTORY))
         if not _agreed(state, history):
             if answers:
-                raise StudyError(f"{_place(file)} holds answers of somebody who did not agree to take part. Delete them.")
+                raise StudyError(
+                    f"{_place(file)} holds answers of somebody who did not agree to take part. Delete them."
+                )
             continue
         orders = state.get("instance_id_to_presentation_order") or {}
         for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [""]:
@@ -64,7 +71,17 @@ def read_potato(folder: Path) -> pd.DataFrame:
             page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
             pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
     # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other way round.
-    columns = ["person", "item_id", "answered", "seconds", "typing_ms", "pasted_share", "changed_later", "swapped", *QUESTIONS]
+    columns = [
+        "person",
+        "item_id",
+        "answered",
+        "seconds",
+        "typing_ms",
+        "pasted_share",
+        "changed_later",
+        "swapped",
+        *QUESTIONS,
+    ]
     return pd.DataFrame(pages, columns=columns)
 
 
@@ -74,7 +91,9 @@ def restore_answers(folder: Path) -> int:
     restored = 0
     for file, state in _load_states(folder).items():
         kept = state.setdefault("instance_id_to_label_to_value", {})
-        words = list(_last_words(state, _history(file.with_name(HISTORY)), _behaviour(state, typed)))
+        words = list(
+            _last_words(state, _history(file.with_name(HISTORY)), _behaviour(state, typed))
+        )
         for item, question, label, value in words:
             given = kept.get(item, [])
             if value not in [str(said) for about, said in given if about["schema"] == question]:
@@ -90,13 +109,22 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
     how, faults = reading or FileOptions(), list[str]()
     try:
         check_options(how)
-        content = _load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
-        if isinstance(content, list) and all(isinstance(task, dict) and "annotations" in task for task in content):
+        content = (
+            _load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
+        )
+        if isinstance(content, list) and all(
+            isinstance(task, dict) and "annotations" in task for task in content
+        ):
             raw = RawTable(_label_studio(file, content))
         else:
-            table = read_table(file, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header"))
+            table = read_table(
+                file, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header")
+            )
             raw = replace(
-                table, rows=table.rows.set_axis([f"line {row + 2} of {file.name}" for row in table.rows.index], axis=0)
+                table,
+                rows=table.rows.set_axis(
+                    [f"line {row + 2} of {file.name}" for row in table.rows.index], axis=0
+                ),
             )
     except DataError as error:
         raise StudyError(str(error)) from None
@@ -106,9 +134,17 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
         raise StudyError(f"{halves[0]}: {HALF}")
     answers = read_rows("answers", raw, how, file.stem, faults)
     if faults:
-        called = " The rater is completed_by, left and right are left_reply and right_reply." if file.suffix == ".json" else ""
+        called = (
+            " The rater is completed_by, left and right are left_reply and right_reply."
+            if file.suffix == ".json"
+            else ""
+        )
         options = propose("answers", raw, how).options
-        hint = f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}" if options != how else ""
+        hint = (
+            f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}"
+            if options != how
+            else ""
+        )
         raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{called}{hint}"))
     return answers
 
@@ -121,7 +157,9 @@ def check_people(names: dict[str, str]) -> None:
             raise StudyError(f"{where} names nobody.")
         if (other := seen.setdefault(name.strip().casefold(), where)) != where:
             said = f"The same rater appears twice: in {other} and in {where}"
-            raise StudyError(f"{said}. Give them one spelling, or move the one that does not count away.")
+            raise StudyError(
+                f"{said}. Give them one spelling, or move the one that does not count away."
+            )
 
 
 def _place(file: Path) -> str:
@@ -146,10 +184,16 @@ def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
     states = {}
     for file in sorted((folder / "answers").glob("*/user_state.json")):
         state = _load_json(file)
-        if not isinstance(state, dict) or "user_id" not in state or "instance_id_ordering" not in state:
+        if (
+            not isinstance(state, dict)
+            or "user_id" not in state
+            or "instance_id_ordering" not in state
+        ):
             said = f"{_place(file)} lacks user_id or instance_id_ordering"
             raise StudyError(f"{said}: it is no state of Potato 2.12, or was cut short.")
-        for label, _ in itertools.chain.from_iterable((state.get("instance_id_to_label_to_value") or {}).values()):
+        for label, _ in itertools.chain.from_iterable(
+            (state.get("instance_id_to_label_to_value") or {}).values()
+        ):
             if not isinstance(label, dict) or "schema" not in label:
                 said = f"{_place(file)}: an answer is stored under a {type(label).__name__}"
                 raise StudyError(f"{said}, expected a schema and a name, as by Potato 2.12.")
@@ -157,7 +201,9 @@ def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
     return states
 
 
-def _behaviour(state: dict[str, Any], typed: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+def _behaviour(
+    state: dict[str, Any], typed: dict[tuple[str, str], dict[str, Any]]
+) -> dict[str, Any]:
     """Give what the state says of each page, with the database's notes on how its texts were typed."""
     behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
     for (person, item), summaries in typed.items():
@@ -168,7 +214,9 @@ def _behaviour(state: dict[str, Any], typed: dict[tuple[str, str], dict[str, Any
 
 def _agreed(state: dict[str, Any], history: Answered) -> bool:
     """Tell whether somebody said yes to both questions of the first page."""
-    given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get("consent") or []
+    given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get(
+        "consent"
+    ) or []
     said = {label.get("schema"): value for label, value in given}
     said |= {question: value for question, (_, value) in history.get(AROUND, {}).items()}
     return said.get("consent_age") == said.get("consent_agree") == "yes"
@@ -189,11 +237,17 @@ def _changed_later(file: Path) -> set[str]:
     latest: dict[str, int] = {}
     changed = set()
     for number, action in enumerate(_actions(file)):
-        item, question, value = action["instance_id"], action["schema_name"], str(action["new_value"])
+        item, question, value = (
+            action["instance_id"],
+            action["schema_name"],
+            str(action["new_value"]),
+        )
         before = answers.get((item, question))
         if before == value:
             continue  # sent again
-        others = max((when for page, when in latest.items() if page not in (item, AROUND)), default=-1)
+        others = max(
+            (when for page, when in latest.items() if page not in (item, AROUND)), default=-1
+        )
         if before is not None and others > latest[item]:
             changed.add(item)
         answers[item, question] = value
@@ -206,14 +260,18 @@ def _actions(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     actions = []
-    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not splitlines: a word may hold another break
+    lines = (
+        file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    )  # not splitlines: a word may hold another break
     for number, line in enumerate(lines, 1):
         try:
             action = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines):
                 break  # the server was stopped in the middle of a line; the state has what came before
-            raise StudyError(f"{_place(file)}, line {number} is not whole JSON ({error}). Copy the file again.") from None
+            raise StudyError(
+                f"{_place(file)}, line {number} is not whole JSON ({error}). Copy the file again."
+            ) from None
         if action.get("action_type") in ("add_label", "update_label"):
             actions.append(action)
     return actions
@@ -233,23 +291,31 @@ def _typing(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
             for row in database.execute(TYPING):
                 notes.setdefault((row["user_id"], row["instance_id"]), {})[row["field"]] = dict(row)
     except sqlite3.Error as error:
-        raise StudyError(f"{file} cannot be read ({error}). It was probably cut short; copy it again.") from None
+        raise StudyError(
+            f"{file} cannot be read ({error}). It was probably cut short; copy it again."
+        ) from None
     return notes
 
 
-def _answers(state: dict[str, Any], history: Answered, behaviour: dict[str, Any]) -> dict[str, dict[str, str]]:
+def _answers(
+    state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
+) -> dict[str, dict[str, str]]:
     """Lay the history's last word over the state: item -> question -> answer."""
     answers: dict[str, dict[str, str]] = {}
     for item, given in (state.get("instance_id_to_label_to_value") or {}).items():
         answers[item] = {str(label["schema"]): str(value) for label, value in given}
         if len(answers[item]) < len(given):
-            raise StudyError(f"Somebody gave two answers to a question of the page {item!r}; a damaged export.")
+            raise StudyError(
+                f"Somebody gave two answers to a question of the page {item!r}; a damaged export."
+            )
     for item, question, _, value in _last_words(state, history, behaviour):
         answers.setdefault(item, {})[question] = value
     return answers
 
 
-def _last_words(state: dict[str, Any], history: Answered, behaviour: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _last_words(
+    state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
+) -> Iterator[tuple[str, str, str, str]]:
     """Give item, question, label and value of each last word in the history; a text wiped at the end stays wiped."""
     kept = state.get("instance_id_to_label_to_value") or {}
     for item in state["instance_id_ordering"]:
@@ -262,9 +328,13 @@ def _last_words(state: dict[str, Any], history: Answered, behaviour: dict[str, A
 
 
 def _times(behaviour: dict[str, Any]) -> dict[str, Any]:
-    typed = [one for one in (behaviour.get("typing_summaries") or {}).values() if isinstance(one, dict)]
+    typed = [
+        one for one in (behaviour.get("typing_summaries") or {}).values() if isinstance(one, dict)
+    ]
     chars = sum(one.get("final_chars") or 0 for one in typed)
-    external = sum(max(one.get("pasted_chars") or 0, one.get("external_insert_chars") or 0) for one in typed)
+    external = sum(
+        max(one.get("pasted_chars") or 0, one.get("external_insert_chars") or 0) for one in typed
+    )
     return {
         "seconds": (behaviour.get("total_time_ms") or 0) / 1000 or None,
         "typing_ms": float(sum(one.get("active_ms") or 0 for one in typed)) if typed else None,
@@ -280,16 +350,25 @@ def _label_studio(file: Path, tasks: list[dict[str, Any]]) -> pd.DataFrame:
         for annotation in task.get("annotations") or []:
             who = annotation.get("completed_by")
             who = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
-            said = {"rater": None if who is None else str(who), **sides, "choice": None, "seconds": annotation.get("lead_time")}
+            said = {
+                "rater": None if who is None else str(who),
+                **sides,
+                "choice": None,
+                "seconds": annotation.get("lead_time"),
+            }
             for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
                 value, kind = result.get("value") or {}, result.get("type")
                 if kind == "pairwise":
                     said["choice"] = value.get("selected")
-                elif kind == "choices" and [str(word).lower() for word in value.get("choices") or []] == ["tie"]:
+                elif kind == "choices" and [
+                    str(word).lower() for word in value.get("choices") or []
+                ] == ["tie"]:
                     said["choice"] = "tie"
                 elif kind == "rating":
                     said["margin"] = value.get("rating")
                 elif kind == "textarea":
                     said["reason"] = "\n".join(value.get("text") or [])
-            rows[f"answer {len(rows)} of {file.name} (task {task.get('id', 'without an id')})"] = said
+            rows[f"answer {len(rows)} of {file.name} (task {task.get('id', 'without an id')})"] = (
+                said
+            )
     return pd.DataFrame(list(rows.values()), index=list(rows))

@@ -48,37 +48,59 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
     """
     rule = ExclusionRule() if rule is None else rule
     try:
-        decided = decide_exclusions(rater_quality(study.verdicts, study.raters), rule).set_index("rater")
+        decided = decide_exclusions(rater_quality(study.verdicts, study.raters), rule).set_index(
+            "rater"
+        )
         signs, excluded = decided["signs"].to_dict(), decided["excluded"].to_dict()
     except AgreementError:  # nobody has given a verdict: they wrote replies, or stopped before
         signs, excluded = {}, {}
     rows = []
     for person in study.raters.to_dict("records"):
-        rater, n_checks, n_answered = person["rater"], int(person["n_checks"]), int(person["n_answered"])
+        rater, n_checks, n_answered = (
+            person["rater"],
+            int(person["n_checks"]),
+            int(person["n_answered"]),
+        )
         failed = n_checks - int(person["n_checks_passed"])
         if failed > rule.max_failed_checks:
             allowed = f"the rule allows {rule.max_failed_checks}"
             decision, reason = REJECT, f"failed {failed} of {n_checks} attention checks; {allowed}"
         elif not person["completed"]:
-            decision, reason = REVIEW, f"stopped after {n_answered} pages; pay what the first page promises"
+            decision, reason = (
+                REVIEW,
+                f"stopped after {n_answered} pages; pay what the first page promises",
+            )
         elif excluded.get(rater):
             words = " and ".join(word.replace("_", " ") for word in signs[rater])
-            decision, reason = REVIEW, f"left out of the analysis as {words}, which is no proof that nobody read"
+            decision, reason = (
+                REVIEW,
+                f"left out of the analysis as {words}, which is no proof that nobody read",
+            )
         else:
             decision, reason = APPROVE, "finished"
         rows.append((rater, decision, reason, n_answered, int(person["n_shown"])))
     return pd.DataFrame(rows, columns=["rater", "decision", "reason", "n_answered", "n_shown"])
 
 
-def write_payments(run: Run, study: ImportedStudy, *, withdrawn: Sequence[str] = ()) -> tuple[Path, pd.DataFrame]:
+def write_payments(
+    run: Run, study: ImportedStudy, *, withdrawn: Sequence[str] = ()
+) -> tuple[Path, pd.DataFrame]:
     """Write the proposal with the names or ids under which people came, for its owner alone, into the run's folder of keys."""
     keys = run.folder / "keys"
     codes = [code_people([], keys / "people.csv", prefix=kind) for kind in ("rater", "writer")]
     known = {code: person for kind in codes for person, code in kind.items()}
     table = propose_payments(study)
     table.insert(0, "person", table["rater"].map(known))
-    gone = pd.DataFrame({"person": list(withdrawn), "decision": APPROVE, "reason": "withdrew their answers, having worked"})
-    table = pd.concat([table, gone], ignore_index=True).sort_values(["decision", "person"], ignore_index=True)
+    gone = pd.DataFrame(
+        {
+            "person": list(withdrawn),
+            "decision": APPROVE,
+            "reason": "withdrew their answers, having worked",
+        }
+    )
+    table = pd.concat([table, gone], ignore_index=True).sort_values(
+        ["decision", "person"], ignore_index=True
+    )
     file = keys / f"payments-{study.raters['study'].iloc[0]}.csv"
     write_atomically(file, csv_text(table).encode(), private=True)
     return file, table

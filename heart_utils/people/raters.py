@@ -32,7 +32,12 @@ from heart_utils.tables import KEYS, check_table, empty_table
 __all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
 
 TIE = "No difference"
-SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"}  #: What a page calls a side -> what a file of answers does.
+SIDES = {
+    "A": "left",
+    "B": "right",
+    "tie": "tie",
+    TIE: "tie",
+}  #: What a page calls a side -> what a file of answers does.
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
 SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
@@ -45,16 +50,23 @@ class ImportedStudy:
     raters: pd.DataFrame
     n_withdrawn: int  #: People whose answers were left out because they asked for it.
     verdicts: pd.DataFrame = field(default_factory=partial(empty_table, "verdicts"), repr=False)
-    comparisons: pd.DataFrame = field(default_factory=partial(empty_table, "comparisons"), repr=False)
+    comparisons: pd.DataFrame = field(
+        default_factory=partial(empty_table, "comparisons"), repr=False
+    )
     replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
     responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
     licence: str = "none stated"  #: Under which people agreed that answers be published; what is not stated is not published.
-    rehearsal: bool = False  #: Whether somebody or some program gave the answers to try the pages out.
+    rehearsal: bool = (
+        False  #: Whether somebody or some program gave the answers to try the pages out.
+    )
 
     def write(self, run: Run) -> None:
         """Write the answers into the run, as a part of their own, which only the same study or file replaces."""
         study = str(self.raters["study"].iloc[0])
-        part, written = f"people-{study}", {"replies": self.replies, "verdicts": self.verdicts, "raters": self.raters}
+        part, written = (
+            f"people-{study}",
+            {"replies": self.replies, "verdicts": self.verdicts, "raters": self.raters},
+        )
         for name, rows in written.items():
             _refuse_known(run, name, rows, part)
         for name, rows in written.items():
@@ -75,7 +87,9 @@ class ImportedStudy:
         run.write(name, rows, part=part)
         made_up = "rehearsal" if self.rehearsal else "simulated"
         origin = made_up if len(rows) and rows["simulated"].all() else "live"
-        run.record(tables={f"{name}/{part}": {"source": source, "licence": self.licence, "origin": origin}})
+        run.record(
+            tables={f"{name}/{part}": {"source": source, "licence": self.licence, "origin": origin}}
+        )
 
 
 def import_study(
@@ -134,17 +148,25 @@ def import_study(
     if kind == "file":
         rows = _match_answers(read_answers(source, reading), run.read("comparisons"), source.name)
         raters = rows.groupby("person").size().rename("n_shown").reset_index()
-        raters = raters.assign(n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True)
+        raters = raters.assign(
+            n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True
+        )
     else:
         pages = _match_pages(source)
         raters = _count_pages(pages)
-        rows = _rated(source, pages, settings["rating"]) if kind == "rating" else pages[pages["reply"].notna()]
+        rows = (
+            _rated(source, pages, settings["rating"])
+            if kind == "rating"
+            else pages[pages["reply"].notna()]
+        )
     raters, n_withdrawn = _without(raters, withdrawn)
     rows = rows[rows["person"].isin(raters["person"])]
     turns = run.read("histories").set_index("history_id")[["dialogue_id", "slice", "turns"]]
     rows = rows.join(turns, on="history_id").reset_index(drop=True)
     if len(lost := rows.loc[rows["turns"].isna(), "history_id"]):
-        raise StudyError(f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since the study?")
+        raise StudyError(
+            f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since the study?"
+        )
     if kind != "reply":
         _refuse_second_answers(rows)
     if changed := int(rows["changed_later"].sum()):
@@ -154,17 +176,32 @@ def import_study(
             stacklevel=2,
         )
     study, prefix = _name(run, source), "writer" if kind == "reply" else "rater"
-    codes = code_people(sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix)
+    codes = code_people(
+        sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix
+    )
     rows = rows.assign(rater=rows["person"].map(codes), simulated=simulated)
-    raters = raters.assign(rater=raters["person"].map(codes), rater_kind="human", study=study, simulated=simulated, **said)
+    raters = raters.assign(
+        rater=raters["person"].map(codes),
+        rater_kind="human",
+        study=study,
+        simulated=simulated,
+        **said,
+    )
     if kind == "reply":
-        who = pd.DataFrame({"responder": ["human"], "responder_kind": "human", "simulated": simulated})
-        tables = {"replies": _replies(rows, study, redact), "responders": check_table("responders", who)}
+        who = pd.DataFrame(
+            {"responder": ["human"], "responder_kind": "human", "simulated": simulated}
+        )
+        tables = {
+            "replies": _replies(rows, study, redact),
+            "responders": check_table("responders", who),
+        }
     else:
         tables = {"verdicts": _verdicts(rows, redact)}
         if kind == "rating":
             shown = pd.read_parquet(source / "comparisons.parquet")
-            tables["comparisons"] = check_table("comparisons", shown[shown["comparison_id"].isin(rows["comparison_id"])])
+            tables["comparisons"] = check_table(
+                "comparisons", shown[shown["comparison_id"].isin(rows["comparison_id"])]
+            )
     raters = check_table("raters", raters.drop(columns="person").sort_values("rater"))
     return ImportedStudy(raters, n_withdrawn, licence=licence, rehearsal=rehearsal, **tables)
 
@@ -205,19 +242,40 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
                 f"In {part} people answered {len(lost)} histories that the run {run.name!r} does not choose (any more), first "
                 f"{lost[0]!r}. Choose them again under `collect:`, or move {run.folder / 'replies' / part}.parquet away."
             )
-    return check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True)) if tables else replies
+    return (
+        check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True))
+        if tables
+        else replies
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Import a study into its run; say in a sentence what went wrong, if anything did."""
-    parser = argparse.ArgumentParser(prog="python -m heart_utils.people.raters", description="Import what people answered.")
-    parser.add_argument("run", help="a name under runs/, or a path")
-    parser.add_argument("source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv")
-    parser.add_argument("--redact", default="contacts", choices=REDACTIONS, help="a run takes contacts out in any case")
-    parser.add_argument(
-        "--withdraw", action="append", default=[], metavar="NAME", help="leave out somebody who asked for it; repeat as needed"
+    parser = argparse.ArgumentParser(
+        prog="python -m heart_utils.people.raters", description="Import what people answered."
     )
-    parser.add_argument("--statement", metavar="FILE", help="YAML with population, language and pay, for a .json or .csv")
+    parser.add_argument("run", help="a name under runs/, or a path")
+    parser.add_argument(
+        "source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv"
+    )
+    parser.add_argument(
+        "--redact",
+        default="contacts",
+        choices=REDACTIONS,
+        help="a run takes contacts out in any case",
+    )
+    parser.add_argument(
+        "--withdraw",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave out somebody who asked for it; repeat as needed",
+    )
+    parser.add_argument(
+        "--statement",
+        metavar="FILE",
+        help="YAML with population, language and pay, for a .json or .csv",
+    )
     add_reading(parser)
     options = parser.parse_args(arguments)
     try:
@@ -225,11 +283,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         named = run.folder / "study" / options.source
         source = named if named.is_dir() else Path(options.source).resolve()
         if not source.exists():
-            raise StudyError(f"There is no {options.source} in {run.folder / 'study'}, and no such file.")
+            raise StudyError(
+                f"There is no {options.source} in {run.folder / 'study'}, and no such file."
+            )
         kind = dict[Literal["population", "language", "pay"], str | None]
         statement = read_yaml(options.statement, kind, StudyError) if options.statement else None
         imported = import_study(
-            run, source, statement=statement, redact=options.redact, withdrawn=options.withdraw, **reading_of(options)
+            run,
+            source,
+            statement=statement,
+            redact=options.redact,
+            withdrawn=options.withdraw,
+            **reading_of(options),
         )
         imported.write(run)
         payments, proposed = write_payments(run, imported, withdrawn=options.withdraw)
@@ -242,7 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"delete it when it has served."
     )
     counts = proposed["decision"].value_counts()
-    print(f"Whom to pay is proposed in {payments}, with reasons: {', '.join(f'{word} {n}' for word, n in counts.items())}.")
+    print(
+        f"Whom to pay is proposed in {payments}, with reasons: {', '.join(f'{word} {n}' for word, n in counts.items())}."
+    )
     return 0
 
 
@@ -250,7 +317,9 @@ def _name(run: Run, source: Path) -> str:
     """Name a study by its folder, and whatever else by its place too: two files may have one name."""
     if source.resolve().parent == (run.folder / "study").resolve():
         return source.name
-    stem = redact_message(source.stem).translate(str.maketrans("", "", "[]"))  # a file may be called as its sender
+    stem = redact_message(source.stem).translate(
+        str.maketrans("", "", "[]")
+    )  # a file may be called as its sender
     return f"{stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
 
 
@@ -258,7 +327,11 @@ def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
     """Refuse rows that another part has: a table that holds them twice could not be read any more."""
     key = KEYS[name]
     for other in run.parts(name):
-        both = rows[key].merge(run.read(name, other)[key].drop_duplicates(), on=key) if other != part else rows.head(0)
+        both = (
+            rows[key].merge(run.read(name, other)[key].drop_duplicates(), on=key)
+            if other != part
+            else rows.head(0)
+        )
         if len(both):
             raise StudyError(
                 f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r}, first "
@@ -270,14 +343,18 @@ def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
 def _about(folder: Path) -> dict[str, Any]:
     file = folder / "study.json"
     if not file.is_file():
-        raise StudyError(f"{folder} has no study.json: it is no study written here. Give a folder under runs/<run>/study.")
+        raise StudyError(
+            f"{folder} has no study.json: it is no study written here. Give a folder under runs/<run>/study."
+        )
     about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return about
 
 
 def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
     """Ask who the raters are: verdicts of nobody in particular cannot be interpreted."""
-    said = {name: str(given.get(name) or "").strip() or "rehearsal" * rehearsal for name in STATEMENT}
+    said = {
+        name: str(given.get(name) or "").strip() or "rehearsal" * rehearsal for name in STATEMENT
+    }
     missing = [name for name, text in said.items() if not text]
     if missing:
         raise StudyError(
@@ -290,7 +367,9 @@ def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
 def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
     if unknown := sorted(set(withdrawn) - set(raters["person"])):
         said = f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so nobody was left out"
-        raise StudyError(f"{said}. Look up how they are spelt in the study: capitals and blanks count.")
+        raise StudyError(
+            f"{said}. Look up how they are spelt in the study: capitals and blanks count."
+        )
     out = raters["person"].isin(withdrawn)
     if out.all():
         raise StudyError("Nobody who took part is left to import.")
@@ -299,7 +378,9 @@ def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFra
 
 def _match_pages(folder: Path) -> pd.DataFrame:
     """Join each page that was shown or answered with the assignment."""
-    assignment = read_csv_text((folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"})
+    assignment = read_csv_text(
+        (folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"}
+    )
     pages = read_potato(folder).merge(assignment, on="item_id", how="left", validate="many_to_one")
     answered = pages[pages["answered"]]
     strange = answered[answered["seat"].isna()]
@@ -309,13 +390,22 @@ def _match_pages(folder: Path) -> pd.DataFrame:
             f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r}. Are they "
             f"from another folder, or was the assignment changed?"
         )
-    seats, sitters = answered.groupby("person")["seat"].nunique(), answered.groupby("seat")["person"].nunique()
+    seats, sitters = (
+        answered.groupby("person")["seat"].nunique(),
+        answered.groupby("seat")["person"].nunique(),
+    )
     if (seats > 1).any():
-        theirs = ", ".join(sorted(answered.loc[answered["person"] == seats.idxmax(), "seat"].dropna().unique()))
-        raise StudyError(f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown those of one.")
+        theirs = ", ".join(
+            sorted(answered.loc[answered["person"] == seats.idxmax(), "seat"].dropna().unique())
+        )
+        raise StudyError(
+            f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown those of one."
+        )
     if (sitters > 1).any():
         said = "Did one rater come twice, under two names?"
-        raise StudyError(f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}")
+        raise StudyError(
+            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}"
+        )
     return pages
 
 
@@ -323,14 +413,21 @@ def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
     """Count what each person was shown and answered, and the attention checks passed: the side and the strength asked for."""
     task, answered = pages["task"], pages["answered"]
     asked = pages.reindex(columns=["check_side", "check_strength"])
-    passed = (pages["preference"] == asked["check_side"]) & (pd.to_numeric(pages["strength"]) == asked["check_strength"])
+    passed = (pages["preference"] == asked["check_side"]) & (
+        pd.to_numeric(pages["strength"]) == asked["check_strength"]
+    )
     counted = pages[["person"]].assign(
         n_shown=task.notna() & (task != "check"),
         n_answered=answered & (task != "check"),
         n_checks=answered & (task == "check"),
         n_checks_passed=answered & (task == "check") & passed,
     )
-    return counted.groupby("person").sum().assign(completed=answered.groupby(pages["person"]).all()).reset_index()
+    return (
+        counted.groupby("person")
+        .sum()
+        .assign(completed=answered.groupby(pages["person"]).all())
+        .reset_index()
+    )
 
 
 def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
@@ -338,43 +435,66 @@ def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.Da
     rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
     rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
     if asked["dimension"]:
-        second = rated.assign(choice=rated["dimension"].str.removeprefix("Reply "), question=asked["dimension_name"])
+        second = rated.assign(
+            choice=rated["dimension"].str.removeprefix("Reply "), question=asked["dimension_name"]
+        )
         rated = pd.concat([rated, second.assign(margin=None, reason=None)], ignore_index=True)
     odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
     if len(odd):
         first = odd.iloc[0]
         side = show_cell("choice", first["choice"])
-        raise StudyError(f"The page {first['item_id']!r} has the side {side}, expected A, B or tie.")
+        raise StudyError(
+            f"The page {first['item_id']!r} has the side {side}, expected A, B or tie."
+        )
     turned = rated["order"].map({"ab": "ba", "ba": "ab"})
     rated = rated.assign(
-        choice=rated["choice"].map(SIDES), order=rated["order"].mask(rated["swapped"], turned), dimension=rated["question"]
+        choice=rated["choice"].map(SIDES),
+        order=rated["order"].mask(rated["swapped"], turned),
+        dimension=rated["question"],
     )
-    protocol = pd.read_parquet(folder / "comparisons.parquet").set_index("comparison_id")["protocol"]
+    protocol = pd.read_parquet(folder / "comparisons.parquet").set_index("comparison_id")[
+        "protocol"
+    ]
     return rated.assign(where=rated["item_id"]).join(protocol, on="comparison_id")
 
 
 def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
     """Find the comparison that each answer of a file is about."""
-    check_people({str(where): person for where, person in answers["rater"].drop_duplicates().items()})
+    check_people(
+        {str(where): person for where, person in answers["rater"].drop_duplicates().items()}
+    )
     ab, a, b = comparisons["order"] == "ab", comparisons["reply_a"], comparisons["reply_b"]
     # The run's own come first, and no study imported since takes their place.
-    shown = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(["left", "right"])
+    shown = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(
+        ["left", "right"]
+    )
     rows = answers.rename_axis("where").reset_index().rename(columns={"rater": "person"})
     rows = rows.merge(shown, on=["left", "right"], how="left", validate="many_to_one")
     lost = rows[rows["comparison_id"].isna()]
     if len(lost):
         first = lost.iloc[0]
         said = f"{first['left']!r} on the left of {first['right']!r} was never shown"
-        raise StudyError(f"{first['where']}: {said}. Check the reply ids, and which side was which.")
-    return rows.assign(position=rows.groupby("person").cumcount() + 1, pasted_share=0.0, changed_later=False)
+        raise StudyError(
+            f"{first['where']}: {said}. Check the reply ids, and which side was which."
+        )
+    return rows.assign(
+        position=rows.groupby("person").cumcount() + 1, pasted_share=0.0, changed_later=False
+    )
 
 
 def _refuse_second_answers(rows: pd.DataFrame) -> None:
-    key = ["person", "pair_id", "dimension", "order"]  # the same pair with its sides changed is its second order
+    key = [
+        "person",
+        "pair_id",
+        "dimension",
+        "order",
+    ]  # the same pair with its sides changed is its second order
     twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
     if len(twice):
         both = f"first {' and '.join(twice['where'].head(2))}, both by one person"
-        raise StudyError(f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of each two.")
+        raise StudyError(
+            f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of each two."
+        )
 
 
 def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
@@ -391,14 +511,21 @@ def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
         flags=flags,
     )
     rows = complete("verdicts", rows)[[*empty_table("verdicts").columns, "seconds", "position"]]
-    return check_table("verdicts", rows.sort_values(["rater", "position", "dimension"], kind="stable"))
+    return check_table(
+        "verdicts", rows.sort_values(["rater", "position", "dimension"], kind="stable")
+    )
 
 
 def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
     # Without its words a reply is none.
-    text, flags = _screened(rows["reply"].str.strip(), rows, redact.replace("all", "contacts"), "replies")
+    text, flags = _screened(
+        rows["reply"].str.strip(), rows, redact.replace("all", "contacts"), "replies"
+    )
     before = [sum(turn["speaker"] == "supporter" for turn in turns) for turns in rows["turns"]]
-    told = [flag_reply(words or "", n_before=n, n_after=0) for words, n in zip(text, before, strict=True)]
+    told = [
+        flag_reply(words or "", n_before=n, n_after=0)
+        for words, n in zip(text, before, strict=True)
+    ]
     names = zip(rows["rater"], rows["history_id"], strict=True)
     replies = pd.DataFrame(
         {
@@ -417,7 +544,9 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
     return check_table("replies", complete("replies", replies))
 
 
-def _screened(texts: pd.Series, rows: pd.DataFrame, redact: str, what: str) -> tuple[pd.Series, pd.Series]:
+def _screened(
+    texts: pd.Series, rows: pd.DataFrame, redact: str, what: str
+) -> tuple[pd.Series, pd.Series]:
     """Redact free texts, and flag and warn of what was pasted, changed, redacted, or would be computed or run."""
     was = [text if isinstance(text, str) else None for text in texts]
     kept = [redact_text(text, redact) for text in was]
@@ -428,11 +557,16 @@ def _screened(texts: pd.Series, rows: pd.DataFrame, redact: str, what: str) -> t
             *["redacted"] * (now != before),
             *suspicious_text(now),
         ]
-        for before, now, share, changed in zip(was, kept, rows["pasted_share"], rows["changed_later"], strict=True)
+        for before, now, share, changed in zip(
+            was, kept, rows["pasted_share"], rows["changed_later"], strict=True
+        )
     ]
     counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
     if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
-        warnings.warn(f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.", stacklevel=4)
+        warnings.warn(
+            f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.",
+            stacklevel=4,
+        )
     return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)
 
 

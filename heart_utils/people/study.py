@@ -29,7 +29,14 @@ import yaml
 from heart_utils import __version__
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
-from heart_utils.people.assignment import StudyError, assign_raters, assign_writers, check_balance, choose_pairs, largest_load
+from heart_utils.people.assignment import (
+    StudyError,
+    assign_raters,
+    assign_writers,
+    check_balance,
+    choose_pairs,
+    largest_load,
+)
 from heart_utils.people.exports import restore_answers
 from heart_utils.people.raters import TIE
 from heart_utils.people.terms import (
@@ -43,7 +50,16 @@ from heart_utils.people.terms import (
     unfinished,
     wrong_language,
 )
-from heart_utils.runs import Run, RunError, csv_text, find_home, find_root, open_run, visible_text, write_together
+from heart_utils.runs import (
+    Run,
+    RunError,
+    csv_text,
+    find_home,
+    find_root,
+    open_run,
+    visible_text,
+    write_together,
+)
 from heart_utils.settings import read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
@@ -68,11 +84,18 @@ def load_settings(run: Run) -> dict[str, Any]:
 
 
 def write_study(
-    run: Run, kind: str, *, settings: Mapping[str, Any] | None = None, name: str | None = None, top_up: bool = False
+    run: Run,
+    kind: str,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    top_up: bool = False,
 ) -> Path:
     """Write a complete Potato project from a run's histories and replies into ``runs/<run>/study/<name>``."""
     if kind not in KINDS:
-        raise StudyError(f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}.")
+        raise StudyError(
+            f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}."
+        )
     own = run.folder / "study.yaml"
     settings = load_settings(run) if settings is None else check_settings(settings, own)
     texts = [run.folder / "study-texts", run.root / "data" / "study"]
@@ -83,23 +106,34 @@ def write_study(
     histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
     if histories.empty:
         said = ", ".join(settings[kind]["slices"])
-        raise StudyError(f"The run {run.name!r} has no history of {said} that ends with the seeker.")
+        raise StudyError(
+            f"The run {run.name!r} has no history of {said} that ends with the seeker."
+        )
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
     extra, shown = dict[str, bytes](), dict[str, tuple[str, str]]()
     checks: dict[str, Any] = {}
     if kind == "rating":
         replies = run.read("replies")
-        assignment, comparisons = _rating_assignment(run, replies[replies["history_id"].isin(turns)], settings, rng, top_up)
+        assignment, comparisons = _rating_assignment(
+            run, replies[replies["history_id"].isin(turns)], settings, rng, top_up
+        )
         checks = read_yaml(_text_file(texts, "checks.yaml"), dict[str, Any], StudyError)
         assignment = _with_checks(assignment, checks["checks"])
         texts_of = _texts_shown(replies)
-        pairs = comparisons[["pair_id", "reply_a", "reply_b"]].drop_duplicates("pair_id").itertuples(index=False)
+        pairs = (
+            comparisons[["pair_id", "reply_a", "reply_b"]]
+            .drop_duplicates("pair_id")
+            .itertuples(index=False)
+        )
         shown = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings["reply"]
-        given = {"writers_per_history": rules["writers_per_history"], "n_writers": rules["n_writers"]}
+        given = {
+            "writers_per_history": rules["writers_per_history"],
+            "n_writers": rules["n_writers"],
+        }
         draw = partial(assign_writers, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
     offer = make_offer(assignment.groupby("seat").size(), settings, kind)
@@ -108,13 +142,18 @@ def write_study(
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32), offer)
     talk = (turn["text"] for history in turns.values() for turn in history)
-    faults = [*short_time(offer, settings), *wrong_language(talk, _page_texts(kind, texts), settings)]
+    faults = [
+        *short_time(offer, settings),
+        *wrong_language(talk, _page_texts(kind, texts), settings),
+    ]
     if faults:
         raise StudyError(f"{own}: {' '.join(faults)}")
     files = {
         "study.json": _json({"run": run.name, "kind": kind, "settings": dict(settings)}),
         "assignment.csv": csv_text(assignment).encode(),
-        "items.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode(),
+        "items.jsonl": "".join(
+            json.dumps(item, ensure_ascii=False) + "\n" for item in items
+        ).encode(),
         "study.css": _text_file(texts, "study.css").read_bytes(),
         "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
@@ -128,8 +167,18 @@ def write_study(
         part.replace(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    if reasons := {name: reason for name, reason in settings["overruled"].items() if reason.strip()}:
-        run.record(studies={folder.name: {"overruled": reasons, "minutes": offer.minutes, "reckoned": offer.reckoned}})
+    if reasons := {
+        name: reason for name, reason in settings["overruled"].items() if reason.strip()
+    }:
+        run.record(
+            studies={
+                folder.name: {
+                    "overruled": reasons,
+                    "minutes": offer.minutes,
+                    "reckoned": offer.reckoned,
+                }
+            }
+        )
     return folder
 
 
@@ -150,7 +199,11 @@ def study_pages(
 
         def fill(match: re.Match[str]) -> str:
             word = match[1]
-            text = all_words[word] if word in all_words else str(settings[word]).strip() or f"[not filled in: {word}]"
+            text = (
+                all_words[word]
+                if word in all_words
+                else str(settings[word]).strip() or f"[not filled in: {word}]"
+            )
             return html.escape(text)
 
         return re.sub(r"\{(\w+)\}", fill, _text_file(texts, name).read_text(encoding="utf-8"))
@@ -158,21 +211,40 @@ def study_pages(
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
     practice_file = _text_file(texts, "practice.yaml")
-    practice = read_yaml(practice_file, list[dict[str, Any]], StudyError) if kind == "rating" else []
+    practice = (
+        read_yaml(practice_file, list[dict[str, Any]], StudyError) if kind == "rating" else []
+    )
     limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
-    words = {"instructions": REPLY_INSTRUCTIONS, "limits": limits, "speakers": SPEAKERS, "labels": LABELS, "tie": TIE}
+    words = {
+        "instructions": REPLY_INSTRUCTIONS,
+        "limits": limits,
+        "speakers": SPEAKERS,
+        "labels": LABELS,
+        "tie": TIE,
+    }
     template = pages.get_template("potato.yaml.jinja")
     platform, parameter = PLATFORMS.get(settings["arrival"], ("", ""))
     words |= {"platform": platform, "parameter": parameter}
-    given = {"kind": kind, "settings": settings, "seats": seats, "secret": secret, "filled": filled, "practice": practice}
+    given = {
+        "kind": kind,
+        "settings": settings,
+        "seats": seats,
+        "secret": secret,
+        "filled": filled,
+        "practice": practice,
+    }
     made = yaml.safe_load(template.render(**given, **words))
     return made["pages"], made["config"]
 
 
-def start_study(folder: Path, *, host: str = "127.0.0.1", port: int = 8000) -> subprocess.Popen[bytes]:
+def start_study(
+    folder: Path, *, host: str = "127.0.0.1", port: int = 8000
+) -> subprocess.Popen[bytes]:
     """Start Potato on a study, and wait until it answers."""
     settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
-    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (faults := unfinished(settings)):
+    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
+        faults := unfinished(settings)
+    ):
         raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
     if host not in LOOPBACK and settings["rehearsal"] is True:
         said = "Set rehearsal: false in study.yaml and write it again."
@@ -207,7 +279,9 @@ def start_study(folder: Path, *, host: str = "127.0.0.1", port: int = 8000) -> s
             )
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                raise StudyError(f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}")
+                raise StudyError(
+                    f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}"
+                )
             if _answers(host, port):
                 return server
             time.sleep(0.2)
@@ -216,7 +290,9 @@ def start_study(folder: Path, *, host: str = "127.0.0.1", port: int = 8000) -> s
             stop_study(server)
         raise
     stop_study(server)
-    raise StudyError(f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}")
+    raise StudyError(
+        f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
+    )
 
 
 @contextlib.contextmanager
@@ -252,13 +328,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="heart-study", description="Write and start a study.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("run", help="a name under runs/, or a path")
-    parser.add_argument("kind", choices=KINDS, help="rating: people judge replies; reply: people write them")
+    parser.add_argument(
+        "kind", choices=KINDS, help="rating: people judge replies; reply: people write them"
+    )
     parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--host", default="127.0.0.1", help="another address than loopback is a public start")
-    parser.add_argument("--resume", action="store_true", help="go on with a study that holds answers")
-    parser.add_argument("--top-up", action="store_true", help="rating: ask only for verdicts that are still missing")
-    parser.add_argument("--write-only", action="store_true", help="write the folder and do not start it")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="another address than loopback is a public start"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a study that holds answers"
+    )
+    parser.add_argument(
+        "--top-up", action="store_true", help="rating: ask only for verdicts that are still missing"
+    )
+    parser.add_argument(
+        "--write-only", action="store_true", help="write the folder and do not start it"
+    )
     options = parser.parse_args(arguments)
     try:
         run = _run_of_texts(options.run)
@@ -266,7 +352,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.resume:
             write_study(run, options.kind, name=options.name, top_up=options.top_up)
         elif not (folder / "study.json").is_file():
-            raise StudyError(f"There is no study in {folder} to resume. Leave --resume out and it will be written.")
+            raise StudyError(
+                f"There is no study in {folder} to resume. Leave --resume out and it will be written."
+            )
         print(_describe(folder))
         return 0 if options.write_only else _serve(folder, options.host, options.port)
     except ValueError as error:
@@ -282,7 +370,10 @@ def _serve(folder: Path, host: str, port: int) -> int:
         signal.signal(word, _end)
     server = start_study(folder, host=host, port=port)
     try:
-        print(f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+        print(
+            f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.",
+            flush=True,
+        )
         return server.wait()
     finally:
         stop_study(server)
@@ -292,16 +383,34 @@ def _describe(folder: Path) -> str:
     """Say what a study asks of people and what it costs, checks and practice with it, if spare seats stay empty and if not."""
     about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
     rules = about["settings"]["cost"]
-    seats = pd.read_csv(folder / "assignment.csv").groupby("seat").agg(pages=("item_id", "size"), spare=("spare", "first"))
+    seats = (
+        pd.read_csv(folder / "assignment.csv")
+        .groupby("seat")
+        .agg(pages=("item_id", "size"), spare=("spare", "first"))
+    )
     offer = make_offer(seats["pages"], about["settings"], about["kind"])
     each = offer.reward * (1 + rules["fee_share"])
     n_spare = int(seats["spare"].sum())
     n_needed = len(seats) - n_spare
-    most = f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too" if n_spare else ""
-    least = f"{n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f} {rules['currency']}"
-    reckoned = f" ({offer.reckoned:.0f} by the reckoning of `cost:`)" if offer.minutes != math.ceil(offer.reckoned) else ""
+    most = (
+        f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too"
+        if n_spare
+        else ""
+    )
+    least = (
+        f"{n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f} {rules['currency']}"
+    )
+    reckoned = (
+        f" ({offer.reckoned:.0f} by the reckoning of `cost:`)"
+        if offer.minutes != math.ceil(offer.reckoned)
+        else ""
+    )
     hourly = offer.reward / offer.reckoned * 60
-    short = f" By the reckoning it is {hourly:.2f} {offer.currency} an hour." if offer.minutes < offer.reckoned else ""
+    short = (
+        f" By the reckoning it is {hourly:.2f} {offer.currency} an hour."
+        if offer.minutes < offer.reckoned
+        else ""
+    )
     return (
         f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them, {len(_begun(folder))} have begun.\n"
         f"{offer.minutes:g} minutes a person{reckoned}, {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of "
@@ -318,7 +427,9 @@ def _run_of_texts(name: str) -> Run:
         if not (find_home() / "params" / f"{name}.yaml").is_file():
             raise
         quick = ", in seconds and without a call" if name == "sample" else ""
-        raise RunError(f"{error} `make collect RUN={name}` makes it{quick}; then ask people.") from None
+        raise RunError(
+            f"{error} `make collect RUN={name}` makes it{quick}; then ask people."
+        ) from None
 
 
 def _text_file(texts: Sequence[Path], name: str) -> Path:
@@ -330,7 +441,10 @@ def _page_texts(kind: str, texts: Sequence[Path]) -> list[str]:
     """Read what people will be shown beside the conversations, without marks."""
     names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
     names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
-    return [re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name).read_text(encoding="utf-8")) for name in names]
+    return [
+        re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name).read_text(encoding="utf-8"))
+        for name in names
+    ]
 
 
 def _check_free(folder: Path) -> None:
@@ -341,7 +455,9 @@ def _check_free(folder: Path) -> None:
             f"write another by --name."
         )
     if folder.exists() and not (folder / "study.json").is_file():
-        raise StudyError(f"{folder} exists and was not written here (it has no study.json). Give the study another --name.")
+        raise StudyError(
+            f"{folder} exists and was not written here (it has no study.json). Give the study another --name."
+        )
 
 
 def _begun(folder: Path) -> set[Path]:
@@ -349,13 +465,21 @@ def _begun(folder: Path) -> set[Path]:
 
 
 def _rating_assignment(
-    run: Run, replies: pd.DataFrame, settings: Mapping[str, Any], rng: np.random.Generator, top_up: bool
+    run: Run,
+    replies: pd.DataFrame,
+    settings: Mapping[str, Any],
+    rng: np.random.Generator,
+    top_up: bool,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     rules = settings["rating"]
-    share = partial(assign_raters, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng)
+    share = partial(
+        assign_raters, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
+    )
     comparisons = pair_replies(replies, rng=rng, orders="both", protocol="people")
     if rules["pairs_per_history"] != "all":
-        comparisons = choose_pairs(comparisons, pairs_per_history=int(rules["pairs_per_history"]), rng=rng)
+        comparisons = choose_pairs(
+            comparisons, pairs_per_history=int(rules["pairs_per_history"]), rng=rng
+        )
     votes: int | dict[str, int] = int(rules["raters_per_pair"])
     if top_up:
         votes = _missing_votes(run, comparisons, int(rules["raters_per_pair"]))
@@ -369,11 +493,17 @@ def _rating_assignment(
             f"Some history has many more pairs to rate than the others; try a smaller `rating: load:` in "
             f"{run.folder / 'study.yaml'} ({works} works)."
         )
-    few = max(1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique()))
-    return _with_spares(assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]), comparisons
+    few = max(
+        1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique())
+    )
+    return _with_spares(
+        assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]
+    ), comparisons
 
 
-def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float) -> pd.DataFrame:
+def _with_spares(
+    assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float
+) -> pd.DataFrame:
     """Add seats of a second draw, which are handed out when the others are taken."""
     if not 0 <= share <= 1:
         raise StudyError(f"spare is {share}, expected a share of seats from 0 to 1.")
@@ -382,8 +512,13 @@ def _with_spares(assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], sha
     if not n_spare:
         return assignment.assign(spare=False)
     spare = draw()
-    names = {seat: f"seat-{n_seats + number:03d}" for number, seat in enumerate(sorted(spare["seat"].unique())[:n_spare], 1)}
-    spare = spare[spare["seat"].isin(names)].assign(seat=lambda rows: rows["seat"].map(names), spare=True)
+    names = {
+        seat: f"seat-{n_seats + number:03d}"
+        for number, seat in enumerate(sorted(spare["seat"].unique())[:n_spare], 1)
+    }
+    spare = spare[spare["seat"].isin(names)].assign(
+        seat=lambda rows: rows["seat"].map(names), spare=True
+    )
     return pd.concat([assignment.assign(spare=False), spare], ignore_index=True)
 
 
@@ -391,16 +526,27 @@ def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str
     verdicts = run.read("verdicts")
     people = verdicts.query("rater_kind == 'human' and dimension == 'overall' and state == 'valid'")
     have = people["pair_id"].value_counts()
-    votes = {pair: max(0, wanted - int(have.get(pair, 0))) for pair in comparisons["pair_id"].unique()}
+    votes = {
+        pair: max(0, wanted - int(have.get(pair, 0))) for pair in comparisons["pair_id"].unique()
+    }
     if not any(votes.values()):
-        raise StudyError(f"Each of the {len(votes)} pairs has its {wanted} verdicts; there is nothing to top up.")
+        raise StudyError(
+            f"Each of the {len(votes)} pairs has its {wanted} verdicts; there is nothing to top up."
+        )
     return votes
 
 
 def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.DataFrame:
     """Say what each attention check asks for; seats begin at different ones, so that neighbours cannot tell each other."""
-    number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix("seat-").astype(int)
-    asked = pd.DataFrame(checks).astype({"strength": "Int64"}).add_prefix("check_").iloc[number % len(checks)]
+    number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix(
+        "seat-"
+    ).astype(int)
+    asked = (
+        pd.DataFrame(checks)
+        .astype({"strength": "Int64"})
+        .add_prefix("check_")
+        .iloc[number % len(checks)]
+    )
     return assignment.join(asked.set_axis(assignment.index).where(assignment["task"] == "check"))
 
 
@@ -427,7 +573,9 @@ def _items(
                 shown = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
         page = f"{row['seat']}.{row['position']:03d}.{about}"
         item: dict[str, Any] = {"id": page, "title": f"{row['position']} of {length[row['seat']]}"}
-        item["conversation"] = [{"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk]
+        item["conversation"] = [
+            {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk
+        ]
         items.append(item | ({"replies": [_inert(text) for text in shown]} if shown else {}))
     return items
 
@@ -435,7 +583,10 @@ def _items(
 def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
     """Give each reply's words by its id, under the label that it has been given, if any."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
-    return {name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text for name, text, label in rows}
+    return {
+        name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text
+        for name, text, label in rows
+    }
 
 
 def _inert(text: str) -> str:
@@ -463,7 +614,9 @@ def _check_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             said = f"Stop what uses it, or take another: PORT={port + 1}."
-            raise StudyError(f"Port {port} on {host} cannot be used ({error.strerror}). {said}") from None
+            raise StudyError(
+                f"Port {port} on {host} cannot be used ({error.strerror}). {said}"
+            ) from None
 
 
 def _answers(host: str, port: int) -> bool:

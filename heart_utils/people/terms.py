@@ -19,7 +19,15 @@ from heart_utils.settings import Text, read_strictly, read_yaml
 
 __all__ = ["Offer"]
 
-ASKED_OF_PUBLIC = ("support_line", "researcher", "review_board", "withdraw_contact", "withdraw_until", "retention", "pay")
+ASKED_OF_PUBLIC = (
+    "support_line",
+    "researcher",
+    "review_board",
+    "withdraw_contact",
+    "withdraw_until",
+    "retention",
+    "pay",
+)
 
 PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
 """An arrival by a platform -> its name, and the parameter of the address that holds somebody's id there."""
@@ -139,10 +147,17 @@ def read_settings(defaults: Path, file: Path) -> dict[str, Any]:
     return check_settings(settings, file, faults)
 
 
-def check_settings(settings: Mapping[str, Any], where: object, faults: Sequence[str] = ()) -> dict[str, Any]:
+def check_settings(
+    settings: Mapping[str, Any], where: object, faults: Sequence[str] = ()
+) -> dict[str, Any]:
     """Give settings back with a date as text and the like, or refuse them with every fault that they have."""
-    faults = [*faults, *unfinished(settings)] if settings.get("rehearsal") is not True else list(faults)
-    codes = [str(settings.get(name) or "").strip().casefold() for name in ("completion_code", "screened_out_code")]
+    faults = (
+        [*faults, *unfinished(settings)] if settings.get("rehearsal") is not True else list(faults)
+    )
+    codes = [
+        str(settings.get(name) or "").strip().casefold()
+        for name in ("completion_code", "screened_out_code")
+    ]
     if codes[0] and codes[0] == codes[1]:
         faults.append(
             "completion_code and screened_out_code are the same, so who declines would be paid as who finished. Give two codes."
@@ -156,11 +171,21 @@ def unfinished(settings: Mapping[str, Any]) -> list[str]:
     statement = settings.get("statement")
     statement = statement if isinstance(statement, Mapping) else {}
     missing = [name for name in ASKED_OF_PUBLIC if not str(settings.get(name) or "").strip()]
-    missing += [f"statement: {name}" for name in STATEMENT if not str(statement.get(name) or "").strip()]
+    missing += [
+        f"statement: {name}" for name in STATEMENT if not str(statement.get(name) or "").strip()
+    ]
     if missing:
-        first = "Without a support line nobody in distress would know where to turn. " if "support_line" in missing else ""
+        first = (
+            "Without a support line nobody in distress would know where to turn. "
+            if "support_line" in missing
+            else ""
+        )
         faults.append(f"A study with real people needs {', '.join(missing)}. {first}Fill them in.")
-    codes = [name for name in ("completion_code", "screened_out_code") if not str(settings.get(name) or "").strip()]
+    codes = [
+        name
+        for name in ("completion_code", "screened_out_code")
+        if not str(settings.get(name) or "").strip()
+    ]
     arrival = settings.get("arrival")
     if codes and arrival in PLATFORMS:
         platform, _ = PLATFORMS[arrival]
@@ -211,13 +236,18 @@ def short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def wrong_language(conversations: Iterable[str], pages: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
+def wrong_language(
+    conversations: Iterable[str], pages: Iterable[str], settings: Mapping[str, Any]
+) -> list[str]:
     """Refuse pages or conversations in another language than the settings say, as far as scripts and common words can tell."""
     if settings["overruled"]["language"].strip():
         return []
     stated = settings["language"].strip()
     known = _find_language(stated)
-    texts = {"conversations": " ".join(conversations), "pages (consent, checks and the others)": " ".join(pages)}
+    texts = {
+        "conversations": " ".join(conversations),
+        "pages (consent, checks and the others)": " ".join(pages),
+    }
     faults = {name: _unlike(known, text) for name, text in texts.items()}
     scripts = [script for text in texts.values() if (script := guess_script(text))]
     wrong = [f"the {name} seem to {fault}" for name, fault in faults.items() if fault]
@@ -237,7 +267,9 @@ def _find_language(stated: str) -> str:
     words = re.findall(r"[^\W\d_]+", stated.casefold())
     names = {name.casefold(): name for name in LANGUAGES}
     codes = {language.code: name for name, language in LANGUAGES.items()}
-    return next((names[word] for word in words if word in names), codes.get(words[0], "") if words else "")
+    return next(
+        (names[word] for word in words if word in names), codes.get(words[0], "") if words else ""
+    )
 
 
 def _unlike(known: str, text: str) -> str:
@@ -276,12 +308,17 @@ def _script(sign: str) -> str:
 def guess_language(text: str) -> str:
     """Tell by common words in which language of Latin script a text is; empty where none stands out."""
     words = Counter(re.findall(r"[^\W\d_]+", text.casefold()))
-    seen = {name: sum(words[word] for word in language.words.split()) for name, language in LANGUAGES.items()}
+    seen = {
+        name: sum(words[word] for word in language.words.split())
+        for name, language in LANGUAGES.items()
+    }
     best, second = sorted(seen, key=lambda name: seen[name], reverse=True)[:2]
     return best if seen[best] >= SHARE * words.total() and seen[best] > 1.5 * seen[second] else ""
 
 
-def _merged(settings: dict[str, Any], given: Mapping[str, Any], faults: list[str], at: str = "") -> dict[str, Any]:
+def _merged(
+    settings: dict[str, Any], given: Mapping[str, Any], faults: list[str], at: str = ""
+) -> dict[str, Any]:
     """Lay what is given over the settings, and note names that are none."""
     unknown = [f"{at}{name}" for name in given if name not in settings]
     if unknown:

@@ -49,7 +49,10 @@ class NotComparableError(RatingsError):
     def __init__(self, groups: list[list[str]]) -> None:
         self.groups = sorted(groups, key=lambda group: (-len(group), group))
         apart = ", ".join(name for group in self.groups[1:] for name in group)
-        shown = "; ".join(", ".join(group[:MAX_SHOWN]) + (", ..." if len(group) > MAX_SHOWN else "") for group in self.groups)
+        shown = "; ".join(
+            ", ".join(group[:MAX_SHOWN]) + (", ..." if len(group) > MAX_SHOWN else "")
+            for group in self.groups
+        )
         super().__init__(
             f"{apart} cannot be rated with the others: no comparison links them (groups: {shown}). "
             f"Drop them, or collect comparisons that do."
@@ -69,7 +72,9 @@ class WinMatrices:
         """Sum over clusters, for each row of `weights` (replicates, clusters), or once with weight one."""
         if weights is None:
             weights = np.ones((1, self.flat.shape[0]))
-        wins: Array = np.asarray(weights @ self.flat).reshape(-1, self.n_levels, self.size, self.size)
+        wins: Array = np.asarray(weights @ self.flat).reshape(
+            -1, self.n_levels, self.size, self.size
+        )
         if self.per_pair is None:
             return wins
         # Each dialogue says one thing on each pair, so the total counts dialogues and the ratio is their mean.
@@ -83,17 +88,32 @@ class WinMatrices:
         # Else each resample that has one of a pair's few dialogues would find nearly the same mean.
         if self.per_pair is None:
             return self
-        met = np.asarray(self.flat.sum(axis=0)).reshape(self.n_levels, self.size, self.size).sum(axis=0)
+        met = (
+            np.asarray(self.flat.sum(axis=0))
+            .reshape(self.n_levels, self.size, self.size)
+            .sum(axis=0)
+        )
         met = met + met.T
         if met[met > 0].mean() >= SPARSE:
             return self
-        scale = np.tile(np.divide(self.per_pair, met, out=np.zeros(met.shape), where=met > 0).ravel(), self.n_levels)
-        flat = self.flat * scale if isinstance(self.flat, np.ndarray) else self.flat.multiply(scale).tocsr()
+        scale = np.tile(
+            np.divide(self.per_pair, met, out=np.zeros(met.shape), where=met > 0).ravel(),
+            self.n_levels,
+        )
+        flat = (
+            self.flat * scale
+            if isinstance(self.flat, np.ndarray)
+            else self.flat.multiply(scale).tocsr()
+        )
         return replace(self, flat=flat, per_pair=None)
 
 
 def count_wins(
-    entries: Entries, *, weights: str, levels: tuple[Codes, int] | None = None, cells: tuple[Codes, int] | None = None
+    entries: Entries,
+    *,
+    weights: str,
+    levels: tuple[Codes, int] | None = None,
+    cells: tuple[Codes, int] | None = None,
 ) -> WinMatrices:
     """Sum verdicts into one win matrix a cluster, or a cell of `cells`, which are finer; both come with their numbers."""
     size = len(entries.responders)
@@ -101,11 +121,18 @@ def count_wins(
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
     weight, per_pair = entry_weights(entries, weights)
     columns = n_levels * size**2
-    place = np.concatenate([(level * size + entries.a) * size + entries.b, (level * size + entries.b) * size + entries.a])
+    place = np.concatenate(
+        [
+            (level * size + entries.a) * size + entries.b,
+            (level * size + entries.b) * size + entries.a,
+        ]
+    )
     won = np.concatenate([entries.share * weight, (1.0 - entries.share) * weight])
     cell = np.concatenate([cell, cell])
     if n_cells * columns <= DENSE_CELLS:
-        flat: Any = np.bincount(cell * columns + place, weights=won, minlength=n_cells * columns).reshape(n_cells, columns)
+        flat: Any = np.bincount(
+            cell * columns + place, weights=won, minlength=n_cells * columns
+        ).reshape(n_cells, columns)
     else:
         flat = coo_array((won, (cell, place)), shape=(n_cells, columns)).tocsr()
     return WinMatrices(flat, size, n_levels, per_pair)
@@ -142,7 +169,9 @@ def check_comparable(wins: Array, responders: pd.Index) -> None:
     """Raise :class:`NotComparableError` if comparisons do not link all responders."""
     n_groups, group = connected_components(wins + wins.T > 0, directed=False)
     if n_groups > 1:
-        raise NotComparableError([[str(name) for name in responders[group == number]] for number in range(n_groups)])
+        raise NotComparableError(
+            [[str(name) for name in responders[group == number]] for number in range(n_groups)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +189,13 @@ class BradleyTerry:
 
     @classmethod
     def fit(
-        cls, entries: Entries, weights: str, levels: Ladder | None = None, *, counts: Array | None = None, ridge: float = 0.0
+        cls,
+        entries: Entries,
+        weights: str,
+        levels: Ladder | None = None,
+        *,
+        counts: Array | None = None,
+        ridge: float = 0.0,
     ) -> BradleyTerry:
         """Fit the entries, or another sum of their win matrices, once comparisons are known to link all responders."""
         level, scores = levels or (np.zeros(len(entries.rows), np.intp), WIN)
@@ -173,7 +208,9 @@ class BradleyTerry:
 
     def tally(self, cells: tuple[Codes, int] | None = None) -> WinMatrices:
         """Sum the entries by cluster, or by finer cells."""
-        return count_wins(self.entries, weights=self.weights, levels=(self.level, len(self.scores)), cells=cells)
+        return count_wins(
+            self.entries, weights=self.weights, levels=(self.level, len(self.scores)), cells=cells
+        )
 
     def refit(self, counts: Array) -> Array:
         """Fit the strengths to each of many sums; who separates there is lent the weak prior there."""
@@ -199,8 +236,13 @@ class BradleyTerry:
     def slopes(self) -> Array:
         """How fast each entry's expected score changes with the gap of strengths, weighted as in the fit."""
         up, down = self._steps
-        spread = np.tensordot(self.scores**2, up + down, 1) - np.tensordot(self.scores, up - down, 1) ** 2
-        return np.asarray(voices(self.entries, self.weights) * spread[self.entries.a, self.entries.b])
+        spread = (
+            np.tensordot(self.scores**2, up + down, 1)
+            - np.tensordot(self.scores, up - down, 1) ** 2
+        )
+        return np.asarray(
+            voices(self.entries, self.weights) * spread[self.entries.a, self.entries.b]
+        )
 
     @cached_property
     def information(self) -> Array:
@@ -232,20 +274,37 @@ def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None
         return BradleyTerry.fit(entries, weights)
     decided = ~entries.tie & ~entries.inconsistent
     if method == "released-heart" and margins is not None:
-        soft = 0.5 + np.where(decided, np.where(entries.word == 0, 1.0, -1.0) * (0.1 * margins - 0.05), 0.0)
+        soft = 0.5 + np.where(
+            decided, np.where(entries.word == 0, 1.0, -1.0) * (0.1 * margins - 0.05), 0.0
+        )
         return BradleyTerry.fit(replace(entries, share=soft), "verdicts", ridge=RELEASED_RIDGE)
-    share = np.where(entries.inconsistent | (entries.word < 0), entries.share, np.array(list(SHARES.values()))[entries.word])
-    used, level = np.unique(np.where(entries.tie, 0, 1 if margins is None else margins), return_inverse=True)
-    return BradleyTerry.fit(replace(entries, share=share), weights, (level, np.where(used == 0, 0.0, used - 0.5)))
+    share = np.where(
+        entries.inconsistent | (entries.word < 0),
+        entries.share,
+        np.array(list(SHARES.values()))[entries.word],
+    )
+    used, level = np.unique(
+        np.where(entries.tie, 0, 1 if margins is None else margins), return_inverse=True
+    )
+    return BradleyTerry.fit(
+        replace(entries, share=share), weights, (level, np.where(used == 0, 0.0, used - 0.5))
+    )
 
 
-def fit_strengths(wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0) -> Array:
+def fit_strengths(
+    wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0
+) -> Array:
     """Fit Bradley-Terry strengths to each of many win matrices; `ridge` times the squared strengths is taken off."""
     return fit_levels(wins[:, None], WIN, penalised, start, ridge=ridge)
 
 
 def fit_levels(
-    counts: Array, scores: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0
+    counts: Array,
+    scores: Array,
+    penalised: Truths,
+    start: Array | None = None,
+    *,
+    ridge: float | Array = 0.0,
 ) -> Array:
     """Fit strengths and propensities by damped Newton (Sun and Tran-Dinh 2019, https://doi.org/10.1007/s10107-018-1282-4)."""
     n, size = len(counts), counts.shape[2]
@@ -260,10 +319,15 @@ def fit_levels(
         gradient, curvature = _terms(found[moving], *data, scores)
         try:
             move = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-        except np.linalg.LinAlgError:  # somebody is so far from the others that no game tells how far
+        except (
+            np.linalg.LinAlgError
+        ):  # somebody is so far from the others that no game tells how far
             break
         move[:, :size] -= move[:, :size].mean(axis=1, keepdims=True)
-        wide = 2.0 * (scores[-1] * np.ptp(move[:, :size], axis=1) + np.abs(move[:, size:]).max(axis=1, initial=0.0))
+        wide = 2.0 * (
+            scores[-1] * np.ptp(move[:, :size], axis=1)
+            + np.abs(move[:, size:]).max(axis=1, initial=0.0)
+        )
         damped = np.where(wide > FULL_STEP, np.log1p(wide) / np.maximum(wide, FULL_STEP), 1.0)
         found[moving] += move * damped[:, None]
         still = wide > TOLERANCE * (1.0 + np.abs(found[moving]).max(axis=1))
@@ -284,7 +348,10 @@ def _free(scores: Array) -> Codes:
 
 def _sums(counts: Array, scores: Array) -> tuple[Array, Array, Array]:
     """Give what the likelihood takes from counts: games a pair, scores a responder, and answers a free level."""
-    games, scored = counts.sum(axis=1), (counts.sum(axis=3) - counts.sum(axis=2)).swapaxes(1, 2) @ scores
+    games, scored = (
+        counts.sum(axis=1),
+        (counts.sum(axis=3) - counts.sum(axis=2)).swapaxes(1, 2) @ scores,
+    )
     return games + games.swapaxes(1, 2), scored, counts[:, _free(scores)].sum(axis=(2, 3))
 
 
@@ -293,7 +360,10 @@ def _steps(found: Array, base: Array, scores: Array) -> tuple[Array, Array]:
     free = _free(scores)
     theta, alpha = found[:, : found.shape[1] - len(free)], base.copy()
     alpha[:, free] += found[:, found.shape[1] - len(free) :]
-    gap, half = (theta[:, :, None] - theta[:, None, :])[:, None], np.where(scores == 0.0, 0.5, 1.0)[:, None, None]
+    gap, half = (
+        (theta[:, :, None] - theta[:, None, :])[:, None],
+        np.where(scores == 0.0, 0.5, 1.0)[:, None, None],
+    )
     if len(scores) == 1:
         up = expit(2.0 * scores[0] * gap)
         return up, up.swapaxes(2, 3)
@@ -304,7 +374,14 @@ def _steps(found: Array, base: Array, scores: Array) -> tuple[Array, Array]:
 
 
 def _terms(
-    found: Array, games: Array, scored: Array, seen: Array, base: Array, prior: Array, ridge: Array, scores: Array
+    found: Array,
+    games: Array,
+    scored: Array,
+    seen: Array,
+    base: Array,
+    prior: Array,
+    ridge: Array,
+    scores: Array,
 ) -> tuple[Array, Array]:
     """Give gradient and negative second derivative by strengths and propensities."""
     (n, size), free, width = prior.shape, _free(scores), found.shape[1]
@@ -314,7 +391,10 @@ def _terms(
         lead, level = up - down, up + down
         # Level by level: einsum, tensordot and matmul take two to four times as long.
         mean = reduce(np.add, (score * lead[:, place] for place, score in enumerate(scores)))
-        spread = reduce(np.add, (score**2 * level[:, place] for place, score in enumerate(scores))) - mean**2
+        spread = (
+            reduce(np.add, (score**2 * level[:, place] for place, score in enumerate(scores)))
+            - mean**2
+        )
     else:  # the same of one level, in half the time
         mean = scores[0] * np.tanh(scores[0] * (theta[:, :, None] - theta[:, None, :]))
         spread = scores[0] ** 2 - mean**2
@@ -326,7 +406,9 @@ def _terms(
     curvature[:, diagonal, diagonal] += information.sum(axis=2)
     if len(free):
         lead, level = lead[:, free], level[:, free]
-        cross = ((scores[free, None, None] * lead - mean[:, None] * level) * games[:, None]).sum(axis=3)
+        cross = ((scores[free, None, None] * lead - mean[:, None] * level) * games[:, None]).sum(
+            axis=3
+        )
         curvature[:, :size, size:], curvature[:, size:, :size] = cross.swapaxes(1, 2), cross
         expected = (games[:, None] * level).sum(axis=(2, 3)) / 2.0
         flat, kinds = level.reshape(n, len(free), -1), np.arange(size, width)
@@ -341,7 +423,9 @@ def _terms(
     gradient[:, :size] -= 2.0 * ridge[:, None] * theta
     curvature[:, diagonal, diagonal] += 2.0 * ridge[:, None]
     # Only differences are identified: a term along the direction that moves all alike makes the system solvable.
-    curvature[:, :size, :size] += curvature[:, diagonal, diagonal].mean(axis=1)[:, None, None] / size
+    curvature[:, :size, :size] += (
+        curvature[:, diagonal, diagonal].mean(axis=1)[:, None, None] / size
+    )
     return gradient, curvature
 
 

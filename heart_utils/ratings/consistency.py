@@ -23,7 +23,14 @@ from heart_utils.ratings.resampling import (
     share_ci,
     standard_error,
 )
-from heart_utils.ratings.verdicts import Array, Entries, RatingsError, is_simulated, need, read_verdicts
+from heart_utils.ratings.verdicts import (
+    Array,
+    Entries,
+    RatingsError,
+    is_simulated,
+    need,
+    read_verdicts,
+)
 
 __all__ = ["OUTCOMES", "consistency", "head_to_head"]
 
@@ -32,7 +39,12 @@ PERCENTILE = 0.1
 
 
 def consistency(
-    verdicts: pd.DataFrame, *, rng: Rng = None, dimension: str = "overall", n_resamples: int = 1000, ci_level: float = 0.95
+    verdicts: pd.DataFrame,
+    *,
+    rng: Rng = None,
+    dimension: str = "overall",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
 
@@ -83,12 +95,24 @@ def consistency(
     n_used = told.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
     reach = [quantile * standard_error(found[1:], n_used) for found in (spread, tenth)]
-    table = pd.DataFrame({"responder": entries.responders, "mean": mean[0], "sd": np.maximum(spread[0], 0.0)})
-    table["sd_low"], table["sd_high"] = np.maximum(spread[0] - reach[0], 0.0), np.clip(spread[0] + reach[0], 0.0, 0.5)
+    table = pd.DataFrame(
+        {"responder": entries.responders, "mean": mean[0], "sd": np.maximum(spread[0], 0.0)}
+    )
+    table["sd_low"], table["sd_high"] = (
+        np.maximum(spread[0] - reach[0], 0.0),
+        np.clip(spread[0] + reach[0], 0.0, 0.5),
+    )
     table["tenth"] = np.minimum(tenth[0], mean[0])
-    table["tenth_low"], table["tenth_high"] = np.maximum(tenth[0] - reach[1], 0.0), np.minimum(tenth[0] + reach[1], 1.0)
+    table["tenth_low"], table["tenth_high"] = (
+        np.maximum(tenth[0] - reach[1], 0.0),
+        np.minimum(tenth[0] + reach[1], 1.0),
+    )
     counts = {"ci_level": ci_level, "n_clusters": n_used, "n_single": (count == 1).sum(axis=0)}
-    return table.assign(**counts, provisional=n_used < ENOUGH_CLUSTERS, simulated=is_simulated(verdicts.iloc[entries.rows]))
+    return table.assign(
+        **counts,
+        provisional=n_used < ENOUGH_CLUSTERS,
+        simulated=is_simulated(verdicts.iloc[entries.rows]),
+    )
 
 
 def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
@@ -99,7 +123,9 @@ def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Arr
                            (entries.cluster * size + entries.b) * size + entries.a])  # fmt: skip
     residual = np.concatenate([residual, -residual])
     count, total, squares = (
-        np.bincount(cell, weights, n_clusters * size**2).astype(float).reshape(n_clusters, size, size)
+        np.bincount(cell, weights, n_clusters * size**2)
+        .astype(float)
+        .reshape(n_clusters, size, size)
         for weights in (None, residual, residual**2)
     )
     mean = ratio(total, count, 0.0)
@@ -109,7 +135,9 @@ def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Arr
     return count.sum(axis=2), ratio(mean.sum(axis=2), met), same, apart
 
 
-def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array) -> tuple[Array, Array]:
+def _spread(
+    weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array
+) -> tuple[Array, Array]:
     """Give how far the mean is off and the spread, under each row of weights; below zero where noise exceeds what is seen."""
 
     def average(values: Array) -> Array:
@@ -124,7 +152,12 @@ def _spread(weights: Array, told: NDArray[np.bool_], residual: Array, same: Arra
     off = average(residual)
     around = ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
     # The fit puts the residuals' mean near zero and so takes away what one more dialogue would tell: a mean's variance.
-    variance = one / n_others + (two * (n_others - 1) / n_others if n_others > 1 else 0.0) - off**2 + ratio(around, n)
+    variance = (
+        one / n_others
+        + (two * (n_others - 1) / n_others if n_others > 1 else 0.0)
+        - off**2
+        + ratio(around, n)
+    )
     return off, np.sign(variance) * np.sqrt(np.abs(variance))
 
 
@@ -198,21 +231,46 @@ def head_to_head(
         raise RatingsError(f"No person's reply meets a model's on {dimension!r}: {there}.")
     to_person = np.where(a_person, entries.share, 1.0 - entries.share)
     neither = entries.tie | entries.inconsistent | (to_person == 0.5)
-    outcome = np.select([entries.inconsistent, neither, to_person > 0.5], ["inconsistent", "tie", "people"], "models")[meet]
+    outcome = np.select(
+        [entries.inconsistent, neither, to_person > 0.5],
+        ["inconsistent", "tie", "people"],
+        "models",
+    )[meet]
     rows = verdicts.iloc[entries.rows[meet]]
     options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     parts, rows = [], rows.assign(outcome=outcome)
     for group, of_group in rows.groupby(list(by), sort=True) if by else [((), rows)]:
-        said, drawn = of_group["outcome"], of_group[clusters[0]] if len(clusters) == 1 else of_group[clusters]
+        said, drawn = (
+            of_group["outcome"],
+            of_group[clusters[0]] if len(clusters) == 1 else of_group[clusters],
+        )
         if len(clusters) == 2:
-            where = "".join(f" where {column} is {value!r}" for column, value in zip(by, group, strict=True))
+            where = "".join(
+                f" where {column} is {value!r}" for column, value in zip(by, group, strict=True)
+            )
             codes = [pd.factorize(of_group[column])[0] for column in clusters]
             refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), where)
         for name in (*OUTCOMES, "models_of_decided"):
             decided = name == "models_of_decided"
             found = share_ci(said == ("models" if decided else name), said.isin(OUTCOMES[:2]) if decided else 1, cluster=drawn,
                              **options)  # fmt: skip
-            of_share = {"outcome": name, "share": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high}
-            counted = {"ci_level": ci_level, "n_verdicts": len(said), "n_clusters": found.n_clusters}
-            parts.append({**dict(zip(by, group, strict=True)), **of_share, **counted, "provisional": found.provisional})
+            of_share = {
+                "outcome": name,
+                "share": found.estimate,
+                "ci_low": found.ci_low,
+                "ci_high": found.ci_high,
+            }
+            counted = {
+                "ci_level": ci_level,
+                "n_verdicts": len(said),
+                "n_clusters": found.n_clusters,
+            }
+            parts.append(
+                {
+                    **dict(zip(by, group, strict=True)),
+                    **of_share,
+                    **counted,
+                    "provisional": found.provisional,
+                }
+            )
     return pd.DataFrame(parts).assign(simulated=is_simulated(rows))

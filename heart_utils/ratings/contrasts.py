@@ -12,7 +12,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.ratings.bradley_terry import BradleyTerry, count_wins
-from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, draw_weights, interval_ends, standard_error
+from heart_utils.ratings.resampling import (
+    Rng,
+    as_rng,
+    check_clusters,
+    draw_weights,
+    interval_ends,
+    standard_error,
+)
 from heart_utils.ratings.verdicts import Array, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["TwinContrasts", "twin_contrasts"]
@@ -20,7 +27,9 @@ __all__ = ["TwinContrasts", "twin_contrasts"]
 
 TWINS = ("adversarial", "calm_twin")
 SAME = 1e-9
-ALL_FLIPS = 14  # up to this number of dialogues every way to flip signs is tried; above, ways are drawn
+ALL_FLIPS = (
+    14  # up to this number of dialogues every way to flip signs is tried; above, ways are drawn
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +92,16 @@ def twin_contrasts(
     of_slice = verdicts["slice"].iloc[entries.rows].to_numpy(dtype=object)
     twin = np.isin(of_slice.astype(str), TWINS)
     paired = np.logical_and(
-        *(np.bincount(entries.cluster[of_slice == name], minlength=len(entries.clusters)) > 0 for name in TWINS)
+        *(
+            np.bincount(entries.cluster[of_slice == name], minlength=len(entries.clusters)) > 0
+            for name in TWINS
+        )
     )
     if not paired.any():
         there = ", ".join(sorted(set(map(str, of_slice))))
-        raise RatingsError(f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are {there}. Judge both.")
+        raise RatingsError(
+            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are {there}. Judge both."
+        )
     kept = twin & paired[entries.cluster]
     used = verdicts.iloc[entries.rows[kept]]
     entries = read_verdicts(used, dimension=dimension, cluster="dialogue_id")
@@ -95,7 +109,9 @@ def twin_contrasts(
     check_clusters(n_clusters, "dialogue_id")
     # Cell 2d holds what was said of dialogue d when adversarial, 2d + 1 when calm.
     cell = entries.cluster * 2 + (of_slice[kept] == TWINS[1])
-    tally = count_wins(replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights="pairs")
+    tally = count_wins(
+        replace(entries, cluster=cell, clusters=pd.RangeIndex(2 * n_clusters)), weights="pairs"
+    )
     every = itertools.combinations(map(str, entries.responders), 2)
     chosen = contrasts or {f"{one} - {other}": ([one], [other]) for one, other in every}
     matrix = _weights(chosen, entries.responders)
@@ -107,7 +123,10 @@ def twin_contrasts(
 
     def apart(adversarial: Array, calm: Array) -> Array:
         """Fit both boards to the cells of each and give the contrasts of their strengths."""
-        found = [board.refit(tally.total(cells)) for board, cells in zip(boards, (adversarial, calm), strict=True)]
+        found = [
+            board.refit(tally.total(cells))
+            for board, cells in zip(boards, (adversarial, calm), strict=True)
+        ]
         return np.asarray((found[0] - found[1]) @ matrix.T)
 
     gaps = [board.theta @ matrix.T for board in boards]
@@ -115,13 +134,21 @@ def twin_contrasts(
     again = apart(_cells(drawn, 0 * drawn), _cells(0 * drawn, drawn))
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
     held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
-    low, high = (np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level))
+    low, high = (
+        np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level)
+    )
     as_wide = np.abs(apart(_cells(~flips, flips), _cells(flips, ~flips))) >= np.abs(delta) - SAME
     exact = len(flips) == 2**n_clusters
     p_value = as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips))
-    table = pd.DataFrame({"contrast": list(chosen), "calm": gaps[1], "adversarial": gaps[0], "delta": delta})
-    table = table.assign(se=standard_error(again, n_clusters), ci_low=low, ci_high=high, ci_level=ci_level)
-    table = table.assign(penalised=held, p_value=p_value, n_clusters=n_clusters, simulated=is_simulated(used))
+    table = pd.DataFrame(
+        {"contrast": list(chosen), "calm": gaps[1], "adversarial": gaps[0], "delta": delta}
+    )
+    table = table.assign(
+        se=standard_error(again, n_clusters), ci_low=low, ci_high=high, ci_level=ci_level
+    )
+    table = table.assign(
+        penalised=held, p_value=p_value, n_clusters=n_clusters, simulated=is_simulated(used)
+    )
     return TwinContrasts(table, len(flips), int((twin & ~kept).sum()))
 
 
@@ -137,14 +164,20 @@ def _flips(n_clusters: int, n_flips: int, rng: np.random.Generator) -> NDArray[n
     return rng.random((n_flips, n_clusters)) < 0.5
 
 
-def _weights(contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]], names: pd.Index) -> Array:
+def _weights(
+    contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]], names: pd.Index
+) -> Array:
     """Lay contrasts out as a matrix, one row each: the mean of one side less that of the other."""
     rows = np.zeros((len(contrasts), len(names)))
     for row, (name, (one, other)) in zip(rows, contrasts.items(), strict=True):
         if not len(one) or not len(other) or set(one) & set(other):
-            raise RatingsError(f"The contrast {name!r} needs two groups that do not overlap, got {[*one]} and {[*other]}.")
+            raise RatingsError(
+                f"The contrast {name!r} needs two groups that do not overlap, got {[*one]} and {[*other]}."
+            )
         if strangers := ", ".join(sorted({*one, *other} - set(names))):
-            raise RatingsError(f"The contrast {name!r} names {strangers}, who is not on the board: {', '.join(names)}.")
+            raise RatingsError(
+                f"The contrast {name!r} names {strangers}, who is not on the board: {', '.join(names)}."
+            )
         row[names.get_indexer(pd.Index(list(one)))] = 1.0 / len(one)
         row[names.get_indexer(pd.Index(list(other)))] = -1.0 / len(other)
     return rows

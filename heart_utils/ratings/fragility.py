@@ -29,7 +29,11 @@ class Fragility:
 
 
 def find_fragility(
-    verdicts: pd.DataFrame, *, unit: str = "verdict", dimension: str = "overall", weights: str = "pairs"
+    verdicts: pd.DataFrame,
+    *,
+    unit: str = "verdict",
+    dimension: str = "overall",
+    weights: str = "pairs",
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
@@ -66,14 +70,18 @@ def find_fragility(
     cluster = "dialogue_id" if "dialogue_id" in verdicts else None
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
     rows = verdicts.iloc[entries.rows]
-    codes, names = (np.arange(len(rows)), rows.index) if unit == "verdict" else pd.factorize(rows[unit])
+    codes, names = (
+        (np.arange(len(rows)), rows.index) if unit == "verdict" else pd.factorize(rows[unit])
+    )
     model = BradleyTerry.fit(entries, weights)
     order = np.argsort(-model.theta, kind="stable")
     leader = str(entries.responders[order[0]])
 
     def leads_without(removed: Codes) -> str | None:
         try:
-            kept = read_verdicts(rows[~np.isin(codes, removed)], dimension=dimension, cluster=cluster)
+            kept = read_verdicts(
+                rows[~np.isin(codes, removed)], dimension=dimension, cluster=cluster
+            )
             theta = BradleyTerry.fit(kept, weights).theta
         except RatingsError:  # nothing is left, or not all are linked any more
             return None
@@ -102,7 +110,9 @@ def find_fragility(
     return Fragility(unit, leader, leads_without(found) or "", len(found), len(names), names[found])
 
 
-def _candidates(theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes) -> list[tuple[int | None, Codes]]:
+def _candidates(
+    theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes
+) -> list[tuple[int | None, Codes]]:
     """Order the units by how far they pull the first from a rival; of the nearest rivals, with the number foretold."""
     found: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
@@ -116,7 +126,9 @@ def _candidates(theta: Array, moved: Array, codes: Codes, n_units: int, order: C
 
 def influences(model: BradleyTerry, residual: Array) -> Array:
     """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
-    return np.asarray(residual * (model.bread[:, model.entries.a] - model.bread[:, model.entries.b]).T)
+    return np.asarray(
+        residual * (model.bread[:, model.entries.a] - model.bread[:, model.entries.b]).T
+    )
 
 
 def deletions(model: BradleyTerry) -> Array:
@@ -124,7 +136,11 @@ def deletions(model: BradleyTerry) -> Array:
     # Where pairs weigh the same, the entries of a cluster and pair share one voice: without one the others speak louder.
     if model.weights == "verdicts":
         return model.residuals
-    entries, (weight, per_pair), (pair, side) = model.entries, entry_weights(model.entries, "pairs"), pairs_of(model.entries)
+    entries, (weight, per_pair), (pair, side) = (
+        model.entries,
+        entry_weights(model.entries, "pairs"),
+        pairs_of(model.entries),
+    )
     lead, n = side * (entries.share - 0.5), np.round(1.0 / weight)
     cell = pd.factorize(entries.cluster * len(model.theta) ** 2 + pair)[0]
     own, total = np.bincount(cell, lead * weight)[cell], np.bincount(pair, weight)[pair]

@@ -23,7 +23,16 @@ from heart_utils.ratings.bradley_terry import PRIOR, BradleyTerry, ConvergenceEr
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, check_level
 from heart_utils.ratings.spread import Gaps, centring
-from heart_utils.ratings.verdicts import Array, Codes, Entries, RatingsError, need, read_verdicts, refuse_ties_alone, word_codes
+from heart_utils.ratings.verdicts import (
+    Array,
+    Codes,
+    Entries,
+    RatingsError,
+    need,
+    read_verdicts,
+    refuse_ties_alone,
+    word_codes,
+)
 from heart_utils.tables import ORDERS
 
 __all__ = ["CommonOrder", "JudgeAware", "fit_judge_aware"]
@@ -52,14 +61,31 @@ class RaterModel:
     anchors: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, verdicts: pd.DataFrame, entries: Entries, rater: Codes, anchors: NDArray[np.bool_]) -> RaterModel:
+    def of(
+        cls, verdicts: pd.DataFrame, entries: Entries, rater: Codes, anchors: NDArray[np.bool_]
+    ) -> RaterModel:
         """Read the order shown, and find who needs the weak prior."""
         side = np.zeros(len(rater))
         if "order" in verdicts:
-            side = np.array([1.0, -1.0, 0.0])[word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)]
+            side = np.array([1.0, -1.0, 0.0])[
+                word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)
+            ]
         plain, tie = BradleyTerry.fit(entries, "verdicts"), entries.tie.astype(float)
-        used, won = np.bincount(rater, weights=tie, minlength=len(anchors)) > 0, np.where(entries.tie, 0.0, entries.share - 0.5)
-        return cls(entries, rater, side, won, tie, used, plain.theta, np.where(plain.penalised, PRIOR, 0.0), anchors)
+        used, won = (
+            np.bincount(rater, weights=tie, minlength=len(anchors)) > 0,
+            np.where(entries.tie, 0.0, entries.share - 0.5),
+        )
+        return cls(
+            entries,
+            rater,
+            side,
+            won,
+            tie,
+            used,
+            plain.theta,
+            np.where(plain.penalised, PRIOR, 0.0),
+            anchors,
+        )
 
     @property
     def size(self) -> int:
@@ -70,7 +96,9 @@ class RaterModel:
     def free(self) -> Array:
         """A basis of the parameters under which two sums stay zero: of strengths, and of the anchors' log gamma."""
         strengths = np.repeat([1.0, 0.0], [self.size, 3 * len(self.anchors)])
-        gammas = np.concatenate([np.zeros(self.size), self.anchors, np.zeros(2 * len(self.anchors))])
+        gammas = np.concatenate(
+            [np.zeros(self.size), self.anchors, np.zeros(2 * len(self.anchors))]
+        )
         return np.asarray(null_space(np.stack([strengths, gammas])))
 
     def gaps(self, theta: Array) -> Array:
@@ -86,14 +114,20 @@ class RaterModel:
         """Give the probability of each answer: a, b, tie."""
         theta, gamma, delta, nu = self.split(found)
         gap = gamma[self.rater] * self.gaps(theta) + delta[self.rater] * self.side
-        weight = nu[self.rater] * np.sqrt(expit(gap) * expit(-gap))  # 1 / (2 cosh(gap / 2)), without overflow
+        weight = nu[self.rater] * np.sqrt(
+            expit(gap) * expit(-gap)
+        )  # 1 / (2 cosh(gap / 2)), without overflow
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
     def value(self, found: Array) -> float:
         """Give the penalised log-likelihood."""
         up, down, tie = self.answers(found)
         share = self.won + 0.5
-        likely = np.where(self.tie > 0, np.log(np.maximum(tie, 1e-300)), share * np.log(up) + (1.0 - share) * np.log(down))
+        likely = np.where(
+            self.tie > 0,
+            np.log(np.maximum(tie, 1e-300)),
+            share * np.log(up) + (1.0 - share) * np.log(down),
+        )
         return float(likely.sum() + self.priors(found)[0])
 
     def priors(self, found: Array) -> tuple[float, Array, Array]:
@@ -101,17 +135,27 @@ class RaterModel:
         size, n = self.size, len(self.anchors)
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
-        lead = found - np.repeat([0.0, np.log(2.0)], [size + 2 * n, n])  # equals tie with probability nu / (2 + nu)
-        value = -games @ (np.logaddexp(0.0, lead) + np.logaddexp(0.0, -lead)) - normal @ found**2 / 2.0
+        lead = found - np.repeat(
+            [0.0, np.log(2.0)], [size + 2 * n, n]
+        )  # equals tie with probability nu / (2 + nu)
+        value = (
+            -games @ (np.logaddexp(0.0, lead) + np.logaddexp(0.0, -lead)) - normal @ found**2 / 2.0
+        )
         held = np.concatenate([np.zeros(size + 2 * n), ~self.ties_used])
         won = expit(lead)
-        return float(value), games * (1.0 - 2.0 * won) - normal * found, 2.0 * games * won * (1.0 - won) + normal + held
+        return (
+            float(value),
+            games * (1.0 - 2.0 * won) - normal * found,
+            2.0 * games * won * (1.0 - won) + normal + held,
+        )
 
     def design(self, found: Array) -> Any:
         """Give the derivative of each answer's gap, then of its rater's log nu, by each parameter, sparse."""
         theta, gamma, _, _ = self.split(found)
         row, slope, n = np.arange(len(self.rater)), gamma[self.rater], len(self.rater)
-        of_gamma, of_delta, of_nu = (self.size + place * len(self.anchors) + self.rater for place in range(3))
+        of_gamma, of_delta, of_nu = (
+            self.size + place * len(self.anchors) + self.rater for place in range(3)
+        )
         cells = [(row, self.entries.a, slope), (row, self.entries.b, -slope), (row, of_gamma, slope * self.gaps(theta)),
                  (row, of_delta, self.side), (n + row, of_nu, self.ties_used[self.rater].astype(float))]  # fmt: skip
         rows, columns, values = (np.concatenate(part) for part in zip(*cells, strict=True))
@@ -142,9 +186,13 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
         lambda place: -model.value(free @ place), free.T @ start, method="trust-exact", jac=lambda place: slopes(place)[0],
         hess=lambda place: slopes(place)[1], options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
     ).x  # fmt: skip
-    last = np.linalg.solve(*slopes(found)[::-1])  # rounding of the value ends the search a step early
+    last = np.linalg.solve(
+        *slopes(found)[::-1]
+    )  # rounding of the value ends the search a step early
     if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
-        raise ConvergenceError(f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers.")
+        raise ConvergenceError(
+            f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers."
+        )
     found = np.asarray(free @ (found - last))
     _, information, residual = derivatives(model, found)
     bread = free @ np.linalg.inv(free.T @ information @ free) @ free.T
@@ -194,7 +242,9 @@ class CommonOrder:
 class JudgeAware:
     """Strengths and raters, fitted together."""
 
-    table: pd.DataFrame  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
+    table: (
+        pd.DataFrame
+    )  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
     # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the first shown gains), with ends
     raters: pd.DataFrame  # ``ties`` is nu; a bias is ``nan`` where no order is known
     anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
@@ -247,22 +297,43 @@ def fit_judge_aware(
     kinds = verdicts.iloc[entries.rows].groupby("rater")["rater_kind"].first()
     people, names = (kinds == "human").to_numpy(), kinds.index
     if len(names) < 2:
-        raise RatingsError(f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings.")
-    model = RaterModel.of(verdicts, entries, rater, people if people.any() else np.ones(len(names), bool))
+        raise RatingsError(
+            f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings."
+        )
+    model = RaterModel.of(
+        verdicts, entries, rater, people if people.any() else np.ones(len(names), bool)
+    )
     found, covariance = fit_raters(model)
     size, n_clusters = model.size, len(entries.clusters)
     separated = model.prior > 0
     centre = np.eye(len(found))
     centre[:size, :size] = centring(separated)
     theta, covariance = (centre @ found)[:size], centre @ covariance @ centre.T
-    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    draws = as_rng(rng).multivariate_normal(theta, covariance[:size, :size], size=N_DRAWS, method="eigh")
+    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(
+        np.maximum(np.diag(covariance), 0.0)
+    )
+    draws = as_rng(rng).multivariate_normal(
+        theta, covariance[:size, :size], size=N_DRAWS, method="eigh"
+    )
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
-    low, high = np.where(separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size]))
+    low, high = np.where(
+        separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size])
+    )
     ends = np.where(separated, [[-np.inf], [np.inf]], np.nan)
     best, worst = Gaps(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
-    settings = {"dimension": dimension, "method": "judge-aware", "population": "dialogues", "interval": "sandwich"}
-    columns: dict[str, Any] = {"strength": theta, "ci_low": low, "ci_high": high, "rank_low": best, "rank_high": worst}
+    settings = {
+        "dimension": dimension,
+        "method": "judge-aware",
+        "population": "dialogues",
+        "interval": "sandwich",
+    }
+    columns: dict[str, Any] = {
+        "strength": theta,
+        "ci_low": low,
+        "ci_high": high,
+        "rank_low": best,
+        "rank_high": worst,
+    }
     columns |= {"chance": expit(theta[:, None] - theta[None, :]), "penalised": separated}
     columns["n_clusters"] = entries.met(entries.cluster, n_clusters)
     return JudgeAware(
@@ -281,14 +352,18 @@ def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
     design, curvature = model.design(found), model.residuals(found)[1]
     columns = np.concatenate([model.rater * size + entries.a, model.rater * size + entries.b])
     slope = np.concatenate([gamma[model.rater], -gamma[model.rater]])
-    own = sparse.csr_array((slope, (np.tile(np.arange(n), 2), columns)), shape=(2 * n, len(model.anchors) * size))
+    own = sparse.csr_array(
+        (slope, (np.tile(np.arange(n), 2), columns)), shape=(2 * n, len(model.anchors) * size)
+    )
     within, across = (own.T @ curvature @ own).toarray(), (own.T @ curvature @ design).toarray()
     shared = across @ np.linalg.pinv(information, rcond=NOTHING, hermitian=True)
     score = own.T @ residual - shared @ gradient
     effective = within - shared @ across.T
     sums = by_cluster(model, own, residual) - by_cluster(model, design, residual) @ shared.T
     inverse = np.linalg.pinv(effective, rcond=NOTHING, hermitian=True)
-    df = int(np.linalg.matrix_rank(effective, tol=NOTHING * np.linalg.norm(effective, 2), hermitian=True))
+    df = int(
+        np.linalg.matrix_rank(effective, tol=NOTHING * np.linalg.norm(effective, 2), hermitian=True)
+    )
     if df == 0:
         return CommonOrder(0.0, 0, 1.0, 1.0)
     inflation = float(((sums @ inverse) * sums).sum() / df)
@@ -300,7 +375,9 @@ def _raters(model: RaterModel, found: Array, reach: Array, kinds: pd.Series) -> 
     _, gamma, delta, nu = model.split(found)
     n = len(gamma)
     log_reach, delta_reach = reach[model.size :].reshape(3, n)[:2]
-    delta = np.where(np.bincount(model.rater, weights=model.side != 0, minlength=n) > 0, delta, np.nan)
+    delta = np.where(
+        np.bincount(model.rater, weights=model.side != 0, minlength=n) > 0, delta, np.nan
+    )
     table = pd.DataFrame({"rater": kinds.index.astype("str"), "rater_kind": kinds.to_numpy()})
     table["n_verdicts"] = np.bincount(model.rater, minlength=n)
     ends = {"discrimination": gamma, "discrimination_low": gamma * np.exp(-log_reach)}

@@ -17,7 +17,9 @@ from heart_utils.ratings.verdicts import Array, read_verdicts, refuse_ties_alone
 __all__ = ["PooledRatings", "pool_strengths"]
 
 
-SPREADS = np.linspace(0.02, 2.5, 32)  # of strengths between responders, those tried; the steps are even, so the prior is flat
+SPREADS = np.linspace(
+    0.02, 2.5, 32
+)  # of strengths between responders, those tried; the steps are even, so the prior is flat
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,11 @@ class PooledRatings:
 
 
 def pool_strengths(
-    verdicts: pd.DataFrame, *, dimension: str = "overall", cluster: str = "dialogue_id", ci_level: float = 0.95
+    verdicts: pd.DataFrame,
+    *,
+    dimension: str = "overall",
+    cluster: str = "dialogue_id",
+    ci_level: float = 0.95,
 ) -> PooledRatings:
     r"""Fit Bradley-Terry strengths that come from one normal distribution.
 
@@ -74,11 +80,23 @@ def pool_strengths(
     for _ in range(2):  # the second time with the design effect that the first one found
         weight, strengths, covariances = _by_spread(wins, effect)
         strength = weight @ strengths
-        variance = weight @ (np.diagonal(covariances, axis1=1, axis2=2) + (strengths - strength) ** 2)
-        known, effect = effect, _design_effect(replace(plain, theta=strength, penalised=np.zeros(size, bool)))
+        variance = weight @ (
+            np.diagonal(covariances, axis1=1, axis2=2) + (strengths - strength) ** 2
+        )
+        known, effect = (
+            effect,
+            _design_effect(replace(plain, theta=strength, penalised=np.zeros(size, bool))),
+        )
     reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance)
-    table = pd.DataFrame({"responder": entries.responders.astype("str"), "plain": plain.theta, "strength": strength})
-    table = table.assign(ci_low=strength - reach, ci_high=strength + reach, ci_level=ci_level, n_verdicts=entries.n_verdicts())
+    table = pd.DataFrame(
+        {"responder": entries.responders.astype("str"), "plain": plain.theta, "strength": strength}
+    )
+    table = table.assign(
+        ci_low=strength - reach,
+        ci_high=strength + reach,
+        ci_level=ci_level,
+        n_verdicts=entries.n_verdicts(),
+    )
     table = table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
     far = ~table["plain"].between(table["ci_low"], table["ci_high"])
     first, last = table.index == 0, table.index == size - 1
@@ -96,14 +114,18 @@ def _design_effect(model: BradleyTerry) -> float:
 def _by_spread(wins: Array, effect: float) -> tuple[Array, Array, Array]:
     """Give for each spread how probable it is, and the strengths and their covariance if it were the true one."""
     size, tau = len(wins), SPREADS
-    turn = np.linalg.svd(np.eye(size) - 1.0 / size)[0][:, : size - 1]  # only differences are identified
+    turn = np.linalg.svd(np.eye(size) - 1.0 / size)[0][
+        :, : size - 1
+    ]  # only differences are identified
     many = np.broadcast_to(wins / effect, (len(tau), size, size))
     theta = fit_strengths(many, np.zeros(size, bool), ridge=0.5 / tau**2)
     gap = theta[:, :, None] - theta[:, None, :]
     held = (many + many.swapaxes(1, 2)) * expit(gap) * expit(-gap)
     information = np.eye(size) * held.sum(axis=2)[:, :, None] - held
     bend = turn.T @ information @ turn + np.eye(size - 1) / tau[:, None, None] ** 2
-    value = -(many * np.logaddexp(0.0, -gap)).sum(axis=(1, 2)) - (theta**2).sum(axis=1) / (2.0 * tau**2)
+    value = -(many * np.logaddexp(0.0, -gap)).sum(axis=(1, 2)) - (theta**2).sum(axis=1) / (
+        2.0 * tau**2
+    )
     value -= (size - 1) * np.log(tau) + np.linalg.slogdet(bend)[1] / 2.0
     weight = np.exp(value - value.max())
     return weight / weight.sum(), theta, turn @ np.linalg.inv(bend) @ turn.T

@@ -12,9 +12,22 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.ratings.bradley_terry import fit_model
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, check_level, check_resamples, estimate_rng
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    check_level,
+    check_resamples,
+    estimate_rng,
+)
 from heart_utils.ratings.spread import Gaps, spread_of
-from heart_utils.ratings.verdicts import Entries, RatingsError, is_simulated, read_margins, read_verdicts, refuse_ties_alone
+from heart_utils.ratings.verdicts import (
+    Entries,
+    RatingsError,
+    is_simulated,
+    read_margins,
+    read_verdicts,
+    refuse_ties_alone,
+)
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
 __all__ = ["POINTS", "Ratings", "fit_boards", "fit_ratings"]
@@ -59,20 +72,37 @@ def lay_out(
     n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
     chance = np.where(np.eye(size, dtype=bool), 0.0, found["chance"])
     columns = {
-        **{column: _common(verdicts, column, entries) for column in ("slice", "group", "rater", "rater_kind")},
+        **{
+            column: _common(verdicts, column, entries)
+            for column in ("slice", "group", "rater", "rater_kind")
+        },
         **{column: settings[column] for column in ("dimension", "method", "population")},
         "responder": entries.responders.astype("str"),
-        "responder_kind": "source" if responders is None else kinds_of(responders, entries.responders),
-        **{column: found[column] for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised")},
+        "responder_kind": "source"
+        if responders is None
+        else kinds_of(responders, entries.responders),
+        **{
+            column: found[column]
+            for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised")
+        },
         "ci_level": settings["ci_level"] if settings["interval"] else np.nan,
-        **{column: pd.Series(found[column], dtype="Int64", index=range(size)) for column in ("rank_low", "rank_high")},
+        **{
+            column: pd.Series(found[column], dtype="Int64", index=range(size))
+            for column in ("rank_low", "rank_high")
+        },
         "win_probability": chance.sum(axis=1) / (size - 1),
         "n_verdicts": n_verdicts,
         "tie_share": n_ties / n_verdicts,
-        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(found["ci_low"]) | found["penalised"],
+        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS)
+        | np.isnan(found["ci_low"])
+        | found["penalised"],
         "simulated": is_simulated(verdicts.iloc[entries.rows]),
     }
-    for rating, end in (("rating", "strength"), ("rating_low", "ci_low"), ("rating_high", "ci_high")):
+    for rating, end in (
+        ("rating", "strength"),
+        ("rating_low", "ci_low"),
+        ("rating_high", "ci_high"),
+    ):
         columns[rating] = CENTRE + POINTS * found[end]
     table = pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
@@ -93,7 +123,9 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
     unknown = kinds.index[~kinds.isin(RESPONDER_KINDS)]
     if len(unknown):
         kinds_known = ", ".join(RESPONDER_KINDS)
-        raise RatingsError(f"responders do not say what kind {', '.join(unknown)} is of; `responder_kind` is {kinds_known}.")
+        raise RatingsError(
+            f"responders do not say what kind {', '.join(unknown)} is of; `responder_kind` is {kinds_known}."
+        )
     return kinds.to_numpy()
 
 
@@ -114,15 +146,21 @@ class Ratings:
 
     table: pd.DataFrame  # the ratings table of :mod:`heart_utils.tables`
     strength: pd.Series  # responder -> strength; a difference of 1.0 is odds of 2.72 to 1
-    replicates: pd.DataFrame  # strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
+    replicates: (
+        pd.DataFrame
+    )  # strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
     left_out: pd.Series  # state -> answers that did not enter the fit
     n_verdicts: int  # what entered
     n_clusters: int
-    n_inconsistent: int  # entered as half a win to each side, because two orders contradicted each other
+    n_inconsistent: (
+        int  # entered as half a win to each side, because two orders contradicted each other
+    )
     n_effective: float  # clusters of even information that tell as much of a difference: degrees of freedom plus one
     chance: pd.DataFrame  # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
     gaps: Gaps  # differences of strengths, with what resamples tell of them
-    settings: Mapping[str, Any]  # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
+    settings: Mapping[
+        str, Any
+    ]  # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
 
     def __repr__(self) -> str:
         return f"{self._said()}\n{self._shown().to_string(index=False)}"
@@ -132,8 +170,15 @@ class Ratings:
 
     def _said(self) -> str:
         """Say in one line what was fitted, to what, and which intervals there are."""
-        among = f", one of {self.settings['n_dimensions']} dimensions" if self.settings["n_dimensions"] > 1 else ""
-        board, level = f"{self.settings['dimension']}{among}, {self.settings['method']}", self.settings["ci_level"]
+        among = (
+            f", one of {self.settings['n_dimensions']} dimensions"
+            if self.settings["n_dimensions"] > 1
+            else ""
+        )
+        board, level = (
+            f"{self.settings['dimension']}{among}, {self.settings['method']}",
+            self.settings["ci_level"],
+        )
         population = POPULATIONS[self.settings["population"]]
         over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
         interval = over if population else "no interval"
@@ -145,8 +190,15 @@ class Ratings:
         rows = self.table
         first, last = rows["rank_low"].astype("string"), rows["rank_high"].astype("string")
         rank = first.where(first == last, first + "-" + last).fillna("")
-        ends = [f"{low:.0f} to {high:.0f}" for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)]
-        shown = {"Rank": rank, "Written by": rows["responder"], "Rating": rows["rating"].round().astype(int)}
+        ends = [
+            f"{low:.0f} to {high:.0f}"
+            for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)
+        ]
+        shown = {
+            "Rank": rank,
+            "Written by": rows["responder"],
+            "Rating": rows["rating"].round().astype(int),
+        }
         interval = pd.Series(ends).mask(rows["rating_low"].isna(), "")
         return pd.DataFrame({**shown, "Interval": interval, "Verdicts": rows["n_verdicts"]})
 
@@ -164,8 +216,14 @@ class Ratings:
             Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
         """
         gaps, size = self.gaps, len(self.strength)
-        found = gaps.ranks() if simultaneous else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
-        return pd.DataFrame({"responder": self.strength.index, "rank_low": found[0], "rank_high": found[1]})
+        found = (
+            gaps.ranks()
+            if simultaneous
+            else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
+        )
+        return pd.DataFrame(
+            {"responder": self.strength.index, "rank_low": found[0], "rank_high": found[1]}
+        )
 
     def differences(self) -> pd.DataFrame:
         """Put an interval on the difference of every two strengths; all of them hold at once.
@@ -180,8 +238,17 @@ class Ratings:
         one, other = np.triu_indices(len(names), k=1)
         reach = self.gaps.reach() if len(self.replicates) else np.full((len(names),) * 2, np.nan)
         gap, chance = theta[one] - theta[other], self.chance.to_numpy()[one, other]
-        pairs = {"better": names[one], "worse": names[other], "difference": gap, "ci_low": gap - reach[one, other]}
-        pairs |= {"ci_high": gap + reach[other, one], "ci_level": self.settings["ci_level"], "win_probability": chance}
+        pairs = {
+            "better": names[one],
+            "worse": names[other],
+            "difference": gap,
+            "ci_low": gap - reach[one, other],
+        }
+        pairs |= {
+            "ci_high": gap + reach[other, one],
+            "ci_level": self.settings["ci_level"],
+            "win_probability": chance,
+        }
         return pd.DataFrame(pairs)
 
 
@@ -275,16 +342,32 @@ def fit_ratings(
         chosen = "released" if method == "released-heart" else None
     resampled = chosen not in (None, "released")
     rater = clusters[1] if resampled and len(clusters) > 1 else None
-    entries = read_verdicts(verdicts, dimension=dimension, cluster=None if absent else clusters[0], rater=rater)
+    entries = read_verdicts(
+        verdicts, dimension=dimension, cluster=None if absent else clusters[0], rater=rater
+    )
     refuse_ties_alone(entries, dimension)
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
     model = fit_model(entries, method, weights, margins)
     gaps, found = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
-    varies = "benchmark" if clusters == ("rater",) else "dialogues" if len(clusters) == 1 else "dialogues_and_raters"
-    settings: dict[str, Any] = {"dimension": dimension, "method": method, "weights": model.weights, "interval": chosen}
+    varies = (
+        "benchmark"
+        if clusters == ("rater",)
+        else "dialogues"
+        if len(clusters) == 1
+        else "dialogues_and_raters"
+    )
+    settings: dict[str, Any] = {
+        "dimension": dimension,
+        "method": method,
+        "weights": model.weights,
+        "interval": chosen,
+    }
     settings |= {"ci_level": ci_level, "population": varies if resampled else "none"}
     settings["n_dimensions"] = verdicts["dimension"].nunique() if "dimension" in verdicts else 1
-    settings |= {"cluster": clusters if resampled else None, "n_resamples": n_resamples if resampled else 0}
+    settings |= {
+        "cluster": clusters if resampled else None,
+        "n_resamples": n_resamples if resampled else 0,
+    }
     chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
     found |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
     table = lay_out(verdicts, responders, entries, settings, found)
@@ -308,7 +391,9 @@ def fit_ratings(
     )
 
 
-def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dict[tuple[Any, ...], Ratings]:
+def fit_boards(
+    verdicts: pd.DataFrame, *, by: list[str], **settings: Any
+) -> dict[tuple[Any, ...], Ratings]:
     """Fit one board a group of verdicts: by dimension, slice, rater, block.
 
     Parameters
@@ -336,19 +421,32 @@ def fit_boards(verdicts: pd.DataFrame, *, by: list[str], **settings: Any) -> dic
     [('x',), ('y',)]
     """
     if verdicts.empty:
-        raise RatingsError(f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none.")
+        raise RatingsError(
+            f"There is no verdict to fit by {', '.join(by)}: whatever chose the rows left none."
+        )
     boards, rng = _Boards(), settings.pop("rng", None)
     seed = None if rng is None else int(rng.integers(2**62))
     for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
-        chosen = {**settings, **({"dimension": group[by.index("dimension")]} if "dimension" in by else {})}
-        if seed is not None:  # a generator of its own, so that no board depends on which others there are
+        chosen = {
+            **settings,
+            **({"dimension": group[by.index("dimension")]} if "dimension" in by else {}),
+        }
+        if (
+            seed is not None
+        ):  # a generator of its own, so that no board depends on which others there are
             chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
         try:
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:
-            error.args = (f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}: {error}",)
+            error.args = (
+                f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}: {error}",
+            )
             raise
-        other = [f"{name}={value}" for name, value in zip(by, group, strict=True) if name not in TABLES["ratings"]]
+        other = [
+            f"{name}={value}"
+            for name, value in zip(by, group, strict=True)
+            if name not in TABLES["ratings"]
+        ]
         if other:
             boards[group].table["group"] = ", ".join(other)
     return boards
@@ -365,7 +463,9 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
     """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
     if len(clusters) not in (1, 2):
-        raise RatingsError(f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater.")
+        raise RatingsError(
+            f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater."
+        )
     fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
     _check_choice("interval", interval or fits[0], fits, f" where {' and '.join(clusters)} vary")
     return interval or fits[0]

@@ -58,7 +58,9 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     >>> estimate_rng(1, "ratings").random() == estimate_rng(1, "ratings").random() != estimate_rng(1, "agreement").random()
     True
     """
-    return np.random.default_rng([seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")])
+    return np.random.default_rng(
+        [seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")]
+    )
 
 
 def as_rng(rng: Rng) -> np.random.Generator:
@@ -86,7 +88,11 @@ def draw_weights(n_clusters: int, n_resamples: int, rng: Rng = None) -> Array:
         return np.zeros((0, n_clusters))
     drawn = as_rng(rng).integers(0, n_clusters, size=(n_resamples, n_clusters))
     drawn += np.arange(n_resamples)[:, None] * n_clusters
-    return np.bincount(drawn.ravel(), minlength=n_resamples * n_clusters).reshape(n_resamples, n_clusters).astype(float)
+    return (
+        np.bincount(drawn.ravel(), minlength=n_resamples * n_clusters)
+        .reshape(n_resamples, n_clusters)
+        .astype(float)
+    )
 
 
 def bootstrap_ci(
@@ -144,19 +150,27 @@ def bootstrap_ci(
     key = observations[cluster] if isinstance(cluster, str) else cluster
     numbers = observations.drop(columns=cluster) if isinstance(cluster, str) else observations
     if key.isna().any() or numbers.isna().to_numpy().any():
-        raise ValueError("bootstrap_ci: a cluster or a number is absent; drop such rows before, and say how many.")
+        raise ValueError(
+            "bootstrap_ci: a cluster or a number is absent; drop such rows before, and say how many."
+        )
     codes, names = pd.factorize(np.asarray(key))
     check_clusters(len(names), key.name)
     values = numbers.to_numpy(float)
-    sums = np.column_stack([np.bincount(codes, weights=column, minlength=len(names)) for column in values.T])
+    sums = np.column_stack(
+        [np.bincount(codes, weights=column, minlength=len(names)) for column in values.T]
+    )
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
-    found = np.asarray(statistic(pd.DataFrame(weights @ sums, columns=numbers.columns)), dtype=float)
+    found = np.asarray(
+        statistic(pd.DataFrame(weights @ sums, columns=numbers.columns)), dtype=float
+    )
     replicates = found[1:]
     defined = replicates[~np.isnan(replicates)]
     low, high = interval_of(float(found[0]), defined, len(names), ci_level, least=least, most=most)
     se, few = float(standard_error(defined[:, None], len(names))[0]), len(names) < ENOUGH_CLUSTERS
     n_undefined = len(replicates) - len(defined)
-    return Interval(float(found[0]), low, high, se, ci_level, len(names), n_undefined, few, replicates)
+    return Interval(
+        float(found[0]), low, high, se, ci_level, len(names), n_undefined, few, replicates
+    )
 
 
 def share_ci(
@@ -170,11 +184,22 @@ def share_ci(
 ) -> Interval:
     """Put an interval on a share, the sum of `of` over that of `among` (1 for all rows), for clusters like these."""
     # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by an error, without replicates.
-    counts = pd.DataFrame({"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index).astype(float)
+    counts = pd.DataFrame(
+        {"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index
+    ).astype(float)
     if isinstance(cluster, pd.Series) and cluster[counts["among"] > 0].nunique() >= MANY_CLUSTERS:
-        options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level, "least": 0.0, "most": 1.0}
+        options: dict[str, Any] = {
+            "rng": rng,
+            "n_resamples": n_resamples,
+            "ci_level": ci_level,
+            "least": 0.0,
+            "most": 1.0,
+        }
         return bootstrap_ci(
-            counts, lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0), cluster=cluster, **options
+            counts,
+            lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0),
+            cluster=cluster,
+            **options,
         )
     share = float(counts["of"].sum() / (counts["among"].sum() or np.nan))
     influence = (counts["of"] - share * counts["among"]).to_numpy() / counts["among"].sum()
@@ -205,7 +230,13 @@ def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
 
 
 def interval_ends(
-    estimate: Array, replicates: Array, n_clusters: ArrayLike, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+    estimate: Array,
+    replicates: Array,
+    n_clusters: ArrayLike,
+    ci_level: float,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
 ) -> tuple[Array, Array]:
     """Turn replicates into the ends of intervals. This is the one rule of the package."""
     # Franco et al. 2019, https://doi.org/10.1093/jssam/smy019; Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789
@@ -220,12 +251,20 @@ def interval_ends(
             defined = replicates[~np.isnan(replicates[:, column]), column]
             quantile = stats.t.ppf((1.0 + ci_level) / 2.0, n[column] - 1)
             tail = stats.norm.sf(quantile * np.sqrt(n[column] / (n[column] - 1.0)))
-            low[column], high[column] = np.clip(np.quantile(defined, [tail, 1.0 - tail]), least, most)
+            low[column], high[column] = np.clip(
+                np.quantile(defined, [tail, 1.0 - tail]), least, most
+            )
     return low, high
 
 
 def error_ends(
-    estimate: ArrayLike, se: ArrayLike, n_clusters: ArrayLike, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+    estimate: ArrayLike,
+    se: ArrayLike,
+    n_clusters: ArrayLike,
+    ci_level: float,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
 ) -> tuple[Array, Array]:
     """Turn standard errors over clusters into ends: Wilson's where the number has a range, else t times the error."""
     check_level(ci_level)
@@ -243,19 +282,33 @@ def error_ends(
         reach = quantile / shrink * np.sqrt(room / number + (quantile / (2.0 * number)) ** 2)
         low, high = (least + (most - least) * end for end in (centre - reach, centre + reach))
     absent = np.isnan(se) | np.isnan(estimate)
-    return np.where(absent, np.nan, np.maximum(low, least)), np.where(absent, np.nan, np.minimum(high, most))
+    return np.where(absent, np.nan, np.maximum(low, least)), np.where(
+        absent, np.nan, np.minimum(high, most)
+    )
 
 
 def interval_of(
-    estimate: float, replicates: Array, n_clusters: int, ci_level: float, *, least: float = -np.inf, most: float = np.inf
+    estimate: float,
+    replicates: Array,
+    n_clusters: int,
+    ci_level: float,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
 ) -> tuple[float, float]:
     """Put an interval on one number, by the rule of ``interval_ends``."""
-    low, high = interval_ends(np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most)
+    low, high = interval_ends(
+        np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most
+    )
     return float(low[0]), float(high[0])
 
 
 def interval_columns(
-    ranges: Mapping[str, tuple[float, float]], estimate: Array, replicates: Array, n_clusters: ArrayLike, ci_level: float
+    ranges: Mapping[str, tuple[float, float]],
+    estimate: Array,
+    replicates: Array,
+    n_clusters: ArrayLike,
+    ci_level: float,
 ) -> dict[str, Array]:
     """Lay out several measures (name -> their range, in the last axis) as columns, each with ``_low`` and ``_high``."""
     columns: dict[str, Array] = {}
@@ -281,7 +334,9 @@ def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
     place = np.interp(0.0, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
     beyond, least_seen = min(place, 1.0 - place), 1.0 / (len(drawn) - 1)
     factor = np.sqrt(n_clusters / (n_clusters - 1.0))
-    found = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
+    found = float(
+        2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1)
+    )
     return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
 
 
@@ -291,7 +346,11 @@ def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
 
     known = p.dropna()
     groups = known.groupby([0] * len(known) if by is None else by)
-    return groups.transform(lambda some: multipletests(some, method="holm")[1]).reindex(p.index).astype(float)
+    return (
+        groups.transform(lambda some: multipletests(some, method="holm")[1])
+        .reindex(p.index)
+        .astype(float)
+    )
 
 
 def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
@@ -304,9 +363,15 @@ def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, 
 def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
     """Give a standard error over dialogues and raters (Cameron and others 2011, https://doi.org/10.1198/jbes.2010.07136)."""
     cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
-    by_dialogue, by_rater, by_cell = (float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell))
+    by_dialogue, by_rater, by_cell = (
+        float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell)
+    )
     fewest = min(len(np.unique(dialogue)), len(np.unique(rater)))
-    return float(np.sqrt(max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)))
+    return float(
+        np.sqrt(
+            max(by_dialogue + by_rater - by_cell, by_dialogue, by_rater) * fewest / (fewest - 1.0)
+        )
+    )
 
 
 def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[float, float]:
@@ -333,12 +398,21 @@ def _degrees(share: Array) -> float:
     scale = (share / np.maximum(1.0 - share, 1e-12)) ** 2
     total, first, second = (float((scale * share**power).sum()) for power in range(3))
     own = scale * (1.0 - 2.0 * share + squares)
-    every_pair = (squares * total) ** 2 - 4.0 * squares * total * first + 2.0 * total * second + 2.0 * first**2
-    spread = every_pair - float((scale**2 * (squares - 2.0 * share) ** 2).sum()) + float((own**2).sum())
+    every_pair = (
+        (squares * total) ** 2
+        - 4.0 * squares * total * first
+        + 2.0 * total * second
+        + 2.0 * first**2
+    )
+    spread = (
+        every_pair - float((scale**2 * (squares - 2.0 * share) ** 2).sum()) + float((own**2).sum())
+    )
     return max(float(own.sum()) ** 2 / spread, 1.0)
 
 
-def refuse_few_raters(dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = "") -> None:
+def refuse_few_raters(
+    dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = ""
+) -> None:
     """Refuse raters where they are too few to stand for others, or cannot be told from dialogues."""
     outer, inner = clusters
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
@@ -368,10 +442,14 @@ def check_clusters(n_clusters: int, name: object) -> None:
 def check_level(ci_level: float) -> None:
     """Refuse a level that is no probability."""
     if not 0.0 < ci_level < 1.0:
-        raise ValueError(f"ci_level is {ci_level!r}; expected a number between 0 and 1, such as 0.95.")
+        raise ValueError(
+            f"ci_level is {ci_level!r}; expected a number between 0 and 1, such as 0.95."
+        )
 
 
 def check_resamples(n_resamples: int) -> None:
     """Refuse a number of resamples that gives no interval without saying so."""
     if not isinstance(n_resamples, int | np.integer) or n_resamples < 0 or n_resamples == 1:
-        raise ValueError(f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone.")
+        raise ValueError(
+            f"n_resamples is {n_resamples!r}; expected 1000 or so, or 0 for the estimate alone."
+        )

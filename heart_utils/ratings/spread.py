@@ -12,35 +12,61 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from heart_utils.ratings.bradley_terry import BradleyTerry
-from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, crossed, draw_weights, interval_ends, refuse_few_raters
+from heart_utils.ratings.resampling import (
+    Rng,
+    as_rng,
+    check_clusters,
+    crossed,
+    draw_weights,
+    interval_ends,
+    refuse_few_raters,
+)
 from heart_utils.ratings.verdicts import Array, Codes
 
 __all__ = ["Gaps", "simultaneous_quantile"]
 
 RELEASED_Z = 1.96
 CHUNK_CELLS = 1_000_000
-NEARLY = 0.999  # of a cluster's leverage, so that one which alone links somebody does not divide by zero
+NEARLY = (
+    0.999  # of a cluster's leverage, so that one which alone links somebody does not divide by zero
+)
 LARGEST = 700.0  # beyond this no log-odds is looked for
 
 
 def spread_of(
-    model: BradleyTerry, clusters: tuple[str, ...], interval: str | None, n_resamples: int, ci_level: float, rng: Rng
+    model: BradleyTerry,
+    clusters: tuple[str, ...],
+    interval: str | None,
+    n_resamples: int,
+    ci_level: float,
+    rng: Rng,
 ) -> tuple[Gaps, dict[str, Any]]:
     """Put intervals on the strengths of a model, and say which ranks they may hold, as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
-    found: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high"), np.full(size, np.nan)) | {"n_clusters": np.zeros(size, int)}
+    found: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high"), np.full(size, np.nan)) | {
+        "n_clusters": np.zeros(size, int)
+    }
     found |= {"rank_low": None, "rank_high": None}
     if interval is None or interval == "released":
         reach = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
-        return Gaps(theta, np.empty((0, size)), 0, ci_level, 0.0), {**found, "ci_low": theta - reach, "ci_high": theta + reach}
+        return Gaps(theta, np.empty((0, size)), 0, ci_level, 0.0), {
+            **found,
+            "ci_low": theta - reach,
+            "ci_high": theta + reach,
+        }
     check_clusters(groups[0][1], clusters[0])
     if len(groups) > 1:
         refuse_few_raters(groups[0][0], groups[1][0], (clusters[0], clusters[1]))
-    met, n_clusters = np.min([entries.met(*group) for group in groups], axis=0), min(n for _, n in groups)
+    met, n_clusters = (
+        np.min([entries.met(*group) for group in groups], axis=0),
+        min(n for _, n in groups),
+    )
     found["n_clusters"] = met
-    if not (entries.share != 0.5).any():  # nobody was told apart, so nothing can be said about how well
+    if not (
+        entries.share != 0.5
+    ).any():  # nobody was told apart, so nothing can be said about how well
         gaps = Gaps(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
         return gaps, found | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
     alone = one_sided_ends(model, met, ci_level)
@@ -50,13 +76,18 @@ def spread_of(
     if interval == "sandwich":
         robust = centre @ covariance(model) @ centre.T
         reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
-        draws, ends = rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh"), (theta - reach, theta + reach)
+        draws, ends = (
+            rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh"),
+            (theta - reach, theta + reach),
+        )
     else:
         draws = draw_strengths(model, n_resamples, rng) @ centre.T
         ends = interval_ends(theta, draws, met, ci_level)
     gaps = Gaps(theta, draws, n_clusters, ci_level, n_effective, bounds)
     low, high = np.where(model.penalised, alone, ends)
-    return gaps, found | dict(zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True))
+    return gaps, found | dict(
+        zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True)
+    )
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
@@ -69,7 +100,11 @@ def centring(penalised: NDArray[np.bool_]) -> Array:
 def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float) -> Array:
     """Bound the strength of who never lost or never won (Clopper and Pearson 1934, https://doi.org/10.1093/biomet/26.4.404)."""
     size, linked, wins = len(model.theta), ~model.penalised, model.counts[0].sum(axis=0)
-    ends, theta, tail = np.full((2, size), np.nan), centring(model.penalised) @ model.theta, np.log((1.0 - ci_level) / 2.0)
+    ends, theta, tail = (
+        np.full((2, size), np.nan),
+        centring(model.penalised) @ model.theta,
+        np.log((1.0 - ci_level) / 2.0),
+    )
     for one in np.flatnonzero(model.penalised):
         others = np.arange(size) != one
         mean, scale = (0.0, 1.0) if linked.any() else (theta[others].mean(), (size - 1.0) / size)
@@ -77,12 +112,20 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
         for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
             clear = others & (games > 0) & (lost == 0)
             weight = met[one] * games[clear] / games[others].sum()
-            gap = mean - theta[clear]  # if nobody is linked, all keep mean zero: the others move against this one
+            gap = (
+                mean - theta[clear]
+            )  # if nobody is linked, all keep mean zero: the others move against this one
 
-            def excess(x: float, sign: float = sign, weight: Array = weight, gap: Array = gap) -> float:
+            def excess(
+                x: float, sign: float = sign, weight: Array = weight, gap: Array = gap
+            ) -> float:
                 return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
 
-            found = optimize.brentq(excess, -LARGEST, LARGEST) if excess(-LARGEST) < 0.0 < excess(LARGEST) else -np.inf
+            found = (
+                optimize.brentq(excess, -LARGEST, LARGEST)
+                if excess(-LARGEST) < 0.0 < excess(LARGEST)
+                else -np.inf
+            )
             ends[side, one] = sign * found * scale
     return ends
 
@@ -99,15 +142,22 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
             place[cells[0]] = code
     drawn = [draw_weights(n, n_resamples, rng) for _, n in groups]
     matrices, draws = model.tally(cells).resampled(), np.empty((n_resamples, len(model.theta)))
-    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))  # some rows at a time for the memory's sake
+    chunk = max(
+        1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels)
+    )  # some rows at a time for the memory's sake
     for first in range(0, n_resamples, chunk):
         rows = slice(first, first + chunk)
-        weights = reduce(np.multiply, (weight[rows][:, place] for weight, place in zip(drawn, places, strict=True)))
+        weights = reduce(
+            np.multiply,
+            (weight[rows][:, place] for weight, place in zip(drawn, places, strict=True)),
+        )
         draws[rows] = model.refit(matrices.total(weights))
     return draws
 
 
-def covariance(model: BradleyTerry, beside: Array | float = 0.0, *, correction: float = 1.0) -> Array:
+def covariance(
+    model: BradleyTerry, beside: Array | float = 0.0, *, correction: float = 1.0
+) -> Array:
     """Give the covariance of strengths if clusters, and raters where they vary, were drawn again.
 
     `beside` are scores of the clusters, shape (clusters, responders), that move the fit without being part of it. A score is
@@ -117,7 +167,13 @@ def covariance(model: BradleyTerry, beside: Array | float = 0.0, *, correction: 
     # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023), https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
     # ``crossed_error``.
     groups, bread = model.entries.groups(), model.bread
-    meat = np.sum([_meat(model, *group, also, correction) for group, also in zip(groups, (beside, 0.0), strict=False)], axis=0)
+    meat = np.sum(
+        [
+            _meat(model, *group, also, correction)
+            for group, also in zip(groups, (beside, 0.0), strict=False)
+        ],
+        axis=0,
+    )
     if len(groups) > 1:
         by_cell = sums_of_scores(model, *crossed(*groups[0], *groups[1]))
         meat -= by_cell.T @ by_cell
@@ -127,7 +183,9 @@ def covariance(model: BradleyTerry, beside: Array | float = 0.0, *, correction: 
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def _meat(model: BradleyTerry, group: Codes, n_groups: int, beside: Array | float, correction: float) -> Array:
+def _meat(
+    model: BradleyTerry, group: Codes, n_groups: int, beside: Array | float, correction: float
+) -> Array:
     """Add up the squared sums of scores a group, each divided by what its leverage on the fit leaves of it."""
     size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
     root = np.linalg.cholesky(model.bread[:size, :size])
@@ -143,7 +201,11 @@ def _meat(model: BradleyTerry, group: Codes, n_groups: int, beside: Array | floa
 def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> float:
     """Count clusters of even information that tell as much (Carter and others 2017, https://doi.org/10.1162/REST_a_00639)."""
     size = len(model.theta)
-    bread, total, squares = model.bread[:size, :size], np.zeros((size, size)), np.zeros((size, size))
+    bread, total, squares = (
+        model.bread[:size, :size],
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+    )
     for _, information in _information_by(model, group, n_groups):
         part = bread @ information @ bread
         own = np.diagonal(part, axis1=1, axis2=2)
@@ -154,7 +216,9 @@ def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> floa
     return float(np.mean(total[pairs] ** 2 / squares[pairs]))
 
 
-def _information_by(model: BradleyTerry, group: Codes, n_groups: int) -> Iterator[tuple[slice, Array]]:
+def _information_by(
+    model: BradleyTerry, group: Codes, n_groups: int
+) -> Iterator[tuple[slice, Array]]:
     """Give the information on strengths that each group holds, some groups at a time for the memory's sake."""
     size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
     chunk = max(1, CHUNK_CELLS // size**2)
@@ -162,7 +226,9 @@ def _information_by(model: BradleyTerry, group: Codes, n_groups: int) -> Iterato
         n = min(chunk, n_groups - first)
         rows = (group >= first) & (group < first + n)
         place = (group[rows] - first) * size**2 + a[rows] * size + b[rows]
-        found = np.asarray(-np.bincount(place, slope[rows], n * size**2).reshape(n, size, size), dtype=float)
+        found = np.asarray(
+            -np.bincount(place, slope[rows], n * size**2).reshape(n, size, size), dtype=float
+        )
         found += found.swapaxes(1, 2)
         found[:, np.arange(size), np.arange(size)] -= found.sum(axis=2)
         yield slice(first, first + n), found
@@ -171,7 +237,9 @@ def _information_by(model: BradleyTerry, group: Codes, n_groups: int) -> Iterato
 def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
     """Sum the scores a group, shape (groups, parameters)."""
     residual = model.residuals
-    gap = sums_of_sides(group, model.entries.a, model.entries.b, residual[:, 0], n_groups, len(model.theta))
+    gap = sums_of_sides(
+        group, model.entries.a, model.entries.b, residual[:, 0], n_groups, len(model.theta)
+    )
     rest = [np.bincount(group, column, n_groups) for column in residual[:, 1:].T]
     return np.column_stack([gap, *rest])
 
@@ -197,23 +265,36 @@ class Gaps:
     n_clusters: int
     ci_level: float
     n_effective: float  # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
-    ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))  # low and high where bounds are one-sided, or nan
+    ends: Array = field(
+        default_factory=lambda: np.full((2, 1), np.nan)
+    )  # low and high where bounds are one-sided, or nan
 
     def take(self, order: Codes) -> Gaps:
         """Put the responders in another order."""
         ends = self.ends[:, order] if self.ends.shape[1] > 1 else self.ends
-        return replace(self, strength=self.strength[order], replicates=self.replicates[:, order], ends=ends)
+        return replace(
+            self, strength=self.strength[order], replicates=self.replicates[:, order], ends=ends
+        )
 
     def errors(self) -> tuple[Array, Array]:
         """Give the standard errors of strengths and of every difference, from the resamples."""
-        covariance = np.atleast_2d(np.cov(self.replicates, rowvar=False)) * self.n_clusters / (self.n_clusters - 1.0)
+        covariance = (
+            np.atleast_2d(np.cov(self.replicates, rowvar=False))
+            * self.n_clusters
+            / (self.n_clusters - 1.0)
+        )
         variance = np.diag(covariance)
-        return np.sqrt(variance), np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0))
+        return np.sqrt(variance), np.sqrt(
+            np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0)
+        )
 
     def reach(self) -> Array:
         """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
         spread, se = self.errors()
-        quantile, bounded = simultaneous_quantile(len(spread), self.n_effective, self.ci_level), ~np.isnan(self.ends[0])
+        quantile, bounded = (
+            simultaneous_quantile(len(spread), self.n_effective, self.ci_level),
+            ~np.isnan(self.ends[0]),
+        )
         below = np.where(bounded, self.strength - self.ends[0], quantile * spread)
         above = np.where(bounded, self.ends[1] - self.strength, quantile * spread)
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
@@ -225,7 +306,11 @@ class Gaps:
         open_ = ~np.eye(size, dtype=bool)
         if len(self.replicates) < 2:
             return np.ones(size, np.int64), np.full(size, size)
-        gap, se, df = self.strength[:, None] - self.strength[None, :], self.errors()[1], self.n_effective - 1.0
+        gap, se, df = (
+            self.strength[:, None] - self.strength[None, :],
+            self.errors()[1],
+            self.n_effective - 1.0,
+        )
         statistic = np.divide(gap, se, out=np.where(gap > 0, np.inf, -np.inf), where=se > 0)
         statistic[np.abs(gap) <= 1e-12] = 0.0
         by_ends = np.where(gap > self.reach(), np.inf, -np.inf)
@@ -295,11 +380,15 @@ def _equals(size: int, df: int) -> NDArray[np.float32]:
             root = rng.normal(size=(n, size, df))
         else:  # Bartlett's root of a Wishart matrix
             root = np.tril(rng.normal(size=(n, size, size)), -1)
-            root[:, np.arange(size), np.arange(size)] = np.sqrt(rng.chisquare(df - np.arange(size), size=(n, size)))
+            root[:, np.arange(size), np.arange(size)] = np.sqrt(
+                rng.chisquare(df - np.arange(size), size=(n, size))
+            )
         product = root @ root.swapaxes(1, 2)
         own = np.diagonal(product, axis1=1, axis2=2)
         variance = (own[:, :, None] + own[:, None, :] - 2.0 * product) / df
         strength = rng.normal(size=(n, size))
         gap = strength[:, :, None] - strength[:, None, :]
-        found[first : first + n] = (gap / np.sqrt(np.where(variance > 0, variance, 1.0))).reshape(n, -1)
+        found[first : first + n] = (gap / np.sqrt(np.where(variance > 0, variance, 1.0))).reshape(
+            n, -1
+        )
     return found

@@ -12,12 +12,24 @@ from numpy.typing import NDArray
 from heart_utils.identities import looks_like_person, redact_message, show_rater
 from heart_utils.tables import ORDERS, RATER_KINDS, STATES
 
-__all__ = ["AgreementError", "Entries", "RatingsError", "VerdictsError", "Votes", "combine_orders", "won_by_a"]
+__all__ = [
+    "AgreementError",
+    "Entries",
+    "RatingsError",
+    "VerdictsError",
+    "Votes",
+    "combine_orders",
+    "won_by_a",
+]
 
 Codes = NDArray[np.intp]
 Array = NDArray[np.float64]
 
-SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}  # what a wins by each word; a tie lies between, so that distances mean something
+SHARES = {
+    "a": 1.0,
+    "tie": 0.5,
+    "b": 0.0,
+}  # what a wins by each word; a tie lies between, so that distances mean something
 WORDS = tuple(SHARES)
 TIE = WORDS.index("tie")
 VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
@@ -55,7 +67,9 @@ class Entries:
     left_out: pd.Series  # state -> answers that do not enter
     rater: Codes | None = None  # where raters vary too
     raters: pd.Index | None = None
-    weight: Array | None = None  # what each verdict stands for; without it those of a pair and cluster share one vote evenly
+    weight: Array | None = (
+        None  # what each verdict stands for; without it those of a pair and cluster share one vote evenly
+    )
 
     @property
     def tie(self) -> NDArray[np.bool_]:
@@ -64,12 +78,18 @@ class Entries:
 
     def n_verdicts(self) -> NDArray[np.int64]:
         """Count the verdicts on each responder."""
-        return np.bincount(self.a, minlength=len(self.responders)) + np.bincount(self.b, minlength=len(self.responders))
+        return np.bincount(self.a, minlength=len(self.responders)) + np.bincount(
+            self.b, minlength=len(self.responders)
+        )
 
     def groups(self) -> list[tuple[Codes, int]]:
         """Give what is drawn again, clusters and where they vary raters: each entry's, and how many there are."""
         found = [(self.cluster, len(self.clusters))]
-        return found if self.rater is None or self.raters is None else [*found, (self.rater, len(self.raters))]
+        return (
+            found
+            if self.rater is None or self.raters is None
+            else [*found, (self.rater, len(self.raters))]
+        )
 
     def met(self, codes: Codes, n: int) -> NDArray[np.int64]:
         """Count the clusters, or other groups, in which each responder was judged."""
@@ -96,7 +116,9 @@ class Votes:
     n_inconsistent: int  # contradicted themselves when the order was turned, counted as ties
 
 
-def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None) -> Entries:
+def read_verdicts(
+    verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None
+) -> Entries:
     """Turn the verdicts of one dimension into numbers, and refuse what has no number; states that do not enter are counted."""
     rows = _rows_of(verdicts, dimension, cluster)
     state = _states(verdicts, rows)
@@ -120,15 +142,26 @@ def read_verdicts(verdicts: pd.DataFrame, *, dimension: str, cluster: str | None
 def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
     """Read the margin of each entry as a whole number; 1 where nobody won."""
     if "margin" not in verdicts:
-        raise VerdictsError("verdicts lack the column margin, by which this method tells wins apart.")
-    margin = pd.to_numeric(verdicts["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[entries.rows]
+        raise VerdictsError(
+            "verdicts lack the column margin, by which this method tells wins apart."
+        )
+    margin = pd.to_numeric(verdicts["margin"], errors="coerce").to_numpy(float, na_value=np.nan)[
+        entries.rows
+    ]
     needed = ~entries.tie & ~entries.inconsistent
     wrong = needed & ~((margin >= 1) & (margin <= HIGHEST_MARGIN))
-    refuse(wrong, entries.rows, verdicts["margin"], f"`margin` of a win must be from 1 to {HIGHEST_MARGIN}")
+    refuse(
+        wrong,
+        entries.rows,
+        verdicts["margin"],
+        f"`margin` of a win must be from 1 to {HIGHEST_MARGIN}",
+    )
     return np.where(needed, np.floor(np.nan_to_num(margin) + 0.5), 1).astype(np.intp)
 
 
-def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inconsistent: str = "tie") -> Votes:
+def read_votes(
+    table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inconsistent: str = "tie"
+) -> Votes:
     """Turn verdicts or scores into votes on units, and refuse what cannot be compared."""
     if inconsistent not in ("tie", "drop"):
         raise AgreementError(f"inconsistent must be 'tie' or 'drop'; got {inconsistent!r}.")
@@ -137,7 +170,11 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
     need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater"])
     need_cluster(table, cluster)
     rows = np.arange(len(table))
-    state = _states(table, rows) if "state" in table else np.where(table[kind].notna(), VALID, NO_ANSWER)
+    state = (
+        _states(table, rows)
+        if "state" in table
+        else np.where(table[kind].notna(), VALID, NO_ANSWER)
+    )
     turned = (state == INCONSISTENT) & (kind == "verdict") & (inconsistent == "tie")
     counts = (state == VALID) | turned
     left_out = _left_out(state, counts, "answer can be compared")
@@ -146,8 +183,23 @@ def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inco
     unit, units = _code_rows(table, keys, rows)
     raters, (rater,) = name_codes(table, ["rater"], rows)
     _refuse_repeats(table, unit, rater, units, raters, rows)
-    clusters, (which,) = (units.index, (unit,)) if cluster is None else name_codes(table, [cluster], rows)
-    votes = Votes(kind, unit, rater, value, which, rows, units, raters, clusters, categories, left_out, int(turned.sum()))
+    clusters, (which,) = (
+        (units.index, (unit,)) if cluster is None else name_codes(table, [cluster], rows)
+    )
+    votes = Votes(
+        kind,
+        unit,
+        rater,
+        value,
+        which,
+        rows,
+        units,
+        raters,
+        clusters,
+        categories,
+        left_out,
+        int(turned.sum()),
+    )
     if cluster is not None:
         unit_values(votes, table, cluster)
     return votes
@@ -205,7 +257,9 @@ def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     mask = (table[column] == who).to_numpy(dtype=bool)[rows]
     if not mask.any():
         there = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
-        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {there}.{_other_parties(rows, table)}")
+        raise AgreementError(
+            f"No answer that counts is by {who!r}. {column} is: {there}.{_other_parties(rows, table)}"
+        )
     return mask
 
 
@@ -227,17 +281,31 @@ def is_simulated(rows: pd.DataFrame) -> bool:
 
 
 def word_codes(
-    verdicts: pd.DataFrame, column: str, rows: Codes, vocabulary: tuple[str, ...], *, nullable: bool = False
+    verdicts: pd.DataFrame,
+    column: str,
+    rows: Codes,
+    vocabulary: tuple[str, ...],
+    *,
+    nullable: bool = False,
 ) -> Codes:
     """Read a column of words as places in a vocabulary, and refuse others; where it may be empty, that is -1."""
     codes, names = pd.factorize(verdicts[column])
-    place = np.array([*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1])
+    place = np.array(
+        [*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1]
+    )
     found = place[codes[rows]]
-    refuse(found < (-1 if nullable else 0), rows, verdicts[column], f"`{column}` must be one of {', '.join(vocabulary)}")
+    refuse(
+        found < (-1 if nullable else 0),
+        rows,
+        verdicts[column],
+        f"`{column}` must be one of {', '.join(vocabulary)}",
+    )
     return found
 
 
-def name_codes(verdicts: pd.DataFrame, columns: list[str], rows: Codes) -> tuple[pd.Index, tuple[Codes, ...]]:
+def name_codes(
+    verdicts: pd.DataFrame, columns: list[str], rows: Codes
+) -> tuple[pd.Index, tuple[Codes, ...]]:
     """Give numbers to the names in some columns, in the order of the alphabet."""
     parts = [pd.factorize(verdicts[column]) for column in columns]
     for column, (codes, _) in zip(columns, parts, strict=True):
@@ -261,31 +329,45 @@ def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) 
         return
     bad = values.iloc[rows[wrong]]
     shown = ", ".join(f"row {row} has {value!r}" for row, value in bad.head(MAX_SHOWN).items())
-    raise VerdictsError(f"verdicts: {rule}; {shown}{', ...' if len(bad) > MAX_SHOWN else ''} ({len(bad)} in all).")
+    raise VerdictsError(
+        f"verdicts: {rule}; {shown}{', ...' if len(bad) > MAX_SHOWN else ''} ({len(bad)} in all)."
+    )
 
 
 def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.DataFrame:
     """Refuse a table that lacks a column."""
     if not isinstance(table, pd.DataFrame):
-        raise VerdictsError(f"verdicts are a {type(table).__name__}, expected a DataFrame, such as load_verdicts(file) gives.")
+        raise VerdictsError(
+            f"verdicts are a {type(table).__name__}, expected a DataFrame, such as load_verdicts(file) gives."
+        )
     missing = [column for column in columns if column not in table]
     if missing:
         there = ", ".join(map(str, table.columns))
-        raise VerdictsError(f"verdicts lack the column {', '.join(missing)}. They have {there}. {advice}".rstrip())
+        raise VerdictsError(
+            f"verdicts lack the column {', '.join(missing)}. They have {there}. {advice}".rstrip()
+        )
     return table
 
 
 def need_cluster(table: pd.DataFrame, *columns: str | None) -> None:
     """Refuse a table that lacks a column of clusters, and say what else may stand for them."""
     if several := [column for column in columns if not isinstance(column, str | None)]:
-        raise VerdictsError(f"cluster is {several[0]!r}; expected the name of one column, such as 'dialogue_id'.")
-    need(table, [column for column in columns if column], "Name a column of what was sampled, such as cluster='history_id'.")
+        raise VerdictsError(
+            f"cluster is {several[0]!r}; expected the name of one column, such as 'dialogue_id'."
+        )
+    need(
+        table,
+        [column for column in columns if column],
+        "Name a column of what was sampled, such as cluster='history_id'.",
+    )
 
 
 def refuse_ties_alone(entries: Entries, dimension: str) -> None:
     """Refuse verdicts that rank nobody."""
     if entries.tie.all():
-        raise RatingsError(f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody.")
+        raise RatingsError(
+            f"All {len(entries.rows)} verdicts on {dimension!r} are ties: they rank nobody."
+        )
 
 
 def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Codes:
@@ -295,7 +377,9 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     if "dimension" not in verdicts:
         return np.arange(len(verdicts))
     codes, names = pd.factorize(verdicts["dimension"])
-    refuse(codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty")
+    refuse(
+        codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty"
+    )
     found = np.flatnonzero(np.asarray(names) == dimension)
     if len(verdicts) and not len(found):
         there = ", ".join(map(str, names))
@@ -305,7 +389,9 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     return np.flatnonzero(codes == found[0]) if len(found) else np.arange(0)
 
 
-def _said(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) -> tuple[Codes, Array]:
+def _said(
+    verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]
+) -> tuple[Codes, Array]:
     """Give each rater's word, and what a wins: ``p_a`` where given, else what the word says."""
     word = word_codes(verdicts, "verdict", rows, WORDS, nullable=True)
     meant = np.where(inconsistent, TIE, word)
@@ -313,24 +399,42 @@ def _said(verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]) 
     if "p_a" in verdicts:
         p_a = pd.to_numeric(verdicts["p_a"], errors="coerce").to_numpy(float, na_value=np.nan)[rows]
         given = verdicts["p_a"].notna().to_numpy()[rows]
-        refuse(given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1")
+        refuse(
+            given & ~((p_a >= 0) & (p_a <= 1)), rows, verdicts["p_a"], "`p_a` must be from 0 to 1"
+        )
         against = given & (meant >= 0) & (meant != TIE) & ((share - 0.5) * (p_a - 0.5) < 0)
-        refuse(against, rows, verdicts["p_a"], "`p_a` is the chance that a is better, and must not contradict the verdict")
+        refuse(
+            against,
+            rows,
+            verdicts["p_a"],
+            "`p_a` is the chance that a is better, and must not contradict the verdict",
+        )
         share = np.where(given, p_a, share)
-    refuse(np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`")
+    refuse(
+        np.isnan(share), rows, verdicts["verdict"], "a valid answer must have a verdict or `p_a`"
+    )
     return word, share
 
 
 def _states(table: pd.DataFrame, rows: Codes) -> Codes:
     """Read what became of each answer; in a table that does not say, all are valid."""
-    return word_codes(table, "state", rows, STATES) if "state" in table else np.full(len(rows), VALID)
+    return (
+        word_codes(table, "state", rows, STATES) if "state" in table else np.full(len(rows), VALID)
+    )
 
 
 def _left_out(state: Codes, counts: NDArray[np.bool_], what: str) -> pd.Series:
     """Count by state the answers that do not count, and refuse a table in which none does."""
-    left_out = pd.Series(np.array([*STATES, "no answer"], dtype=object)[state[~counts]]).value_counts().rename("left_out")
+    left_out = (
+        pd.Series(np.array([*STATES, "no answer"], dtype=object)[state[~counts]])
+        .value_counts()
+        .rename("left_out")
+    )
     if not counts.any():
-        said = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "the table has no row"
+        said = (
+            ", ".join(f"{count} {name}" for name, count in left_out.items())
+            or "the table has no row"
+        )
         raise VerdictsError(f"No {what}: {said}. `state` says what became of each answer.")
     return left_out
 
@@ -346,18 +450,24 @@ def _kind_of(table: pd.DataFrame) -> str:
             f"`scores_to_verdicts` turns scores into verdicts made from scores."
         )
     if not kinds:
-        raise VerdictsError(f"The table has neither a column verdict nor score. It has {', '.join(map(str, table.columns))}.")
+        raise VerdictsError(
+            f"The table has neither a column verdict nor score. It has {', '.join(map(str, table.columns))}."
+        )
     return (present or kinds)[0]
 
 
 def _scores(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Array]:
     score = pd.to_numeric(table["score"], errors="coerce").to_numpy(float)[rows]
-    refuse(np.isnan(score), rows, table["score"], "`score` must be a number in each row that is valid")
+    refuse(
+        np.isnan(score), rows, table["score"], "`score` must be a number in each row that is valid"
+    )
     found, codes = np.unique(score, return_inverse=True)
     return codes.astype(np.intp), found
 
 
-def _sides(table: pd.DataFrame, rows: Codes, turned: NDArray[np.bool_]) -> tuple[Codes, NDArray[np.object_]]:
+def _sides(
+    table: pd.DataFrame, rows: Codes, turned: NDArray[np.bool_]
+) -> tuple[Codes, NDArray[np.object_]]:
     """Give each verdict as a place in WORDS, turned so that a is the first author of the alphabet."""
     word, share = _said(table, rows, turned)
     word = np.where(turned, TIE, word)
@@ -382,7 +492,14 @@ def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[C
     return unit, table[used].iloc[rows[first]].reset_index(drop=True)
 
 
-def _refuse_repeats(table: pd.DataFrame, unit: Codes, rater: Codes, units: pd.DataFrame, raters: pd.Index, rows: Codes) -> None:
+def _refuse_repeats(
+    table: pd.DataFrame,
+    unit: Codes,
+    rater: Codes,
+    units: pd.DataFrame,
+    raters: pd.Index,
+    rows: Codes,
+) -> None:
     """One rater gives a unit one answer: two orders, repeats and formats are joined or chosen before."""
     key = unit * len(raters) + rater
     again = pd.Series(key).duplicated().to_numpy()
@@ -390,13 +507,19 @@ def _refuse_repeats(table: pd.DataFrame, unit: Codes, rater: Codes, units: pd.Da
         return
     second = int(np.argmax(again))
     pair = rows[[int(np.argmax(key == key[second])), second]]
-    here = [column for column in ("order", "repeat", "protocol", "answer_format", "group") if column in table]
+    here = [
+        column
+        for column in ("order", "repeat", "protocol", "answer_format", "group")
+        if column in table
+    ]
     differ = [column for column in here if len(set(map(str, table[column].iloc[pair]))) > 1]
     advice = "Keep one of them."
     if "order" in differ:
         advice = "Two orders are not two raters: join them first with `combine_orders`."
     elif differ:
-        advice = f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
+        advice = (
+            f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
+        )
     raise VerdictsError(
         f"{show_rater(raters[rater[second]])} answers {dict(units.iloc[unit[second]])} more than once (rows "
         f"{table.index[pair[0]]} and {table.index[pair[1]]}; {int(again.sum())} such repeats). {advice}"
@@ -459,7 +582,12 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     if not len(first):
         return verdicts
     share = np.where(state == VALID, np.array([*SHARES.values(), np.nan])[word], np.nan)
-    joined = _join(*((verdicts.iloc[rows].reset_index(drop=True), state[rows], share[rows]) for rows in (first, second)))
+    joined = _join(
+        *(
+            (verdicts.iloc[rows].reset_index(drop=True), state[rows], share[rows])
+            for rows in (first, second)
+        )
+    )
     rest = np.setdiff1d(every, np.concatenate([first, second]))
     whole = pd.concat([verdicts.iloc[rest], joined]) if len(rest) else joined
     place = np.concatenate([group[rest], group[first]])
@@ -484,7 +612,9 @@ def _find_pairs(verdicts: pd.DataFrame, group: Codes, shown: Codes) -> tuple[Cod
     return place[both, 0], place[both, 1]
 
 
-def _join(ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, Array]) -> pd.DataFrame:
+def _join(
+    ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, Array]
+) -> pd.DataFrame:
     """Make one row of each two, given with their states and what a wins by the words."""
     (one, state, word), (two, other_state, other_word) = ab, ba
     valid, other_valid = state == VALID, other_state == VALID
@@ -494,16 +624,26 @@ def _join(ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, 
     said = np.select([opposed | np.isnan(lead), lead > 0.5, lead < 0.5], [3, 0, 1], 2)
     joined = one.copy()
     joined["verdict"] = _take(["a", "b", "tie", None], said)
-    joined["state"] = _take(list(STATES), np.select([opposed, some], [INCONSISTENT, VALID], np.maximum(state, other_state)))
+    joined["state"] = _take(
+        list(STATES),
+        np.select([opposed, some], [INCONSISTENT, VALID], np.maximum(state, other_state)),
+    )
     joined["order"] = _take([None, "ab", "ba"], np.select([both, valid, other_valid], [0, 1, 2], 0))
     p_a, other_p_a = _numbers(one, "p_a", valid), _numbers(two, "p_a", other_valid)
-    share, other_share = np.where(np.isnan(p_a), word, p_a), np.where(np.isnan(other_p_a), other_word, other_p_a)
+    share, other_share = (
+        np.where(np.isnan(p_a), word, p_a),
+        np.where(np.isnan(other_p_a), other_word, other_p_a),
+    )
     soft = both & (~np.isnan(p_a) | ~np.isnan(other_p_a) | (np.abs(word - other_word) == 0.5))
-    joined["p_a"] = np.select([soft, both, valid], [(share + other_share) / 2.0, np.nan, p_a], other_p_a)
+    joined["p_a"] = np.select(
+        [soft, both, valid], [(share + other_share) / 2.0, np.nan, p_a], other_p_a
+    )
     if "margin" in one:
         named, other_named = both & (word == lead.round()), both & (other_word == lead.round())
         margin = _numbers(one, "margin", np.where(both, (said < 2) & named, valid))
-        other_margin = _numbers(two, "margin", np.where(both, (said < 2) & other_named, other_valid))
+        other_margin = _numbers(
+            two, "margin", np.where(both, (said < 2) & other_named, other_valid)
+        )
         joined["margin"] = pd.DataFrame([margin, other_margin]).mean().to_numpy()
     if "flags" in one:
         lone = valid ^ other_valid
@@ -515,7 +655,9 @@ def _join(ab: tuple[pd.DataFrame, Codes, Array], ba: tuple[pd.DataFrame, Codes, 
         if column in one:
             joined[column] = one[column].where(one[column].eq(two[column]).fillna(False))
     if "comparison_id" in one:
-        joined["comparison_id"] = one["comparison_id"].where(valid | ~other_valid, two["comparison_id"])
+        joined["comparison_id"] = one["comparison_id"].where(
+            valid | ~other_valid, two["comparison_id"]
+        )
     return joined
 
 

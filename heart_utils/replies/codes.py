@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, Rng, draw_weights, interval_columns, ratio, sums_by
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    draw_weights,
+    interval_columns,
+    ratio,
+    sums_by,
+)
 from heart_utils.tables import need_columns
 
 __all__ = ["CodesError", "code_by_words", "theme_overlap"]
@@ -45,10 +52,18 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     texts = replies.set_index(["reply_id", "state", "simulated"])["text"].astype("str").fillna("")
     nothing = texts.str.strip().eq("") | (texts.index.get_level_values("state") != "valid")
     words = {code.name: _pattern(code.words) for code in codes if code.words}
-    said = {name: texts.str.contains(how).astype(float).mask(nothing) for name, how in words.items()}
+    said = {
+        name: texts.str.contains(how).astype(float).mask(nothing) for name, how in words.items()
+    }
     found = pd.DataFrame(said, texts.index)
-    found = found.melt(var_name="code", value_name="probability", ignore_index=False).reset_index().assign(coder="words")
-    found["state"] = found["state"].mask(found["probability"].isna() & found["state"].eq("valid"), "abstained")
+    found = (
+        found.melt(var_name="code", value_name="probability", ignore_index=False)
+        .reset_index()
+        .assign(coder="words")
+    )
+    found["state"] = found["state"].mask(
+        found["probability"].isna() & found["state"].eq("valid"), "abstained"
+    )
     return found[["reply_id", "coder", "code", "probability", "state", "simulated"]]
 
 
@@ -63,7 +78,12 @@ def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
 
 
 def theme_overlap(
-    reasons: pd.DataFrame, codes: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
+    reasons: pd.DataFrame,
+    codes: pd.DataFrame,
+    *,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: Rng = None,
 ) -> pd.DataFrame:
     """Measure how far people's and models' reasons for the same verdict on a pair name the same themes, beyond chance.
 
@@ -97,7 +117,9 @@ def theme_overlap(
     >>> float(theme_overlap(reasons.assign(dialogue_id=reasons["pair_id"]), codes, n_resamples=0)["overlap"][0])
     0.5
     """
-    need_columns(reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"], CodesError)
+    need_columns(
+        reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"], CodesError
+    )
     need_columns(codes, ["reason_id", "code", "probability"], CodesError)
     valid = codes.dropna(subset="probability")
     themes = valid.pivot_table("probability", "reason_id", "code", aggfunc="max").ge(0.5)
@@ -105,26 +127,47 @@ def theme_overlap(
     some = themes.loc[coded["reason_id"]].any(axis=1).to_numpy()
     rows = coded[some].assign(place=np.arange(some.sum()))
     keys = ["pair_id", "verdict", *(["dimension"] if "dimension" in rows else [])]
-    people, models = (rows.loc[rows["rater_kind"] == who, [*keys, "place"]] for who in ("human", "model"))
+    people, models = (
+        rows.loc[rows["rater_kind"] == who, [*keys, "place"]] for who in ("human", "model")
+    )
     met = people.merge(models, on=keys)
     if met.empty:
         said = f"{len(people)} reasons by people and {len(models)} by models name a theme"
-        raise CodesError(f"{said}; they share no pair on which they agree, so none can be compared.")
-    named, (where, clusters) = themes.loc[rows["reason_id"]].to_numpy(float), pd.factorize(rows["dialogue_id"])
+        raise CodesError(
+            f"{said}; they share no pair on which they agree, so none can be compared."
+        )
+    named, (where, clusters) = (
+        themes.loc[rows["reason_id"]].to_numpy(float),
+        pd.factorize(rows["dialogue_id"]),
+    )
     # Only reasons that stand beside one of the other party are shuffled, so that both figures are of the same reasons.
-    (first, one), (second, other) = (np.unique(met[side], return_inverse=True) for side in ("place_x", "place_y"))
-    dice = 2.0 * named[first] @ named[second].T / (named[first].sum(axis=1)[:, None] + named[second].sum(axis=1))
+    (first, one), (second, other) = (
+        np.unique(met[side], return_inverse=True) for side in ("place_x", "place_y")
+    )
+    dice = (
+        2.0
+        * named[first]
+        @ named[second].T
+        / (named[first].sum(axis=1)[:, None] + named[second].sum(axis=1))
+    )
     n = len(clusters)
     same = sums_by(where[first][one], np.column_stack([dice[one, other], np.ones(len(met))]), n)
     place, elsewhere = (where[first][:, None] * n + where[second]).ravel(), 1.0 - np.eye(n)
-    apart = [elsewhere * np.bincount(place, of, n**2).reshape(n, n) for of in (dice.ravel(), np.ones(dice.size))]
+    apart = [
+        elsewhere * np.bincount(place, of, n**2).reshape(n, n)
+        for of in (dice.ravel(), np.ones(dice.size))
+    ]
     weights = np.vstack([np.ones((1, n)), draw_weights(n, n_resamples, rng)])
     overlap = ratio(*(weights @ same).T)
     permuted = ratio(*(((weights @ part) * weights).sum(axis=1) for part in apart))
-    found = np.stack([overlap, permuted, overlap - permuted, ratio(overlap - permuted, 1.0 - permuted)], axis=-1)[:, None]
+    found = np.stack(
+        [overlap, permuted, overlap - permuted, ratio(overlap - permuted, 1.0 - permuted)], axis=-1
+    )[:, None]
     n_clusters = int((same[:, 1] > 0).sum())
     ranges = dict.fromkeys(("overlap", "permuted", "excess", "corrected"), (-np.inf, 1.0))
     columns = interval_columns(ranges, found[0], found[1:], n_clusters, ci_level)
     counts = {"n_reason_pairs": len(met), "n_empty": int((~some).sum()), "n_clusters": n_clusters}
     level = ci_level if n_resamples else np.nan
-    return pd.DataFrame({**columns, "ci_level": level, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS})
+    return pd.DataFrame(
+        {**columns, "ci_level": level, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}
+    )

@@ -64,8 +64,19 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
         history, words = str(row.history_id), _words(str(row.text))
         mine = _runs(words)
         shares = runs.map(lambda turn, mine=mine: len(mine & turn) / len(mine) if mine else np.nan)
-        longest = SequenceMatcher(None, words, turns[history], autojunk=False).find_longest_match().size
-        rows.append((row.reply_id, history, row.responder, shares[history], shares.drop(history).mean(), longest))
+        longest = (
+            SequenceMatcher(None, words, turns[history], autojunk=False).find_longest_match().size
+        )
+        rows.append(
+            (
+                row.reply_id,
+                history,
+                row.responder,
+                shares[history],
+                shares.drop(history).mean(),
+                longest,
+            )
+        )
     table = pd.DataFrame(rows, columns=COLUMNS)
     table.attrs["left_out"] = len(replies) - len(compared)
     return table
@@ -80,7 +91,11 @@ def _runs(words: list[str]) -> set[tuple[str, ...]]:
 
 
 def measure_sameness(
-    replies: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: np.random.Generator
+    replies: pd.DataFrame,
+    *,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Compare each author's replies with that author's replies to other dialogues.
 
@@ -122,8 +137,25 @@ def measure_sameness(
         pairs, sums = (np.einsum("ri,ij,rj->r", drawn, part, drawn, optimize=True)
                        for part in (across[own].astype(float), alike[own] * across[own]))  # fmt: skip
         found, elsewhere = ratio(sums, pairs), alike[others][across[others]]
-        low, high = interval_of(float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0)
-        row = {"responder": name, "sameness": found[0], "ci_low": low, "ci_high": high, "ci_level": ci_level}
-        row |= {"to_others": float(ratio(elsewhere.sum(), np.array(len(elsewhere)))), "n": len(mine)}
-        rows.append(row | {"n_clusters": n_clusters, "n_repeated": int(mine["text"].duplicated(keep=False).sum())})
+        low, high = interval_of(
+            float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0
+        )
+        row = {
+            "responder": name,
+            "sameness": found[0],
+            "ci_low": low,
+            "ci_high": high,
+            "ci_level": ci_level,
+        }
+        row |= {
+            "to_others": float(ratio(elsewhere.sum(), np.array(len(elsewhere)))),
+            "n": len(mine),
+        }
+        rows.append(
+            row
+            | {
+                "n_clusters": n_clusters,
+                "n_repeated": int(mine["text"].duplicated(keep=False).sum()),
+            }
+        )
     return pd.DataFrame(rows).sort_values("sameness", ascending=False, ignore_index=True)

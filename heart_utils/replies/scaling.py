@@ -26,7 +26,9 @@ class ScalingError(ValueError):
     """There is nothing to correlate."""
 
 
-def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95) -> tuple[float, float]:
+def spearman_interval(
+    rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95
+) -> tuple[float, float]:
     r"""Put an interval on a rank correlation from its value and the number of models, as if drawn independently.
 
     The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)`, better
@@ -61,7 +63,9 @@ def spearman_interval(rho: float, n: int, *, method: str = "fisher", ci_level: f
     if method not in ("fisher", "bonett-wright"):
         raise ScalingError(f"method is {method!r}, expected 'fisher' or 'bonett-wright'.")
     if n < LEAST_MODELS or not -1 < rho < 1:
-        raise ScalingError(f"No such interval for a correlation of {rho} over {n} models: {LEAST_MODELS} or more, inside ±1.")
+        raise ScalingError(
+            f"No such interval for a correlation of {rho} over {n} models: {LEAST_MODELS} or more, inside ±1."
+        )
     spread = np.sqrt((1 + (rho**2 / 2 if method == "bonett-wright" else 0)) / (n - 3))
     reach = stats.norm.ppf((1 + ci_level) / 2) * spread
     return float(np.tanh(np.arctanh(rho) - reach)), float(np.tanh(np.arctanh(rho) + reach))
@@ -73,13 +77,22 @@ class Trend:
 
     rho: float  # spearman's, over so many models
     n: int
-    intervals: pd.DataFrame  # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
-    p_values: pd.DataFrame  # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
+    intervals: (
+        pd.DataFrame
+    )  # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
+    p_values: (
+        pd.DataFrame
+    )  # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
     left_out: pd.DataFrame  # a row a model: ``responder`` and ``rho`` without it
 
 
 def correlate_scale(
-    models: pd.DataFrame, *, x: str, n_shuffles: int = 10_000, ci_level: float = 0.95, rng: np.random.Generator
+    models: pd.DataFrame,
+    *,
+    x: str,
+    n_shuffles: int = 10_000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
 ) -> Trend:
     """Correlate a rating with what a model takes, or is, by ranks.
 
@@ -118,7 +131,9 @@ def correlate_scale(
     one, other = kept[x].to_numpy(float), kept["rating"].to_numpy(float)
     for name, values in ((x, one), ("rating", other)):
         if len(set(values)) == 1:
-            raise ScalingError(f"All {len(kept)} models have the same {name}, so nothing can move with it.")
+            raise ScalingError(
+                f"All {len(kept)} models have the same {name}, so nothing can move with it."
+            )
     rho = _rho(one, other)
     rows = []
     if abs(rho) < 1:
@@ -127,7 +142,9 @@ def correlate_scale(
             rows.append((method, *ends, ci_level))
     without = [_rho(np.delete(one, place), np.delete(other, place)) for place in range(len(kept))]
 
-    def shuffled(name: str, why_not: str | None, x: Array, y: Array, within: NDArray[Any]) -> tuple[str, float, str | None]:
+    def shuffled(
+        name: str, why_not: str | None, x: Array, y: Array, within: NDArray[Any]
+    ) -> tuple[str, float, str | None]:
         return name, np.nan if why_not else _p_value(x, y, within, n_shuffles, rng), why_not
 
     p_values = [shuffled("all", None, one, other, np.zeros(len(one)))]
@@ -135,8 +152,20 @@ def correlate_scale(
         codes = pd.factorize(kept["family"].fillna(kept["responder"]))[0]
         sizes = np.bincount(codes)
         first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
-        p_values.append(shuffled("within_families", None if sizes.max() > 1 else "no family has two models", one, other, codes))
-        few = None if len(sizes) >= LEAST_MODELS else f"{len(sizes)} families; it takes {LEAST_MODELS}"
+        p_values.append(
+            shuffled(
+                "within_families",
+                None if sizes.max() > 1 else "no family has two models",
+                one,
+                other,
+                codes,
+            )
+        )
+        few = (
+            None
+            if len(sizes) >= LEAST_MODELS
+            else f"{len(sizes)} families; it takes {LEAST_MODELS}"
+        )
         p_values.append(shuffled("between_families", few, first, second, np.zeros(len(sizes))))
     return Trend(
         rho=rho,
@@ -153,10 +182,15 @@ def _rho(one: ArrayLike, other: ArrayLike) -> float:
         return float(np.clip(stats.spearmanr(one, other).statistic, -1.0, 1.0))
 
 
-def _p_value(one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator) -> float:
+def _p_value(
+    one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator
+) -> float:
     """Give the two-sided share of orders, shuffled within codes (as scipy's test cannot), that correlate at least as much."""
     places = np.argsort(codes, kind="stable")
-    first, second = (ranks - ranks.mean() for ranks in (stats.rankdata(one)[places], stats.rankdata(other)[places]))
+    first, second = (
+        ranks - ranks.mean()
+        for ranks in (stats.rankdata(one)[places], stats.rankdata(other)[places])
+    )
     n, exact = len(one), len(one) <= EXACT
     if exact:
         groups = [np.flatnonzero(codes[places] == code) for code in np.unique(codes)]

@@ -5,5 +5,7 @@ from typing import Any
 
 from heart_utils.settings import read_yaml
 
-WORDS: dict[str, Any] = read_yaml(Path(__file__).parents[1] / "words.yaml", dict[str, Any], ValueError)
+WORDS: dict[str, Any] = read_yaml(
+    Path(__file__).parents[1] / "words.yaml", dict[str, Any], ValueError
+)
 """What columns, kinds and methods are called before readers."""

@@ -36,7 +36,10 @@ class Html:
 
 
 def read_conversation(
-    history: Mapping[str, object] | pd.Series, replies: Mapping[str, str] | None = None, *, who_wrote: str
+    history: Mapping[str, object] | pd.Series,
+    replies: Mapping[str, str] | None = None,
+    *,
+    who_wrote: str,
 ) -> Html:
     """Show one history as a conversation, with replies to it below if there are any.
 
@@ -71,7 +74,11 @@ def read_conversation(
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
     shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
-    return Html(fill_page("conversation.html", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"))
+    return Html(
+        fill_page(
+            "conversation.html", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"
+        )
+    )
 
 
 def fill_page(name: str, **values: Any) -> str:
@@ -79,7 +86,9 @@ def fill_page(name: str, **values: Any) -> str:
     return _PAGES.get_template(name).render(**values)
 
 
-WRITTEN_BY: dict[str, str] = WORDS["written_by"]  #: What a reader is told about a reply, by its ``responder_kind``.
+WRITTEN_BY: dict[str, str] = WORDS[
+    "written_by"
+]  #: What a reader is told about a reply, by its ``responder_kind``.
 
 
 def practise_comparisons(
@@ -131,18 +140,29 @@ def practise_comparisons(
         return Html(f"<p>There is no practice here: {escape(words)}</p>")
     chosen = _choose(open_ones, replies, comparisons, rng)
     if chosen.empty:
-        return Html("<p>There is no practice here: no conversation of this run has two valid replies with words.</p>")
+        return Html(
+            "<p>There is no practice here: no conversation of this run has two valid replies with words.</p>"
+        )
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
-    kinds = {who: f"{who} ({WRITTEN_BY[kind]})" for who, kind in responders[["responder", "responder_kind"]].to_numpy()}
+    kinds = {
+        who: f"{who} ({WRITTEN_BY[kind]})"
+        for who, kind in responders[["responder", "responder_kind"]].to_numpy()
+    }
     texts = replies.set_index("reply_id")["text"]
-    told = open_ones.fillna({"problem": "a trouble that nobody has named"}).set_index("history_id", drop=False)
+    told = open_ones.fillna({"problem": "a trouble that nobody has named"}).set_index(
+        "history_id", drop=False
+    )
     articles = [
         {
             "problem": told.loc[pair["history_id"], "problem"],
-            "conversation": Markup(read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()),
+            "conversation": Markup(
+                read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()
+            ),
             "sides": _sides(pair, flip, texts, kinds),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
-            "cautions": [cautions[rater] for rater in rated["rater"].unique() if rater in cautions] if cautions else [],
+            "cautions": [cautions[rater] for rater in rated["rater"].unique() if rater in cautions]
+            if cautions
+            else [],
         }
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
@@ -151,14 +171,24 @@ def practise_comparisons(
 
 
 def _choose(
-    histories: pd.DataFrame, replies: pd.DataFrame, comparisons: pd.DataFrame, rng: np.random.Generator
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Draw one pair a dialogue, of the two responders who met least so far."""
-    shown = set(replies.loc[(replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""), "reply_id"])
+    shown = set(
+        replies.loc[
+            (replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""),
+            "reply_id",
+        ]
+    )
     pairs = comparisons.drop_duplicates("pair_id")
     pairs = pairs[pairs["reply_a"].isin(shown) & pairs["reply_b"].isin(shown)]
     told = histories[histories["history_id"].isin(pairs["history_id"])]
-    drawn = told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(12)
+    drawn = (
+        told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(12)
+    )
     met: Counter[tuple[str, str]] = Counter()
     rows = []
     for history in drawn:
@@ -170,33 +200,60 @@ def _choose(
     return pd.DataFrame(rows, columns=pairs.columns)
 
 
-def _sides(pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    both = [(kinds[pair[f"responder_{one}"]], visible_text(str(texts[pair[f"reply_{one}"]]))) for one in "ab"]
+def _sides(
+    pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    both = [
+        (kinds[pair[f"responder_{one}"]], visible_text(str(texts[pair[f"reply_{one}"]])))
+        for one in "ab"
+    ]
     return dict(zip("AB", both[::-1] if flip else both, strict=True))
 
 
 def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, bool]]:
     """Put the verdicts on one pair in terms of the sides of this page: judges one by one, people counted."""
-    side = {"a": "Reply B", "b": "Reply A", "tie": "neither"} if flip else {"a": "Reply A", "b": "Reply B", "tie": "neither"}
+    side = (
+        {"a": "Reply B", "b": "Reply A", "tie": "neither"}
+        if flip
+        else {"a": "Reply A", "b": "Reply B", "tie": "neither"}
+    )
     lines = []
     for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
-        found = Counter(side[row["verdict"]] if row["state"] == "valid" else row["state"] for row in rows.to_dict("records"))
+        found = Counter(
+            side[row["verdict"]] if row["state"] == "valid" else row["state"]
+            for row in rows.to_dict("records")
+        )
         counts = ", ".join(f"{count} {answer}" for answer, count in found.most_common())
-        lines.append((f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any())))
+        lines.append(
+            (f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any()))
+        )
     models = verdicts[verdicts["rater_kind"] == "model"]
-    for (rater, asked, protocol), rows in models.groupby(["rater", "dimension", "protocol"], sort=False):
+    for (rater, asked, protocol), rows in models.groupby(
+        ["rater", "dimension", "protocol"], sort=False
+    ):
         each = [_answer(row, side) for row in rows.to_dict("records")]
         joined = combine_orders(rows)
         if len(joined) < len(rows):
-            each += [f"both orders joined: {_answer(row | {'order': None}, side)}" for row in joined.to_dict("records")]
-        lines.append((f"{rater} (a model), {asked}, protocol {protocol}", "; ".join(each), bool(rows["simulated"].any())))
+            each += [
+                f"both orders joined: {_answer(row | {'order': None}, side)}"
+                for row in joined.to_dict("records")
+            ]
+        lines.append(
+            (
+                f"{rater} (a model), {asked}, protocol {protocol}",
+                "; ".join(each),
+                bool(rows["simulated"].any()),
+            )
+        )
     return lines
 
 
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
     """Say one answer: what was chosen, in which order, and the probability that the chosen one got."""
     first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
-    when = (f" with {side[first]} shown first" if first else "") + (", asked again" if row["repeat"] else "")
+    when = (f" with {side[first]} shown first" if first else "") + (
+        ", asked again" if row["repeat"] else ""
+    )
     if row["state"] != "valid":
         return f"{row['state']}{when}"
     share = row.get("p_a")

@@ -57,7 +57,9 @@ def drawn_numbers(figure: Figure) -> pd.DataFrame:
     rows = []
     for axes in figure.axes:
         about = {
-            "panel": _one_line(" ".join((axes.get_title("left"), axes.get_title(), axes.get_title("right"))))
+            "panel": _one_line(
+                " ".join((axes.get_title("left"), axes.get_title(), axes.get_title("right")))
+            )
             if several
             else "",
             "x_label": _one_line(axes.get_xlabel() or figure.get_supxlabel()),
@@ -66,7 +68,9 @@ def drawn_numbers(figure: Figure) -> pd.DataFrame:
         names = {"x": _names(axes.xaxis), "y": _names(axes.yaxis)}
         rows += [about | _name_places(mark, names) for mark in _marks(axes)]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    empty = [name for name in COLUMNS if (table[name].isna() | table[name].astype(str).eq("")).all()]
+    empty = [
+        name for name in COLUMNS if (table[name].isna() | table[name].astype(str).eq("")).all()
+    ]
     return table.drop(columns=empty)
 
 
@@ -102,14 +106,22 @@ def _as_csv(figure: Figure) -> str | None:
     try:
         table = drawn_numbers(figure)
     except Exception as error:  # whatever a user's figure holds
-        warnings.warn(f"The numbers of a figure could not be read ({type(error).__name__}: {error}).", stacklevel=2)
+        warnings.warn(
+            f"The numbers of a figure could not be read ({type(error).__name__}: {error}).",
+            stacklevel=2,
+        )
         return None
     return csv_text(table) if len(table) else None
 
 
 def _marks(axes: Axes) -> list[Mark]:
     """List what is drawn in axes; a line through a point is the interval of that point."""
-    from matplotlib.collections import FillBetweenPolyCollection, LineCollection, PathCollection, QuadMesh
+    from matplotlib.collections import (
+        FillBetweenPolyCollection,
+        LineCollection,
+        PathCollection,
+        QuadMesh,
+    )
     from matplotlib.lines import AxLine
 
     legend = _legend(axes)
@@ -121,12 +133,18 @@ def _marks(axes: Axes) -> list[Mark]:
         about = {"series": _series(line, legend), "colour": _colour(line.get_color())}
         if (guide := _guide(line, axes)) is not None:
             others.append(about | guide)
-        elif line.get_marker() in ("None", "", " ", None) and (interval := _as_interval(line.get_xydata())) is not None:
+        elif (
+            line.get_marker() in ("None", "", " ", None)
+            and (interval := _as_interval(line.get_xydata())) is not None
+        ):
             intervals.append(about | interval)
         else:
             others += [about | mark for mark in _points(line)]
     for drawn in axes.collections:
-        about = {"series": _series(drawn, legend), "colour": _colour(_first(drawn.get_edgecolor(), drawn.get_facecolor()))}
+        about = {
+            "series": _series(drawn, legend),
+            "colour": _colour(_first(drawn.get_edgecolor(), drawn.get_facecolor())),
+        }
         if isinstance(drawn, LineCollection):
             colours = [_colour(colour) for colour in drawn.get_edgecolor()]
             for number, segment in enumerate(drawn.get_segments()):
@@ -135,14 +153,26 @@ def _marks(axes: Axes) -> list[Mark]:
         elif isinstance(drawn, FillBetweenPolyCollection):
             others += [about | mark for mark in _band(drawn)]
         elif isinstance(drawn, PathCollection):
-            others += [about | {"mark": "point", "x": x, "y": y} for x, y in np.ma.getdata(drawn.get_offsets())]
+            others += [
+                about | {"mark": "point", "x": x, "y": y}
+                for x, y in np.ma.getdata(drawn.get_offsets())
+            ]
         elif isinstance(drawn, QuadMesh):
-            values: np.ndarray[Any, Any] = np.ma.filled(np.ma.asarray(drawn.get_array(), dtype=float), np.nan)
-            others += [{"mark": "cell", "x": x + 0.5, "y": y + 0.5, "value": v} for (y, x), v in np.ndenumerate(values)]
+            values: np.ndarray[Any, Any] = np.ma.filled(
+                np.ma.asarray(drawn.get_array(), dtype=float), np.nan
+            )
+            others += [
+                {"mark": "cell", "x": x + 0.5, "y": y + 0.5, "value": v}
+                for (y, x), v in np.ndenumerate(values)
+            ]
     others += list(_bars(axes))
     _join(intervals, others)
     _name_points(axes, others)
-    return [mark for mark in others + intervals if np.isfinite([mark[at] for at in PLACES if at in mark]).any()]
+    return [
+        mark
+        for mark in others + intervals
+        if np.isfinite([mark[at] for at in PLACES if at in mark]).any()
+    ]
 
 
 def _points(line: Any) -> Iterator[Mark]:
@@ -189,8 +219,17 @@ def _bars(axes: Axes) -> Iterator[Mark]:
         lies = bars.orientation == "horizontal"
         for bar in bars.patches:
             middle = (bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2)
-            place = {"x": bar.get_width(), "y": middle[1]} if lies else {"x": middle[0], "y": bar.get_height()}
-            yield {"series": _words(bars.get_label()), "mark": "bar", "colour": _colour(bar.get_facecolor()), **place}
+            place = (
+                {"x": bar.get_width(), "y": middle[1]}
+                if lies
+                else {"x": middle[0], "y": bar.get_height()}
+            )
+            yield {
+                "series": _words(bars.get_label()),
+                "mark": "bar",
+                "colour": _colour(bar.get_facecolor()),
+                **place,
+            }
 
 
 def _join(intervals: list[Mark], others: list[Mark]) -> None:
@@ -217,7 +256,9 @@ def _name_points(axes: Axes, marks: list[Mark]) -> None:
     """Give points the names that are written beside them."""
     from matplotlib.text import Annotation
 
-    written = {tuple(text.xy): text.get_text() for text in axes.texts if isinstance(text, Annotation)}
+    written = {
+        tuple(text.xy): text.get_text() for text in axes.texts if isinstance(text, Annotation)
+    }
     for mark in (one for one in marks if one["mark"] == "point"):
         mark["name"] = written.get((mark["x"], mark["y"]), "")
 

@@ -24,7 +24,14 @@ KINDS = {
 """What can be drawn -> the columns that it takes."""
 
 
-def explore(table: pd.DataFrame, *, kind: str, figure: str, switches: Mapping[str, str], shown: Mapping[str, str]) -> Html:
+def explore(
+    table: pd.DataFrame,
+    *,
+    kind: str,
+    figure: str,
+    switches: Mapping[str, str],
+    shown: Mapping[str, str],
+) -> Html:
     """Write the rows behind a static figure, so that a page can let its reader ask for them.
 
     Parameters
@@ -60,12 +67,16 @@ def explore(table: pd.DataFrame, *, kind: str, figure: str, switches: Mapping[st
         raise ValueError(f"kind is {kind!r}; it can be {', '.join(KINDS)}.")
     columns = list(dict.fromkeys([*KINDS[kind], *switches, *shown]))
     if missing := [name for name in columns if name not in table]:
-        raise ValueError(f"A figure of the kind {kind} takes {', '.join(columns)}; the table lacks {', '.join(missing)}.")
+        raise ValueError(
+            f"A figure of the kind {kind} takes {', '.join(columns)}; the table lacks {', '.join(missing)}."
+        )
     if table.empty:
         raise ValueError("There is nothing to ask for: the table has no row.")
     rows = json.loads(table[columns].to_json(orient="records", double_precision=4))
     told: dict[str, Any] = {"rows": rows, "switches": dict(switches), "shown": dict(shown)}
     # Within a script element only the sign that could close it must not appear.
     words = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    opening = f'<div class="heart-explore" data-kind="{kind}" data-figure="{escape(figure)}" hidden>'
+    opening = (
+        f'<div class="heart-explore" data-kind="{kind}" data-figure="{escape(figure)}" hidden>'
+    )
     return Html(f'{opening}<script type="application/json">{words}</script></div>')

@@ -34,8 +34,13 @@ __all__ += ["plot_leaderboard", "plot_profile", "plot_trend", "use_book_style", 
 COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
 MARKERS = ("o", "s", "D", "^", "v", "X", "P", "*")
 KIND_NAMES: dict[str, str] = WORDS["kinds"]
-KIND_LOOKS = {kind: (COLOURS[place], MARKERS[place]) for kind, place in zip(KIND_NAMES, (0, 1, 2, 3, 5), strict=True)}
-POPULATION_NAMES: dict[str, str] = WORDS["populations"]  #: What an interval speaks of, in words for a reader.
+KIND_LOOKS = {
+    kind: (COLOURS[place], MARKERS[place])
+    for kind, place in zip(KIND_NAMES, (0, 1, 2, 3, 5), strict=True)
+}
+POPULATION_NAMES: dict[str, str] = WORDS[
+    "populations"
+]  #: What an interval speaks of, in words for a reader.
 WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
 LINE = 46  #: Characters of a small text that go beside each other in a figure.
 RATING = ("rating", "rating_low", "rating_high")
@@ -44,8 +49,15 @@ LONG = 24  #: Characters from which the names of kinds stand above a figure and 
 PLACES = (
     *((0, up, "center", edge) for up, edge in ((7, "bottom"), (-7, "top"))),
     *((across, 0, side, "center") for across, side in ((7, "left"), (-7, "right"))),
-    *((0, up, side, edge) for up, edge in ((7, "bottom"), (-7, "top")) for side in ("left", "right")),
-    *((0, up, "center", edge) for up, edge in ((18, "bottom"), (-18, "top"), (29, "bottom"), (-29, "top"))),
+    *(
+        (0, up, side, edge)
+        for up, edge in ((7, "bottom"), (-7, "top"))
+        for side in ("left", "right")
+    ),
+    *(
+        (0, up, "center", edge)
+        for up, edge in ((18, "bottom"), (-18, "top"), (29, "bottom"), (-29, "top"))
+    ),
 )
 """Where a point's name is tried, in this order: offsets in points, and what of the text lies there."""
 CJK_FONT = "HeartBench Names SC"
@@ -150,16 +162,29 @@ def plot_intervals(
         import matplotlib.pyplot as plt
 
     table = ratings_table(table)
-    rows, kinds = list(dict.fromkeys(table[label])), [None] if by is None else list(dict.fromkeys(table[by]))
+    rows, kinds = (
+        list(dict.fromkeys(table[label])),
+        [None] if by is None else list(dict.fromkeys(table[by])),
+    )
     if not rows:
         raise ValueError("There is nothing to draw: the table has no row.")
     if len(kinds) > len(COLOURS):
-        raise ValueError(f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some of them.")
+        raise ValueError(
+            f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some of them."
+        )
     lanes = len(kinds) if table[label].duplicated().any() else 1
     if ax is None:
-        size = (WIDTH, 1.0 + 0.3 * len(rows) * max(1.0, 0.55 * lanes) + 0.2 * (by is not None) * (1 + len(kinds) // 2))
+        size = (
+            WIDTH,
+            1.0
+            + 0.3 * len(rows) * max(1.0, 0.55 * lanes)
+            + 0.2 * (by is not None) * (1 + len(kinds) // 2),
+        )
         _, ax = plt.subplots(figsize=size, layout="constrained")
-    columns = (value, *((f"{value}_low", f"{value}_high") if f"{value}_low" in table else ("ci_low", "ci_high")))
+    columns = (
+        value,
+        *((f"{value}_low", f"{value}_high") if f"{value}_low" in table else ("ci_low", "ci_high")),
+    )
     shifts = np.linspace(-ROOM / 2, ROOM / 2, lanes) if lanes > 1 else np.zeros(len(kinds))
     for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
         part = table if by is None else table[table[by] == kind]
@@ -169,7 +194,15 @@ def plot_intervals(
     for words, place in (reference or {}).items():
         ax.axvline(place, color="0.6", linewidth=1, linestyle=":", zorder=0)
         above = ("data", "axes fraction")
-        ax.annotate(words, (place, 1.0), xycoords=above, fontsize="x-small", color="0.35", ha="center", va="bottom")
+        ax.annotate(
+            words,
+            (place, 1.0),
+            xycoords=above,
+            fontsize="x-small",
+            color="0.35",
+            ha="center",
+            va="bottom",
+        )
     for row in range(1, len(rows) if lanes > 1 else 0, 2):
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=-1)
     ax.set_yticks(range(len(rows)), [str(name) for name in rows])
@@ -225,41 +258,66 @@ def plot_profile(
     'rectilinear'
     """
     if kind == "lines":
-        return plot_intervals(scores, value=value, label="dimension", by="responder", xlabel=xlabel, ax=ax)
+        return plot_intervals(
+            scores, value=value, label="dimension", by="responder", xlabel=xlabel, ax=ax
+        )
     if kind != "radar":
         raise ValueError(f"kind={kind!r}; expected 'lines' or 'radar'.")
     corners = scores.pivot_table(index="responder", columns="dimension", values=value)
-    corners = corners.reindex(index=scores["responder"].unique(), columns=scores["dimension"].unique())
+    corners = corners.reindex(
+        index=scores["responder"].unique(), columns=scores["dimension"].unique()
+    )
     if len(corners.columns) < 3:
-        raise ValueError(f"A radar needs three dimensions; there are {', '.join(corners.columns)}. Use kind='lines'.")
+        raise ValueError(
+            f"A radar needs three dimensions; there are {', '.join(corners.columns)}. Use kind='lines'."
+        )
     missing = corners.isna().to_numpy()
     if missing.any():
         row, column = np.argwhere(missing)[0]
         what = f"{corners.index[row]} has no {value} on {corners.columns[column]}"
         raise ValueError(f"{what}, so its line cannot be closed. Use kind='lines'.")
     if len(corners) > len(COLOURS):
-        raise ValueError(f"{len(corners)} responders cannot be told apart in one radar; choose {len(COLOURS)} or fewer.")
+        raise ValueError(
+            f"{len(corners)} responders cannot be told apart in one radar; choose {len(COLOURS)} or fewer."
+        )
     with extra("plots"):
         import matplotlib.pyplot as plt
 
     if ax is None:
-        _, ax = plt.subplots(figsize=(WIDTH, WIDTH), subplot_kw={"projection": "polar"}, layout="constrained")
+        _, ax = plt.subplots(
+            figsize=(WIDTH, WIDTH), subplot_kw={"projection": "polar"}, layout="constrained"
+        )
     if ax.name != "polar":
-        raise ValueError("A radar is drawn into polar axes: plt.subplots(subplot_kw={'projection': 'polar'}).")
+        raise ValueError(
+            "A radar is drawn into polar axes: plt.subplots(subplot_kw={'projection': 'polar'})."
+        )
     angles = np.linspace(0.0, 2.0 * np.pi, len(corners.columns), endpoint=False)
     for (responder, row), colour, marker in zip(corners.iterrows(), COLOURS, MARKERS, strict=False):
         closed = np.append(row.to_numpy(float), row.iloc[0])
-        ax.plot(np.append(angles, 0.0), closed, color=colour, marker=marker, markersize=4, label=str(responder))
+        ax.plot(
+            np.append(angles, 0.0),
+            closed,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            label=str(responder),
+        )
     ax.set_xticks(angles, [str(dimension) for dimension in corners.columns])
     ax.tick_params(axis="x", pad=14)  # so that no name lies on a marker
     ax.set_xlabel(_fold(xlabel or value, LINE))
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False, fontsize="small")
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False, fontsize="small"
+    )
     mark_simulated(ax, scores)
     return ax
 
 
 def plot_leaderboard(
-    board: pd.DataFrame | Ratings, *, title: str | None = None, origin: str = "measured", ax: Axes | None = None
+    board: pd.DataFrame | Ratings,
+    *,
+    title: str | None = None,
+    origin: str = "measured",
+    ax: Axes | None = None,
 ) -> Axes:
     """Draw ratings with their intervals, best responder on top; what they rest on, and every caveat, is in the figure.
 
@@ -303,7 +361,9 @@ def plot_leaderboard(
     return ax
 
 
-def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin: str = "measured") -> Figure:
+def plot_boards(
+    boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin: str = "measured"
+) -> Figure:
     """Draw one small leaderboard for each value of a column, all with the same order and the same scale.
 
     Parameters
@@ -337,7 +397,10 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
     order = boards.groupby("responder")["rating"].mean().sort_values().index
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    how: dict[str, Any] = {"figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2), "layout": "constrained"}
+    how: dict[str, Any] = {
+        "figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2),
+        "layout": "constrained",
+    }
     axs: Any
     figure: Figure
     figure, axs = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, **how)
@@ -356,10 +419,24 @@ def plot_boards(boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin
     said = "simulated" if is_simulated(boards) else origin
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
     looks = [KIND_LOOKS[kind] for kind in kinds]
-    lines = [Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6) for colour, marker in looks]
-    small: dict[str, Any] = {"fontsize": "x-small", "title_fontsize": "x-small", "ncols": min(2, len(kinds))}
+    lines = [
+        Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6)
+        for colour, marker in looks
+    ]
+    small: dict[str, Any] = {
+        "fontsize": "x-small",
+        "title_fontsize": "x-small",
+        "ncols": min(2, len(kinds)),
+    }
     title = f"{said[:1].upper()}{said[1:]}; written by"
-    figure.legend(lines, [KIND_NAMES[kind] for kind in kinds], title=title, loc="outside upper left", alignment="left", **small)
+    figure.legend(
+        lines,
+        [KIND_NAMES[kind] for kind in kinds],
+        title=title,
+        loc="outside upper left",
+        alignment="left",
+        **small,
+    )
     return figure
 
 
@@ -388,7 +465,9 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     groups = list(dict.fromkeys(effects["group"]))
     if not 0 < len(groups) <= len(COLOURS):
         raise ValueError(f"A forest has 1 to {len(COLOURS)} groups; this one has {len(groups)}.")
-    _, ax = plt.subplots(figsize=(4.4, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained")
+    _, ax = plt.subplots(
+        figsize=(4.4, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained"
+    )
     place = 0.0
     for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
         ax.text(0.0, place, group, weight="bold", color=colour, va="center")
@@ -400,7 +479,12 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
             known_as = f"{group}: {row['line']}"  # for the numbers that go with the figure: no legend is drawn
-            look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 7, "label": known_as}
+            look: dict[str, Any] = {
+                "color": colour,
+                "markerfacecolor": face,
+                "markersize": 7,
+                "label": known_as,
+            }
             ax.plot(row["win_share"], place + 0.38, marker, **look)
             place += 1.0
     ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
@@ -409,12 +493,16 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     ax.set(xlim=(0.0, 1.0), ylim=(place - 0.3, -1.2), yticks=[])
     ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}".replace("%", " %"))
     ax.spines["left"].set_visible(False)
-    ax.set_xlabel(f"Share that the model's reply wins; bars: {100 * effects['ci_level'].max():.0f} % interval")
+    ax.set_xlabel(
+        f"Share that the model's reply wins; bars: {100 * effects['ci_level'].max():.0f} % interval"
+    )
     mark_simulated(ax, effects)
     return ax
 
 
-def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, frontier: bool = False) -> Axes:
+def plot_trend(
+    models: pd.DataFrame, *, x: str, x_label: str, y_label: str, frontier: bool = False
+) -> Axes:
     """Draw models by what they take and how they are rated, each with its name, which covers no other and no point.
 
     Parameters
@@ -447,16 +535,35 @@ def plot_trend(models: pd.DataFrame, *, x: str, x_label: str, y_label: str, fron
 
     table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
     _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
-    kinds = table["responder_kind"] if "responder_kind" in table else pd.Series("model", index=table.index)
+    kinds = (
+        table["responder_kind"]
+        if "responder_kind" in table
+        else pd.Series("model", index=table.index)
+    )
     if {"rating_low", "rating_high"} <= set(table):
-        ax.vlines(table[x], table["rating_low"], table["rating_high"], color="0.7", linewidth=1.5, zorder=1)
+        ax.vlines(
+            table[x],
+            table["rating_low"],
+            table["rating_high"],
+            color="0.7",
+            linewidth=1.5,
+            zorder=1,
+        )
     for kind in dict.fromkeys(kinds):
         rows = table[kinds == kind]
         colour, marker = KIND_LOOKS[kind]
         ax.plot(rows[x], rows["rating"], marker, color=colour, zorder=2)
     if frontier and "on_frontier" in table:
         best = table[table["on_frontier"]].sort_values(x)
-        ax.step(best[x], best["rating"], where="post", color="0.4", linewidth=1, linestyle="--", zorder=0)
+        ax.step(
+            best[x],
+            best["rating"],
+            where="post",
+            color="0.4",
+            linewidth=1,
+            linestyle="--",
+            zorder=0,
+        )
     ax.set(xscale="log", xlabel=x_label, ylabel=y_label)
     ax.margins(x=0.24, y=0.2)
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
@@ -512,7 +619,9 @@ def use_cjk_font() -> Html:
     if CJK_FONT not in {entry.name for entry in font_manager.fontManager.ttflist}:
         font_manager.fontManager.addfont(file)
         # It has one weight; said twice, matplotlib does not complain where a text is bold.
-        font_manager.fontManager.ttflist.append(dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700))
+        font_manager.fontManager.ttflist.append(
+            dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700)
+        )
     there = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
     # matplotlib looks for each character down the list of families, so the list itself must be the family.
     family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
@@ -526,7 +635,13 @@ def use_cjk_font() -> Html:
 
 
 def _draw_rows(
-    ax: Axes, heights: Any, rows: pd.DataFrame, columns: Sequence[str], within: pd.DataFrame, look: Sequence[str], **how: Any
+    ax: Axes,
+    heights: Any,
+    rows: pd.DataFrame,
+    columns: Sequence[str],
+    within: pd.DataFrame,
+    look: Sequence[str],
+    **how: Any,
 ) -> None:
     """Draw estimates and their bars; a bar without an end runs beyond all of a table and ends in an arrow."""
     (value, low, high), (colour, marker) = columns, look
@@ -534,11 +649,22 @@ def _draw_rows(
         finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
         least, most = float(finite.min().min()), float(finite.max().max())
         beyond = 0.1 * (most - least)
-        ends = {"<": rows[low].clip(lower=least - beyond), ">": rows[high].clip(upper=most + beyond)}
-        ax.hlines(heights, ends["<"], ends[">"], color=colour, linewidth=1.6 if "markersize" in how else 2)
+        ends = {
+            "<": rows[low].clip(lower=least - beyond),
+            ">": rows[high].clip(upper=most + beyond),
+        }
+        ax.hlines(
+            heights, ends["<"], ends[">"], color=colour, linewidth=1.6 if "markersize" in how else 2
+        )
         for arrow, name in (("<", low), (">", high)):
             if (without_end := np.isinf(rows[name].to_numpy(float))).any():
-                ax.plot(ends[arrow][without_end], np.asarray(heights)[without_end], arrow, color=colour, markersize=5)
+                ax.plot(
+                    ends[arrow][without_end],
+                    np.asarray(heights)[without_end],
+                    arrow,
+                    color=colour,
+                    markersize=5,
+                )
     ax.plot(rows[value], heights, marker, color=colour, **how)
 
 
@@ -553,10 +679,14 @@ def _legend_below(ax: Axes, **how: Any) -> None:
 
     deep = 24 + 12 * (1 + ax.get_xlabel().count("\n"))  # points, of the numbers and of the label
     down = ScaledTranslation(0, -deep / 72, ax.figure.dpi_scale_trans)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how)
+    ax.legend(
+        loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how
+    )
 
 
-def _draw_board(ax: Axes, board: pd.DataFrame, order: Iterable[str], within: pd.DataFrame, **how: Any) -> None:
+def _draw_board(
+    ax: Axes, board: pd.DataFrame, order: Iterable[str], within: pd.DataFrame, **how: Any
+) -> None:
     """Draw the ratings of a board, each responder at its place in an order from bottom to top."""
     place = {responder: row for row, responder in enumerate(order)}
     for kind, rows in board.groupby("responder_kind"):
@@ -567,7 +697,9 @@ def _draw_board(ax: Axes, board: pd.DataFrame, order: Iterable[str], within: pd.
 
 def _check_board(board: pd.DataFrame) -> None:
     if absent := [name for name in ("responder", *RATING) if name not in board]:
-        raise ValueError(f"A leaderboard is drawn from what fit_ratings gives; this table has no column {', '.join(absent)}.")
+        raise ValueError(
+            f"A leaderboard is drawn from what fit_ratings gives; this table has no column {', '.join(absent)}."
+        )
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")
     if twice := sorted(set(board.loc[board["responder"].duplicated(), "responder"])):
@@ -580,7 +712,11 @@ def _interval_label(board: pd.DataFrame) -> str:
     if board["rating_low"].isna().all():
         return f"{scale}; no interval"
     level, populations = board["ci_level"].max(), board["population"].unique()
-    population = POPULATION_NAMES[str(populations[0])] if len(populations) == 1 else "population: see the caption"
+    population = (
+        POPULATION_NAMES[str(populations[0])]
+        if len(populations) == 1
+        else "population: see the caption"
+    )
     return f"{scale}; bars: {100 * level:.0f} % interval, {population}"
 
 
@@ -588,10 +724,17 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
     """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
     n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
     n_clusters = int(board["n_clusters"].max())  # that somebody met; 0 where nothing was resampled
-    counted = f"{n_clusters:,} dialogues" + (" at most each" if board["n_clusters"].min() < n_clusters else "")
+    counted = f"{n_clusters:,} dialogues" + (
+        " at most each" if board["n_clusters"].min() < n_clusters else ""
+    )
     few = "fewer than 30 dialogues"
-    if board["population"].eq("dialogues_and_raters").all():  # the table counts what there is less of
-        counted, few = f"{n_clusters:,} or more dialogues and raters", "fewer than 30 dialogues or raters"
+    if (
+        board["population"].eq("dialogues_and_raters").all()
+    ):  # the table counts what there is less of
+        counted, few = (
+            f"{n_clusters:,} or more dialogues and raters",
+            "fewer than 30 dialogues or raters",
+        )
     said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
     said.append("simulated" if is_simulated(board) else origin)
     if board["provisional"].any():
@@ -609,12 +752,16 @@ def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None
     points, room = ax.transData.transform(list(zip(x, y, strict=True))), ax.get_window_extent()
     taken: list[Bbox] = []
     for one, other, name, at in zip(x, y, names, points, strict=True):
-        text = ax.annotate(str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize="x-small")
+        text = ax.annotate(
+            str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize="x-small"
+        )
         for across, up, side, edge in PLACES:
             text.set(position=(across, up), ha=side, va=edge)
             box = text.get_window_extent()
             beside = [point for point in points if tuple(point) != tuple(at)]
-            covers = any(box.overlaps(there) for there in taken) or any(box.padded(4).contains(*point) for point in beside)
+            covers = any(box.overlaps(there) for there in taken) or any(
+                box.padded(4).contains(*point) for point in beside
+            )
             if not covers and room.x0 <= box.x0 and box.x1 <= room.x1:
                 break
         taken.append(box)

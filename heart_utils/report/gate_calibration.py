@@ -13,7 +13,9 @@ import pandas as pd
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.gate import Comparison, GateError, check_options, comparable_parts, count_rows
-from heart_utils.gate import _judge as decide_drops  # a new name there would draw all kept simulations of the gate anew
+from heart_utils.gate import (
+    _judge as decide_drops,
+)  # a new name there would draw all kept simulations of the gate anew
 from heart_utils.judging.calibration import (
     LEAST_LABELS,
     CalibrationRecord,
@@ -25,7 +27,13 @@ from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.settings import read_yaml
 
-__all__ = ["LEAST_LABELS", "CalibratedJudges", "check_calibration", "compare_powered", "decide_nothing"]
+__all__ = [
+    "LEAST_LABELS",
+    "CalibratedJudges",
+    "check_calibration",
+    "compare_powered",
+    "decide_nothing",
+]
 
 UNDECIDED = ". The judge is not shown to be fit to decide: this is a report, and neither a pass nor a failure."
 
@@ -35,9 +43,7 @@ class CalibratedJudges:
     """What records say of the judges of a gate."""
 
     faults: tuple[str, ...]  #: Why they may not decide; empty if they may.
-    discernment: (
-        float  #: Least share of a difference among people's votes that shows in a judge's, the lower end of its interval.
-    )
+    discernment: float  #: Least share of a difference among people's votes that shows in a judge's, the lower end of its interval.
     note: str  #: What the gate's limits become, in a sentence.
 
 
@@ -92,7 +98,11 @@ def check_calibration(
     known = _by_judge([load_calibration(path) for path in records])
     told = {} if judges is None else read_yaml(judges, dict[str, dict[str, Any]], GateError)
     rows = verdicts if dimensions is None else verdicts[verdicts["dimension"].isin(dimensions)]
-    asked = rows[["rater", "dimension", "protocol"]].drop_duplicates().sort_values(["rater", "dimension"])
+    asked = (
+        rows[["rater", "dimension", "protocol"]]
+        .drop_duplicates()
+        .sort_values(["rater", "dimension"])
+    )
     faults: list[str] = []
     weakest = 1.0
     for judge, dimension, protocol in asked.astype(str).to_numpy():
@@ -112,7 +122,9 @@ def check_calibration(
                 f"as --judges FILE."
             )
             continue
-        found = record.faults(bound_to=identity, today=today, least_lead=least_lead, least_labels=least_labels)
+        found = record.faults(
+            bound_to=identity, today=today, least_lead=least_lead, least_labels=least_labels
+        )
         if record.simulated and not is_simulated(verdicts):
             found.append(
                 f"The calibration of {judge!r} on {dimension!r} rests on labels drawn by a program, and these verdicts do not: "
@@ -147,7 +159,9 @@ def decide_nothing(comparison: Comparison, faults: Sequence[str]) -> Comparison:
     'cannot tell'
     """
     reasons = f"{UNDECIDED} {' '.join(faults)}"
-    table = comparison.table.assign(outcome="cannot tell", message=comparison.table["message"].str.rstrip(".") + reasons)
+    table = comparison.table.assign(
+        outcome="cannot tell", message=comparison.table["message"].str.rstrip(".") + reasons
+    )
     return replace(comparison, table=table)
 
 
@@ -204,9 +218,13 @@ def compare_powered(
     20
     """
     check_options(mode=mode, max_drop=max_drop, alpha=alpha, max_inconsistent=max_inconsistent)
-    drops = powered_drops(judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions)
+    drops = powered_drops(
+        judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions
+    )
     table = decide_drops(drops, mode, max_drop, alpha, max_inconsistent, max_detectable)
-    sentences = [_by_people(row, people, judged, max_detectable, mode) for row in table.to_dict("records")]
+    sentences = [
+        _by_people(row, people, judged, max_detectable, mode) for row in table.to_dict("records")
+    ]
     table["message"] = table["message"].str.rstrip(".") + sentences
     return Comparison(table, pd.DataFrame(), baseline, candidate, mode, max_drop, alpha)
 
@@ -225,7 +243,9 @@ def powered_drops(
         dimension = part["dimension"].iloc[0]
         responders = {*part["responder_a"], *part["responder_b"]}
         theirs = people[people["dimension"] == dimension]
-        theirs = theirs[theirs["responder_a"].isin(responders) & theirs["responder_b"].isin(responders)]
+        theirs = theirs[
+            theirs["responder_a"].isin(responders) & theirs["responder_b"].isin(responders)
+        ]
         for name in (baseline, candidate):
             if name not in {*theirs["responder_a"], *theirs["responder_b"]}:
                 met = ", ".join(sorted({*people["responder_a"], *people["responder_b"]}))
@@ -233,9 +253,13 @@ def powered_drops(
                     f"People's votes on {dimension!r} hold none on {name!r}; they are on {met or 'nobody'}. Both baseline and "
                     f"candidate must be judged by people, on a part of the judges' dialogues."
                 )
-        powered = prediction_powered_ratings(pd.concat([part, theirs], ignore_index=True), dimension=dimension)
+        powered = prediction_powered_ratings(
+            pd.concat([part, theirs], ignore_index=True), dimension=dimension
+        )
         strength = powered.table.set_index("responder")["strength"]
-        covariance = powered.covariances[0].loc[[baseline, candidate], [baseline, candidate]].to_numpy()
+        covariance = (
+            powered.covariances[0].loc[[baseline, candidate], [baseline, candidate]].to_numpy()
+        )
         contrast = np.array([1.0, -1.0])
         drop = POINTS * float(strength[baseline] - strength[candidate])
         se = POINTS * float(np.sqrt(contrast @ covariance @ contrast))
@@ -244,13 +268,21 @@ def powered_drops(
 
 
 def _by_people(
-    row: Mapping[Hashable, Any], people: pd.DataFrame, judged: pd.DataFrame, max_detectable: float, mode: str
+    row: Mapping[Hashable, Any],
+    people: pd.DataFrame,
+    judged: pd.DataFrame,
+    max_detectable: float,
+    mode: str,
 ) -> str:
     """Say on how many of people's votes a drop rests, and what more of them would cost where they are too few."""
     votes = people[people["dimension"] == row["dimension"]]
     n_judged = judged.loc[judged["dimension"] == row["dimension"], "dialogue_id"].nunique()
     rests = f"; the interval rests on {len(votes)} votes by people on {row['n_dialogues']} of {n_judged} dialogues"
-    if row["outcome"] != "cannot tell" or mode != "regression" or not row["detectable"] > max_detectable:
+    if (
+        row["outcome"] != "cannot tell"
+        or mode != "regression"
+        or not row["detectable"] > max_detectable
+    ):
         return rests
     missing = int(np.ceil(len(votes) * ((row["detectable"] / max_detectable) ** 2 - 1.0)))
     return f"{rests}. About {missing} more are missing. {cost_in_hours(missing)}"
@@ -261,7 +293,9 @@ def _by_judge(records: Sequence[CalibrationRecord]) -> Mapping[tuple[str, str], 
     for record in records:
         key = (record.judge, record.dimension)
         if key in known:
-            raise GateError(f"Two records are for {record.judge!r} on {record.dimension!r}; give the one that counts.")
+            raise GateError(
+                f"Two records are for {record.judge!r} on {record.dimension!r}; give the one that counts."
+            )
         known[key] = record
     return known
 

@@ -24,7 +24,12 @@ from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
-from heart_utils.report.gate_calibration import LEAST_LABELS, check_calibration, compare_powered, decide_nothing
+from heart_utils.report.gate_calibration import (
+    LEAST_LABELS,
+    check_calibration,
+    compare_powered,
+    decide_nothing,
+)
 from heart_utils.report.tables import as_workbook
 from heart_utils.runs import RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.catalogue import DataError
@@ -61,7 +66,11 @@ class Sides:
 
     def compare(self, **options: Any) -> Comparison:
         """Test the candidate against the baseline, with the options of :func:`heart_utils.gate.compare_responders`."""
-        sides: dict[str, Any] = {"baseline": self.baseline, "candidate": self.candidate, "responders": self.responders}
+        sides: dict[str, Any] = {
+            "baseline": self.baseline,
+            "candidate": self.candidate,
+            "responders": self.responders,
+        }
         return compare_responders(self.verdicts, **sides, **options)
 
 
@@ -133,25 +142,43 @@ def read_sides(
     Traceback (most recent call last):
     heart_utils.runs.RunError: There is no run 'nowhere'.
     """
-    one, other = _name_both(*(_find(asked, run, protocol, reading) for asked in (baseline, candidate)))
+    one, other = _name_both(
+        *(_find(asked, run, protocol, reading) for asked in (baseline, candidate))
+    )
     if one.folder == other.folder:
         note = f"Both from {one.where}.{_alike(one, other)}"
         joint = combine_orders(one.tables["verdicts"])
-        return Sides(joint, one.tables["responders"], one.responder, other.responder, note, run=other.run)
+        return Sides(
+            joint, one.tables["responders"], one.responder, other.responder, note, run=other.run
+        )
     if one.tables["verdicts"].equals(other.tables["verdicts"]):
-        raise GateError(f"{one.where} and {other.where} hold the same verdicts, row for row: no candidate was judged.")
+        raise GateError(
+            f"{one.where} and {other.where} hold the same verdicts, row for row: no candidate was judged."
+        )
     opponents = one.met() & other.met()
     if not opponents:
-        said = ", ".join(f"{', '.join(sorted(side.met()))} in {side.where}" for side in (one, other))
+        said = ", ".join(
+            f"{', '.join(sorted(side.met()))} in {side.where}" for side in (one, other)
+        )
         raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {said}.")
     verdicts, responders, names = [], [], []
     for side in (one, other):
         rows, who = side.tables["verdicts"], side.tables["responders"]
         rows = rows[rows[SIDES].isin({side.responder, *opponents}).all(axis=1)]
         if side is other:  # what opponents are to each other is in the baseline's run
-            rows, who = rows[(rows[SIDES] == side.responder).any(axis=1)], who[who["responder"] == side.responder]
-            rows = rows.assign(**{column: f"{side.name}:" + rows[column] for column in ("comparison_id", "pair_id")})
-        names.append(f"{side.name}:{side.responder}" if one.responder == other.responder else side.responder)
+            rows, who = (
+                rows[(rows[SIDES] == side.responder).any(axis=1)],
+                who[who["responder"] == side.responder],
+            )
+            rows = rows.assign(
+                **{
+                    column: f"{side.name}:" + rows[column]
+                    for column in ("comparison_id", "pair_id")
+                }
+            )
+        names.append(
+            f"{side.name}:{side.responder}" if one.responder == other.responder else side.responder
+        )
         verdicts.append(rows.replace(dict.fromkeys(SIDES, {side.responder: names[-1]})))
         who = who[who["responder"].isin({side.responder, *opponents})]
         responders.append(who.replace({"responder": {side.responder: names[-1]}}))
@@ -168,13 +195,26 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
         if path.is_file() or run is None:
             # Ids stay, since it is about judges alone: people's rows are left out below.
             verdicts = read_file("verdicts", path, FileOptions({**reading, "keep_ids": True}))
-            who = {"responder_kind": "source", "simulated": is_simulated(verdicts)}  # a person or a model: nobody said
-            responders = pd.DataFrame({"responder": sorted({*verdicts[SIDES].to_numpy().flat}), **who})
-            tables = {**{table: empty_table(table) for table in TABLES}, "verdicts": verdicts, "responders": responders}
+            who = {
+                "responder_kind": "source",
+                "simulated": is_simulated(verdicts),
+            }  # a person or a model: nobody said
+            responders = pd.DataFrame(
+                {"responder": sorted({*verdicts[SIDES].to_numpy().flat}), **who}
+            )
+            tables = {
+                **{table: empty_table(table) for table in TABLES},
+                "verdicts": verdicts,
+                "responders": responders,
+            }
             name = redact_message(path.name)
             return _judged(Side(name, f"the file {name}", path, tables, file[2] or ""), protocol)
     here, responder = (None if run is None else open_run(run, create=False)), asked
-    if here is None or not here.has("responders") or asked not in set(here.read("responders")["responder"]):
+    if (
+        here is None
+        or not here.has("responders")
+        or asked not in set(here.read("responders")["responder"])
+    ):
         for colon in reversed([found.start() for found in re.finditer(":", asked)]):
             try:
                 here, responder = open_run(asked[:colon], create=False), asked[colon + 1 :]
@@ -182,12 +222,27 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
             except RunError:
                 continue
     if here is None:
-        there = ", ".join(sorted(folder.name for folder in (find_home() / "runs").glob("*") if folder.is_dir())) or "none yet"
-        raise GateError(f"{asked!r} names no run that is here. Write run:responder, or give `run`. Runs here: {there}.")
+        there = (
+            ", ".join(
+                sorted(
+                    folder.name for folder in (find_home() / "runs").glob("*") if folder.is_dir()
+                )
+            )
+            or "none yet"
+        )
+        raise GateError(
+            f"{asked!r} names no run that is here. Write run:responder, or give `run`. Runs here: {there}."
+        )
     if not here.has("verdicts"):
-        raise GateError(f"The run {here.name!r} has no verdicts; `make collect RUN={here.name}` asks the judges for them.")
-    tables = {table: here.read(table) if here.has(table) else empty_table(table) for table in TABLES}
-    return _judged(Side(here.name, f"the run {here.name!r}", here.folder, tables, responder), protocol)
+        raise GateError(
+            f"The run {here.name!r} has no verdicts; `make collect RUN={here.name}` asks the judges for them."
+        )
+    tables = {
+        table: here.read(table) if here.has(table) else empty_table(table) for table in TABLES
+    }
+    return _judged(
+        Side(here.name, f"the run {here.name!r}", here.folder, tables, responder), protocol
+    )
 
 
 def _judged(side: Side, protocol: str | None) -> Side:
@@ -195,10 +250,18 @@ def _judged(side: Side, protocol: str | None) -> Side:
     rows = side.tables["verdicts"].query("rater_kind == 'model'")
     there = sorted(rows["protocol"].unique())
     if protocol is None and len(there) > 1:
-        raise GateError(f"In {side.where} are verdicts under {', '.join(there)}; choose one with `protocol`.")
-    rows = rows[rows["protocol"].isin(there if protocol is None else [protocol])].reset_index(drop=True)
+        raise GateError(
+            f"In {side.where} are verdicts under {', '.join(there)}; choose one with `protocol`."
+        )
+    rows = rows[rows["protocol"].isin(there if protocol is None else [protocol])].reset_index(
+        drop=True
+    )
     if rows.empty:
-        under = f" under {protocol!r}; there are {', '.join(there) or 'none at all'}" if protocol else ""
+        under = (
+            f" under {protocol!r}; there are {', '.join(there) or 'none at all'}"
+            if protocol
+            else ""
+        )
         raise GateError(f"In {side.where} are no verdicts by a judge (rater_kind 'model'){under}.")
     if side.responder not in (known := {"", *rows[SIDES].to_numpy().flat}):
         said = f"The responder {side.responder!r} appears in no verdict of {side.where}"
@@ -211,7 +274,9 @@ def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
     """Name the responder of a file that was given without one: the only one that the other side does not have."""
     named = []
     for side, elsewhere in ((one, other), (other, one)):
-        here, there = (set(each.tables["verdicts"][SIDES].to_numpy().flat) for each in (side, elsewhere))
+        here, there = (
+            set(each.tables["verdicts"][SIDES].to_numpy().flat) for each in (side, elsewhere)
+        )
         own = sorted(here - there)
         if not side.responder and len(own) != 1:
             raise GateError(
@@ -228,19 +293,28 @@ def _alike(one: Side, other: Side) -> str:
     both = pd.concat(written, axis=1, join="inner", keys=["one", "other"])
     both = both[both.map(bool).all(axis=1)]
     same = int((both["one"] == both["other"]).sum())
-    return f" {same} of {len(both)} replies of the candidate are the baseline's, word for word." if same else ""
+    return (
+        f" {same} of {len(both)} replies of the candidate are the baseline's, word for word."
+        if same
+        else ""
+    )
 
 
 def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) -> None:
     """Refuse runs in which a judged history, or an opponent's reply to it, has the same name and other words."""
     told = [side.tables["histories"].set_index("history_id")["turns"] for side in (one, other)]
-    words = [turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns])) for turns in told]
+    words = [
+        turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
+        for turns in told
+    ]
     for what, (here, there) in {
         "histories": words,
         "replies of opponents": [side.replies(opponents) for side in (one, other)],
     }.items():
         both = pd.concat([here, there], axis=1, join="inner", keys=["one", "other"])
-        changed = both[(both["one"] != both["other"]) & both.index.get_level_values("history_id").isin(judged)]
+        changed = both[
+            (both["one"] != both["other"]) & both.index.get_level_values("history_id").isin(judged)
+        ]
         if len(changed):
             raise GateError(
                 f"{len(changed)} {what} have the same name but other words in {one.name!r} and {other.name!r}, such as "
@@ -287,7 +361,10 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
     """Fill one of the templates ``gate.html``, ``gate.xml`` and ``gate.md``; only the first draws, and needs matplotlib."""
     table, said = comparison.table, _words(comparison)
     _refuse_people(comparison, note)
-    drop, low, high = (table[column].map("{:.1f}".format).replace("nan", "n/a") for column in ("drop", "drop_low", "drop_high"))
+    drop, low, high = (
+        table[column].map("{:.1f}".format).replace("nan", "n/a")
+        for column in ("drop", "drop_low", "drop_high")
+    )
     shown = {
         "dimension": table["dimension"],
         f"drop ({said['unit']})": drop,
@@ -298,25 +375,57 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
         "failed answers": table["n_failed"],
         "outcome": table["outcome"],
     }
-    how: dict[str, Any] = {"simulated": _simulated(comparison), "counts": table["outcome"].value_counts().to_dict()}
+    how: dict[str, Any] = {
+        "simulated": _simulated(comparison),
+        "counts": table["outcome"].value_counts().to_dict(),
+    }
     how["figure"] = Markup(_figure(comparison)) if name.endswith(".html") else ""
     rows = table[["dimension", "outcome", "message"]].to_dict("records")
-    return fill_page(name, gate=comparison, said=said, note=note, rows=rows, shown=pd.DataFrame(shown).astype(str), **how)
+    return fill_page(
+        name,
+        gate=comparison,
+        said=said,
+        note=note,
+        rows=rows,
+        shown=pd.DataFrame(shown).astype(str),
+        **how,
+    )
 
 
 def _refuse_people(comparison: Comparison, note: str) -> None:
     """Refuse to report on somebody by an address or an id, before the first file is written."""
-    names = {"the note": note, "the baseline": comparison.baseline, "the candidate": comparison.candidate}
-    refuse_identities({"ratings": comparison.ratings, "the gate": comparison.table}, names, known=known_people())
+    names = {
+        "the note": note,
+        "the baseline": comparison.baseline,
+        "the candidate": comparison.candidate,
+    }
+    refuse_identities(
+        {"ratings": comparison.ratings, "the gate": comparison.table}, names, known=known_people()
+    )
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """Draw the drop on each dimension between its two one-sided bounds; right of the solid line is worse."""
     table, said = comparison.table, _words(comparison)
-    how: dict[str, Any] = {"looks": LOOKS, "xlabel": said["axis"], "simulated": _simulated(comparison), "ax": ax}
+    how: dict[str, Any] = {
+        "looks": LOOKS,
+        "xlabel": said["axis"],
+        "simulated": _simulated(comparison),
+        "ax": ax,
+    }
     ax = plot_intervals(table, value="drop", label="dimension", by="outcome", **how)
-    for row in np.flatnonzero(table["drop"].isna()).tolist():  # a drop that nobody knows is not a drop of zero
-        ax.text(0.5, row, "no estimate", ha="center", va="center", color="0.35", transform=ax.get_yaxis_transform())
+    for row in np.flatnonzero(
+        table["drop"].isna()
+    ).tolist():  # a drop that nobody knows is not a drop of zero
+        ax.text(
+            0.5,
+            row,
+            "no estimate",
+            ha="center",
+            va="center",
+            color="0.35",
+            transform=ax.get_yaxis_transform(),
+        )
     ax.axvline(0, color="black", linewidth=1)
     if comparison.mode != "regression":
         ax.axvline(comparison.margin, color="black", linewidth=1, linestyle="--", label="margin")
@@ -327,10 +436,20 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 def _words(comparison: Comparison) -> dict[str, str]:
     """Say in the words of its mode what the gate asked and how often it is wrong, with the numbers of this comparison."""
     alpha = comparison.alpha
-    series = 1 - (1 - alpha) ** 8  # no more than this, since runs that share a baseline share its luck
-    numbers = {"alpha": alpha, "level": 100 * (1 - alpha), "margin": comparison.margin, "series": series}
+    series = (
+        1 - (1 - alpha) ** 8
+    )  # no more than this, since runs that share a baseline share its luck
+    numbers = {
+        "alpha": alpha,
+        "level": 100 * (1 - alpha),
+        "margin": comparison.margin,
+        "series": series,
+    }
     words: dict[str, str] = WORDS["gate"][comparison.mode]
-    return {name: text.format(n_releases=comparison.n_releases, **numbers) for name, text in words.items()}
+    return {
+        name: text.format(n_releases=comparison.n_releases, **numbers)
+        for name, text in words.items()
+    }
 
 
 def _simulated(comparison: Comparison) -> bool:
@@ -345,11 +464,17 @@ def _figure(comparison: Comparison) -> str:
     if len(board):
         board = board[board["dimension"] == board["dimension"].iloc[0]]
     heights = [1 + 0.4 * count for count in (len(comparison.table), len(board)) if count]
-    how: dict[str, Any] = {"figsize": (9, 1 + sum(heights)), "height_ratios": heights, "layout": "constrained"}
+    how: dict[str, Any] = {
+        "figsize": (9, 1 + sum(heights)),
+        "height_ratios": heights,
+        "layout": "constrained",
+    }
     figure, axes = plt.subplots(len(heights), squeeze=False, **how)
     plot_drops(comparison, ax=axes[0, 0])
     if len(board):
-        plot_leaderboard(board, title=f"Everyone who was met, on {board['dimension'].iloc[0]}", ax=axes[1, 0])
+        plot_leaderboard(
+            board, title=f"Everyone who was met, on {board['dimension'].iloc[0]}", ax=axes[1, 0]
+        )
     drawn = io.StringIO()
     with plt.rc_context({"svg.hashsalt": "gate"}):
         figure.savefig(drawn, format="svg", metadata={"Date": None})
@@ -369,7 +494,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two responders as the command line says, report in the terminal, and give the exit code."""
     asked = _parser().parse_args(arguments)
     try:
-        sides = read_sides(asked.baseline, asked.candidate, protocol=asked.protocol, **reading_of(asked))
+        sides = read_sides(
+            asked.baseline, asked.candidate, protocol=asked.protocol, **reading_of(asked)
+        )
         found, sides = _decide(sides, asked)
         _refuse_people(found, sides.note)
         code, answer = EXITS[found.outcome]
@@ -381,7 +508,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 contents[file] = report_text(found, name, sides.note).encode()
         if asked.json:
             said: dict[str, Any] = {"answer": answer.lower(), "exit_code": code, "note": sides.note}
-            said |= {name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")}
+            said |= {
+                name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")
+            }
             said["dimensions"] = json.loads(found.table.to_json(orient="records"))
             contents[asked.json] = f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode()
         write_together(contents)
@@ -402,14 +531,47 @@ def _parser() -> argparse.ArgumentParser:
     add("--version", action="version", version=f"%(prog)s {__version__}")
     add("baseline", help="FILE[:RESPONDER] or RUN:RESPONDER, judged before")
     add("candidate", help="the same, for what is to be released")
-    add("--anytime", action="store_true", help="valid however often you look: run it after every few dialogues, stop at 0 or 1")
-    add("--releases", type=int, help="candidates that share the error rate: by default 8 with --anytime, else 1")
+    add(
+        "--anytime",
+        action="store_true",
+        help="valid however often you look: run it after every few dialogues, stop at 0 or 1",
+    )
+    add(
+        "--releases",
+        type=int,
+        help="candidates that share the error rate: by default 8 with --anytime, else 1",
+    )
     add("--alpha", type=float, default=0.05, help="error rate, one-sided (0.05)")
-    add("--mode", choices=MODES, default="regression", help="without --anytime: is it worse, or is it shown not to be")
-    add("--max-detectable", type=float, default=50.0, help="rating points: no pass if only larger drops would be found (50)")
-    add("--max-drop", type=float, default=25.0, help="rating points that non-inferiority rules out (25)")
-    add("--margin", type=float, default=0.10, help="win share that --anytime must rule out to pass (0.10)")
-    add("--max-inconsistent", type=float, default=0.5, help="share of pairs in which a judge may follow the order (0.5)")
+    add(
+        "--mode",
+        choices=MODES,
+        default="regression",
+        help="without --anytime: is it worse, or is it shown not to be",
+    )
+    add(
+        "--max-detectable",
+        type=float,
+        default=50.0,
+        help="rating points: no pass if only larger drops would be found (50)",
+    )
+    add(
+        "--max-drop",
+        type=float,
+        default=25.0,
+        help="rating points that non-inferiority rules out (25)",
+    )
+    add(
+        "--margin",
+        type=float,
+        default=0.10,
+        help="win share that --anytime must rule out to pass (0.10)",
+    )
+    add(
+        "--max-inconsistent",
+        type=float,
+        default=0.5,
+        help="share of pairs in which a judge may follow the order (0.5)",
+    )
     add("--dimension", action="append", help="a line of the rubric; all by default")
     add("--protocol", help="where verdicts are under several")
     add(
@@ -419,7 +581,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="a judge's record, by calibrate_judge; where none fits, the gate reports and decides nothing (exit code 3)",
     )
-    add("--judges", type=Path, metavar="FILE", help="YAML: what each judge is now, where votes come from a file")
+    add(
+        "--judges",
+        type=Path,
+        metavar="FILE",
+        help="YAML: what each judge is now, where votes come from a file",
+    )
     add(
         "--people",
         type=Path,
@@ -427,8 +594,18 @@ def _parser() -> argparse.ArgumentParser:
         help="people's votes on a part of these dialogues, drawn at random: the interval is then that of people's opinion, "
         "whatever the judge rewards",
     )
-    add("--least-lead", type=float, default=0.0, help="over the authors' names, that a calibration must show (0)")
-    add("--least-labels", type=int, default=LEAST_LABELS, help=f"by people, that a calibration must rest on ({LEAST_LABELS})")
+    add(
+        "--least-lead",
+        type=float,
+        default=0.0,
+        help="over the authors' names, that a calibration must show (0)",
+    )
+    add(
+        "--least-labels",
+        type=int,
+        default=LEAST_LABELS,
+        help=f"by people, that a calibration must rest on ({LEAST_LABELS})",
+    )
     add("--out", type=Path, help="a folder for gate.html, gate.xml and gate.md (needs matplotlib)")
     for kind in ("json", "junit", "markdown", "xlsx"):
         add(f"--{kind}", type=Path, metavar="FILE", help=f"write the result as {kind}")
@@ -439,7 +616,9 @@ def _parser() -> argparse.ArgumentParser:
 def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]:
     """Compare, and let the result decide only if the judge is calibrated, where that is asked for."""
     if asked.people is not None and asked.anytime:
-        raise GateError("--people corrects a test that is made once; without --anytime it may be used.")
+        raise GateError(
+            "--people corrects a test that is made once; without --anytime it may be used."
+        )
     if asked.require_calibration is None:
         return _compare(sides, asked), sides
     judges = check_calibration(
@@ -461,16 +640,30 @@ def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]
 
 
 def _compare(sides: Sides, asked: argparse.Namespace) -> Comparison:
-    both: dict[str, Any] = {"max_inconsistent": asked.max_inconsistent, "dimensions": asked.dimension}
+    both: dict[str, Any] = {
+        "max_inconsistent": asked.max_inconsistent,
+        "dimensions": asked.dimension,
+    }
     releases = asked.releases or (8 if asked.anytime else 1)
     if asked.anytime:
         both |= {"baseline": sides.baseline, "candidate": sides.candidate}
-        return compare_anytime(sides.verdicts, margin=asked.margin, alpha=asked.alpha, n_releases=releases, **both)
+        return compare_anytime(
+            sides.verdicts, margin=asked.margin, alpha=asked.alpha, n_releases=releases, **both
+        )
     fixed = {"mode": asked.mode, "max_drop": asked.max_drop, "max_detectable": asked.max_detectable}
     if asked.people is not None:
-        both |= {"baseline": sides.baseline, "candidate": sides.candidate, "alpha": asked.alpha / releases, **fixed}
-        return compare_powered(sides.verdicts, _read_people(asked.people, reading_of(asked)), **both)
-    return sides.compare(alpha=asked.alpha / releases, rng=np.random.default_rng(20260109), **fixed, **both)
+        both |= {
+            "baseline": sides.baseline,
+            "candidate": sides.candidate,
+            "alpha": asked.alpha / releases,
+            **fixed,
+        }
+        return compare_powered(
+            sides.verdicts, _read_people(asked.people, reading_of(asked)), **both
+        )
+    return sides.compare(
+        alpha=asked.alpha / releases, rng=np.random.default_rng(20260109), **fixed, **both
+    )
 
 
 def _read_people(file: Path, reading: FileOptions) -> pd.DataFrame:

@@ -27,11 +27,26 @@ FOLDER = Path("data", "simulated")
 MODE = "HEART_KEPT"  #: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything.
 LOG = "HEART_KEPT_LOG"  #: Names a file that gets a line for each table that had to be computed.
 
-_VALUES = (int, float, str, list, tuple, dict, set, np.ndarray, np.generic, np.random.Generator, pd.DataFrame, pd.Series)
+_VALUES = (
+    int,
+    float,
+    str,
+    list,
+    tuple,
+    dict,
+    set,
+    np.ndarray,
+    np.generic,
+    np.random.Generator,
+    pd.DataFrame,
+    pd.Series,
+)
 _HOMES = ("heart_utils.", "__main__")
 
 
-def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **settings: Any) -> pd.DataFrame:
+def kept(
+    name: str, function: Callable[..., pd.DataFrame], *args: Any, **settings: Any
+) -> pd.DataFrame:
     """Call a simulation, or take its table from ``data/simulated`` if neither call nor code changed since it was kept.
 
     Code is all that the function reaches by imports, without comments and docstrings. After a change, and where the table is
@@ -72,10 +87,14 @@ def kept(name: str, function: Callable[..., pd.DataFrame], *args: Any, **setting
     took = time.perf_counter() - began
     if log := os.environ.get(LOG):
         with open(log, "a", encoding="utf-8") as lines:
-            lines.write(f"{name}: simulated anew in {took:.1f} s, not as kept: {', '.join(changed) or 'nothing'}\n")
+            lines.write(
+                f"{name}: simulated anew in {took:.1f} s, not as kept: {', '.join(changed) or 'nothing'}\n"
+            )
     if os.environ.get(MODE) == "write":
         write_atomically(file, table.to_parquet())
-        entries = read_manifest(folder) | {name: now | {"table": checksum(file), "seconds": round(took, 1)}}
+        entries = read_manifest(folder) | {
+            name: now | {"table": checksum(file), "seconds": round(took, 1)}
+        }
         text = json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False)
         write_atomically(folder / "manifest.json", f"{text}\n".encode())
     return table
@@ -89,7 +108,9 @@ def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _call(function: Callable[..., Any], args: Iterable[Any], settings: dict[str, Any]) -> str:
     """Write a call out, as Python where the arguments' own texts are."""
-    written = [_text(value) for value in args] + [f"{key}={_text(value)}" for key, value in sorted(settings.items())]
+    written = [_text(value) for value in args] + [
+        f"{key}={_text(value)}" for key, value in sorted(settings.items())
+    ]
     return f"{function.__module__}.{function.__qualname__}({', '.join(written)})"
 
 
@@ -97,7 +118,9 @@ def _text(value: object) -> str:
     if isinstance(value, np.random.Generator):
         fresh = np.random.default_rng(value.bit_generator.seed_seq.entropy)  # type: ignore[attr-defined]
         if fresh.bit_generator.state != value.bit_generator.state:
-            raise ValueError("The generator was used before; expected a fresh one, as from estimate_rng(seed, name).")
+            raise ValueError(
+                "The generator was used before; expected a fresh one, as from estimate_rng(seed, name)."
+            )
         return f"default_rng({value.bit_generator.seed_seq.entropy})"  # type: ignore[attr-defined]
     # The last digits of what a chapter computed depend on the processor.
     return re.sub(r"\d+\.\d{11,}", lambda number: f"{float(number[0]):.12g}", repr(value))
@@ -105,23 +128,35 @@ def _text(value: object) -> str:
 
 def _code(function: Callable[..., Any]) -> str:
     """Give a checksum of the code that a function reaches, and of the libraries that draw and fit."""
-    found = {"versions": f"numpy {np.__version__}, pandas {pd.__version__}, scipy {scipy.__version__}"}
+    found = {
+        "versions": f"numpy {np.__version__}, pandas {pd.__version__}, scipy {scipy.__version__}"
+    }
     todo: list[Any] = [function]
     while todo:
         one = todo.pop()
         module = one if isinstance(one, str) else one.__module__
-        if not module.startswith("heart_utils."):  # it stands in a chapter: its text, and the functions that it names
+        if not module.startswith(
+            "heart_utils."
+        ):  # it stands in a chapter: its text, and the functions that it names
             if (own := f"{module}.{one.__qualname__}") not in found:
                 tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
                 found[own] = _plain(tree)
                 used = {name: one.__globals__.get(name) for name in sorted(_names(tree))}
                 if loose := [name for name, value in used.items() if isinstance(value, _VALUES)]:
-                    raise ValueError(f"{own} uses {', '.join(loose)}, which may change; expected among its arguments.")
-                todo += [value for value in used.values() if getattr(value, "__module__", "").startswith(_HOMES)]
+                    raise ValueError(
+                        f"{own} uses {', '.join(loose)}, which may change; expected among its arguments."
+                    )
+                todo += [
+                    value
+                    for value in used.values()
+                    if getattr(value, "__module__", "").startswith(_HOMES)
+                ]
         elif module not in found:
             found[module], imports = _read(module)
             todo += imports
-    return hashlib.sha256("\n".join(f"{name}: {found[name]}" for name in sorted(found)).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join(f"{name}: {found[name]}" for name in sorted(found)).encode()
+    ).hexdigest()
 
 
 def _names(tree: ast.Module) -> set[str]:
@@ -136,16 +171,27 @@ def _names(tree: ast.Module) -> set[str]:
 def _read(module: str) -> tuple[str, list[str]]:
     """Give a module's code and what it imports from the package; of a name that is no module, nothing."""
     path = Path(__file__).parents[2].joinpath(*module.split("."))
-    file = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    file = next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
+    )
     tree = ast.parse(file.read_text(encoding="utf-8") if file else "")
-    named = {name for node in ast.walk(tree) for name in _imports(node) if name.startswith("heart_utils.")}
+    named = {
+        name
+        for node in ast.walk(tree)
+        for name in _imports(node)
+        if name.startswith("heart_utils.")
+    }
     return _plain(tree), sorted(named)
 
 
 def _imports(node: ast.AST) -> list[str]:
     """Name what a statement imports, and where that may be a name in a module, the module too."""
     if isinstance(node, ast.ImportFrom):
-        return [part for alias in node.names for part in (f"{node.module}", f"{node.module}.{alias.name}")]
+        return [
+            part
+            for alias in node.names
+            for part in (f"{node.module}", f"{node.module}.{alias.name}")
+        ]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
@@ -154,6 +200,11 @@ def _plain(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         node.__dict__.pop("type_params", None)
         body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
             body[:1] = [] if isinstance(body[0].value.value, str) else body[:1]
     return ast.dump(tree)

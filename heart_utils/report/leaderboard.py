@@ -22,7 +22,13 @@ from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
-from heart_utils.report.figures import POPULATION_NAMES, book_style, plot_boards, plot_leaderboard, ratings_table
+from heart_utils.report.figures import (
+    POPULATION_NAMES,
+    book_style,
+    plot_boards,
+    plot_leaderboard,
+    ratings_table,
+)
 from heart_utils.report.tables import as_workbook
 from heart_utils.runs import csv_text, known_people, write_together
 from heart_utils.scores import weigh_scores
@@ -38,7 +44,15 @@ __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
 HEADINGS: dict[str, str] = WORDS["leaderboard"]
 NOTES: dict[str, str] = WORDS["notes"]
-SETTINGS = ["dimension", "slice", "group", "rater_kind", "rater", "population", "method"]  #: What tells leaderboards apart.
+SETTINGS = [
+    "dimension",
+    "slice",
+    "group",
+    "rater_kind",
+    "rater",
+    "population",
+    "method",
+]  #: What tells leaderboards apart.
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
 LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
@@ -51,15 +65,29 @@ def leaderboard_rows(
 ) -> pd.DataFrame:
     """Turn a ratings table into what a reader of a leaderboard looks for, with what is known of the judges behind it."""
     if isinstance(ratings, Mapping):
-        parts = [leaderboard_rows(table, records).assign(data=name) for name, table in ratings.items()]
+        parts = [
+            leaderboard_rows(table, records).assign(data=name) for name, table in ratings.items()
+        ]
         return pd.concat(parts, ignore_index=True)
     table = check_table("ratings", ratings)
     low, high = table["rank_low"], table["rank_high"]
-    rank = low.astype("string").where(low == high, low.astype("string") + "-" + high.astype("string")).fillna("")
-    notes = [", ".join(word for word in NOTES if row[word]) for row in table[list(NOTES)].to_dict("records")]
+    rank = (
+        low.astype("string")
+        .where(low == high, low.astype("string") + "-" + high.astype("string"))
+        .fillna("")
+    )
+    notes = [
+        ", ".join(word for word in NOTES if row[word])
+        for row in table[list(NOTES)].to_dict("records")
+    ]
     shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
-    calibration = [_of_judges(row, records) for row in table[["rater_kind", "rater", "dimension"]].to_dict("records")]
-    return shown[[*SETTINGS, *HEADINGS]].assign(calibration=pd.Series(calibration, index=shown.index, dtype="str"))
+    calibration = [
+        _of_judges(row, records)
+        for row in table[["rater_kind", "rater", "dimension"]].to_dict("records")
+    ]
+    return shown[[*SETTINGS, *HEADINGS]].assign(
+        calibration=pd.Series(calibration, index=shown.index, dtype="str")
+    )
 
 
 def _of_judges(board: Mapping[Hashable, Any], records: Sequence[CalibrationRecord]) -> str:
@@ -69,7 +97,10 @@ def _of_judges(board: Mapping[Hashable, Any], records: Sequence[CalibrationRecor
     if board["rater"] != "all":
         return words_of_record(records, board["rater"], dimension=board["dimension"])
     named = sorted({record.judge for record in records if record.dimension == board["dimension"]})
-    known = [f"{judge}: {words_of_record(records, judge, dimension=board['dimension'])}" for judge in named]
+    known = [
+        f"{judge}: {words_of_record(records, judge, dimension=board['dimension'])}"
+        for judge in named
+    ]
     return "; ".join([*known, "any other judge: not calibrated"] if known else [NOT_CALIBRATED])
 
 
@@ -108,8 +139,18 @@ def leaderboard_html(
     """
     rows = leaderboard_rows(ratings, records)
     refuse_identities({"ratings": rows}, {"the title": title}, known=known_people())
-    files = [(ending, mime, base64.b64encode(text.encode()).decode()) for ending, mime, text in _as_text(rows, title)]
-    return fill_page("leaderboard.html", title=title, whole_page=whole_page, files=files, boards=_boards(rows), heads=HEADINGS)
+    files = [
+        (ending, mime, base64.b64encode(text.encode()).decode())
+        for ending, mime, text in _as_text(rows, title)
+    ]
+    return fill_page(
+        "leaderboard.html",
+        title=title,
+        whole_page=whole_page,
+        files=files,
+        boards=_boards(rows),
+        heads=HEADINGS,
+    )
 
 
 def write_leaderboard(
@@ -152,12 +193,22 @@ def write_leaderboard(
     """
     table = ratings_table(ratings)
     rows = leaderboard_rows(table, records)
-    refuse_identities({"ratings": rows}, {"the title": title, "the folder": str(folder)}, known=known_people())
+    refuse_identities(
+        {"ratings": rows}, {"the title": title, "the folder": str(folder)}, known=known_people()
+    )
     contents = {ending: content for ending, _, content in _as_text(rows, title)}
     contents["html"] = leaderboard_html(table, title=title, records=records)
-    level, words = f"{table['ci_level'].max():.0%}", {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)}
-    contents["tex"] = fill_page("leaderboard.tex", title=title, boards=_boards(rows), level=level, **words)
-    files = {Path(folder) / f"leaderboard.{ending}": content.encode() for ending, content in contents.items()}
+    level, words = (
+        f"{table['ci_level'].max():.0%}",
+        {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)},
+    )
+    contents["tex"] = fill_page(
+        "leaderboard.tex", title=title, boards=_boards(rows), level=level, **words
+    )
+    files = {
+        Path(folder) / f"leaderboard.{ending}": content.encode()
+        for ending, content in contents.items()
+    }
     try:
         files[Path(folder) / "leaderboard.xlsx"] = as_workbook({"leaderboard": rows})
     except MissingExtraError as error:
@@ -172,11 +223,19 @@ def write_leaderboard(
         write_together(files)
         return list(files)
     for name, width in WIDTHS.items():
-        with mpl.rc_context({**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}):
+        with mpl.rc_context(
+            {**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}
+        ):
             figure = _figure(table, width)
             for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
                 drawn = io.BytesIO()
-                figure.savefig(drawn, format=ending, bbox_inches="tight", pad_inches=0.02, metadata={dated: None})
+                figure.savefig(
+                    drawn,
+                    format=ending,
+                    bbox_inches="tight",
+                    pad_inches=0.02,
+                    metadata={dated: None},
+                )
                 files[Path(folder) / f"leaderboard-{name}.{ending}"] = drawn.getvalue()
             plt.close(figure)
     write_together(files)
@@ -198,7 +257,11 @@ def _figure(table: pd.DataFrame, width: float) -> Figure:
 
 
 def weigh_by_hand(
-    scores: pd.DataFrame, profiles: Mapping[str, Mapping[str, float]], *, scale: str, ci_level: float = 0.95
+    scores: pd.DataFrame,
+    profiles: Mapping[str, Mapping[str, float]],
+    *,
+    scale: str,
+    ci_level: float = 0.95,
 ) -> Html:
     """Make sliders for the weights of dimensions beside the ranking that they give.
 
@@ -235,7 +298,9 @@ def weigh_by_hand(
     choices = {"equal weights": dict.fromkeys(dimensions, 50)}
     for name, weights in profiles.items():
         weigh_scores(means, weights)  # refuses weights that lack the sum 1 or fit no dimension
-        choices[name] = {dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions}
+        choices[name] = {
+            dimension: round(100 * weights.get(dimension, 0)) for dimension in dimensions
+        }
     ranking = weigh_scores(means, dict(zip(dimensions, equal, strict=True))).to_dict("records")
     each = scores.pivot_table("score", ["responder", "dialogue_id"], "dimension")[dimensions]
     known = bool(each.groupby("responder").size().min() > 1)
@@ -243,16 +308,37 @@ def weigh_by_hand(
         row["scores"] = means.loc[means["responder"] == row["responder"], "score"].tolist()
         if known:  # the covariance of the mean scores over dialogues, times the squared quantile of an interval
             own = each.loc[row["responder"]]
-            spread = own.cov().to_numpy() / len(own) * stats.t.ppf((1 + ci_level) / 2, len(own) - 1) ** 2
-            row |= {"spread": spread.round(8).tolist(), "reach": float(np.sqrt(equal @ spread @ equal))}
-    values = {"dimensions": dimensions, "choices": choices, "ranking": ranking, "scale": scale, "ci_level": ci_level}
-    return Html(fill_page("leaderboard_weights.html", simulated=is_simulated(scores), known=known, json=json.dumps, **values))
+            spread = (
+                own.cov().to_numpy() / len(own) * stats.t.ppf((1 + ci_level) / 2, len(own) - 1) ** 2
+            )
+            row |= {
+                "spread": spread.round(8).tolist(),
+                "reach": float(np.sqrt(equal @ spread @ equal)),
+            }
+    values = {
+        "dimensions": dimensions,
+        "choices": choices,
+        "ranking": ranking,
+        "scale": scale,
+        "ci_level": ci_level,
+    }
+    return Html(
+        fill_page(
+            "leaderboard_weights.html",
+            simulated=is_simulated(scores),
+            known=known,
+            json=json.dumps,
+            **values,
+        )
+    )
 
 
 def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
     """Give the ending, the media type and the text of the files for programs."""
     records = json.loads(rows.to_json(orient="records", double_precision=15))
-    structured = json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n"
+    structured = (
+        json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n"
+    )
     return [("csv", "text/csv", csv_text(rows)), ("json", "application/json", structured)]
 
 
@@ -263,9 +349,16 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
     settings: Any
     for settings, unsorted in rows.groupby(keys, sort=False, dropna=False):
         board = unsorted.sort_values("rating", ascending=False)
-        group = {name: value for name, value in zip(keys, settings, strict=True) if not pd.isna(value)}
-        population, method, calibration = (group.pop(name) for name in ("population", "method", "calibration"))
-        used = {word: board.loc[board["notes"].str.contains(word), "responder"].tolist() for word in NOTES}
+        group = {
+            name: value for name, value in zip(keys, settings, strict=True) if not pd.isna(value)
+        }
+        population, method, calibration = (
+            group.pop(name) for name in ("population", "method", "calibration")
+        )
+        used = {
+            word: board.loc[board["notes"].str.contains(word), "responder"].tolist()
+            for word in NOTES
+        }
         notes = {word: (NOTES[word], names) for word, names in used.items() if names}
         ends = board[["rating_low", "rating_high"]].to_numpy(float)
         drawn, least = bool(np.isfinite(ends).all()), float(ends.min())
@@ -273,11 +366,19 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
         cells: list[dict[str, Any]] = []
         for row in board.to_dict("records"):
             low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
-            bar = drawn and [round(scale * length, 1) for length in (low - least, high - low, rating - least)]
+            bar = drawn and [
+                round(scale * length, 1) for length in (low - least, high - low, rating - least)
+            ]
             texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
             cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
         population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
-        said = {"group": group, "population": population, "method": method, "notes": notes, "calibration": calibration}
+        said = {
+            "group": group,
+            "population": population,
+            "method": method,
+            "notes": notes,
+            "calibration": calibration,
+        }
         boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(cells[0]["cells"])})
     return boards
 
@@ -298,5 +399,12 @@ def _plus_minus(rating: float, low: float, high: float) -> str:
     """Give a rating with its interval in LaTeX: one number where both sides round to the same, else both."""
     if math.isnan(low) or math.isnan(high):
         return f"${rating:.0f}$"
-    below, above = (r"\infty" if math.isinf(reach) else f"{reach:.0f}" for reach in (rating - low, high - rating))
-    return rf"${rating:.0f} \pm {above}$" if below == above else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
+    below, above = (
+        r"\infty" if math.isinf(reach) else f"{reach:.0f}"
+        for reach in (rating - low, high - rating)
+    )
+    return (
+        rf"${rating:.0f} \pm {above}$"
+        if below == above
+        else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
+    )

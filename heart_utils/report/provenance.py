@@ -81,7 +81,9 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
         if kind not in TABLES:
             said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
             raise ValueError(f"{name!r} names no table. {said}")
-        for pattern in [table] if part else [kind, f"{kind}/*"]:  # parts of a table come from different places
+        for pattern in (
+            [table] if part else [kind, f"{kind}/*"]
+        ):  # parts of a table come from different places
             for file in sorted(here.folder.glob(f"{pattern}.parquet")):
                 path = str(file.relative_to(here.folder).with_suffix(""))
                 notes.append(_note(f"{here.name}/{path}", entries.get(path, {}), file))
@@ -90,8 +92,13 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
 def versions() -> dict[str, str]:
     """Tell the versions that figures depend on most."""
-    there = {found.name.lower().replace("_", "-"): found.version for found in importlib.metadata.distributions()}
-    return {"python": platform.python_version()} | {name: there[name] for name in PACKAGES if name in there}
+    there = {
+        found.name.lower().replace("_", "-"): found.version
+        for found in importlib.metadata.distributions()
+    }
+    return {"python": platform.python_version()} | {
+        name: there[name] for name in PACKAGES if name in there
+    }
 
 
 def show_versions() -> None:
@@ -115,14 +122,21 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
     origin = entry.get("origin", "not recorded")
     counts = dict(origin) if isinstance(origin, Mapping) else {origin: len(rows) - simulated}
     if unknown := sorted(set(counts) - {*ORIGINS, "not recorded"}):
-        raise ValueError(f"{table}: the manifest says origin {', '.join(unknown)}; expected one of {', '.join(ORIGINS)}.")
+        raise ValueError(
+            f"{table}: the manifest says origin {', '.join(unknown)}; expected one of {', '.join(ORIGINS)}."
+        )
     # The rows' own word counts: no manifest can make a simulated row a measured one, nor account for other rows than these.
     others = {name: count for name, count in counts.items() if name not in MADE_UP}
     if sum(others.values()) != len(rows) - simulated:
         others = {"not recorded": len(rows) - simulated}
     counts = {**others, "rehearsal" if origin == "rehearsal" else "simulated": simulated}
-    source, licence = str(entry.get("source", "source not recorded")), str(entry.get("licence", "none stated"))
-    return TableNote(table, source, licence, {name: int(count) for name, count in counts.items() if count})
+    source, licence = (
+        str(entry.get("source", "source not recorded")),
+        str(entry.get("licence", "none stated")),
+    )
+    return TableNote(
+        table, source, licence, {name: int(count) for name, count in counts.items() if count}
+    )
 
 
 PREFIX = "application/papermill.record/"
@@ -157,9 +171,16 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not a notebook ({type(error).__name__}: {error}).") from None
-    outputs = [output for cell in cells for output in cell.get("outputs", []) if "scrapbook" in output.get("metadata", {})]
+    outputs = [
+        output
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "scrapbook" in output.get("metadata", {})
+    ]
     if not outputs:
-        raise ValueError(f"{file} glued nothing. Is it the executed copy? A chapter under notebooks/ has no outputs.")
+        raise ValueError(
+            f"{file} glued nothing. Is it the executed copy? A chapter under notebooks/ has no outputs."
+        )
     found = {}
     for output in outputs:
         said = output["data"].get(f"{PREFIX}text/plain", "")
@@ -170,7 +191,12 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     return found
 
 
-def methods(run: Run | str | os.PathLike[str], ratings: Ratings, *, records: Sequence[CalibrationRecord] | None = None) -> str:
+def methods(
+    run: Run | str | os.PathLike[str],
+    ratings: Ratings,
+    *,
+    records: Sequence[CalibrationRecord] | None = None,
+) -> str:
     """Write the paragraph of a paper's methods section on the verdicts of a run and a fit to them.
 
     Parameters
@@ -198,34 +224,72 @@ def methods(run: Run | str | os.PathLike[str], ratings: Ratings, *, records: Seq
     rows = opened.read("verdicts")
     rows = rows[rows["dimension"] == fit["dimension"]]
     raters = rows.groupby("rater_kind")["rater"].unique()
-    people, judges = len(raters.get("human", ())), sorted({*raters.get("model", ()), *raters.get("trained", ())})
+    people, judges = (
+        len(raters.get("human", ())),
+        sorted({*raters.get("model", ()), *raters.get("trained", ())}),
+    )
     if records is None:
-        records = [load_calibration(file) for file in sorted((opened.folder / "calibration").glob("*.json"))]
+        records = [
+            load_calibration(file)
+            for file in sorted((opened.folder / "calibration").glob("*.json"))
+        ]
     calibration = {
-        judge: _calibration_of(judge, fit["dimension"], records, opened.name, sorted(rows["protocol"].unique()))
+        judge: _calibration_of(
+            judge, fit["dimension"], records, opened.name, sorted(rows["protocol"].unique())
+        )
         for judge in judges
     }
-    counts = {"responders": len({*rows["responder_a"], *rows["responder_b"]}), "people": people, "verdicts": len(rows)}
-    counts |= {"histories": rows["history_id"].nunique(), "dialogues": rows["dialogue_id"].nunique()}
-    counts |= {"entered": ratings.n_verdicts, "inconsistent": ratings.n_inconsistent, "simulated": int(rows["simulated"].sum())}
+    counts = {
+        "responders": len({*rows["responder_a"], *rows["responder_b"]}),
+        "people": people,
+        "verdicts": len(rows),
+    }
+    counts |= {
+        "histories": rows["history_id"].nunique(),
+        "dialogues": rows["dialogue_id"].nunique(),
+    }
+    counts |= {
+        "entered": ratings.n_verdicts,
+        "inconsistent": ratings.n_inconsistent,
+        "simulated": int(rows["simulated"].sum()),
+    }
     left_out = [(state, f"{count:,}") for state, count in ratings.left_out.items() if count]
     how = ""
     if fit["population"] != "none" and fit["interval"] in WORDS["intervals"]:
         clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
-        how = WORDS["intervals"][fit["interval"]].format(n_resamples=fit["n_resamples"], clusters=clusters)
-    values = {"fit": fit, "words": WORDS, "people": people, "judges": judges, "protocols": sorted(rows["protocol"].unique())}
+        how = WORDS["intervals"][fit["interval"]].format(
+            n_resamples=fit["n_resamples"], clusters=clusters
+        )
+    values = {
+        "fit": fit,
+        "words": WORDS,
+        "people": people,
+        "judges": judges,
+        "protocols": sorted(rows["protocol"].unique()),
+    }
     values |= {"calibration": calibration}
-    values |= {"n": {name: f"{count:,}" for name, count in counts.items()}, "left_out": left_out, "how": how}
+    values |= {
+        "n": {name: f"{count:,}" for name, count in counts.items()},
+        "left_out": left_out,
+        "how": how,
+    }
     values |= {
         "shown": rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique(),
         "simulated": is_simulated(rows),
     }
-    values |= {"provisional": ratings.table["provisional"].any(), "commit": opened.manifest.get("commit", "not recorded")}
+    values |= {
+        "provisional": ratings.table["provisional"].any(),
+        "commit": opened.manifest.get("commit", "not recorded"),
+    }
     return " ".join(fill_page("methods.txt", **values, versions=_said_versions()).split())
 
 
 def _calibration_of(
-    judge: str, dimension: str, records: Sequence[CalibrationRecord], run: str, protocols: Sequence[str]
+    judge: str,
+    dimension: str,
+    records: Sequence[CalibrationRecord],
+    run: str,
+    protocols: Sequence[str],
 ) -> str:
     """Say what a judge's record says, compared with what the run's settings say that the judge is now."""
     own = [record for record in records if (record.judge, record.dimension) == (judge, dimension)]

@@ -31,7 +31,9 @@ LONG = 36  #: Characters from which a cell is a sentence, which goes on in the n
 HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
-NUMBER = count(1)  #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
+NUMBER = count(
+    1
+)  #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
 UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
 MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
 SHEET_NAME = re.compile(r"[^\[\]:*?/\\]{1,31}")  #: What Excel takes.
@@ -39,7 +41,12 @@ P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected
 
 
 def show_table(
-    table: pd.DataFrame, *, digits: int = 3, wrap: bool = False, percent: Sequence[str] = (), filtered: bool = False
+    table: pd.DataFrame,
+    *,
+    digits: int = 3,
+    wrap: bool = False,
+    percent: Sequence[str] = (),
+    filtered: bool = False,
 ) -> Styler:
     """Lay a table out for reading; a missing value is a dash.
 
@@ -67,14 +74,23 @@ def show_table(
     ['win share', '95 % interval']
     """
     kept = _in_words(_join_ends(table, digits, percent))
-    says = [column for column in kept.columns if not (kept[column].isna() | kept[column].astype(str).eq("")).all()]
+    says = [
+        column
+        for column in kept.columns
+        if not (kept[column].isna() | kept[column].astype(str).eq("")).all()
+    ]
     kept = kept[says] if len(kept) else kept
     if not kept.index.is_unique:  # such an index is not shown
         kept = kept.reset_index(drop=True)
     kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
-    shown = kept.style.set_uuid(f"{next(NUMBER)}").format(precision=digits, na_rep=DASH, thousands=",", escape="html")
-    for axis in (0, 1):  # names in a table may be anybody's, and pandas takes them for markup unless it is told
+    shown = kept.style.set_uuid(f"{next(NUMBER)}").format(
+        precision=digits, na_rep=DASH, thousands=",", escape="html"
+    )
+    for axis in (
+        0,
+        1,
+    ):  # names in a table may be anybody's, and pandas takes them for markup unless it is told
         shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
     shown = shown.set_table_attributes(f'class="{kind}"').map(_give_room)
     if wrap:
@@ -164,17 +180,25 @@ def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]
 def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
     """Return tables as the bytes of a workbook, for a caller that writes several files together and has looked for people."""
     if not tables:
-        raise ValueError("There is no table to write. Name each sheet, as in write_excel({'ratings': ratings.table}, file).")
+        raise ValueError(
+            "There is no table to write. Name each sheet, as in write_excel({'ratings': ratings.table}, file)."
+        )
     if wrong := [name for name in tables if not SHEET_NAME.fullmatch(name)]:
-        raise ValueError(f"{wrong[0]!r} is no name of a sheet: Excel takes 1 to 31 characters without any of []:*?/\\.")
+        raise ValueError(
+            f"{wrong[0]!r} is no name of a sheet: Excel takes 1 to 31 characters without any of []:*?/\\."
+        )
     written = io.BytesIO()
     with extra("excel"):
         import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)
     with pd.ExcelWriter(written, engine="openpyxl") as workbook:
         for name, table in tables.items():
-            table.map(_as_cell).to_excel(workbook, sheet_name=name, index=False, freeze_panes=(1, 0))
+            table.map(_as_cell).to_excel(
+                workbook, sheet_name=name, index=False, freeze_panes=(1, 0)
+            )
             for row in workbook.sheets[name].iter_rows():
-                for cell in (one for one in row if one.data_type == "f"):  # a text that begins with "="
+                for cell in (
+                    one for one in row if one.data_type == "f"
+                ):  # a text that begins with "="
                     cell.data_type, cell.quotePrefix = "s", True
         workbook.book.properties.created = UNDATED.replace(tzinfo=None)
     return _undated(written.getvalue())
@@ -195,10 +219,19 @@ def _as_cell(value: Any) -> Any:
 def _undated(workbook: bytes) -> bytes:
     """Return a workbook without the time at which it was written."""
     undated = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(workbook)) as before, zipfile.ZipFile(undated, "w", zipfile.ZIP_DEFLATED) as after:
+    with (
+        zipfile.ZipFile(io.BytesIO(workbook)) as before,
+        zipfile.ZipFile(undated, "w", zipfile.ZIP_DEFLATED) as after,
+    ):
         for name in before.namelist():
-            content = MODIFIED.sub(rb"\g<1>" + UNDATED.strftime("%Y-%m-%dT%H:%M:%SZ").encode(), before.read(name))
-            after.writestr(zipfile.ZipInfo(name, UNDATED.timetuple()[:6]), content, compress_type=zipfile.ZIP_DEFLATED)
+            content = MODIFIED.sub(
+                rb"\g<1>" + UNDATED.strftime("%Y-%m-%dT%H:%M:%SZ").encode(), before.read(name)
+            )
+            after.writestr(
+                zipfile.ZipInfo(name, UNDATED.timetuple()[:6]),
+                content,
+                compress_type=zipfile.ZIP_DEFLATED,
+            )
     return undated.getvalue()
 
 
@@ -217,7 +250,13 @@ def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.D
         unit, places = _form(base, digits, percent)
         ends = [_ends(one, two, places, unit) for one, two in zip(low, high, strict=True)]
         kept[f"{base}_low"] = pd.Series(ends, kept.index, dtype=object).where(low.notna(), None)
-        name = base if base == "rank" else f"interval of {_say(base)}" if several and base != "ci" else interval
+        name = (
+            base
+            if base == "rank"
+            else f"interval of {_say(base)}"
+            if several and base != "ci"
+            else interval
+        )
         kept = kept.rename(columns={f"{base}_low": name})
     for name in names:
         if name in kept and (name in percent or name in DIGITS):
@@ -225,7 +264,9 @@ def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.D
             values = [_number(value, places, unit) for value in kept[name]]
             kept[name] = pd.Series(values, kept.index, dtype=object).where(kept[name].notna(), None)
         elif name in P_VALUES:
-            kept[name] = kept[name].map(lambda p: "< 0.001" if p < 0.001 else f"{p:.3f}", na_action="ignore")
+            kept[name] = kept[name].map(
+                lambda p: "< 0.001" if p < 0.001 else f"{p:.3f}", na_action="ignore"
+            )
     return kept
 
 
@@ -251,9 +292,21 @@ def _number(value: Any, digits: int, unit: str) -> str:
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     """Give columns, the index and columns of truth values words; a column that is true or false throughout goes."""
-    truths = [name for name in table.columns if table[name].dtype == bool] if table.columns.is_unique else []
-    constant = [name for name in truths if len(table) > 1 and table[name].all() == table[name].any()]
-    said = table.assign(**{name: table[name].map({True: "yes", False: "no"}) for name in truths if isinstance(name, str)})
+    truths = (
+        [name for name in table.columns if table[name].dtype == bool]
+        if table.columns.is_unique
+        else []
+    )
+    constant = [
+        name for name in truths if len(table) > 1 and table[name].all() == table[name].any()
+    ]
+    said = table.assign(
+        **{
+            name: table[name].map({True: "yes", False: "no"})
+            for name in truths
+            if isinstance(name, str)
+        }
+    )
     said = said.drop(columns=constant)
     said = said.rename(columns=_say) if said.rename(columns=_say).columns.is_unique else said
     return said.rename_axis(index=_say, columns=_say)
@@ -264,4 +317,8 @@ def _say(name: Any) -> Any:
 
 
 def _give_room(value: object) -> str:
-    return "white-space: normal; min-width: 8rem" if isinstance(value, str) and len(value) > LONG else ""
+    return (
+        "white-space: normal; min-width: 8rem"
+        if isinstance(value, str) and len(value) > LONG
+        else ""
+    )

@@ -17,29 +17,47 @@ from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = ["compare_designs", "simulate_designs"]
 
-SHARE, FIRST = 0.5, 0.75  # of all votes, what a design asks for; and of these, what the first of two waves does
+SHARE, FIRST = (
+    0.5,
+    0.75,
+)  # of all votes, what a design asks for; and of these, what the first of two waves does
 CELL = ["dialogue_id", "responder_a", "responder_b"]
 LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below
 
 
-def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator) -> pd.DataFrame:
+def ask_for_votes(
+    verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator
+) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
     After a share `first` of them a second wave asks where differences are still open. ``stands_for`` is one over the known
     chance of having been asked, over the votes there; with two waves their mean, by weights fixed beforehand.
     """
-    people, judges = (verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False))
-    people = people.iloc[rng.permutation(len(people))]  # any vote on a cell is as likely as any other to be the first
+    people, judges = (
+        verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False)
+    )
+    people = people.iloc[
+        rng.permutation(len(people))
+    ]  # any vote on a cell is as likely as any other to be the first
     by_cell = people.groupby(CELL, sort=False)
     cells = by_cell.size().rename("most").reset_index()
-    cell, place, most = by_cell.ngroup().to_numpy(), by_cell.cumcount().to_numpy(), cells["most"].to_numpy(float)
+    cell, place, most = (
+        by_cell.ngroup().to_numpy(),
+        by_cell.cumcount().to_numpy(),
+        cells["most"].to_numpy(float),
+    )
 
     def ask(expected: Array) -> Array:
         return np.asarray(np.floor(expected) + (rng.random(len(expected)) < expected % 1.0))
 
     def rows(votes: Array, counts: Array) -> pd.DataFrame:
         asked = place < votes[cell]
-        return pd.concat([people[asked].assign(stands_for=(counts / np.maximum(votes, 1.0))[cell[asked]]), judges])
+        return pd.concat(
+            [
+                people[asked].assign(stands_for=(counts / np.maximum(votes, 1.0))[cell[asked]]),
+                judges,
+            ]
+        )
 
     even = np.ones(len(cells))
     expected = _spread(even, first * n_votes, 0.0 * even, most)
@@ -49,16 +67,23 @@ def ask_for_votes(verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0,
     so_far = prediction_powered_ratings(rows(votes, 1.0 / chance), stands_for="stands_for")
     worth, early = _worth_of_pairs(so_far), votes > 0
     places = (worth.index.get_indexer(pd.Index(cells[side])) for side in CELL[1:])
-    expected = _spread(worth.to_numpy()[tuple(places)], n_votes, np.where(early, votes, LEAST), most)
+    expected = _spread(
+        worth.to_numpy()[tuple(places)], n_votes, np.where(early, votes, LEAST), most
+    )
     before, after = chance.mean(), _spread(even, n_votes, 0.0 * even, most).clip(max=1.0).mean()
-    second = (after - before) / (1.0 - before) / after if before < 1.0 else 1.0  # best where chances are even
+    second = (
+        (after - before) / (1.0 - before) / after if before < 1.0 else 1.0
+    )  # best where chances are even
     counts = np.where(early, (1.0 - second) / chance + second, second / np.minimum(expected, 1.0))
     return rows(ask(expected), counts)
 
 
 def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
     """Share out n expected votes by worth, each within its bounds."""
-    n, worth = float(np.clip(n, low.sum(), most.sum())), worth + 1e-6 * max(float(worth.max()), 1e-6)
+    n, worth = (
+        float(np.clip(n, low.sum(), most.sum())),
+        worth + 1e-6 * max(float(worth.max()), 1e-6),
+    )
     top = float((most / worth).max()) + 1.0
     scale = brentq(lambda scale: float(np.clip(scale * worth, low, most).sum()) - n, 0.0, top)
     return np.asarray(np.clip(scale * worth, low, most))
@@ -67,7 +92,11 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
 def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
     """Tell how far votes on each pair move the differences that are still open: the root of the summed squares."""
     ranks = found.ranks()
-    low, high, theta = ranks["rank_low"].to_numpy(), ranks["rank_high"].to_numpy(), found.table["strength"].to_numpy()
+    low, high, theta = (
+        ranks["rank_low"].to_numpy(),
+        ranks["rank_high"].to_numpy(),
+        found.table["strength"].to_numpy(),
+    )
     chance = expit(theta[:, None] - theta)
     information = chance * (1.0 - chance) * (1.0 - np.eye(len(theta)))
     moves = np.linalg.pinv(np.diag(information.sum(axis=1)) - information)
@@ -78,7 +107,11 @@ def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
 
 
 def compare_designs(
-    verdicts: pd.DataFrame, *, sizes: Sequence[int] = (), truth: pd.Series | None = None, rng: np.random.Generator
+    verdicts: pd.DataFrame,
+    *,
+    sizes: Sequence[int] = (),
+    truth: pd.Series | None = None,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Ask for half of people's votes in several ways, and tell what each way knows of the ranks.
 
@@ -109,15 +142,24 @@ def compare_designs(
     """
     people = verdicts["rater_kind"] == "human"
     dialogues, n_votes = verdicts.loc[people, "dialogue_id"].nunique(), int(people.sum())
-    designs = {"all votes": verdicts, "half of the dialogues": label_some(verdicts, round(SHARE * dialogues), rng)}
+    designs = {
+        "all votes": verdicts,
+        "half of the dialogues": label_some(verdicts, round(SHARE * dialogues), rng),
+    }
     designs["every dialogue"] = ask_for_votes(verdicts, SHARE * n_votes, rng=rng)
-    designs["every dialogue, two waves"] = ask_for_votes(verdicts, SHARE * n_votes, first=FIRST, rng=rng)
+    designs["every dialogue, two waves"] = ask_for_votes(
+        verdicts, SHARE * n_votes, first=FIRST, rng=rng
+    )
     designs |= {f"{n} dialogues": label_some(verdicts, n, rng) for n in sizes}
     rows = []
     for design, asked in designs.items():
         stands_for = "stands_for" if "stands_for" in asked else None
-        weight = 0.0 if asked is verdicts else None  # nothing is left to the judge, or it is not asked
-        found = prediction_powered_ratings(asked, rater="rater", stands_for=stands_for, weight=weight)
+        weight = (
+            0.0 if asked is verdicts else None
+        )  # nothing is left to the judge, or it is not asked
+        found = prediction_powered_ratings(
+            asked, rater="rater", stands_for=stands_for, weight=weight
+        )
         row = {"design": design, "votes": (asked["rater_kind"] == "human").sum() / n_votes}
         rows += [row | {"judge": judge} | _known(found, judge, truth) for judge in (False, True)]
     return pd.DataFrame(rows)
@@ -127,8 +169,15 @@ def _known(found: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[
     """Measure what one estimate knows, and where the truth is known, whether that is right."""
     ranks, table = found.ranks(judge=judge), found.table
     low, high = (table[f"{'ci' if judge else 'people'}_{end}"] for end in ("low", "high"))
-    row = {"apart": float((ranks["rank_low"] - 1).sum()), "range": float((ranks["rank_high"] - ranks["rank_low"] + 1).mean())}
-    row |= {"width": float((high - low).mean()), "saving": found.saving, "most_saving": found.most_saving}
+    row = {
+        "apart": float((ranks["rank_low"] - 1).sum()),
+        "range": float((ranks["rank_high"] - ranks["rank_low"] + 1).mean()),
+    }
+    row |= {
+        "width": float((high - low).mean()),
+        "saving": found.saving,
+        "most_saving": found.most_saving,
+    }
     if truth is None:
         return row
     true = table["responder"].map(truth).to_numpy()
@@ -136,7 +185,11 @@ def _known(found: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[
     behind = (true < true[:, None] - 1e-9).sum(axis=1)
     wrong = (ranks["rank_low"] > 1 + ahead) | (ranks["rank_high"] < len(true) - behind)
     error = ((table["strength" if judge else "people_strength"] - true) ** 2).sum()
-    return row | {"covered": float(((low <= true) & (true <= high)).mean()), "false": float(wrong.any()), "error": float(error)}
+    return row | {
+        "covered": float(((low <= true) & (true <= high)).mean()),
+        "false": float(wrong.any()),
+        "error": float(error),
+    }
 
 
 def simulate_designs(
@@ -182,7 +235,11 @@ def simulate_designs(
     """
     rows = []
     for study in range(n_studies):
-        drawn = simulate_study(rng=rng, strengths=strengths, panels=(people, judge), **{"pairs": "all"} | design)
+        drawn = simulate_study(
+            rng=rng, strengths=strengths, panels=(people, judge), **{"pairs": "all"} | design
+        )
         truth = drawn.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
-        rows.append(compare_designs(drawn.verdicts, sizes=sizes, truth=truth, rng=rng).assign(study=study))
+        rows.append(
+            compare_designs(drawn.verdicts, sizes=sizes, truth=truth, rng=rng).assign(study=study)
+        )
     return pd.concat(rows, ignore_index=True)

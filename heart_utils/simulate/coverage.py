@@ -34,7 +34,12 @@ NODES, WEIGHTS = normal_nodes(31)
 
 
 def simulate_coverage(
-    design: Design, *, rng: np.random.Generator, n_studies: int = 200, n_resamples: int = 400, ci_level: float = 0.95
+    design: Design,
+    *,
+    rng: np.random.Generator,
+    n_studies: int = 200,
+    n_resamples: int = 400,
+    ci_level: float = 0.95,
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
@@ -72,13 +77,17 @@ def simulate_coverage(
     True
     """
     if design.tie_share:
-        raise ValueError(f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0.")
+        raise ValueError(
+            f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0."
+        )
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")
     rows = [row for _ in range(n_studies) for row in _one_study(design, rng, n_resamples, ci_level)]
     keys = ["interval", "population", "quantity"]
     groups = pd.DataFrame(rows, columns=[*keys, "holds", "width"]).groupby(keys, sort=False)
-    found = groups.agg(coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")).reset_index()
+    found = groups.agg(
+        coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")
+    ).reset_index()
     return found.assign(promised=ci_level, n_studies=n_studies, simulated=True)
 
 
@@ -86,30 +95,44 @@ def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
 ) -> list[tuple[str, str, str, float, float]]:
     """Draw a study; give the part of intervals that hold and their mean width, by kind and quantity."""
-    size, n_dialogues, fewest = design.n_responders, design.n_dialogues, min(design.n_dialogues, design.n_raters)
+    size, n_dialogues, fewest = (
+        design.n_responders,
+        design.n_dialogues,
+        min(design.n_dialogues, design.n_raters),
+    )
     pairs = np.triu_indices(size, k=1)
     theta = rng.normal(0.0, STRENGTH_SD, size)
     tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, size))
     entries = draw_study(design, rng, theta, tastes, pairs)
     varying = design.rater_sd > 0
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
-    anywhere = tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs) if varying else here
+    anywhere = (
+        tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs)
+        if varying
+        else here
+    )
     model = BradleyTerry.fit(entries, "pairs")
     fixed = replace(model, entries=replace(entries, rater=None))  # raters are these
     each = np.eye(size)
-    contrasts = np.vstack([each, each[pairs[0]] - each[pairs[1]]])  # every strength, then every difference
+    contrasts = np.vstack(
+        [each, each[pairs[0]] - each[pairs[1]]]
+    )  # every strength, then every difference
 
     def by_draws(draws: Array, n_clusters: int) -> tuple[Array, Array]:
         return interval_ends(contrasts @ model.theta, draws @ contrasts.T, n_clusters, ci_level)
 
     def by_error(robust: Array, n_clusters: int) -> tuple[Array, Array]:
         variance = np.einsum("ki,ij,kj->k", contrasts, robust, contrasts)
-        return error_ends(contrasts @ model.theta, np.sqrt(np.maximum(variance, 0.0)), n_clusters, ci_level)
+        return error_ends(
+            contrasts @ model.theta, np.sqrt(np.maximum(variance, 0.0)), n_clusters, ci_level
+        )
 
     of_dialogues = by_draws(draw_strengths(fixed, n_resamples, rng), n_dialogues)
     weighted = draw_strengths(model, n_resamples // 2, rng)
     wins = model.counts[0, 0]
-    cells = rng.multinomial(len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples).reshape(-1, size, size)
+    cells = rng.multinomial(
+        len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples
+    ).reshape(-1, size, size)
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
     reach = 1.96 / np.sqrt(entries.n_verdicts())
     both, released = "dialogues_and_raters", (model.theta - reach, model.theta + reach)
@@ -128,11 +151,15 @@ def _one_study(
         for quantity, at in {"strength": slice(size), "difference": slice(size, len(low))}.items():
             if len(low[at]):
                 holds = (low[at] <= true[at]) & (true[at] <= high[at])
-                rows.append((interval, population, quantity, holds.mean(), (high[at] - low[at]).mean()))
+                rows.append(
+                    (interval, population, quantity, holds.mean(), (high[at] - low[at]).mean())
+                )
     return rows
 
 
-def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs) -> Entries:
+def draw_study(
+    design: Design, rng: np.random.Generator, theta: Array, tastes: Array, pairs: Pairs
+) -> Entries:
     """Draw verdicts: some pairs, or all, in every dialogue, each judged by some raters."""
     size, n_dialogues, votes = design.n_responders, design.n_dialogues, design.votes
     pair = np.tile(np.arange(len(pairs[0])), (n_dialogues, 1))
@@ -152,28 +179,51 @@ def draw_study(design: Design, rng: np.random.Generator, theta: Array, tastes: A
     word = np.where(luck < share - tie / 2.0, 0, np.where(luck < share + tie / 2.0, 1, 2))
     nobody = np.zeros(len(a), bool)
     names, rows = pd.Index([f"r{k}" for k in range(size)]), np.arange(len(a))
-    clusters, raters, left_out = pd.RangeIndex(n_dialogues), pd.RangeIndex(design.n_raters), pd.Series(dtype=int)
-    return Entries(names, clusters, a, b, dialogue, 1.0 - word / 2.0, word, nobody, rows, left_out, rater, raters)
+    clusters, raters, left_out = (
+        pd.RangeIndex(n_dialogues),
+        pd.RangeIndex(design.n_raters),
+        pd.Series(dtype=int),
+    )
+    return Entries(
+        names,
+        clusters,
+        a,
+        b,
+        dialogue,
+        1.0 - word / 2.0,
+        word,
+        nobody,
+        rows,
+        left_out,
+        rater,
+        raters,
+    )
 
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
     """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
     gap = strengths[..., pairs[0]] - strengths[..., pairs[1]]
-    share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(axis=0)
+    share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(
+        axis=0
+    )
     size = strengths.shape[1]
     wins = np.zeros((1, size, size))
     wins[0, pairs[0], pairs[1]], wins[0, pairs[1], pairs[0]] = share, 1.0 - share
     return np.asarray(fit_strengths(wins, np.zeros(size, bool))[0])
 
 
-def placed(place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
+def placed(
+    place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0
+) -> Array:
     """Place strengths such that the fit, to infinitely many dialogues of noisy replies, shows a gap between the first two."""
 
     def missed(distance: float) -> float:
         fitted = tends_to(place(distance)[None], spread, pairs, nu)
         return float(fitted[0] - fitted[1]) - shown
 
-    return place(float(optimize.brentq(missed, 0.0, 4.0 * shown * (1.0 + spread))) if shown else 0.0)
+    return place(
+        float(optimize.brentq(missed, 0.0, 4.0 * shown * (1.0 + spread))) if shown else 0.0
+    )
 
 
 OTHERS = 0.6  # the other responders lie from minus this to this, in a dialogue's log-odds
@@ -233,27 +283,50 @@ def simulate_power(
     n_others, pairs = design.n_responders - 2, np.triu_indices(design.n_responders, k=1)
     others = np.linspace(-OTHERS, OTHERS, n_others) if n_others > 1 else np.zeros(n_others)
     spread = float(np.hypot(design.dialogue_sd, design.rater_sd))
-    theta = placed(lambda apart: np.array([apart / 2.0, -apart / 2.0, *others]), gap, spread, pairs, design.ties)
+    theta = placed(
+        lambda apart: np.array([apart / 2.0, -apart / 2.0, *others]),
+        gap,
+        spread,
+        pairs,
+        design.ties,
+    )
     clusters = ("dialogue_id", "rater") if design.raters_vary else ("dialogue_id",)
     rows = []
     for _ in range(n_studies):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
         entries = draw_study(design, rng, theta, tastes, pairs)
-        model = BradleyTerry.fit(entries if design.raters_vary else replace(entries, rater=None), "pairs")
-        gaps, _ = spread_of(model, clusters, check_interval(None, clusters), n_resamples, ci_level, rng)
+        model = BradleyTerry.fit(
+            entries if design.raters_vary else replace(entries, rater=None), "pairs"
+        )
+        gaps, _ = spread_of(
+            model, clusters, check_interval(None, clusters), n_resamples, ci_level, rng
+        )
         estimate, se = gaps.strength[0] - gaps.strength[1], gaps.errors()[1][0, 1]
         if n_contrasts is None:
             reach = gaps.reach()[0, 1]
         else:
             df = gaps.n_effective - 1.0
-            reach = se * critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
-        rows.append({"estimate": estimate, "se": se, "found": estimate > reach, "n_effective": gaps.n_effective})
+            reach = se * critical_value(
+                design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts
+            )
+        rows.append(
+            {
+                "estimate": estimate,
+                "se": se,
+                "found": estimate > reach,
+                "n_effective": gaps.n_effective,
+            }
+        )
     return pd.DataFrame(rows).assign(simulated=True)
 
 
-def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None) -> pd.DataFrame:
+def label_some(
+    verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None
+) -> pd.DataFrame:
     """Keep people's verdicts on n random dialogues of `among`, by default all, and the judges' on all of these."""
-    dialogues = np.asarray(sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object)
+    dialogues = np.asarray(
+        sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object
+    )
     if n > len(dialogues):
         raise AgreementError(f"{n} of {len(dialogues)} dialogues cannot be labelled.")
     chosen = rng.choice(dialogues, n, replace=False)
@@ -262,7 +335,12 @@ def label_some(verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, amon
 
 
 def check_saving(
-    verdicts: pd.DataFrame, *, n_labelled: Sequence[int], rng: np.random.Generator, n_held_out: int = 20, n_draws: int = 50
+    verdicts: pd.DataFrame,
+    *,
+    n_labelled: Sequence[int],
+    rng: np.random.Generator,
+    n_held_out: int = 20,
+    n_draws: int = 50,
 ) -> pd.DataFrame:
     """Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
@@ -303,16 +381,24 @@ def check_saving(
     n_pool = len(dialogues) - n_held_out
     if max(n_labelled) >= n_pool:
         left = f"Of {len(dialogues)} dialogues {n_held_out} are set aside: {n_pool} are left"
-        raise AgreementError(f"{left}, too few to label {max(n_labelled)} and leave one to the judge. Label fewer.")
+        raise AgreementError(
+            f"{left}, too few to label {max(n_labelled)} and leave one to the judge. Label fewer."
+        )
     people = verdicts[verdicts["rater_kind"] == "human"]
     rows = []
     for _ in range(n_draws):
         order = rng.permutation(dialogues)
-        target = fit_ratings(people[people["dialogue_id"].isin(order[:n_held_out])], n_resamples=0).strength
+        target = fit_ratings(
+            people[people["dialogue_id"].isin(order[:n_held_out])], n_resamples=0
+        ).strength
         for n in n_labelled:
-            found = prediction_powered_ratings(label_some(verdicts, n, rng, among=order[n_held_out:]))
+            found = prediction_powered_ratings(
+                label_some(verdicts, n, rng, among=order[n_held_out:])
+            )
             table = found.table.set_index("responder")
-            alone, powered = (((table[name] - target) ** 2).sum() for name in ("people_strength", "strength"))
+            alone, powered = (
+                ((table[name] - target) ** 2).sum() for name in ("people_strength", "strength")
+            )
             rows.append({"n_labelled": n, "gain": float(alone - powered), "variance": found.people_variance,
                          "estimated": found.saving, "at_most": found.most_saving, "rho_squared": found.rho_squared,
                          "weight": found.weight})  # fmt: skip
@@ -320,7 +406,9 @@ def check_saving(
     mean = drawn.mean()
     saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
     told = mean[["estimated", "at_most", "rho_squared", "weight"]]
-    return pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error}).join(told).reset_index()
+    return (
+        pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error}).join(told).reset_index()
+    )
 
 
 def check_coverage(
@@ -331,7 +419,10 @@ def check_coverage(
     n_dialogues: int = 80,
     n_studies: int = 50,
     ci_level: float = 0.95,
-    panels: Sequence[Panel] = (Panel("human", 45, 2, ties=0.2), Panel("model", 1, 1, discrimination=1.5)),
+    panels: Sequence[Panel] = (
+        Panel("human", 45, 2, ties=0.2),
+        Panel("model", 1, 1, discrimination=1.5),
+    ),
 ) -> pd.DataFrame:
     """Count how often intervals hold the truth, with a judge and by people alone, in simulated studies.
 
@@ -364,14 +455,22 @@ def check_coverage(
     >>> found.columns.tolist()
     ['n_labelled', 'powered mean', 'powered sem', 'people mean', 'people sem']
     """
-    pool = simulate_study(rng=rng, strengths=strengths, n_dialogues=n_dialogues * n_studies, pairs="all", panels=panels)
+    pool = simulate_study(
+        rng=rng,
+        strengths=strengths,
+        n_dialogues=n_dialogues * n_studies,
+        pairs="all",
+        panels=panels,
+    )
     truth = pool.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
     study_of = pd.factorize(pool.verdicts["dialogue_id"])[0] // n_dialogues
     held = []
     for (_, rows), n in product(pool.verdicts.groupby(study_of), n_labelled):
         made = prediction_powered_ratings(label_some(rows, n, rng), ci_level=ci_level).table
         at = made["responder"].map(truth)
-        inside = [at.between(made[f"{who}_low"], made[f"{who}_high"]).mean() for who in ("ci", "people")]
+        inside = [
+            at.between(made[f"{who}_low"], made[f"{who}_high"]).mean() for who in ("ci", "people")
+        ]
         held.append({"n_labelled": n, "powered": inside[0], "people": inside[1]})
     found = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])
     return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
@@ -380,7 +479,9 @@ def check_coverage(
 NULLS = ("regenerated", "re-asked")
 SIDES = ("baseline", "candidate", "opponent 1", "opponent 2", "opponent 3")
 BASELINE, CANDIDATE = 0, 1
-HISTORY_SD = REPLY_SD = POSITION = 0.5  # assumed, in log-odds; POSITION is the pull of the first side
+HISTORY_SD = REPLY_SD = POSITION = (
+    0.5  # assumed, in log-odds; POSITION is the pull of the first side
+)
 OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
 
@@ -447,8 +548,17 @@ def simulate_gate(
     theta, shape = gate_strengths(drop, direct), (n_dialogues, len(SIDES))
     fixed = [pair for pair in combinations(range(len(SIDES)), 2) if CANDIDATE not in pair]
     moving = [(CANDIDATE, k) for k in range(2, len(SIDES))] + [(BASELINE, CANDIDATE)] * direct
-    sides: dict[str, Any] = {"baseline": SIDES[BASELINE], "candidate": SIDES[CANDIDATE], "alpha": alpha}
-    options: dict[str, Any] = {"mode": mode, "max_drop": max_drop, "n_resamples": n_resamples, "rng": rng}
+    sides: dict[str, Any] = {
+        "baseline": SIDES[BASELINE],
+        "candidate": SIDES[CANDIDATE],
+        "alpha": alpha,
+    }
+    options: dict[str, Any] = {
+        "mode": mode,
+        "max_drop": max_drop,
+        "n_resamples": n_resamples,
+        "rng": rng,
+    }
     options["max_detectable"] = np.inf  # or no small study would pass
     rows = []
     for study in range(n_studies):
@@ -457,7 +567,9 @@ def simulate_gate(
         stable[:, CANDIDATE] = stable[:, BASELINE]
         once = _verdicts(theta + stable + turned, fixed, n_dimensions, rng)
         for run in range(n_runs):
-            turned[:, CANDIDATE] = turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
+            turned[:, CANDIDATE] = (
+                turned[:, BASELINE] if null == "re-asked" else rng.normal(0, REPLY_SD, n_dialogues)
+            )
             again = _verdicts(theta + stable + turned, moving, n_dimensions, rng)
             verdicts = pd.concat([once, again], ignore_index=True)
             if mode == "anytime":
@@ -474,10 +586,17 @@ def gate_strengths(drop: float, direct: bool) -> Array:
     one, other = np.triu_indices(len(SIDES), k=1)
     meet = (one != BASELINE) | (other != CANDIDATE) | direct
     spread = float(np.hypot(HISTORY_SD, REPLY_SD))
-    return placed(lambda gap: np.array([0.0, -gap, *OPPONENTS]), drop / POINTS, spread, (one[meet], other[meet]))
+    return placed(
+        lambda gap: np.array([0.0, -gap, *OPPONENTS]),
+        drop / POINTS,
+        spread,
+        (one[meet], other[meet]),
+    )
 
 
-def _verdicts(quality: Array, pairs: list[tuple[int, int]], n_dimensions: int, rng: np.random.Generator) -> pd.DataFrame:
+def _verdicts(
+    quality: Array, pairs: list[tuple[int, int]], n_dimensions: int, rng: np.random.Generator
+) -> pd.DataFrame:
     """Judge each pair in each dialogue in both orders, and join the two."""
     one, other = np.array(pairs).T
     gap = quality[:, one] - quality[:, other]
@@ -489,6 +608,12 @@ def _verdicts(quality: Array, pairs: list[tuple[int, int]], n_dimensions: int, r
     ids = np.array([f"d{number}" for number in range(len(quality))], dtype=object)
     lines = np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)
     sides = np.array(SIDES, dtype=object)
-    where = {"history_id": ids[dialogue], "dialogue_id": ids[dialogue], "dimension": lines[dimension]}
+    where = {
+        "history_id": ids[dialogue],
+        "dialogue_id": ids[dialogue],
+        "dimension": lines[dimension],
+    }
     who = {"responder_a": sides[one[pair]], "responder_b": sides[other[pair]], "rater": "judge 1"}
-    return pd.DataFrame({**where, **who, "verdict": said, "state": np.where(same, "valid", "inconsistent")})
+    return pd.DataFrame(
+        {**where, **who, "verdict": said, "state": np.where(same, "valid", "inconsistent")}
+    )

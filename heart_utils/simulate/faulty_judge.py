@@ -33,7 +33,9 @@ class Faults:
     forgets: float = 0.0  # share of answers that are a coin's
     leans: float = 0.0  # share of pairs and dimensions in which it takes what it is shown first
     hangs_on_words: float = 0.0  # share in which other words turn the answer around
-    carries_over: float = 0.0  # share in which a dimension's answer is that of the first dimension of its call
+    carries_over: float = (
+        0.0  # share in which a dimension's answer is that of the first dimension of its call
+    )
     boasts: float = 0.0  # share of margins that are 5, whatever the lead
     tires: float = 0.0  # share of ties that each further dimension of a call adds
 
@@ -57,7 +59,13 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
     lead = 1.0 + rng.integers(0, 5, size)
     place = np.argsort(rng.random(size), axis=1)  # of each dimension in its call
     bound, turned, copied, tired = (
-        rng.random(size) < share for share in (faults.leans, faults.hangs_on_words, faults.carries_over, faults.tires * place)
+        rng.random(size) < share
+        for share in (
+            faults.leans,
+            faults.hangs_on_words,
+            faults.carries_over,
+            faults.tires * place,
+        )
     )
     tables = []
     for (protocol, repeat), order in product(CALLS, ("ab", "ba")):
@@ -70,8 +78,14 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
             said = np.where(copied, first, said)
             said = np.where(tired, TIE, said)
         said = np.where(rng.random(size) < faults.forgets, rng.integers(0, 2, size), said)
-        margin = np.where(rng.random(size) < faults.boasts, LARGEST, np.where(bound, SMALLEST, lead))
-        tables.append(_lay_out(said, margin, place if together else np.zeros_like(place), protocol, repeat, order))
+        margin = np.where(
+            rng.random(size) < faults.boasts, LARGEST, np.where(bound, SMALLEST, lead)
+        )
+        tables.append(
+            _lay_out(
+                said, margin, place if together else np.zeros_like(place), protocol, repeat, order
+            )
+        )
     return pd.concat(tables, ignore_index=True)
 
 
@@ -105,12 +119,31 @@ def recover_faults(
     for name, faults in PLANTED:
         drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
         measured = _measure(name, drawn, faults, how)
-        rows += [(name, measure, planted, *found, ci_level, True) for measure, planted, found in measured]
-    return pd.DataFrame(rows, columns=["fault", "measure", "planted", "found", "ci_low", "ci_high", "ci_level", "simulated"])
+        rows += [
+            (name, measure, planted, *found, ci_level, True) for measure, planted, found in measured
+        ]
+    return pd.DataFrame(
+        rows,
+        columns=[
+            "fault",
+            "measure",
+            "planted",
+            "found",
+            "ci_low",
+            "ci_high",
+            "ci_level",
+            "simulated",
+        ],
+    )
 
 
 def _lay_out(
-    said: NDArray[np.int_], margin: NDArray[np.float64], place: NDArray[np.intp], protocol: str, repeat: int, order: str
+    said: NDArray[np.int_],
+    margin: NDArray[np.float64],
+    place: NDArray[np.intp],
+    protocol: str,
+    repeat: int,
+    order: str,
 ) -> pd.DataFrame:
     """Make one row an answer of one kind of call."""
     pair = np.repeat([f"p{number:05d}" for number in range(len(said))], len(DIMENSIONS))
@@ -122,43 +155,78 @@ def _lay_out(
     })  # fmt: skip
 
 
-def _measure(name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]) -> Iterator[tuple[str, float, Any]]:
+def _measure(
+    name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
+) -> Iterator[tuple[str, float, Any]]:
     """Give the measures that one fault moves: in words, what each is by arithmetic, and what is found with its interval."""
     one = drawn[drawn["dimension"] == DIMENSIONS[0]]
     alone = one[one["protocol"] == "heart-single"]
     if name == "forgets":
         found = compare_answers(one[one["protocol"] == "heart"], by="repeat", **how).iloc[0]
         kept = (1.0 - faults.forgets) ** 2
-        yield "the same answer when asked once more", kept + (1.0 - kept) / 2.0, found[["same_share", *ENDS]]
+        yield (
+            "the same answer when asked once more",
+            kept + (1.0 - kept) / 2.0,
+            found[["same_share", *ENDS]],
+        )
     elif name == "hangs on words":
         met = one[one["protocol"].isin(["heart", "heart-reworded"])]
         found = compare_answers(met, by="protocol", **how).iloc[0]
-        yield "the same answer in other words", 1.0 - faults.hangs_on_words, found[["same_share", *ENDS]]
+        yield (
+            "the same answer in other words",
+            1.0 - faults.hangs_on_words,
+            found[["same_share", *ENDS]],
+        )
     elif name == "leans":
         shares = position_bias(alone, **how).set_index("measure")[["value", *ENDS]]
         yield "wins of the reply shown first", 0.5 + faults.leans / 2.0, shares.loc["first_share"]
-        yield "pairs contradicted in the other order", faults.leans, shares.loc["inconsistent_share"]
+        yield (
+            "pairs contradicted in the other order",
+            faults.leans,
+            shares.loc["inconsistent_share"],
+        )
     elif name == "boasts":
-        by_pair = alone.groupby("pair_id", as_index=False).agg(margin=("margin", "mean"), n_said=("verdict", "nunique"))
-        sums = pd.DataFrame({"yes": by_pair["n_said"] == 1, "no": by_pair["n_said"] == 2}).astype(float)
+        by_pair = alone.groupby("pair_id", as_index=False).agg(
+            margin=("margin", "mean"), n_said=("verdict", "nunique")
+        )
+        sums = pd.DataFrame({"yes": by_pair["n_said"] == 1, "no": by_pair["n_said"] == 2}).astype(
+            float
+        )
         sums[["yes_sum", "no_sum"]] = sums.mul(by_pair["margin"], axis=0)
-        gap = bootstrap_ci(sums, lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"], cluster=by_pair["pair_id"], **how)
-        by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)  # leads from 1 to 5 are as frequent as each other
+        gap = bootstrap_ci(
+            sums,
+            lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"],
+            cluster=by_pair["pair_id"],
+            **how,
+        )
+        by_hand = (3.0 - SMALLEST) * (
+            1.0 - faults.boasts
+        )  # leads from 1 to 5 are as frequent as each other
         yield "margin where its orders agree, minus where they do not", by_hand, _ends(gap)
     elif name == "carries over":
         apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
         share = faults.carries_over  # of three dimensions, two pairs hold the first
         together = apart + (1 - apart) * (2.0 * share + share**2) / 3.0
         joined = combine_orders(drawn[drawn["repeat"] == 0])
-        said = joined.assign(said=joined["verdict"].where(joined["state"] == "valid", "inconsistent"))
+        said = joined.assign(
+            said=joined["verdict"].where(joined["state"] == "valid", "inconsistent")
+        )
         overlap = {}
-        for protocol, wide in said.pivot_table("said", ["protocol", "pair_id"], "dimension", "first").groupby("protocol"):
-            same = np.sum([wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0)
-            overlap[protocol] = _ends(share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how))
+        for protocol, wide in said.pivot_table(
+            "said", ["protocol", "pair_id"], "dimension", "first"
+        ).groupby("protocol"):
+            same = np.sum(
+                [wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0
+            )
+            overlap[protocol] = _ends(
+                share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how)
+            )
         yield "two dimensions alike, one a call", apart, overlap["heart-single"]
         yield "two dimensions alike, all in one call", together, overlap["heart"]
     else:
-        last = drawn[(drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)]
+        last = drawn[
+            (drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)
+        ]
         ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)
         planted = faults.tires * (len(DIMENSIONS) - 1)
         yield "ties on the dimension asked last", planted, _ends(ties)

@@ -21,7 +21,10 @@ MODEL_SD = 0.6
 RATER_SD = 0.35
 N_JUDGES = 3
 N_TWINS = 20
-LAYOUTS: dict[str, tuple[int, int | str, int]] = {"fifteen raters": (280, 10, 15), "one rater": (300, "all", 1)}
+LAYOUTS: dict[str, tuple[int, int | str, int]] = {
+    "fifteen raters": (280, 10, 15),
+    "one rater": (300, "all", 1),
+}
 """Histories, pairs of each, votes a pair: two designs that both come to about 42,000 votes."""
 
 
@@ -71,7 +74,11 @@ def calibrate() -> Settings:
 
 
 def simulate_heart(
-    *, rng: np.random.Generator, layout: str = "fifteen raters", settings: Settings | None = None, scores: bool = False
+    *,
+    rng: np.random.Generator,
+    layout: str = "fifteen raters",
+    settings: Settings | None = None,
+    scores: bool = False,
 ) -> Study:
     """Draw a study of HEART's size: 16 models and people, judged by people and by three judges.
 
@@ -106,14 +113,25 @@ def simulate_heart(
         raise ValueError(f"layout is {layout!r}, expected one of {', '.join(LAYOUTS)}.")
     chosen = settings or calibrate()
     n_dialogues, pairs, votes = LAYOUTS[layout]
-    strengths = dict(zip([f"model_{k + 1:02d}" for k in range(N_MODELS)], _models().tolist(), strict=True))
+    strengths = dict(
+        zip([f"model_{k + 1:02d}" for k in range(N_MODELS)], _models().tolist(), strict=True)
+    )
     panels = (
         Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
         Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
     )
-    size: dict[str, Any] = {"n_dialogues": n_dialogues, "n_twins": N_TWINS, "pairs": pairs, "dialogue_sd": chosen.dialogue_sd}
-    size["adversarial_sd"] = 0.0  # no published figure says how far anybody moves in adversarial histories
-    return simulate_study(rng=rng, strengths=strengths | {"human": chosen.human}, panels=panels, scores=scores, **size)
+    size: dict[str, Any] = {
+        "n_dialogues": n_dialogues,
+        "n_twins": N_TWINS,
+        "pairs": pairs,
+        "dialogue_sd": chosen.dialogue_sd,
+    }
+    size["adversarial_sd"] = (
+        0.0  # no published figure says how far anybody moves in adversarial histories
+    )
+    return simulate_study(
+        rng=rng, strengths=strengths | {"human": chosen.human}, panels=panels, scores=scores, **size
+    )
 
 
 def _models() -> Array:
@@ -131,11 +149,15 @@ def _margins(settings: Settings) -> Array:
     shares = []
     for gaps in (against, np.concatenate([against, among])):
         there = gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes  # (pairs, dialogues)
-        shares.append([share @ weights for share in davidson(there[..., None] + taste, settings.ties)])
+        shares.append(
+            [share @ weights for share in davidson(there[..., None] + taste, settings.ties)]
+        )
     judged = expit(settings.discrimination * there)
     wins, _, ties = (share @ weights for share in shares[0])
     won, lost, _ = shares[1]
     decided = (((won + lost) ** 2) @ weights).mean()
     people = ((won**2 + lost**2) @ weights).mean() / decided
-    judges = ((won * judged + lost * (1.0 - judged)) @ weights).mean() / ((won + lost) @ weights).mean()
+    judges = ((won * judged + lost * (1.0 - judged)) @ weights).mean() / (
+        (won + lost) @ weights
+    ).mean()
     return np.array([wins.mean(), ties.mean(), people, judges])

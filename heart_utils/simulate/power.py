@@ -16,12 +16,19 @@ from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "NotReckonedError", "minimum_gap", "plan_study"]
 
-LEAST_A_PAIR = (
-    6  # dialogues in which a pair is compared on average, below which no simulated studies were compared with the formula
-)
+LEAST_A_PAIR = 6  # dialogues in which a pair is compared on average, below which no simulated studies were compared with the formula
 LARGEST_GAP = 16.0
 OTHERS = 0.5  # how far the other responders lie above or below the middle, on the scale of the fit
-PLANNED = ("n_verdicts", "gap", "gap_points", "win_probability", "verdicts", "dialogues", "raters", "why")
+PLANNED = (
+    "n_verdicts",
+    "gap",
+    "gap_points",
+    "win_probability",
+    "verdicts",
+    "dialogues",
+    "raters",
+    "why",
+)
 
 
 class NotReckonedError(ValueError):
@@ -85,11 +92,17 @@ class Design:
         if not self.raters_vary:
             return dialogues
         a_rater = self.n_verdicts / self.n_raters
-        by_rater = (1.0 - self.votes / self.n_raters) * (uneven * self.n_compared - 1.0 / self.n_raters) / a_rater
+        by_rater = (
+            (1.0 - self.votes / self.n_raters)
+            * (uneven * self.n_compared - 1.0 / self.n_raters)
+            / a_rater
+        )
         return min(dialogues, self.n_raters / (1.0 + by_rater))
 
 
-def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
+def minimum_gap(
+    design: Design, *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> float:
     r"""Return the smallest true gap of strengths that is found with some probability.
 
     The interval of the difference must exclude zero: the gap is :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard
@@ -147,7 +160,9 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     df = design.n_effective - 1.0
     reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
     # The estimate and its error both vary: the usual approximation to a noncentral t.
-    errors = _excess(design) * reach * (1.0 - 0.25 / df) + stats.norm.ppf(power) * np.sqrt(1.0 + reach**2 / (2.0 * df))
+    errors = _excess(design) * reach * (1.0 - 0.25 / df) + stats.norm.ppf(power) * np.sqrt(
+        1.0 + reach**2 / (2.0 * df)
+    )
 
     def missed(gap: float) -> float:
         return float(errors * np.sqrt(sum(_parts(design, gap).values()))) - gap
@@ -155,12 +170,16 @@ def minimum_gap(design: Design, *, power: float = 0.8, ci_level: float = 0.95, n
     most = 1.0
     while missed(most) > 0.0:
         if most > LARGEST_GAP:
-            raise NotReckonedError(f"no gap up to {LARGEST_GAP:.0f} log-odds is found. Ask for more dialogues or more raters.")
+            raise NotReckonedError(
+                f"no gap up to {LARGEST_GAP:.0f} log-odds is found. Ask for more dialogues or more raters."
+            )
         most *= 2.0
     return float(optimize.brentq(missed, 0.0, most))
 
 
-def critical_value(n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None) -> float:
+def critical_value(
+    n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None
+) -> float:
     """Give how many standard errors a difference must exceed to count as found, by the rule of a leaderboard."""
     if n_contrasts is None:
         return simultaneous_quantile(n_responders, df + 1.0, ci_level)
@@ -187,7 +206,11 @@ def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
 
 
 def plan_study(
-    designs: list[Design], *, power: float = 0.8, ci_level: float = 0.95, n_contrasts: int | None = None
+    designs: list[Design],
+    *,
+    power: float = 0.8,
+    ci_level: float = 0.95,
+    n_contrasts: int | None = None,
 ) -> pd.DataFrame:
     """Compute the power of several study designs: the smallest gap that each can detect, one row a design.
 
@@ -225,7 +248,12 @@ def plan_study(
         parts = _parts(design, gap)
         total = sum(parts.values())
         shares = {name: part / total for name, part in parts.items()}
-        found = {"n_verdicts": design.n_verdicts, "gap": gap, "gap_points": POINTS * gap, "win_probability": expit(gap)}
+        found = {
+            "n_verdicts": design.n_verdicts,
+            "gap": gap,
+            "gap_points": POINTS * gap,
+            "win_probability": expit(gap),
+        }
         rows.append(asdict(design) | found | shares | {"why": ""})
     return pd.DataFrame(rows, columns=[*(field.name for field in fields(Design)), *PLANNED])
 
@@ -234,7 +262,12 @@ def _excess(design: Design) -> float:
     """Give by how much the leaderboard's standard error exceeds that of the estimates."""
     # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums does; of those, the draws
     # from the covariance are corrected as resamples of the fewer clusters are.
-    leverage = (design.n_responders - 1.0) / design.n_verdicts * design.dialogues_a_pair * inverse_met(design)
+    leverage = (
+        (design.n_responders - 1.0)
+        / design.n_verdicts
+        * design.dialogues_a_pair
+        * inverse_met(design)
+    )
     if not design.raters_vary:
         return float(np.sqrt(1.0 + leverage))
     fewest = min(design.n_dialogues, design.n_raters)
@@ -261,11 +294,17 @@ def _parts(design: Design, gap: float) -> dict[str, float]:
     total = float(np.array([2.0, others / 2.0, others / 2.0]) @ slope) ** 2
     squares, verdict = float(times @ slope**2) / total, float(times @ (slope - ties / 4.0)) / total
     alone = verdict - squares * (shared["replies"] + 2.0 * shared["taste"])
-    together = (1.0 - 1.0 / design.pairs) / (1.0 - 1.0 / design.n_compared) if design.n_compared > 1 else 1.0
+    together = (
+        (1.0 - 1.0 / design.pairs) / (1.0 - 1.0 / design.n_compared)
+        if design.n_compared > 1
+        else 1.0
+    )
     own = 2.0 * shared["reply"] * others / (design.n_responders * design.n_dialogues) * together
     # Who is dealt which pair is chance even where the raters are fixed, unless all judge everything.
     of_responder = 2.0 * design.n_verdicts / design.n_responders
-    dealt = (1.0 - design.votes / design.n_raters) / of_responder * design.dialogues_a_pair * inverse
+    dealt = (
+        (1.0 - design.votes / design.n_raters) / of_responder * design.dialogues_a_pair * inverse
+    )
     drawn = 1.0 / design.n_raters if design.n_raters >= FEW_RATERS else 0.0
     return {
         "verdicts": alone * inverse / design.votes,
@@ -299,8 +338,15 @@ def _gaps(variance: float) -> tuple[Array, Array]:
 
 
 def _check(design: Design, power: float, ci_level: float) -> None:
-    if design.n_responders < 2 or design.n_dialogues < 2 or design.votes < 1 or design.n_raters < design.votes:
-        raise ValueError(f"A study needs two responders, two dialogues and as many raters as votes a pair; this is {design}.")
+    if (
+        design.n_responders < 2
+        or design.n_dialogues < 2
+        or design.votes < 1
+        or design.n_raters < design.votes
+    ):
+        raise ValueError(
+            f"A study needs two responders, two dialogues and as many raters as votes a pair; this is {design}."
+        )
     if not 1 <= design.pairs <= design.n_compared:
         raise ValueError(
             f"{design.n_responders} responders make {design.n_compared} pairs; {design.pairs} cannot meet in a dialogue."

@@ -53,13 +53,21 @@ TIES = 0.2  # chance of a tie between equals; it falls with the difference
 class SimulatedRaters:
     """A simulated study and who was who in it."""
 
-    verdicts: pd.DataFrame = field(repr=False)  # as in :mod:`heart_utils.tables`, all marked as simulated
+    verdicts: pd.DataFrame = field(
+        repr=False
+    )  # as in :mod:`heart_utils.tables`, all marked as simulated
     raters: pd.DataFrame = field(repr=False)
     truth: pd.DataFrame  # ``rater`` and ``behaviour``
 
 
 def simulate_raters(
-    behaviours: Mapping[str, int], *, rng: Generator, load: int = 30, votes: int = 5, n_checks: int = 3, advantage: float = 0.0
+    behaviours: Mapping[str, int],
+    *,
+    rng: Generator,
+    load: int = 30,
+    votes: int = 5,
+    n_checks: int = 3,
+    advantage: float = 0.0,
 ) -> SimulatedRaters:
     """Draw a rating study with so many raters of each behaviour.
 
@@ -96,7 +104,9 @@ def simulate_raters(
     """
     unknown = sorted(set(behaviours) - set(BEHAVIOURS))
     if unknown:
-        raise ValueError(f"There is no behaviour called {unknown[0]!r}. There are {', '.join(BEHAVIOURS)}.")
+        raise ValueError(
+            f"There is no behaviour called {unknown[0]!r}. There are {', '.join(BEHAVIOURS)}."
+        )
     kinds = [name for name, count in behaviours.items() for _ in range(count)]
     n_raters = len(kinds)
     if votes > n_raters:
@@ -105,26 +115,43 @@ def simulate_raters(
     pair = np.repeat(np.arange(n_pairs), votes)
     rater = _share_out(n_raters, n_pairs, votes, rng)
     style = pd.DataFrame([BEHAVIOURS[kind] for kind in kinds])
-    discrimination, first, seconds = (style[name].to_numpy()[rater] for name in ("discrimination", "first", "seconds"))
+    discrimination, first, seconds = (
+        style[name].to_numpy()[rater] for name in ("discrimination", "first", "seconds")
+    )
     pull = rng.normal(advantage, SPREAD, n_pairs)[pair] * discrimination
     a_first = rng.random(len(pair)) < 0.5
     chosen = np.where(rng.random(len(pair)) < expit(pull), "a", "b")
     blind = rng.random(len(pair)) < first
     chosen = np.where(blind, np.where(a_first, "a", "b"), chosen)
-    chosen = np.where(~blind & (rng.random(len(pair)) < TIES * np.exp(-np.abs(pull))), "tie", chosen)
+    chosen = np.where(
+        ~blind & (rng.random(len(pair)) < TIES * np.exp(-np.abs(pull))), "tie", chosen
+    )
     seconds = np.exp(rng.normal(np.log(seconds), 0.5))
     names = np.array([f"rater-{number + 1:04d}" for number in range(n_raters)])
     ids = pd.Series([f"pair-{number:05d}" for number in range(n_pairs)])
     pairs = pd.DataFrame(dict.fromkeys(("pair_id", "history_id", "dialogue_id"), ids))
     pairs = pairs.assign(slice="standard", responder_a="x", responder_b="y")
     margin = np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair)))
-    said: dict[str, Any] = {"rater": names[rater], "rater_kind": "human", "dimension": "overall", "verdict": chosen}
-    verdicts = verdicts_table(pairs, pair, a_first, **said, margin=margin, state="valid").assign(seconds=seconds)
+    said: dict[str, Any] = {
+        "rater": names[rater],
+        "rater_kind": "human",
+        "dimension": "overall",
+        "verdict": chosen,
+    }
+    verdicts = verdicts_table(pairs, pair, a_first, **said, margin=margin, state="valid").assign(
+        seconds=seconds
+    )
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
     done = np.bincount(rater, minlength=n_raters)
     counts = {"n_checks": n_checks, "n_checks_passed": rng.binomial(n_checks, style["passes"])}
     counts |= {"n_shown": done, "n_answered": done}
-    about = {"rater_kind": "human", "study": "simulated", "population": "simulated", "language": "none", "pay": "none"}
+    about = {
+        "rater_kind": "human",
+        "study": "simulated",
+        "population": "simulated",
+        "language": "none",
+        "pay": "none",
+    }
     raters = pd.DataFrame({"rater": names, **counts, **about, "completed": True, "simulated": True})
     truth = pd.DataFrame({"rater": names, "behaviour": kinds})
     return SimulatedRaters(check_table("verdicts", verdicts), check_table("raters", raters), truth)
@@ -146,10 +173,26 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
-    ids = {"history_id": [f"h{at:05d}" for at in number], "dialogue_id": [f"d{at:05d}" for at in dialogue]}
-    twins = words([None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)], number)
-    turns = [[{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number]
-    return _finish("histories", **ids, source="simulated", slice=slices, twin_id=twins, turns=turns, licence="CC0-1.0")
+    ids = {
+        "history_id": [f"h{at:05d}" for at in number],
+        "dialogue_id": [f"d{at:05d}" for at in dialogue],
+    }
+    twins = words(
+        [None if at < n_dialogues else f"h{to:05d}" for at, to in zip(number, other, strict=True)],
+        number,
+    )
+    turns = [
+        [{"speaker": "seeker", "text": f"(a simulated history, number {at})"}] for at in number
+    ]
+    return _finish(
+        "histories",
+        **ids,
+        source="simulated",
+        slice=slices,
+        twin_id=twins,
+        turns=turns,
+        licence="CC0-1.0",
+    )
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -160,19 +203,32 @@ def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     return _finish("replies", **ids, text="(a simulated reply)", state="valid")
 
 
-def pairs_table(histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes) -> pd.DataFrame:
+def pairs_table(
+    histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes
+) -> pd.DataFrame:
     """Lay out who met whom where; names in the order of the alphabet make a the smaller reply_id."""
     rows = histories[["history_id", "dialogue_id", "slice"]].take(history).reset_index(drop=True)
     a, b = words(names, one), words(names, other)
     reply_a, reply_b = rows["history_id"] + "-" + a, rows["history_id"] + "-" + b
-    return rows.assign(pair_id=reply_a + "+" + b, reply_a=reply_a, reply_b=reply_b, responder_a=a, responder_b=b)
+    return rows.assign(
+        pair_id=reply_a + "+" + b, reply_a=reply_a, reply_b=reply_b, responder_a=a, responder_b=b
+    )
 
 
-def verdicts_table(pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any) -> pd.DataFrame:
+def verdicts_table(
+    pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any
+) -> pd.DataFrame:
     """Lay out one row a verdict, given the pair, the order and what was said."""
     rows, order = pairs.take(pair).reset_index(drop=True), np.where(a_first, 0, 1)
     rows["comparison_id"] = rows["pair_id"] + words([":ab", ":ba"], order)
-    return _finish("verdicts", **rows, order=words(["ab", "ba"], order), protocol="simulated", repeat=0, **columns)
+    return _finish(
+        "verdicts",
+        **rows,
+        order=words(["ab", "ba"], order),
+        protocol="simulated",
+        repeat=0,
+        **columns,
+    )
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
@@ -203,10 +259,16 @@ class Panel:
     kind: str  # "human" or "model"
     n_raters: int
     votes: int  # how many of them judge each pair
-    discrimination: float = 1.0  # by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
-    rater_sd: float = 0.0  # standard deviation of a rater's own taste for each responder, in log-odds
+    discrimination: float = (
+        1.0  # by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
+    )
+    rater_sd: float = (
+        0.0  # standard deviation of a rater's own taste for each responder, in log-odds
+    )
     position_bias: float = 0.0  # log-odds that the reply shown first gains
-    ties: float = 0.0  # Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
+    ties: float = (
+        0.0  # Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
+    )
     failures: float = 0.0  # share of answers that cannot be read (state ``unparsed``)
     answer_format: str | None = None  # with "logprob" each verdict carries ``p_a``; "json" or None
 
@@ -215,7 +277,9 @@ class Panel:
 class Study:
     """The tables of a simulated study, and what is true of it."""
 
-    histories: pd.DataFrame  # as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
+    histories: (
+        pd.DataFrame
+    )  # as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
     responders: pd.DataFrame
     replies: pd.DataFrame
     comparisons: pd.DataFrame
@@ -305,18 +369,24 @@ def simulate_study(
     if orders not in ("random", "both"):
         raise ValueError(f"orders is {orders!r}, expected random or both.")
     n_people = max(1, n_responders // PEOPLE_SHARE)
-    drawn = [f"human_{k + 1:02d}" for k in range(n_people)] + [f"model_{k + 1:02d}" for k in range(n_responders - n_people)]
+    drawn = [f"human_{k + 1:02d}" for k in range(n_people)] + [
+        f"model_{k + 1:02d}" for k in range(n_responders - n_people)
+    ]
     names = drawn if strengths is None else sorted(strengths)  # in the order of the alphabet
     if len(names) < 2:
         raise ValueError(f"A study needs two responders or more, not {len(names)}.")
-    slices = np.array(["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object)
+    slices = np.array(
+        ["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object
+    )
     plain = strength_sd * _correlated(rng, (len(dimensions), len(names)))
     if strengths is not None:  # given for the first dimension, with which the others correlate
         given = np.array([strengths[name] for name in names], dtype=float)
         plain[1:] += CORRELATION * (given - plain[0])
         plain[0] = given
     theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape)], axis=1)
-    theta -= theta.mean(axis=-1, keepdims=True)  # of shape (dimensions, plain or adversarial, responders)
+    theta -= theta.mean(
+        axis=-1, keepdims=True
+    )  # of shape (dimensions, plain or adversarial, responders)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
     there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape)
     histories = histories_table(slices, n_dialogues)
@@ -333,7 +403,9 @@ def simulate_study(
         histories=histories,
         responders=_finish("responders", responder=names, responder_kind=kinds, family=names),
         replies=replies_table(histories, names),
-        comparisons=_finish("comparisons", **shown.merge(pairs_met, on="pair_id"), protocol="simulated"),
+        comparisons=_finish(
+            "comparisons", **shown.merge(pairs_met, on="pair_id"), protocol="simulated"
+        ),
         verdicts=verdicts,
         scores=pd.concat(scored, ignore_index=True) if scores else empty_table("scores"),
         truth=_truth(theta, panels, names, dimensions, dialogue_sd, n_twins),
@@ -343,7 +415,9 @@ def simulate_study(
 def _correlated(rng: Generator, shape: tuple[int, ...]) -> Array:
     """Draw standard normals, any two along the first axis correlated alike."""
     common = rng.normal(size=(1, *shape[1:]))
-    return np.asarray(np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * rng.normal(size=shape))
+    return np.asarray(
+        np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * rng.normal(size=shape)
+    )
 
 
 def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -> Met:
@@ -351,37 +425,61 @@ def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -
     one, other = np.triu_indices(size, k=1)
     n_pairs = len(one) if pairs == "all" else int(pairs)
     if not 1 <= n_pairs <= len(one):
-        raise ValueError(f"pairs is {pairs!r}; {size} responders make {len(one)} pairs, so give a number up to that, or 'all'.")
+        raise ValueError(
+            f"pairs is {pairs!r}; {size} responders make {len(one)} pairs, so give a number up to that, or 'all'."
+        )
     chosen = np.argsort(rng.random((n_histories, len(one))), axis=1)[:, :n_pairs]
     return np.repeat(np.arange(n_histories), n_pairs), one[chosen].ravel(), other[chosen].ravel()
 
 
 def _judge(
-    rng: Generator, panel: Panel, raters: list[str], there: Array, met: Met, pairs: pd.DataFrame, orders: str, lines: list[str]
+    rng: Generator,
+    panel: Panel,
+    raters: list[str],
+    there: Array,
+    met: Met,
+    pairs: pd.DataFrame,
+    orders: str,
+    lines: list[str],
 ) -> pd.DataFrame:
     """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
     history, one, other = (part[pair] for part in met)
     taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, there.shape[2]))
-    gap = there[:, history, one] + taste[:, rater, one] - there[:, history, other] - taste[:, rater, other]
+    gap = (
+        there[:, history, one]
+        + taste[:, rater, one]
+        - there[:, history, other]
+        - taste[:, rater, other]
+    )
     lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
     wins, _, ties = davidson(lean, panel.ties)
     luck, failed = rng.random(len(lean)), rng.random(len(lean)) < panel.failures
     said = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
-    if panel.answer_format == "logprob":  # the likelier letter is the answer, so that it does not contradict `p_a`
+    if (
+        panel.answer_format == "logprob"
+    ):  # the likelier letter is the answer, so that it does not contradict `p_a`
         said = np.where(lean > 0.0, 0, 1)
     said = np.where(failed, 3, said)
     n, dimension = len(lines), np.repeat(np.arange(len(lines)), len(pair))
     columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": panel.kind}
-    columns |= {"dimension": words(lines, dimension), "dimension_position": pd.array(dimension, dtype="Int64")}
-    columns |= {"verdict": words(["a", "b", "tie", None], said), "state": words(["valid", "unparsed"], failed.astype(int))}
+    columns |= {
+        "dimension": words(lines, dimension),
+        "dimension_position": pd.array(dimension, dtype="Int64"),
+    }
+    columns |= {
+        "verdict": words(["a", "b", "tie", None], said),
+        "state": words(["valid", "unparsed"], failed.astype(int)),
+    }
     columns["margin"] = np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan)
     columns["p_a"] = np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean))
     columns["answer_format"] = words([panel.answer_format], np.zeros(len(lean), int))
     return verdicts_table(pairs, np.tile(pair, n), np.tile(a_first, n), **columns)
 
 
-def _show(rng: Generator, n_pairs: int, panel: Panel, orders: str) -> tuple[Codes, Codes, NDArray[np.bool_]]:
+def _show(
+    rng: Generator, n_pairs: int, panel: Panel, orders: str
+) -> tuple[Codes, Codes, NDArray[np.bool_]]:
     """Hand each pair to some raters of a panel, none of them twice, in one order or both."""
     rater = np.argsort(rng.random((n_pairs, panel.n_raters)), axis=1)[:, : panel.votes].ravel()
     pair = np.repeat(np.arange(n_pairs), panel.votes)
@@ -399,43 +497,75 @@ def _margins(rng: Generator, lean: Array) -> Array:
 
 
 def _score(
-    rng: Generator, panel: Panel, raters: list[str], there: Array, histories: pd.DataFrame, names: list[str], lines: list[str]
+    rng: Generator,
+    panel: Panel,
+    raters: list[str],
+    there: Array,
+    histories: pd.DataFrame,
+    names: list[str],
+    lines: list[str],
 ) -> pd.DataFrame:
     """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
     dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
-    rater = np.broadcast_to(rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape).ravel()
+    rater = np.broadcast_to(
+        rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape
+    ).ravel()
     severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
-    felt = panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
+    felt = (
+        panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
+    )
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
     author, by = words(names, responder), words(raters, rater)
     rows = rows.assign(reply_id=rows["history_id"] + "-" + author, responder=author, rater=by)
     rows["rater_kind"], rows["dimension"] = panel.kind, words(lines, dimension)
-    return _finish("scores", **rows, score=1.0 + np.searchsorted(SCORE_CUTS, felt), state="valid", protocol="simulated")
+    return _finish(
+        "scores",
+        **rows,
+        score=1.0 + np.searchsorted(SCORE_CUTS, felt),
+        state="valid",
+        protocol="simulated",
+    )
 
 
 def _names_of(panel: Panel, number: int) -> list[str]:
     """Check a panel and name its raters."""
     if panel.kind not in RATER_KINDS:
-        raise ValueError(f"A panel's kind is {panel.kind!r}, expected one of {', '.join(RATER_KINDS)}.")
+        raise ValueError(
+            f"A panel's kind is {panel.kind!r}, expected one of {', '.join(RATER_KINDS)}."
+        )
     if not 1 <= panel.votes <= panel.n_raters:
-        raise ValueError(f"{panel.votes} of {panel.n_raters} raters cannot judge each pair; votes must be from 1 to n_raters.")
+        raise ValueError(
+            f"{panel.votes} of {panel.n_raters} raters cannot judge each pair; votes must be from 1 to n_raters."
+        )
     word = "judge" if panel.kind == "model" else "rater"
     return [f"{word}_{number + 1}_{rater + 1:03d}" for rater in range(panel.n_raters)]
 
 
 def _truth(
-    theta: Array, panels: Sequence[Panel], names: list[str], dimensions: Sequence[str], dialogue_sd: float, n_twins: int
+    theta: Array,
+    panels: Sequence[Panel],
+    names: list[str],
+    dimensions: Sequence[str],
+    dialogue_sd: float,
+    n_twins: int,
 ) -> pd.DataFrame:
     """Say what is true: strengths, and what boards over dialogues and raters tend to."""
     parts = []
     slices = ("standard", *(("adversarial", "calm_twin") if n_twins else ()))
-    for kind, (number, dimension), where in product(("human", "model", "all"), enumerate(dimensions), slices):
+    for kind, (number, dimension), where in product(
+        ("human", "model", "all"), enumerate(dimensions), slices
+    ):
         if chosen := [panel for panel in panels if kind in (panel.kind, "all")]:
             strength = theta[number, int(where == "adversarial")]
             shares = [_mean_share(strength, panel, dialogue_sd) for panel in chosen]
             share = np.average(shares, axis=0, weights=[float(panel.votes) for panel in chosen])
             marginal = fit_strengths(share[None], np.zeros(len(names), bool))[0]
-            columns = {"dimension": dimension, "slice": where, "rater_kind": kind, "responder": names}
+            columns = {
+                "dimension": dimension,
+                "slice": where,
+                "rater_kind": kind,
+                "responder": names,
+            }
             parts.append(pd.DataFrame({**columns, "strength": strength, "marginal": marginal}))
     return pd.concat(parts, ignore_index=True)
 
@@ -445,7 +575,10 @@ def _mean_share(strength: Array, panel: Panel, dialogue_sd: float) -> Array:
     nodes, weights = normal_nodes(61)
     spread = np.sqrt(2.0 * (dialogue_sd**2 + panel.rater_sd**2))
     gap = panel.discrimination * ((strength[:, None] - strength)[..., None] + spread * nodes)
-    sides = (expected_share(gap + lean, panel.ties)[0] @ weights for lean in (panel.position_bias, -panel.position_bias))
+    sides = (
+        expected_share(gap + lean, panel.ties)[0] @ weights
+        for lean in (panel.position_bias, -panel.position_bias)
+    )
     share = np.asarray(sum(sides) / 2.0)
     np.fill_diagonal(share, 0.0)
     return share
@@ -497,7 +630,9 @@ def simulate_writers(
     {'human': 24, 'm': 8, 'n': 8}
     """
     if writers_per_history > n_writers:
-        raise ValueError(f"{writers_per_history} writers a history need as many, and there are {n_writers}.")
+        raise ValueError(
+            f"{writers_per_history} writers a history need as many, and there are {n_writers}."
+        )
     names = [f"human_{number + 1:02d}" for number in range(n_writers)]
     strengths = dict(zip(names, rng.normal(0.0, writer_sd, n_writers), strict=True)) | dict(models)
     how: dict[str, Any] = {"n_dialogues": n_dialogues, "pairs": "all", "dialogue_sd": dialogue_sd}
@@ -515,8 +650,13 @@ def simulate_writers(
     replies = replies.assign(author_id=author.where(replies["responder"].isin(names), None))
     writers = ["human/" + name.replace("human_", "writer-") for name in names]
     centre = float(np.mean(list(models.values())))
-    truth = pd.DataFrame({"responder": writers, "strength": [strengths[name] - centre for name in names]})
-    pooled = {column: dict.fromkeys(names, "human") for column in ("responder", "responder_a", "responder_b")}
+    truth = pd.DataFrame(
+        {"responder": writers, "strength": [strengths[name] - centre for name in names]}
+    )
+    pooled = {
+        column: dict.fromkeys(names, "human")
+        for column in ("responder", "responder_a", "responder_b")
+    }
     return replace(
         study,
         verdicts=verdicts.replace(pooled).reset_index(drop=True),

@@ -73,13 +73,17 @@ class Source:
 def find_source(name: str) -> Source:
     """Look a data set up by name."""
     if name not in SOURCES:
-        raise DataError(f"There is no data set called {name!r}. The data sets are {', '.join(SOURCES)}.")
+        raise DataError(
+            f"There is no data set called {name!r}. The data sets are {', '.join(SOURCES)}."
+        )
     return SOURCES[name]
 
 
 SOURCES: dict[str, Source] = {
     name: replace(source, name=name)
-    for name, source in read_yaml(find_root() / "data" / "sources.yaml", dict[str, Source], DataError).items()
+    for name, source in read_yaml(
+        find_root() / "data" / "sources.yaml", dict[str, Source], DataError
+    ).items()
 }
 """Name of a data set -> where it comes from and on which terms."""
 
@@ -96,10 +100,14 @@ def find_data(name: str) -> dict[str, Path]:
     for file in source.files if place else ():
         if not files[file.file].is_file():
             said = f"The mirror {folder.parent} has no {source.folder}/{file.file}"
-            raise DataUnavailableError(f"{said}. Add it, or unset HEART_DATA_MIRROR and run `make data NAME={name}`.")
+            raise DataUnavailableError(
+                f"{said}. Add it, or unset HEART_DATA_MIRROR and run `make data NAME={name}`."
+            )
         _check(source, file, files[file.file])
     if not place and not all(_whole(file, files[file.file]) for file in source.files):
-        raise DataUnavailableError(f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}")
+        raise DataUnavailableError(
+            f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}"
+        )
     return files
 
 
@@ -114,7 +122,10 @@ def fetch_data(name: str) -> dict[str, Path]:
             f"{source.address}{source.files[0].address}; data/sources.yaml names the columns to keep of it, in a folder of "
             f"HEART_DATA_MIRROR called {source.folder}."
         )
-    print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}", flush=True)
+    print(
+        f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}",
+        flush=True,
+    )
     bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
     folder = cache_folder() / source.folder
     for file in bar:
@@ -144,9 +155,13 @@ def _download(source: Source, file: SourceFile) -> bytes:
         answer = requests.get(url, timeout=TIMEOUT)
         answer.raise_for_status()
     except requests.exceptions.ChunkedEncodingError as error:
-        raise DataError(f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}") from None
+        raise DataError(
+            f"{url} was cut short ({error}). Nothing was kept. {_advice(source)}"
+        ) from None
     except requests.exceptions.RequestException as error:
-        raise DataUnavailableError(f"{url} could not be reached ({error}). {_advice(source)}") from None
+        raise DataUnavailableError(
+            f"{url} could not be reached ({error}). {_advice(source)}"
+        ) from None
     return answer.content
 
 
@@ -164,7 +179,9 @@ def _whole(file: SourceFile, path: Path) -> bool:
 def _check(source: Source, file: SourceFile, path: Path) -> None:
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
         said = f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml"
-        raise DataError(f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again.")
+        raise DataError(
+            f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again."
+        )
 
 
 def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
@@ -176,7 +193,9 @@ def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
     try:
         return steps[file.kept](content)
     except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
-        raise DataError(f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept.") from None
+        raise DataError(
+            f"{source.folder}/{file.file} cannot be read ({error}). Nothing was kept."
+        ) from None
 
 
 def _labels(content: bytes) -> bytes:
@@ -188,13 +207,18 @@ def _labels(content: bytes) -> bytes:
     key = ["question_id", "turn", "model_a", "model_b", "judge"]
     rows = pq.read_table(io.BytesIO(content), columns=[*key, "winner"]).to_pylist()
     rows.sort(key=lambda row: tuple(row[column] for column in key))
-    return "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows).encode()
+    return "".join(
+        json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in rows
+    ).encode()
 
 
 def _ratings(reading: dict[str, Any], content: bytes) -> bytes:
     """Keep the ids and the scores of a file of ratings, by name: it is served with conversations."""
     rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
-    named = {*reading["row_ids"], *chain.from_iterable((of["id"], *of["dimensions"]) for of in reading["sets"].values())}
+    named = {
+        *reading["row_ids"],
+        *chain.from_iterable((of["id"], *of["dimensions"]) for of in reading["sets"].values()),
+    }
     used = [place for place, head in enumerate(rows[0]) if head in named]
     if len(used) == len(rows[0]):
         return content
@@ -215,4 +239,6 @@ def _dialogues(content: bytes) -> bytes:
             return {key: plain(item) for key, item in value.items()}
         return value
 
-    return (json.dumps(plain(json.loads(content)), sort_keys=True, separators=(",", ":")) + "\n").encode()
+    return (
+        json.dumps(plain(json.loads(content)), sort_keys=True, separators=(",", ":")) + "\n"
+    ).encode()

@@ -29,7 +29,9 @@ NAMES = (*SIDES, "responder", "rater")
 """Columns of names that people give, in which two spellings are one name."""
 
 
-def read_cells(table: str, rows: pd.DataFrame, text_file: bool, how: FileOptions, faults: list[str]) -> list[Any]:
+def read_cells(
+    table: str, rows: pd.DataFrame, text_file: bool, how: FileOptions, faults: list[str]
+) -> list[Any]:
     """Read cells as what they mean, in place; give the labels of rows where that cannot be done."""
     bad: list[Any] = []
     for column, what in TABLES[table].items():
@@ -45,7 +47,10 @@ def read_cells(table: str, rows: pd.DataFrame, text_file: bool, how: FileOptions
     _translate(table, rows, how.get("words") or {})
     _refuse_spellings(rows, faults)
     if table == "verdicts":
-        head = next((head for head, name in (how.get("columns") or {}).items() if name == "verdict"), "verdict")
+        head = next(
+            (head for head, name in (how.get("columns") or {}).items() if name == "verdict"),
+            "verdict",
+        )
         bad += _read_verdicts(rows, head, faults)
         bad += _contradictions(rows, given, faults)
     answer = ANSWERS.get(table, "")
@@ -66,13 +71,17 @@ def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, di
     if (blank := cells.eq("").fillna(False).astype(bool)).any():
         cells = cells.mask(blank, None)
     if what.kind == "truth":
-        return map_words(cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)), {}
+        return map_words(
+            cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)
+        ), {}
     if what.kind != "list":
         return cells, {}
     wrong, read = dict[Any, str](), list[Any]()
     for row, cell in cells.items():
         try:
-            read.append(json.loads(cell) if isinstance(cell, str) else [] if column == "flags" else None)
+            read.append(
+                json.loads(cell) if isinstance(cell, str) else [] if column == "flags" else None
+            )
         except json.JSONDecodeError as error:
             wrong[row] = f"row {row}: expected a list as JSON, {error}."
             read.append(None)
@@ -88,7 +97,11 @@ def _ids(cells: pd.Series) -> pd.Series:
     if cells.dtype == TEXT or pd.api.types.is_bool_dtype(cells):
         return cells
     if cells.dtype == object:
-        cells = cells.map(lambda cell: (cell[0] if cell else None) if isinstance(cell, list) and len(cell) < 2 else cell)
+        cells = cells.map(
+            lambda cell: (
+                (cell[0] if cell else None) if isinstance(cell, list) and len(cell) < 2 else cell
+            )
+        )
     return map_words(cells, as_text)
 
 
@@ -96,10 +109,15 @@ def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None
     """Put the table's words in the place of the user's, for the answer or for a column that is named."""
     answer = ANSWERS.get(table, "")
     flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
-    for column, said in {answer: flat, **{name: said for name, said in words.items() if isinstance(said, Mapping)}}.items():
+    for column, said in {
+        answer: flat,
+        **{name: said for name, said in words.items() if isinstance(said, Mapping)},
+    }.items():
         if column not in rows:
             if said:
-                raise DataError(f"words speaks of the column {column or 'of answers'}, which {table} does not have here.")
+                raise DataError(
+                    f"words speaks of the column {column or 'of answers'}, which {table} does not have here."
+                )
             continue
         if not said:
             continue
@@ -122,7 +140,9 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
     for column in NAMES:
         for name in rows[column].dropna().unique() if column in rows else ():
             group = "responder" if column in SIDES else column
-            seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(str(name), column)
+            seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(
+                str(name), column
+            )
     for (group, _), names in seen.items():
         if len(names) > 1:
             both = list(names.items())[:2]
@@ -131,7 +151,11 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
                 for name, column in both
             ]
             (name, column), _ = both
-            words = "" if group == "rater" else f", as in words={{'{column}': {{'{name.casefold()}': '{name}'}}}}"
+            words = (
+                ""
+                if group == "rater"
+                else f", as in words={{'{column}': {{'{name.casefold()}': '{name}'}}}}"
+            )
             faults.append(
                 f"{column}: {found[0]} and {found[1]}, which differ in capitals or blanks alone. Give one spelling{words}."
             )
@@ -144,7 +168,9 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
         names = set(rows["responder_a"].dropna()) | set(rows["responder_b"].dropna())
         if not names & {*VERDICTS}:  # where somebody is called `a`, a name could be a side
             for side, column in zip(("a", "b"), SIDES, strict=True):
-                cells = cells.mask(strange & cells.astype(object).eq(rows[column].astype(object)), side)
+                cells = cells.mask(
+                    strange & cells.astype(object).eq(rows[column].astype(object)), side
+                )
             rows["verdict"] = cells
             strange = cells.notna() & ~cells.isin(VERDICTS)
         third = strange & cells.isin(list(names))
@@ -160,8 +186,13 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
                 return list(cells.index[third])
     words = cells[strange].map(str)
     if counted := {word: found.index for word, found in words.groupby(words, sort=False)}:
-        shown = [(show_answer(head, word), found) for word, found in itertools.islice(counted.items(), 10)]
-        said = ", ".join(f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown)
+        shown = [
+            (show_answer(head, word), found)
+            for word, found in itertools.islice(counted.items(), 10)
+        ]
+        said = ", ".join(
+            f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown
+        )
         example = next((word for word, _ in shown if word[0] in "'\""), "'X'")
         faults.append(
             f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
@@ -170,11 +201,15 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
     return list(cells.index[cells.notna() & ~cells.isin(VERDICTS)])
 
 
-def _read_chances(rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: list[str]) -> list[Any]:
+def _read_chances(
+    rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: list[str]
+) -> list[Any]:
     """Read how sure a rater was that a is better, on the file's own scale and before any row is turned."""
     if "p_a" not in rows:
         if soft:
-            raise DataError("soft says what the numbers of p_a mean, and no column is p_a: columns={'preference': 'p_a'}.")
+            raise DataError(
+                "soft says what the numbers of p_a mean, and no column is p_a: columns={'preference': 'p_a'}."
+            )
         return []
     sure_a, sure_b = (float(soft["a"]), float(soft["b"])) if soft else (1.0, 0.0)
     given = rows["p_a"]
@@ -184,14 +219,21 @@ def _read_chances(rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: 
     outside = filled & ~share.between(0.0, 1.0)
     low, high = sorted((sure_a, sure_b))
     if outside.any():
-        first = ", ".join(f"{called(row)} has {show_cell('p_a', value)}" for row, value in given[outside].head(3).items())
+        first = ", ".join(
+            f"{called(row)} has {show_cell('p_a', value)}"
+            for row, value in given[outside].head(3).items()
+        )
         more = f" ({int(outside.sum())} in all)" if outside.sum() > 1 else ""
         advice = " Is it on another scale? Say which number means a for sure, and which b: soft={'a': 1, 'b': 2}."
         if soft:
             advice = f" soft says that {sure_a:g} is a for sure and {sure_b:g} is b; give the two of this file's own scale."
-        faults.append(f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing; {first}{more}.{advice}")
+        faults.append(
+            f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing; {first}{more}.{advice}"
+        )
     rows["p_a"] = share.mask(outside)
-    if rows["verdict"].isna().all() and "state" not in rows:  # the file says how sure they were, and nothing else
+    if (
+        rows["verdict"].isna().all() and "state" not in rows
+    ):  # the file says how sure they were, and nothing else
         sides = np.array(["a", "b", "tie", None], dtype=object)[
             np.select([share > 0.5, share < 0.5, share == 0.5], [0, 1, 2], 3)
         ]
@@ -203,7 +245,9 @@ def _contradictions(rows: pd.DataFrame, given: pd.Series, faults: list[str]) -> 
     """Refuse rows whose number leans to the other side than their word, with the number of the file."""
     if "p_a" not in rows:
         return []
-    against = (rows["verdict"].eq("a") & (rows["p_a"] < 0.5)) | (rows["verdict"].eq("b") & (rows["p_a"] > 0.5))
+    against = (rows["verdict"].eq("a") & (rows["p_a"] < 0.5)) | (
+        rows["verdict"].eq("b") & (rows["p_a"] > 0.5)
+    )
     against = against.fillna(False).astype(bool)
     if against.any():
         row = rows.index[against][0]

@@ -30,7 +30,9 @@ def join_texts(parts: Sequence[pd.Series], between: str = "--") -> pd.Series:
             joined = joined + between + part
         return joined
     arrays = [pa.chunked_array(part.array.__arrow_array__()) for part in parts]
-    return _column(pc.binary_join_element_wise(*arrays, pa.scalar(between, ARROW_TEXT)), parts[0].index)
+    return _column(
+        pc.binary_join_element_wise(*arrays, pa.scalar(between, ARROW_TEXT)), parts[0].index
+    )
 
 
 def choose(chosen: NDArray[np.bool_], first: pd.Series, second: pd.Series) -> pd.Series:
@@ -49,7 +51,9 @@ def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
         return cells.map(function)
     read = np.empty(len(values), dtype=object)
     read[:] = [function(value) for value in values]
-    if cells.dtype == TEXT and all(isinstance(word, str) or word is None or word != word for word in read):
+    if cells.dtype == TEXT and all(
+        isinstance(word, str) or word is None or word != word for word in read
+    ):
         words = pd.array(read, dtype=TEXT)
         return pd.Series(words.take(codes), cells.index, name=cells.name)
     return pd.Series(read[codes], cells.index, dtype=object, name=cells.name)

@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.identities import PEOPLE, code_rows, describe_cells, may_be_verdict, names_people, redact_message
+from heart_utils.identities import (
+    PEOPLE,
+    code_rows,
+    describe_cells,
+    may_be_verdict,
+    names_people,
+    redact_message,
+)
 from heart_utils.runs import RunError, code_people_in, find_root
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.cells import ANSWERS, read_cells
@@ -23,7 +30,15 @@ from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful
 from heart_utils.sources.options import FileOptions, check_options, plain
 from heart_utils.sources.reshape import Reshaped, reshape
-from heart_utils.tables import KEYS, TABLES, Column, TableError, check_table, empty_table, refuse_rows
+from heart_utils.tables import (
+    KEYS,
+    TABLES,
+    Column,
+    TableError,
+    check_table,
+    empty_table,
+    refuse_rows,
+)
 
 __all__ = ["DEFAULTS"]
 
@@ -44,15 +59,29 @@ MADE = "made"  #: Of a table that was read: its columns that the file does not h
 SAME_QUESTION = ("rater", "dimension", "repeat", "protocol", "answer_format", "group")
 """What two answers of one rater to a pair share if they differ in the order alone."""
 
-EVIDENT = {"flags": [], "simulated": False, "slice": "standard", "dimension": "overall", "repeat": 0}
+EVIDENT = {
+    "flags": [],
+    "simulated": False,
+    "slice": "standard",
+    "dimension": "overall",
+    "repeat": 0,
+}
 EVIDENT |= {"protocol": "imported", "licence": "none stated"}
 """Column -> its value where nothing is said; columns that may be empty are."""
 
 
 def _evident(table: str) -> dict[str, Any]:
     needed = NEEDED.get(table, ())
-    columns = {column: what for column, what in TABLES[table].items() if column not in needed and not what.optional}
-    return {column: EVIDENT.get(column) for column, what in columns.items() if what.nullable or column in EVIDENT}
+    columns = {
+        column: what
+        for column, what in TABLES[table].items()
+        if column not in needed and not what.optional
+    }
+    return {
+        column: EVIDENT.get(column)
+        for column, what in columns.items()
+        if what.nullable or column in EVIDENT
+    }
 
 
 DEFAULTS: dict[str, dict[str, Any]] = {table: _evident(table) for table in NEEDED}
@@ -68,7 +97,13 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
     how, faults = reading or FileOptions(), list[str]()
     check_options(how)
     file = "the DataFrame" if is_table(given) else str(Path(given).expanduser().resolve())  # type: ignore[arg-type]
-    raw = read_table(given, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header"), faults=faults)
+    raw = read_table(
+        given,
+        sep=how.get("sep"),
+        encoding=how.get("encoding"),
+        header=how.get("header"),
+        faults=faults,
+    )
     if raw.rows.empty:
         raise DataError(f"{file}: it has no rows.")
     checked = read_rows(table, raw, how, Path(file).stem, faults)
@@ -77,7 +112,9 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
         if len(faults) > 1:
             listed = "".join(f"\n{number}. {fault}" for number, fault in enumerate(faults, start=1))
             said = f"{len(faults)} faults (row 0 is the first).{listed}"
-        proposal = _tried_proposal(table, raw, how, any("encoding='cp1252'" in fault for fault in faults))
+        proposal = _tried_proposal(
+            table, raw, how, any("encoding='cp1252'" in fault for fault in faults)
+        )
         call = f"\n{proposal.text(table, given)}" if proposal.options != how else ""
         error = DataError(redact_message(f"{file}: {said}") + call)
         error.options = proposal.options if call else {}
@@ -88,20 +125,32 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
 
 def describe_file(table: str, given: Given, how: FileOptions) -> str:
     """Say what is in a file and how it may be read, or that it can be read as it is."""
-    raw = read_table(given, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header"))
-    columns = ", ".join(f"{head}{_few_words(str(head), raw.rows[head])}" for head in raw.rows.columns)
+    raw = read_table(
+        given, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header")
+    )
+    columns = ", ".join(
+        f"{head}{_few_words(str(head), raw.rows[head])}" for head in raw.rows.columns
+    )
     said = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
     said += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
-    said += [f"{head} asked: {question}" for head, question in raw.questions.items() if question not in (head, "")]
+    said += [
+        f"{head} asked: {question}"
+        for head, question in raw.questions.items()
+        if question not in (head, "")
+    ]
     faults = list[str]()
     rows = read_rows(table, raw, how, "", faults)
     said.append(
-        _tried_proposal(table, raw, how, False).text(table, given) if faults else f"It reads as it is: {len(rows):,} answers."
+        _tried_proposal(table, raw, how, False).text(table, given)
+        if faults
+        else f"It reads as it is: {len(rows):,} answers."
     )
     return redact_message("\n".join(said))
 
 
-def read_rows(table: str, raw: RawTable, how: FileOptions, name: str, faults: list[str]) -> pd.DataFrame:
+def read_rows(
+    table: str, raw: RawTable, how: FileOptions, name: str, faults: list[str]
+) -> pd.DataFrame:
     """Make the project's table of the rows of a file, and gather what is wrong with it."""
     try:
         refuse_doubtful(raw, how)
@@ -132,13 +181,20 @@ def _tried_proposal(table: str, raw: RawTable, how: FileOptions, other_encoding:
     for _ in range(2):
         faults = []
         rows = read_rows(table, raw, proposal.options, "", faults)
-        if not any("repeat another row" in fault for fault in faults) or "repeats" in proposal.options:
+        if (
+            not any("repeat another row" in fault for fault in faults)
+            or "repeats" in proposal.options
+        ):
             break
         proposal.options["repeats"] = "number"
-        proposal.confirm.append("an answer that comes again is a repeat that counts too, and no copy by mistake")
+        proposal.confirm.append(
+            "an answer that comes again is a repeat that counts too, and no copy by mistake"
+        )
     first = faults[0].splitlines()[0] if faults else ""
     proposal.tried = (
-        f"Read so, it still says: {first}" if faults else f"Read so, {len(raw.rows):,} rows give {len(rows):,} answers."
+        f"Read so, it still says: {first}"
+        if faults
+        else f"Read so, {len(raw.rows):,} rows give {len(rows):,} answers."
     )
     return proposal
 
@@ -147,7 +203,9 @@ def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
     """Tell the user which rows of the file do not count, by reason."""
     if left_out := {reason: count for reason, count in notes.items() if count}:
         said = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        warnings.warn(f"{n_read:,} rows were read and {n_rows:,} answers kept: {said}.", stacklevel=4)
+        warnings.warn(
+            f"{n_read:,} rows were read and {n_rows:,} answers kept: {said}.", stacklevel=4
+        )
 
 
 def _with_codes(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFrame:
@@ -155,7 +213,11 @@ def _with_codes(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFram
     made = rows.attrs.pop(MADE, ())
     if how.get("keep_ids"):
         return rows
-    by_header = {name for head, name in (how.get("columns") or {}).items() if name in PEOPLE and names_people(head)}
+    by_header = {
+        name
+        for head, name in (how.get("columns") or {}).items()
+        if name in PEOPLE and names_people(head)
+    }
     try:
         every = PEOPLE if how.get("keep_ids") is False else by_header
         # Columns that were made of the file's own hold nobody who is not in those.
@@ -175,14 +237,24 @@ def read_sample(table: str) -> pd.DataFrame:
     return read_file(table, find_root() / "data" / "sample" / f"{table}.jsonl")
 
 
-def _name_columns(table: str, shaped: Reshaped, how: FileOptions, faults: list[str]) -> pd.DataFrame:
+def _name_columns(
+    table: str, shaped: Reshaped, how: FileOptions, faults: list[str]
+) -> pd.DataFrame:
     """Give columns the names of the table: what the user says, or their own without case, blanks and hyphens."""
     given, always, expected = how.get("columns") or {}, how.get("always") or {}, TABLES[table]
-    meant = {plain(column): column for column in expected} | {plain(head): name for head, name in given.items()}
+    meant = {plain(column): column for column in expected} | {
+        plain(head): name for head, name in given.items()
+    }
     rows = shaped.rows
     heads, listed = [plain(head) for head in rows.columns], ", ".join(map(str, rows.columns))
-    if strange := [str(name) for name in (*given.values(), *always) if name is not None and name not in expected]:
-        faults.append(f"{table} has no column {', '.join(strange)}. A table of {table} has the columns {', '.join(expected)}.")
+    if strange := [
+        str(name)
+        for name in (*given.values(), *always)
+        if name is not None and name not in expected
+    ]:
+        faults.append(
+            f"{table} has no column {', '.join(strange)}. A table of {table} has the columns {', '.join(expected)}."
+        )
     if absent := [str(head) for head in given if plain(head) not in heads]:
         faults.append(f"columns names {', '.join(absent)}, and its columns are {listed}.")
     names = [meant.get(head, str(name)) for head, name in zip(heads, rows.columns, strict=True)]
@@ -198,9 +270,13 @@ def _name_columns(table: str, shaped: Reshaped, how: FileOptions, faults: list[s
     lacking = [column for column in NEEDED[table] if column not in rows and column not in always]
     rows = _refuse_unknown(table, rows, shaped.used, lacking, how, faults)
     if both := [column for column in always if column in rows]:
-        faults.append(f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out of one of them.")
+        faults.append(
+            f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out of one of them."
+        )
     rows = rows.assign(**{column: value for column, value in always.items() if column not in rows})
-    if table == "verdicts" and "p_a" in rows and "verdict" not in rows:  # how sure a rater was says which it is
+    if (
+        table == "verdicts" and "p_a" in rows and "verdict" not in rows
+    ):  # how sure a rater was says which it is
         rows["verdict"] = pd.Series(None, rows.index, dtype=object)
     if missing := [column for column in NEEDED[table] if column not in rows]:
         faults.append(
@@ -214,48 +290,84 @@ def _name_columns(table: str, shaped: Reshaped, how: FileOptions, faults: list[s
 
 
 def _refuse_unknown(
-    table: str, rows: pd.DataFrame, used: set[str], lacking: list[str], how: FileOptions, faults: list[str]
+    table: str,
+    rows: pd.DataFrame,
+    used: set[str],
+    lacking: list[str],
+    how: FileOptions,
+    faults: list[str],
 ) -> pd.DataFrame:
     """Refuse columns that nobody has explained, unless all others are to be left out; one without a cell says nothing."""
     unknown = [str(name) for name in rows.columns if name not in TABLES[table]]
-    rest = [name for name in unknown if name not in used and not (rows[name].isna() | (rows[name].astype(object) == "")).all()]
+    rest = [
+        name
+        for name in unknown
+        if name not in used and not (rows[name].isna() | (rows[name].astype(object) == "")).all()
+    ]
     if rest and how.get("others") != "drop":
         listed = ", ".join(name + _few_words(name, rows[name]) for name in rest[:MAX_UNKNOWN])
         more = f" and {len(rest) - MAX_UNKNOWN} more" if len(rest) > MAX_UNKNOWN else ""
-        leave = f"leave it out: columns={{{rest[0]!r}: None}}" + ("; or all of them: others='drop'." if len(rest) > 1 else ".")
+        leave = f"leave it out: columns={{{rest[0]!r}: None}}" + (
+            "; or all of them: others='drop'." if len(rest) > 1 else "."
+        )
         faults.append(f"{table}: unknown {listed}{more}. Say what it is, or {leave}")
-        if {"rater", ANSWERS.get(table)} <= {*lacking} <= {"rater", "rater_kind", ANSWERS.get(table)}:
+        if (
+            {"rater", ANSWERS.get(table)}
+            <= {*lacking}
+            <= {"rater", "rater_kind", ANSWERS.get(table)}
+        ):
             faults[-1] += f" If each is a rater: rater_columns={rest}."
     return rows.drop(columns=unknown)
 
 
 def _few_words(head: str, cells: pd.Series) -> str:
     """Show the words of a column that may be the answers, which `words` must translate; of any other what kind it holds."""
-    words = list(dict.fromkeys(str(word) for word in cells.head(2000).dropna() if str(word).strip()))
+    words = list(
+        dict.fromkeys(str(word) for word in cells.head(2000).dropna() if str(word).strip())
+    )
     return f" ({' | '.join(words) if may_be_verdict(head, words) else describe_cells(words)})"
 
 
 def _anything(column: str, what: Column, n: int) -> list[Any]:
     if what.kind == "list":
         return [[{"speaker": "seeker", "text": "?"}] for _ in range(n)]
-    return [what.words[0] if what.words else 1 if what.kind == "number" else f"{column} {row}" for row in range(n)]
+    return [
+        what.words[0] if what.words else 1 if what.kind == "number" else f"{column} {row}"
+        for row in range(n)
+    ]
 
 
-def _checked(table: str, rows: pd.DataFrame, faults: list[str], sides_shown: bool, how: FileOptions) -> pd.DataFrame:
+def _checked(
+    table: str, rows: pd.DataFrame, faults: list[str], sides_shown: bool, how: FileOptions
+) -> pd.DataFrame:
     """Check what is left, without rows that are at fault again and again until no fault is found."""
-    texts = {column: what for column in NEEDED[table] if (what := TABLES[table][column]).kind == "text" and not what.words}
+    texts = {
+        column: what
+        for column in NEEDED[table]
+        if (what := TABLES[table][column]).kind == "text" and not what.words
+    }
     while len(rows):
         try:
             for column, what in texts.items():  # names of pairs and replies are made from these
                 if rows[column].dtype != TEXT or (not what.nullable and rows[column].isna().any()):
                     wrong = rows[column].map(lambda cell: not isinstance(cell, str)).astype(bool)
                     refuse_rows(
-                        table, column, wrong & (rows[column].notna() | (not what.nullable)), rows[column], what.expected()
+                        table,
+                        column,
+                        wrong & (rows[column].notna() | (not what.nullable)),
+                        rows[column],
+                        what.expected(),
                     )
             filled = complete(table, rows, sides_shown=sides_shown)
             if how.get("repeats") == "number":
-                keys = [key for key in KEYS[table] if key != "repeat" and len(filled[key].unique()) > 1]
-                filled["repeat"] = filled.groupby(keys, dropna=False, sort=False).cumcount() if keys else range(len(filled))
+                keys = [
+                    key for key in KEYS[table] if key != "repeat" and len(filled[key].unique()) > 1
+                ]
+                filled["repeat"] = (
+                    filled.groupby(keys, dropna=False, sort=False).cumcount()
+                    if keys
+                    else range(len(filled))
+                )
             checked = check_table(table, filled)
             if table == "answers":  # whoever imports them says where each stands
                 checked.index = filled.index
@@ -274,7 +386,12 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
     """Fill in what a file, or the reader of a published study, may leave out; its sides may be those that raters saw."""
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
     absent = {column: value for column, value in _evident(table).items() if column not in rows}
-    rows = rows.assign(**{column: _evident_cells(TABLES[table][column], value, rows.index) for column, value in absent.items()})
+    rows = rows.assign(
+        **{
+            column: _evident_cells(TABLES[table][column], value, rows.index)
+            for column, value in absent.items()
+        }
+    )
     if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
     if table in ("scores", "replies") and "reply_id" not in rows:
@@ -282,7 +399,9 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
     if table == "verdicts":
         _name_pairs(rows, sides_shown)
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
-        rows["state"] = constant("valid", rows.index)  # an answer that is empty is refused by the table's own check
+        rows["state"] = constant(
+            "valid", rows.index
+        )  # an answer that is empty is refused by the table's own check
     return rows
 
 
@@ -300,8 +419,12 @@ def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
 def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
     """Name each pair by its history and responders, a before b in the alphabet, and turn rows to fit."""
     if named := "pair_id" in rows:
-        first_seen = rows.groupby("pair_id", dropna=False)[["responder_a", "responder_b"]].transform("first")
-        turned = (rows["responder_a"] == first_seen["responder_b"]) & (rows["responder_b"] == first_seen["responder_a"])
+        first_seen = rows.groupby("pair_id", dropna=False)[
+            ["responder_a", "responder_b"]
+        ].transform("first")
+        turned = (rows["responder_a"] == first_seen["responder_b"]) & (
+            rows["responder_b"] == first_seen["responder_a"]
+        )
     else:
         turned = rows["responder_a"] > rows["responder_b"]
     first, second = rows["responder_a"], rows["responder_b"]
@@ -314,7 +437,11 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
         if sides_shown and not rows["history_id"].is_unique:
             _note_orders(rows, first, second, turned)
         rows["responder_a"], rows["responder_b"] = first, second
-        rows["verdict"] = choose(stays, rows["verdict"], map_words(rows["verdict"], {"a": "b", "b": "a", "tie": "tie"}.get))
+        rows["verdict"] = choose(
+            stays,
+            rows["verdict"],
+            map_words(rows["verdict"], {"a": "b", "b": "a", "tie": "tie"}.get),
+        )
         if rows["order"].notna().any():
             rows["order"] = choose(stays, rows["order"], map_words(rows["order"], _other_order))
         if rows["p_a"].notna().any():
@@ -333,19 +460,35 @@ def _other_order(order: Any) -> Any:
     return {"ab": "ba", "ba": "ab"}.get(order, order)
 
 
-def _note_orders(rows: pd.DataFrame, first: pd.Series, second: pd.Series, turned: pd.Series) -> None:
+def _note_orders(
+    rows: pd.DataFrame, first: pd.Series, second: pd.Series, turned: pd.Series
+) -> None:
     """Take the same pair by one rater with the sides changed for its second order, where the file says nothing of orders."""
-    keys = [rows[column] for column in ("history_id", *SAME_QUESTION) if column in rows and len(rows[column].unique()) > 1]
+    keys = [
+        rows[column]
+        for column in ("history_id", *SAME_QUESTION)
+        if column in rows and len(rows[column].unique()) > 1
+    ]
     group = turned.groupby([*keys, first, second], dropna=False)
-    both = (group.transform("any") & ~group.transform("all")).to_numpy() & rows["order"].isna().to_numpy()
-    if both.any():  # in the file's terms its a stood first; rows that are turned turn their order too
+    both = (group.transform("any") & ~group.transform("all")).to_numpy() & rows[
+        "order"
+    ].isna().to_numpy()
+    if (
+        both.any()
+    ):  # in the file's terms its a stood first; rows that are turned turn their order too
         rows["order"] = choose(both, constant("ab", rows.index), rows["order"])
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:
     """Refuse histories in which the supporter has spoken last, unless they are flagged: nobody can answer for the supporter."""
-    last = histories[histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)]
-    names = [name for name, flags in zip(last["history_id"], last["flags"], strict=True) if "ends_with_supporter" not in flags]
+    last = histories[
+        histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
+    ]
+    names = [
+        name
+        for name, flags in zip(last["history_id"], last["flags"], strict=True)
+        if "ends_with_supporter" not in flags
+    ]
     if names:
         raise error(
             f"histories.turns: {len(names)} histories end with the supporter ({', '.join(names[:3])}), so that nobody can "

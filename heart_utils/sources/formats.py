@@ -40,7 +40,10 @@ MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM
 HALF = "a text holds half of a character (\\ud83d without its other half). Write it anew from where it came, or mend that text."
 IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
 TOP = 1_000_000  #: Characters of a file among which its header is.
-NEVER_FILLED = ("Approve", "Reject")  #: Headers of Mechanical Turk's batch files that its rows end before.
+NEVER_FILLED = (
+    "Approve",
+    "Reject",
+)  #: Headers of Mechanical Turk's batch files that its rows end before.
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,12 @@ class RawTable:
 
     rows: pd.DataFrame
     as_text: bool = False  #: Whether every cell came as text, as in CSV and Excel.
-    notes: dict[str, int] = field(default_factory=dict)  #: What was left out on the way -> how many rows.
-    questions: dict[str, str] = field(default_factory=dict)  #: Header -> what a form asked, where the file says so.
+    notes: dict[str, int] = field(
+        default_factory=dict
+    )  #: What was left out on the way -> how many rows.
+    questions: dict[str, str] = field(
+        default_factory=dict
+    )  #: Header -> what a form asked, where the file says so.
 
 
 def suffix_of(file: Path) -> str:
@@ -105,7 +112,9 @@ def read_table(
     file = Path(given).expanduser().resolve()  # type: ignore[arg-type]
     suffix = suffix_of(file)
     if suffix not in SUFFIXES:
-        raise DataError(f"{file}: expected a file that ends in {', '.join(SUFFIXES)}, or in one of these and .gz or .zst.")
+        raise DataError(
+            f"{file}: expected a file that ends in {', '.join(SUFFIXES)}, or in one of these and .gz or .zst."
+        )
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
     if suffix == ".jsonl":
@@ -137,12 +146,16 @@ def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
         blank &= (rows[column].isna() | (rows[column] == "")).to_numpy(bool)
     rows = rows[~blank] if blank.any() else rows
     nameless = [name for name in rows.columns if str(name).startswith("Unnamed: ")]
-    return rows.drop(columns=[name for name in nameless if (rows[name].isna() | (rows[name] == "")).all()])
+    return rows.drop(
+        columns=[name for name in nameless if (rows[name].isna() | (rows[name] == "")).all()]
+    )
 
 
 def _in_memory(given: Any) -> pd.DataFrame:
     if not isinstance(given, pd.DataFrame):
-        return pa.table(given).to_pandas(types_mapper={pa.string(): TEXT, pa.large_string(): TEXT}.get)  # type: ignore[no-any-return]
+        return pa.table(given).to_pandas(
+            types_mapper={pa.string(): TEXT, pa.large_string(): TEXT}.get
+        )  # type: ignore[no-any-return]
     for column in [name for name, kind in given.dtypes.items() if kind == "object"]:
         whole = given[column].map(is_whole_text)
         if not whole.all():
@@ -163,12 +176,18 @@ def _content(file: Path) -> bytes:
         if file.suffix.lower() == ".zst":
             import zstandard
 
-            with zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True) as reader:
+            with zstandard.ZstdDecompressor().stream_reader(
+                content, read_across_frames=True
+            ) as reader:
                 return reader.read()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: it cannot be unpacked ({error}). It may have been cut short.") from None
+        raise DataError(
+            f"{file}: it cannot be unpacked ({error}). It may have been cut short."
+        ) from None
     except Exception as error:  # zstandard's own, which is imported late
-        raise DataError(f"{file}: it cannot be unpacked ({error}). It may have been cut short.") from None
+        raise DataError(
+            f"{file}: it cannot be unpacked ({error}). It may have been cut short."
+        ) from None
     return content
 
 
@@ -178,13 +197,24 @@ def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> 
         if kind == "Parquet":
             return pd.read_parquet(content)
         first = None if header else 0
-        sheets = pd.read_excel(content, sheet_name=None, dtype=str, keep_default_na=False, engine="calamine", header=first)
+        sheets = pd.read_excel(
+            content,
+            sheet_name=None,
+            dtype=str,
+            keep_default_na=False,
+            engine="calamine",
+            header=first,
+        )
     except Exception as error:  # neither pyarrow nor calamine has a common class for a damaged file
-        raise DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.") from None
+        raise DataError(
+            f"{file}: it cannot be read as {kind} ({error}). It may have been cut short."
+        ) from None
     filled = {name: rows for name, rows in sheets.items() if not rows.empty}
     if len(filled) > 1:
         said = f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them as a DataFrame"
-        raise DataError(f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) reads it.")
+        raise DataError(
+            f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) reads it."
+        )
     rows = next(iter(filled.values()), pd.DataFrame())
     return _with_header(file, rows, header) if header else rows
 
@@ -198,7 +228,9 @@ def _read_log(file: Path) -> dict[str, Any]:
     try:
         return unpack_log(_content(file))
     except ValueError as error:
-        raise DataError(f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut short.") from None
+        raise DataError(
+            f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut short."
+        ) from None
 
 
 def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> Any:
@@ -219,10 +251,14 @@ def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
     """Find the rows in JSON: an array of objects, an object that holds one, or a column an entry."""
     rows = _rows_within(file, content) if isinstance(content, dict) else content
     if not isinstance(rows, list):
-        raise DataError(f"{file}: it holds a {type(content).__name__}, expected an array of objects.")
+        raise DataError(
+            f"{file}: it holds a {type(content).__name__}, expected an array of objects."
+        )
     for place, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise DataError(f"{file}: entry {place} of the array is a {type(row).__name__}, expected an object.")
+            raise DataError(
+                f"{file}: entry {place} of the array is a {type(row).__name__}, expected an object."
+            )
         if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
             raise DataError(f"{file}: row {place}, {halves[0]}: {HALF}")
     return rows
@@ -230,13 +266,25 @@ def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
 
 def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
     """Find the rows in an object: its one array of objects, or a column an entry, as pandas writes by default."""
-    arrays = [name for name, value in content.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    arrays = [
+        name
+        for name, value in content.items()
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+    ]
     if len(arrays) == 1:
         rows: list[dict[str, Any]] = content[arrays[0]]
         return rows
     columns = [value for value in content.values() if isinstance(value, dict | list)]
-    if not arrays and len(columns) == len(content) and len({len(value) for value in columns}) == 1 and len(columns[0]):
-        cells = {name: list(value.values() if isinstance(value, dict) else value) for name, value in content.items()}
+    if (
+        not arrays
+        and len(columns) == len(content)
+        and len({len(value) for value in columns}) == 1
+        and len(columns[0])
+    ):
+        cells = {
+            name: list(value.values() if isinstance(value, dict) else value)
+            for name, value in content.items()
+        }
         return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     inside = ", ".join(map(str, content)) or "nothing"
     found = f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
@@ -254,19 +302,27 @@ def is_whole_text(cell: object) -> bool:
     return True
 
 
-def read_lines(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> list[tuple[int, dict[str, Any]]]:
+def read_lines(
+    file: Path, encoding: str | None = None, faults: list[str] | None = None
+) -> list[tuple[int, dict[str, Any]]]:
     """Read the objects of a file of JSON Lines with the numbers of their lines."""
     rows = []
     text = _text(file, encoding, faults)
-    for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: a text may hold another break
+    for number, line in enumerate(
+        text.split("\n"), start=1
+    ):  # not splitlines: a text may hold another break
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise DataError(f"{file}: line {number} is not JSON ({error.msg}, column {error.colno}).") from None
+            raise DataError(
+                f"{file}: line {number} is not JSON ({error.msg}, column {error.colno})."
+            ) from None
         if not isinstance(row, dict):
-            raise DataError(f"{file}: line {number} holds a {type(row).__name__}, expected an object.")
+            raise DataError(
+                f"{file}: line {number} holds a {type(row).__name__}, expected an object."
+            )
         if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
             raise DataError(f"{file}: line {number}, {halves[0]}: {HALF}")
         rows.append((number, row))
@@ -278,13 +334,20 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
     content = _content(file)
     if not content.strip():
         raise DataError(f"{file}: it is empty.")
-    named = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8")
+    named = encoding or next(
+        (name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8"
+    )
     try:
         return content.decode(named)
     except LookupError:
-        raise DataError(f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or 'cp1252'.") from None
+        raise DataError(
+            f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or 'cp1252'."
+        ) from None
     except UnicodeDecodeError as error:
-        guess, line = content.decode("cp1252", errors="replace"), content[: error.start].count(b"\n")
+        guess, line = (
+            content.decode("cp1252", errors="replace"),
+            content[: error.start].count(b"\n"),
+        )
         byte = content[error.start : error.start + 1]
         said = (
             f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8, or name its "
@@ -296,23 +359,40 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
         return guess
 
 
-def _read_csv(file: Path, content: str, sep: str | None, header: Sequence[str] | None) -> pd.DataFrame:
+def _read_csv(
+    file: Path, content: str, sep: str | None, header: Sequence[str] | None
+) -> pd.DataFrame:
     if sep and len(sep) > 1:
         raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
     if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
         content = content.replace("\r", "\n")
-    top = content[:TOP]  # a header is no longer, and to look at all of a large file four times takes longer than to read it
+    top = content[
+        :TOP
+    ]  # a header is no longer, and to look at all of a large file four times takes longer than to read it
     try:
-        heads = {mark: next(csv.reader(io.StringIO(top), delimiter=mark)) for mark in ([sep] if sep else [",", ";", "\t", "|"])}
+        heads = {
+            mark: next(csv.reader(io.StringIO(top), delimiter=mark))
+            for mark in ([sep] if sep else [",", ";", "\t", "|"])
+        }
         mark = max(heads, key=lambda mark: len(heads[mark]))
         rows = None if header else _read_fast(content, mark, heads[mark])
         if rows is None:
             _refuse_short_rows(file, content, mark)
-            rows = pd.read_csv(io.StringIO(content), sep=mark, dtype=str, keep_default_na=False, header=None if header else 0)
+            rows = pd.read_csv(
+                io.StringIO(content),
+                sep=mark,
+                dtype=str,
+                keep_default_na=False,
+                header=None if header else 0,
+            )
     except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise DataError(f"{file}: it cannot be read as CSV ({error}). It may have been cut short.") from None
+        raise DataError(
+            f"{file}: it cannot be read as CSV ({error}). It may have been cut short."
+        ) from None
     if not isinstance(rows.index, pd.RangeIndex):
-        raise DataError(f"{file}: its rows have more cells than its header, which is {', '.join(map(str, rows.columns))}.")
+        raise DataError(
+            f"{file}: its rows have more cells than its header, which is {', '.join(map(str, rows.columns))}."
+        )
     rows = _with_header(file, rows, header) if header else rows
     for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
         if rows[name].str.fullmatch(r"\s*(-?\d+(,\d+)?)?\s*").all():
@@ -324,10 +404,14 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
     """Read a CSV whose rows are all as long as its header six times as fast as pandas would read cells as text."""
     if len(set(head)) < len(head) or not all(head):
         return None
-    as_text = pa.csv.ConvertOptions(column_types=dict.fromkeys(head, ARROW_TEXT), strings_can_be_null=False)
+    as_text = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(head, ARROW_TEXT), strings_can_be_null=False
+    )
     parsing = pa.csv.ParseOptions(delimiter=mark, newlines_in_values='"' in content)
     try:
-        table = pa.csv.read_csv(pa.BufferReader(content.encode()), convert_options=as_text, parse_options=parsing)
+        table = pa.csv.read_csv(
+            pa.BufferReader(content.encode()), convert_options=as_text, parse_options=parsing
+        )
     except (pa.ArrowInvalid, UnicodeEncodeError):
         return None
     if table.column_names != head:
@@ -338,7 +422,9 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
 
 def _with_header(file: Path, rows: pd.DataFrame, header: Sequence[str]) -> pd.DataFrame:
     if isinstance(header, str) or len(header) != rows.shape[1]:
-        raise DataError(f"{file}: header names {header!r}, and the file has {rows.shape[1]} columns. Name each of them once.")
+        raise DataError(
+            f"{file}: header names {header!r}, and the file has {rows.shape[1]} columns. Name each of them once."
+        )
     return rows.set_axis(list(header), axis=1)
 
 
@@ -365,7 +451,11 @@ def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
     """Refuse a file whose first line reads like a row: numbers, or cells that come again below."""
     heads = [str(head) for head in rows.columns]
     numbers = [head for head in heads if re.fullmatch(r"-?\d+([.,]\d+)?", head)]
-    again = [head for head in rows.columns if len(str(head)) and rows[head].head(2000).eq(str(head)).any()]
+    again = [
+        head
+        for head in rows.columns
+        if len(str(head)) and rows[head].head(2000).eq(str(head)).any()
+    ]
     if numbers or (len(again) > 1 and 2 * len(again) >= len(heads)):
         names = ", ".join(f"'column_{place}'" for place in range(1, len(heads) + 1))
         first = ", ".join(show_cell("header", head) for head in heads[:6])
@@ -382,14 +472,25 @@ def _letters(cell: object) -> str:
 def _without_more_headers(rows: pd.DataFrame) -> RawTable:
     """Take out the rows of headers that Qualtrics writes below the first."""
     top = rows.head(3)
-    marked = top.apply(lambda cells: cells.astype(str).str.strip().str.startswith(IMPORT_ID)).any(axis=1).to_numpy(bool)
+    marked = (
+        top.apply(lambda cells: cells.astype(str).str.strip().str.startswith(IMPORT_ID))
+        .any(axis=1)
+        .to_numpy(bool)
+    )
     if not marked.any() and len(rows):
         # without the row of import ids, the second header still says the first again in words: StartDate, Start Date
         near = [_letters(head) for head in rows.columns]
-        marked = np.array([sum(a == _letters(b) for a, b in zip(near, rows.iloc[0], strict=True)) > 2])
+        marked = np.array(
+            [sum(a == _letters(b) for a, b in zip(near, rows.iloc[0], strict=True)) > 2]
+        )
     if not marked.any():
         return RawTable(rows, as_text=True)
     n_headers = int(np.flatnonzero(marked)[0]) + 1
     questions: Mapping[Any, Any] = rows.iloc[0].to_dict() if n_headers else {}
     asked = {str(head): str(question) for head, question in questions.items()}
-    return RawTable(rows.iloc[n_headers:], as_text=True, notes={"rows of headers by Qualtrics": n_headers}, questions=asked)
+    return RawTable(
+        rows.iloc[n_headers:],
+        as_text=True,
+        notes={"rows of headers by Qualtrics": n_headers},
+        questions=asked,
+    )

@@ -52,7 +52,10 @@ class Proposal:
         path = "rows" if is_table(given) else repr(str(given))
         options = "".join(f"\n    {name}={value!r}," for name, value in self.options.items())
         kind = f" (it looks like {self.tool})" if self.tool else ""
-        lines = [f"What may be meant{kind}, to be checked before it is believed:", f"load_{table}(\n    {path},{options}\n)"]
+        lines = [
+            f"What may be meant{kind}, to be checked before it is believed:",
+            f"load_{table}(\n    {path},{options}\n)",
+        ]
         if self.confirm:
             lines.append("Confirm that " + "; that ".join(self.confirm) + ".")
         return redact_message("\n".join([*lines, *([self.tried] if self.tried else [])]))
@@ -90,9 +93,15 @@ def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
     found = {}
     for name, values in facts()["doubtful"].items():
         for head in rows.columns:
-            if plain(str(head).rsplit(".", 1)[-1]) == plain(name) and not isinstance(rows[head].iloc[0], dict | list):
+            if plain(str(head).rsplit(".", 1)[-1]) == plain(name) and not isinstance(
+                rows[head].iloc[0], dict | list
+            ):
                 cells = map_words(rows[head], word_of)
-                wrong = cells.isin(values) if values != FILLED else cells.ne("") & ("AssignmentStatus" in rows.columns)
+                wrong = (
+                    cells.isin(values)
+                    if values != FILLED
+                    else cells.ne("") & ("AssignmentStatus" in rows.columns)
+                )
                 if wrong.any() and not (name == "Status" and not _is_status(rows[head], values)):
                     found[str(head)] = wrong
     return found
@@ -144,7 +153,9 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     _propose_shown(rows, proposal)
     _propose_words(rows, proposal)
     if len(names := _names(rows, proposal)) and {meaning_of(name) for name in names} <= {"a", "b"}:
-        proposal.confirm.append(f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or places")
+        proposal.confirm.append(
+            f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or places"
+        )
     _propose_rest(table, rows, proposal)
     return proposal
 
@@ -167,12 +178,18 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
         if option in said and option not in options:
             options[option] = _as_written(said[option], heads)
     try:
-        rows = reshape("verdicts", raw, FileOptions(explode=listed(options.get("explode"))), "verdict").rows
+        rows = reshape(
+            "verdicts", raw, FileOptions(explode=listed(options.get("explode"))), "verdict"
+        ).rows
     except DataError:
         return None
     for option in ("columns", "words", "always", "only"):
         if option in said:
-            here = {name: value for name, value in said[option].items() if option in ("words", "always") or _is_in(rows, name)}
+            here = {
+                name: value
+                for name, value in said[option].items()
+                if option in ("words", "always") or _is_in(rows, name)
+            }
             _set(options, option, **here)
     return resolve(rows, list(options.get("columns") or {}))
 
@@ -180,7 +197,10 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
 def _tool_of(heads: list[str]) -> str:
     """Find the first tool whose files have such headers, if any."""
     for tool, about in facts()["tools"].items():
-        if all(any(re.fullmatch(sign, head, re.IGNORECASE) for head in heads) for sign in about["signs"]):
+        if all(
+            any(re.fullmatch(sign, head, re.IGNORECASE) for head in heads)
+            for sign in about["signs"]
+        ):
             return str(tool)
     return ""
 
@@ -194,7 +214,11 @@ def _as_written(value: Any, heads: list[str]) -> Any:
 
 
 def _is_in(rows: pd.DataFrame, name: str) -> bool:
-    return name in rows or name.split(".")[0] in rows or any(str(head).startswith(name) for head in rows.columns)
+    return (
+        name in rows
+        or name.split(".")[0] in rows
+        or any(str(head).startswith(name) for head in rows.columns)
+    )
 
 
 def _done(proposal: Proposal) -> set[str]:
@@ -207,7 +231,14 @@ def _done(proposal: Proposal) -> set[str]:
     )
     for pattern in (how.get("split") or {}).values():
         done |= set(re.findall(r"\?P<(\w+)>", pattern))
-    done |= {"verdict"} if how.get("winner_columns") or how.get("counts") or how.get("pair_columns") or "p_a" in done else set()
+    done |= (
+        {"verdict"}
+        if how.get("winner_columns")
+        or how.get("counts")
+        or how.get("pair_columns")
+        or "p_a" in done
+        else set()
+    )
     done |= {"rater", "verdict"} if how.get("rater_columns") else set()
     done |= {"dimension", "verdict"} if how.get("dimension_columns") else set()
     done |= {"responder_a", "responder_b", "verdict"} if how.get("winner_loser") else set()
@@ -217,13 +248,21 @@ def _done(proposal: Proposal) -> set[str]:
 
 
 def _lacks(rows: pd.DataFrame, proposal: Proposal, column: str) -> bool:
-    return column not in _done(proposal) and plain(column) not in {plain(head) for head in rows.columns}
+    return column not in _done(proposal) and plain(column) not in {
+        plain(head) for head in rows.columns
+    }
 
 
 def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
     """List the headers that nothing has explained yet, by their plain names and by the last part of those."""
     how = proposal.options
-    mappings = (how.get("columns"), how.get("only"), how.get("split"), how.get("winner_columns"), how.get("counts"))
+    mappings = (
+        how.get("columns"),
+        how.get("only"),
+        how.get("split"),
+        how.get("winner_columns"),
+        how.get("counts"),
+    )
     lists = (how.get("winner_loser"), how.get("pair_columns"))
     used = {plain(name) for mapping in mappings for name in mapping or {}}
     used |= {plain(name) for names in lists for name in listed(names)}
@@ -233,7 +272,9 @@ def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
         if plain(head) not in used and not rows[head].isna().all():
             free.setdefault(plain(head), head)
             parts = re.split(r"[.:]", head)
-            free.setdefault(plain(parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]), head)
+            free.setdefault(
+                plain(parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]), head
+            )
     return free
 
 
@@ -241,7 +282,9 @@ def _are_names(cells: pd.Series) -> bool:
     """Tell whether cells may be names of authors, and not texts."""
     texts = cells.dropna().head(2000)
     return bool(len(texts)) and bool(
-        (texts.map(lambda cell: isinstance(cell, str) and 0 < len(cell.strip()) <= ID_CHARACTERS)).all()
+        (
+            texts.map(lambda cell: isinstance(cell, str) and 0 < len(cell.strip()) <= ID_CHARACTERS)
+        ).all()
     )
 
 
@@ -259,13 +302,21 @@ def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None
     if "pair_columns" in options or not _lacks(rows, proposal, "verdict"):
         return
     known = {word for words in facts()["words"].values() for word in words}
-    about = {head: set(map_words(rows[head].dropna(), word_of).unique()) - {""} for head in map(str, rows.columns)}
-    heads = [head for head, words in about.items() if words and words <= known and not words <= {"1", "0", "true", "false"}]
+    about = {
+        head: set(map_words(rows[head].dropna(), word_of).unique()) - {""}
+        for head in map(str, rows.columns)
+    }
+    heads = [
+        head
+        for head, words in about.items()
+        if words and words <= known and not words <= {"1", "0", "true", "false"}
+    ]
     if len(heads) >= 1:
         options["pair_columns"] = heads
         if "shown" not in options:
             options["shown"] = [
-                {"pair": head, "history_id": "...", "responder_a": "...", "responder_b": "..."} for head in heads[:2]
+                {"pair": head, "history_id": "...", "responder_a": "...", "responder_b": "..."}
+                for head in heads[:2]
             ]
             proposal.confirm.append(
                 f"shown has a row for each of the {len(heads)} columns of answers, which says who wrote the two replies (a "
@@ -282,7 +333,11 @@ def _propose_marks(rows: pd.DataFrame, proposal: Proposal) -> None:
         stem, mark = _cut(head)
         meaning = meaning_of(mark)
         words = set(map_words(rows[head], word_of).unique())
-        if meaning in ("a", "b", "tie") and stem and words <= {"", "0", "1", "true", "false", "x", "yes", "no"}:
+        if (
+            meaning in ("a", "b", "tie")
+            and stem
+            and words <= {"", "0", "1", "true", "false", "x", "yes", "no"}
+        ):
             groups.setdefault(stem, {})[head] = meaning
     for marked in groups.values():
         if {"a", "b"} <= set(marked.values()):
@@ -302,7 +357,9 @@ def meaning_of(word: str) -> str | None:
     for meaning, words in facts()["words"].items():
         if said in words or near in map(plain, words):
             return str(meaning)
-    return next((str(name) for name, form in facts()["phrases"].items() if re.fullmatch(form, said)), None)
+    return next(
+        (str(name) for name, form in facts()["phrases"].items() if re.fullmatch(form, said)), None
+    )
 
 
 def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -312,7 +369,11 @@ def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
     for one, other in facts()["sides"]:
         heads = free.get(plain(one)), free.get(plain(other))
         if all(head and _are_names(rows[head]) for head in heads):
-            _set(proposal.options, "columns", **{str(heads[0]): "responder_a", str(heads[1]): "responder_b"})
+            _set(
+                proposal.options,
+                "columns",
+                **{str(heads[0]): "responder_a", str(heads[1]): "responder_b"},
+            )
             return
 
 
@@ -323,17 +384,25 @@ def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
     named = [free[plain(name)] for name in facts()["columns"]["verdict"] if plain(name) in free]
     names = _names(rows, proposal)
     fits = [head for head in named if _may_be_verdicts(rows[head], names, sides=1)]
-    others = [head for head in dict.fromkeys(free.values()) if _may_be_verdicts(rows[head], names, sides=2)]
+    others = [
+        head
+        for head in dict.fromkeys(free.values())
+        if _may_be_verdicts(rows[head], names, sides=2)
+    ]
     others = [head for head in others if not _are_numbers(rows[head])]
     if not fits and len(others) > 1 and not proposal.tool:
         proposal.options["dimension_columns"] = others
-        proposal.confirm.append(f"{', '.join(others)} are answers to a question each, which become dimensions")
+        proposal.confirm.append(
+            f"{', '.join(others)} are answers to a question each, which become dimensions"
+        )
         return
     fits += [*others, *(head for head in named if _are_few(rows[head]))]
     if fits:
         _set(proposal.options, "columns", **{fits[0]: "verdict"})
     if len(rest := [head for head in others if head not in fits[:1]]) and fits:
-        proposal.confirm.append(f"only {fits[0]} is the answer, and {', '.join(rest)} may be left out")
+        proposal.confirm.append(
+            f"only {fits[0]} is the answer, and {', '.join(rest)} may be left out"
+        )
 
 
 def _are_few(cells: pd.Series) -> bool:
@@ -355,7 +424,9 @@ def _may_be_verdicts(cells: pd.Series, names: set[str], sides: int) -> bool:
     words = [word for word in _words_in(cells) if word]
     meanings = {meaning_of(word) for word in words}
     meant = meanings & {"a", "b"}
-    if sides > 1 and meant and None not in meanings:  # where rows are few, nobody may have taken the other side
+    if (
+        sides > 1 and meant and None not in meanings
+    ):  # where rows are few, nobody may have taken the other side
         return True
     return (0 < len(words) <= FEW and len(meant) >= sides) or len(set(words) & names) >= sides
 
@@ -365,8 +436,17 @@ def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
     if not _lacks(rows, proposal, "verdict"):
         return
     free = {plain(head): str(head) for head in rows.columns}
-    forms = {"a": r"(n_?)?wins?_?(1|a)|home\.?wins", "b": r"(n_?)?wins?_?(2|b)|away\.?wins", "tie": r"(n_?)?(ties?|draws?)"}
-    found = {head: side for side, form in forms.items() for name, head in free.items() if re.fullmatch(form, name)}
+    forms = {
+        "a": r"(n_?)?wins?_?(1|a)|home\.?wins",
+        "b": r"(n_?)?wins?_?(2|b)|away\.?wins",
+        "tie": r"(n_?)?(ties?|draws?)",
+    }
+    found = {
+        head: side
+        for side, form in forms.items()
+        for name, head in free.items()
+        if re.fullmatch(form, name)
+    }
     if {"a", "b"} <= set(found.values()):
         _set(proposal.options, "counts", **found)
 
@@ -374,12 +454,16 @@ def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
     if _lacks(rows, proposal, "rater"):
         free = _free(rows, proposal)
-        head = next((free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free), None)
+        head = next(
+            (free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free), None
+        )
         if head:
             _set(proposal.options, "columns", **{head: "rater"})
         else:
             _set(proposal.options, "always", rater="unnamed")
-            proposal.confirm.append("nobody is named who judged, so that all rows count as one rater's, `unnamed`")
+            proposal.confirm.append(
+                "nobody is named who judged, so that all rows count as one rater's, `unnamed`"
+            )
     if _lacks(rows, proposal, "rater_kind"):
         kind, sure = _rater_kind(rows, proposal)
         _set(proposal.options, "always", rater_kind=kind)
@@ -404,7 +488,10 @@ def _propose_history(rows: pd.DataFrame, proposal: Proposal) -> None:
     if not _lacks(rows, proposal, "history_id"):
         return
     free = _free(rows, proposal)
-    head = next((free[plain(name)] for name in facts()["columns"]["history_id"] if plain(name) in free), None)
+    head = next(
+        (free[plain(name)] for name in facts()["columns"]["history_id"] if plain(name) in free),
+        None,
+    )
     turn = free.get("turn")
     if proposal.options.get("winner_loser") and head is None or head is None:
         _set(proposal.options, "made_of", history_id="row-{row}")
@@ -422,10 +509,16 @@ def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
     """Ask for a table of what was shown where nothing says who wrote the replies."""
     if not _lacks(rows, proposal, "responder_a") or proposal.options.get("shown") is not None:
         return
-    heads = [head for head, name in (proposal.options.get("columns") or {}).items() if name == "history_id" and head in rows]
+    heads = [
+        head
+        for head, name in (proposal.options.get("columns") or {}).items()
+        if name == "history_id" and head in rows
+    ]
     if heads:
         values = list(map_words(rows[heads[0]], lambda cell: str(cell).strip()).unique())
-        proposal.options["shown"] = [{heads[0]: value, "responder_a": "...", "responder_b": "..."} for value in values[:2]]
+        proposal.options["shown"] = [
+            {heads[0]: value, "responder_a": "...", "responder_b": "..."} for value in values[:2]
+        ]
         proposal.confirm.append(
             f"shown says of each of the {len(values)} values of {heads[0]} who wrote the two replies, which nothing here does "
             f"(a list, a DataFrame or a file)"
@@ -437,20 +530,28 @@ def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
     """Say what the words of the answers may mean; numbers are only read where the sides are numbered too."""
     options: Any = proposal.options
-    heads = [head for head, name in (options.get("columns") or {}).items() if name == "verdict"] or (
-        ["verdict"] if "verdict" in rows else []
-    )
+    heads = [
+        head for head, name in (options.get("columns") or {}).items() if name == "verdict"
+    ] or (["verdict"] if "verdict" in rows else [])
     several = [*listed(options.get("pair_columns")), *listed(options.get("dimension_columns"))]
     heads += [head for head in several if head in rows]
     if options.get("rater_columns"):
-        heads += [head for head in map(str, rows.columns) if head in listed(options["rater_columns"])]
-    said = {word_of(word) for word, meaning in (options.get("words") or {}).items() if not isinstance(meaning, Mapping)}
+        heads += [
+            head for head in map(str, rows.columns) if head in listed(options["rater_columns"])
+        ]
+    said = {
+        word_of(word)
+        for word, meaning in (options.get("words") or {}).items()
+        if not isinstance(meaning, Mapping)
+    }
     names = {word_of(name) for name in _names(rows, proposal)}
     words: dict[str, str] = {}  # each with the first header that has it
     for head in (head for head in heads if head in rows):
         words |= {word: head for word in _words_in(rows[head]) if word not in words}
     numbered = any(
-        re.search(r"1$", str(head)) for head, name in (options.get("columns") or {}).items() if name == "responder_a"
+        re.search(r"1$", str(head))
+        for head, name in (options.get("columns") or {}).items()
+        if name == "responder_a"
     )
     steps = sorted({float(word) for word in words if re.fullmatch(r"-?\d+(\.\d+)?", word)})
     if heads and len(steps) > 2:
@@ -461,14 +562,22 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
         )
     for word, head in words.items():
         key = word_of(word)
-        if key in said or key in ("a", "b", "tie") and word == key or key in names or (key == "" and several):
+        if (
+            key in said
+            or key in ("a", "b", "tie")
+            and word == key
+            or key in names
+            or (key == "" and several)
+        ):
             continue
         meaning = meaning_of(word)
         if meaning == "unsure":
             _set(options, "words", **{word: "tie"})
             proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
         elif meaning is None or (key in ("1", "2") and not numbered):
-            proposal.confirm.append(f"it is said what {show_answer(head, word)} means: add it to words")
+            proposal.confirm.append(
+                f"it is said what {show_answer(head, word)} means: add it to words"
+            )
         else:
             _set(options, "words", **{word: meaning})
             if meaning == "abstained":
@@ -493,7 +602,10 @@ def _words_in(cells: pd.Series) -> list[str]:
 def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:
     mentioned = set(_free(rows, proposal).values())
     composed = " ".join((proposal.options.get("made_of") or {}).values())
-    if any(f"{{{head}}}" not in composed and plain(head) not in map(plain, TABLES[table]) for head in mentioned):
+    if any(
+        f"{{{head}}}" not in composed and plain(head) not in map(plain, TABLES[table])
+        for head in mentioned
+    ):
         proposal.options.setdefault("others", "drop")
 
 
@@ -504,19 +616,27 @@ def _propose_columns(table: str, raw: RawTable, proposal: Proposal) -> Proposal:
     if table == "scores" and (said := facts()["tools"].get(tool, {}).get("scores")):
         proposal.tool = tool
         options: Any = proposal.options
-        several = [head for head in map(str, rows.columns) if re.fullmatch(said["dimension_columns"], head)]
+        several = [
+            head for head in map(str, rows.columns) if re.fullmatch(said["dimension_columns"], head)
+        ]
         for option, value in said.items():
             if option == "dimension_columns":
                 options.update({option: value} if several else {})
             elif isinstance(value, dict):
-                names = {name: what for name, what in value.items() if option != "columns" or name in rows}
+                names = {
+                    name: what
+                    for name, what in value.items()
+                    if option != "columns" or name in rows
+                }
                 _set(options, option, **names)
             else:
                 options.setdefault(option, value)
         if not several:
             _set(options, "always", dimension="overall")
         return proposal
-    taken = {plain(head) for head in proposal.options.get("columns") or {}} | {plain(name) for name in TABLES[table]}
+    taken = {plain(head) for head in proposal.options.get("columns") or {}} | {
+        plain(name) for name in TABLES[table]
+    }
     for column, names in facts()["columns"].items():
         if column not in TABLES[table] or not _lacks(rows, proposal, column):
             continue

@@ -27,7 +27,12 @@ SPEAKERS = {"usr": "seeker", "sys": "supporter"}
 LICENCE = "CC-BY-NC-4.0"
 
 
-ABOUT = ("emotion_type", "problem_type", "situation", "survey_score")  #: What is read of a dialogue beside its turns.
+ABOUT = (
+    "emotion_type",
+    "problem_type",
+    "situation",
+    "survey_score",
+)  #: What is read of a dialogue beside its turns.
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,9 @@ class Dialogue:
 
     dialogue_id: str  # ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
-    strategies: tuple[str, ...]  # of each merged turn of the supporter, joined by a plus sign between spaces
+    strategies: tuple[
+        str, ...
+    ]  # of each merged turn of the supporter, joined by a plus sign between spaces
     about: dict[str, Any]  # ESConv's fields that ``ABOUT`` names
 
 
@@ -46,13 +53,18 @@ def read_dialogues() -> dict[str, list[Dialogue]]:
     dialogues = {}
     for split in SPLITS:
         lines = files[f"{split}.json"].read_text(encoding="utf-8").splitlines()
-        dialogues[split] = [_merge(f"esconv-{split}-{row:04d}", json.loads(line)) for row, line in enumerate(lines)]
+        dialogues[split] = [
+            _merge(f"esconv-{split}-{row:04d}", json.loads(line)) for row, line in enumerate(lines)
+        ]
     return dialogues
 
 
 def load_esconv() -> pd.DataFrame:
     """Load the 1,300 dialogues whole, as histories with strategies and the seeker's own scores."""
-    asked = {"distress_before": "initial_emotion_intensity", "distress_after": "final_emotion_intensity"}
+    asked = {
+        "distress_before": "initial_emotion_intensity",
+        "distress_after": "final_emotion_intensity",
+    }
     asked |= {"seeker_empathy": "empathy", "seeker_relevance": "relevance"}
     rows = []
     for one in itertools.chain(*read_dialogues().values()):
@@ -65,17 +77,30 @@ def load_esconv() -> pd.DataFrame:
 
 
 def _merge(dialogue_id: str, record: dict[str, Any]) -> Dialogue:
-    merged = [(who, list(run)) for who, run in itertools.groupby(record["dialog"], key=lambda raw: SPEAKERS[raw["speaker"]])]
+    merged = [
+        (who, list(run))
+        for who, run in itertools.groupby(
+            record["dialog"], key=lambda raw: SPEAKERS[raw["speaker"]]
+        )
+    ]
     return Dialogue(
         dialogue_id,
-        turns=tuple({"speaker": who, "text": " ".join(raw["text"] for raw in run)} for who, run in merged),
-        strategies=tuple(" + ".join(raw["strategy"] for raw in run) for who, run in merged if who == "supporter"),
+        turns=tuple(
+            {"speaker": who, "text": " ".join(raw["text"] for raw in run)} for who, run in merged
+        ),
+        strategies=tuple(
+            " + ".join(raw["strategy"] for raw in run) for who, run in merged if who == "supporter"
+        ),
         about={key: record[key] for key in ABOUT},
     )
 
 
 def history_row(
-    history_id: str, dialogue_id: str, source: str, turns: Sequence[dict[str, str]], about: dict[str, Any]
+    history_id: str,
+    dialogue_id: str,
+    source: str,
+    turns: Sequence[dict[str, str]],
+    about: dict[str, Any],
 ) -> dict[str, Any]:
     """Make a history of some turns with what ESConv, or HEART in the same words, says about them."""
     return {
@@ -91,7 +116,11 @@ def history_row(
     }
 
 
-DAMAGED_TEXT = (80, 82, 90)  #: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
+DAMAGED_TEXT = (
+    80,
+    82,
+    90,
+)  #: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
 
 
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
@@ -100,7 +129,9 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
 
     def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> dict[str, Any]:
         dialogue = dialogues[row["esconv_split"]][row["esconv_row"]]
-        return history_row(history_id, dialogue.dialogue_id, "heart", dialogue.turns[:n_turns], dialogue.about)
+        return history_row(
+            history_id, dialogue.dialogue_id, "heart", dialogue.turns[:n_turns], dialogue.about
+        )
 
     rows: list[dict[str, Any]] = []
     for row in _index("heart_regular_index.csv"):
@@ -111,18 +142,28 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
     items = json.loads(find_data("heart")["dialogues_adversarial.json"].read_text(encoding="utf-8"))
     adversarial = _index("heart_adversarial_index.csv")
     for row in adversarial:
-        item, original = row["adversarial_item"], f"esconv-{row['esconv_split']}-{row['esconv_row']:04d}"
+        item, original = (
+            row["adversarial_item"],
+            f"esconv-{row['esconv_split']}-{row['esconv_row']:04d}",
+        )
         texts = items[item]["dialogue_history"]
-        turns = [{"speaker": ("supporter", "seeker")[n % 2], "text": text.strip()} for n, text in enumerate(texts)]
+        turns = [
+            {"speaker": ("supporter", "seeker")[n % 2], "text": text.strip()}
+            for n, text in enumerate(texts)
+        ]
         history = history_row(f"heart-adv-{item:02d}", original, "heart", turns, items[item])
         twin = f"heart-calm-{item:02d}" if twins else None
         rows.append({**history, "slice": "adversarial", "licence": "none stated", "twin_id": twin})
     calm: list[list[dict[str, str]]] = []
     for row in adversarial if twins else ():
-        history = cut(f"heart-calm-{row['adversarial_item']:02d}", row, row["calm_last_merged_turn"] + 1)
+        history = cut(
+            f"heart-calm-{row['adversarial_item']:02d}", row, row["calm_last_merged_turn"] + 1
+        )
         history["flags"] += ["repeated_history"] if history["turns"] in calm else []
         calm.append(history["turns"])
-        rows.append({**history, "slice": "calm_twin", "twin_id": f"heart-adv-{row['adversarial_item']:02d}"})
+        rows.append(
+            {**history, "slice": "calm_twin", "twin_id": f"heart-adv-{row['adversarial_item']:02d}"}
+        )
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
@@ -137,7 +178,8 @@ MAX_SENTENCES = 3  #: HEART's limits of a reply.
 ESCONV_SUPPORTER = "esconv-supporter"
 
 GREETING = re.compile(
-    r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are (you|things)\b", re.I
+    r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are (you|things)\b",
+    re.I,
 )
 CLOSING = re.compile(
     r"\b(bye|goodbye|good ?night(?!'?s)|take care(?=\W*$|\W+and\b)|(nice|great|pleasure|good) (talking|chatting|speaking)"
@@ -153,7 +195,11 @@ def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
         return read_sample("replies")
     turns = []
     for dialogue in itertools.chain(*read_dialogues().values()):
-        texts = {number: turn["text"] for number, turn in enumerate(dialogue.turns) if turn["speaker"] == "supporter"}
+        texts = {
+            number: turn["text"]
+            for number, turn in enumerate(dialogue.turns)
+            if turn["speaker"] == "supporter"
+        }
         for before, (number, text) in enumerate(texts.items()):
             flags = flag_reply(text, n_before=before, n_after=len(texts) - before - 1)
             turns.append((dialogue.dialogue_id, number, text, flags))
@@ -164,7 +210,9 @@ def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
         said["reply_id"] = said["history_id"] + f"--{ESCONV_SUPPORTER}"
     else:
         numbers = said["number"].astype(str).str.zfill(2)
-        said = said.assign(history_id=said["dialogue_id"], reply_id=said["dialogue_id"] + "--t" + numbers)
+        said = said.assign(
+            history_id=said["dialogue_id"], reply_id=said["dialogue_id"] + "--t" + numbers
+        )
     rows = said[["reply_id", "history_id", "text", "flags"]].assign(responder=ESCONV_SUPPORTER)
     return check_table("replies", complete("replies", rows))
 

@@ -28,7 +28,10 @@ def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.Da
     ``role`` A or B and ``content``). A veto item has the ability ``"special"``, and may lack points.
     """
     names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
-    lookup = {kind: dict(zip(rows["zh"], rows["name"], strict=True)) for kind, rows in names.groupby("kind")}
+    lookup = {
+        kind: dict(zip(rows["zh"], rows["name"], strict=True))
+        for kind, rows in names.groupby("kind")
+    }
     dimension = dict(zip(names["name"], names["dimension"], strict=True))
     rows = []
     for question in _read(name_or_path):
@@ -61,7 +64,10 @@ def load_question_histories(name_or_path: str | os.PathLike[str] = "heartbench")
         {
             "history_id": question["question_id"],
             "source": Path(name_or_path).stem,
-            "turns": [{"speaker": SPEAKERS[turn["role"]], "text": turn["content"]} for turn in question["dialogue"]],
+            "turns": [
+                {"speaker": SPEAKERS[turn["role"]], "text": turn["content"]}
+                for turn in question["dialogue"]
+            ],
             "licence": "none stated" if own else find_source("heartbench").licence,
             "flags": ["hard"] if question.get("difficulty") == "hard" else [],
         }
@@ -117,7 +123,11 @@ def _fault(question: Any, seen: set[str]) -> str | None:
     if not any((entry["score"] or 0) > 0 for entry in question["rubric"]):
         return "no rubric item has a score above 0, so a reply can only lose there; add what a good reply does"
     for position, turn in enumerate(question["dialogue"], start=1):
-        if not isinstance(turn, dict) or turn.get("role") not in SPEAKERS or not turn.get("content"):
+        if (
+            not isinstance(turn, dict)
+            or turn.get("role") not in SPEAKERS
+            or not turn.get("content")
+        ):
             return f"turn {position} is not a role (A or B) and a content"
     if question["dialogue"][-1]["role"] != "A":
         return "the last turn is not the user's (role A), so there is nothing to answer"

@@ -17,7 +17,9 @@ import zstandard
 
 __all__: list[str] = []
 
-ZSTD = 93  #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
+ZSTD = (
+    93  #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
+)
 LOCAL_HEADER = 30  #: Bytes before the name of a packed part; the lengths of name and extra field are in the last four.
 HEADERS = ("header.json", "_journal/start.json")
 """Parts of a log that say what ran: the first is there once it has ended."""
@@ -25,7 +27,11 @@ HEADERS = ("header.json", "_journal/start.json")
 
 def is_log(content: object) -> bool:
     """Tell whether JSON is a log of inspect_ai."""
-    return isinstance(content, dict) and {"version", "eval", "samples"} <= set(content) and isinstance(content["eval"], dict)
+    return (
+        isinstance(content, dict)
+        and {"version", "eval", "samples"} <= set(content)
+        and isinstance(content["eval"], dict)
+    )
 
 
 def unpack_log(content: bytes) -> dict[str, Any]:
@@ -42,9 +48,13 @@ def unpack_log(content: bytes) -> dict[str, Any]:
             header = next((name for name in HEADERS if name in parts), None)
             if header is None:
                 raise ValueError(f"it has none of {', '.join(HEADERS)}")
-            samples = [name for name in parts if name.startswith("samples/") and name.endswith(".json")]
+            samples = [
+                name for name in parts if name.startswith("samples/") and name.endswith(".json")
+            ]
             log: dict[str, Any] = json.loads(_unpacked(archive, content, parts[header]))
-            log["samples"] = [json.loads(_unpacked(archive, content, parts[name])) for name in samples]
+            log["samples"] = [
+                json.loads(_unpacked(archive, content, parts[name])) for name in samples
+            ]
     except (zipfile.BadZipFile, zstandard.ZstdError, json.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return log
@@ -54,8 +64,15 @@ def _unpacked(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -
     if part.compress_type != ZSTD:
         return archive.read(part)
     lengths = content[part.header_offset + LOCAL_HEADER - 4 : part.header_offset + LOCAL_HEADER]
-    start = part.header_offset + LOCAL_HEADER + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
-    with zstandard.ZstdDecompressor().stream_reader(content[start : start + part.compress_size]) as reader:
+    start = (
+        part.header_offset
+        + LOCAL_HEADER
+        + int.from_bytes(lengths[:2], "little")
+        + int.from_bytes(lengths[2:], "little")
+    )
+    with zstandard.ZstdDecompressor().stream_reader(
+        content[start : start + part.compress_size]
+    ) as reader:
         return reader.read()
 
 
@@ -67,15 +84,28 @@ def read_log(log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, in
     n_epochs = (about.get("config") or {}).get("epochs") or 1
     asked = (about.get("dataset") or {}).get("sample_ids") or []
     missing = max(0, len(asked) * n_epochs - len(samples)) if log.get("status") != "success" else 0
-    return rows, {f"samples that are not in the log, whose status is {log.get('status', 'started')!r}": missing}
+    return rows, {
+        f"samples that are not in the log, whose status is {log.get('status', 'started')!r}": missing
+    }
 
 
-def _scores(sample: Mapping[str, Any], about: Mapping[str, Any], scorers: list[str]) -> Iterator[dict[str, Any]]:
-    shared = {"id": sample["id"], "epoch": sample.get("epoch", 1), "task": about.get("task"), "model": about.get("model")}
+def _scores(
+    sample: Mapping[str, Any], about: Mapping[str, Any], scorers: list[str]
+) -> Iterator[dict[str, Any]]:
+    shared = {
+        "id": sample["id"],
+        "epoch": sample.get("epoch", 1),
+        "task": about.get("task"),
+        "model": about.get("model"),
+    }
     if sample.get("invalidation"):
         shared["invalidated"] = "true"
     scores = sample.get("scores") or {}
     for scorer in dict.fromkeys([*scores, *scorers]):
         given = scores.get(scorer) or {}
-        answer = {"scorer": scorer, "value": given.get("value"), "explanation": given.get("explanation")}
+        answer = {
+            "scorer": scorer,
+            "value": given.get("value"),
+            "explanation": given.get("explanation"),
+        }
         yield {**shared, **answer, "metadata": sample.get("metadata") or None}

@@ -18,12 +18,21 @@ from heart_utils.sources.heart import load_esconv, load_heart, published_replies
 from heart_utils.sources.options import FileOptions
 from heart_utils.tables import check_table, empty_table, need_columns
 
-__all__ = ["describe_votes", "load_histories", "load_replies", "load_scores", "load_verdicts", "scores_to_verdicts"]
+__all__ = [
+    "describe_votes",
+    "load_histories",
+    "load_replies",
+    "load_scores",
+    "load_verdicts",
+    "scores_to_verdicts",
+]
 
 Given = str | os.PathLike[str] | pd.DataFrame
 
 
-def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]) -> pd.DataFrame:
+def load_histories(
+    name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]
+) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
     Parameters
@@ -53,7 +62,9 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "histories", reading)
     if twins and name not in ("heart", "sample"):
-        raise DataError(f"twins=True adds HEART's calm originals; {_called(name_or_path)} has none.")
+        raise DataError(
+            f"twins=True adds HEART's calm originals; {_called(name_or_path)} has none."
+        )
     if name == "sample":
         return read_sample("histories")
     if name is not None:
@@ -61,7 +72,9 @@ def load_histories(name_or_path: Given, *, twins: bool = False, **reading: Unpac
     return read_file("histories", name_or_path, reading)
 
 
-def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]) -> pd.DataFrame:
+def load_replies(
+    name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]
+) -> pd.DataFrame:
     """Load replies: what was written for histories.
 
     Parameters
@@ -88,10 +101,16 @@ def load_replies(name_or_path: Given, *, twins: bool = False, **reading: Unpack[
     ['h1--ann']
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "replies", reading)
-    return read_file("replies", name_or_path, reading) if name is None else published_replies(name, twins=twins)
+    return (
+        read_file("replies", name_or_path, reading)
+        if name is None
+        else published_replies(name, twins=twins)
+    )
 
 
-def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: Unpack[FileOptions]) -> pd.DataFrame:
+def load_scores(
+    name_or_path: Given, *, as_published: bool = False, **reading: Unpack[FileOptions]
+) -> pd.DataFrame:
     """Load scores: numbers that raters gave to one reply alone.
 
     Parameters
@@ -122,7 +141,9 @@ def load_scores(name_or_path: Given, *, as_published: bool = False, **reading: U
     """
     name = _name(name_or_path, _studies("scores"), "scores", reading)
     if as_published and name != "mentalalign":
-        raise DataError(f"as_published=True is about mentalalign's tables; {_called(name_or_path)} has none.")
+        raise DataError(
+            f"as_published=True is about mentalalign's tables; {_called(name_or_path)} has none."
+        )
     folder = "as_published" if as_published else "scores"
     return read_file("scores", name_or_path, reading) if name is None else _published(name, folder)
 
@@ -242,7 +263,9 @@ def _studies(table: str) -> tuple[str, ...]:
 def _published(name: str, folder: str) -> pd.DataFrame:
     file = open_run(PUBLIC).folder / folder / f"{name}.parquet"
     if not file.is_file():
-        raise DataError(f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back.")
+        raise DataError(
+            f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back."
+        )
     return check_table("scores" if folder == "as_published" else folder, read_parquet(file))
 
 
@@ -250,20 +273,28 @@ def _called(name_or_path: Given) -> str:
     return "the DataFrame" if is_table(name_or_path) else os.fspath(name_or_path)  # type: ignore[arg-type]
 
 
-def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: FileOptions) -> str | None:
+def _name(
+    name_or_path: Given, known: tuple[str, ...], table: str, reading: FileOptions
+) -> str | None:
     """Tell a known name from a path or a table."""
     if strange := sorted(set(reading) - set(FileOptions.__annotations__)):
         options = ", ".join(FileOptions.__annotations__)
-        raise TypeError(f"load_{table} has no option {', '.join(strange)}; of files it has {options}.")
+        raise TypeError(
+            f"load_{table} has no option {', '.join(strange)}; of files it has {options}."
+        )
     if is_table(name_or_path):
         return None
     if not isinstance(name_or_path, str | os.PathLike):
         what = f"load_{table} was given a {type(name_or_path).__name__}"
-        raise DataError(f"{what}; expected the name of a set ({', '.join(known)}), a path or a DataFrame.")
+        raise DataError(
+            f"{what}; expected the name of a set ({', '.join(known)}), a path or a DataFrame."
+        )
     given = os.fspath(name_or_path)
     if given in known:
         if said := [option for option, value in reading.items() if value]:
-            raise DataError(f"{', '.join(said)} is about a file of your own; {given} is a set that is known.")
+            raise DataError(
+                f"{', '.join(said)} is about a file of your own; {given} is a set that is known."
+            )
         return given
     if suffix_of(Path(given)) not in SUFFIXES:
         fault = f"{given!r} is neither a set with {table} ({', '.join(known)})"
@@ -276,12 +307,20 @@ def _name(name_or_path: Given, known: tuple[str, ...], table: str, reading: File
 def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFrame:
     for column, word in chosen.items():
         if word is not None and word not in (there := set(table[column])):
-            raise DataError(f"{source} has no {column} {word!r}. It has {', '.join(sorted(there))}.")
+            raise DataError(
+                f"{source} has no {column} {word!r}. It has {', '.join(sorted(there))}."
+            )
         table = table if word is None else table[table[column] == word]
     return table.reset_index(drop=True)
 
 
-_UNIT = ["history_id", "rater", "dimension", "item", "group"]  #: What two scores must share to be compared.
+_UNIT = [
+    "history_id",
+    "rater",
+    "dimension",
+    "item",
+    "group",
+]  #: What two scores must share to be compared.
 _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group")
 
 
@@ -313,12 +352,24 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     >>> scores_to_verdicts(scores)["verdict"].tolist()  # x with y, x with z, y with z
     ['a', 'tie', 'b']
     """
-    needed = [*_UNIT, "reply_id", "dialogue_id", "responder", "rater_kind", "score", "state", "flags", "simulated"]
+    needed = [
+        *_UNIT,
+        "reply_id",
+        "dialogue_id",
+        "responder",
+        "rater_kind",
+        "score",
+        "state",
+        "flags",
+        "simulated",
+    ]
     need_columns(scores, needed, DataError)
     scores = scores.reset_index(drop=True)
     empty = (scores["state"] == "valid") & scores["score"].isna()
     if empty.any():
-        raise DataError(f"scores: {int(empty.sum())} rows are valid and have no score, such as row {int(empty.argmax())}.")
+        raise DataError(
+            f"scores: {int(empty.sum())} rows are valid and have no score, such as row {int(empty.argmax())}."
+        )
     first, second = _pairs(scores)
     return _verdicts(scores, first, second)
 
@@ -327,13 +378,23 @@ def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """List the rows of a and of b of every pair of one unit, in the order of units and of the replies' ids."""
     replies = scores[["history_id", "reply_id"]].drop_duplicates()
     if (twice := replies["reply_id"].duplicated()).any():
-        raise DataError(f"scores.reply_id: {replies.loc[twice, 'reply_id'].iloc[0]!r} answers more than one history_id.")
+        raise DataError(
+            f"scores.reply_id: {replies.loc[twice, 'reply_id'].iloc[0]!r} answers more than one history_id."
+        )
     place = pd.factorize(scores["reply_id"], sort=True)[0]
-    codes = {"unit": scores.groupby(_UNIT, dropna=False, sort=False).ngroup(), "place": place, "row": np.arange(len(scores))}
-    rows = pd.DataFrame(codes | {"who": pd.factorize(scores["responder"])[0]}).sort_values(["unit", "place"], kind="stable")
+    codes = {
+        "unit": scores.groupby(_UNIT, dropna=False, sort=False).ngroup(),
+        "place": place,
+        "row": np.arange(len(scores)),
+    }
+    rows = pd.DataFrame(codes | {"who": pd.factorize(scores["responder"])[0]}).sort_values(
+        ["unit", "place"], kind="stable"
+    )
     if (again := rows.duplicated(["unit", "place"]).sort_index()).any():
         shown = show_row(scores.loc[again, ["reply_id", "rater", "dimension"]].iloc[0])
-        raise DataError(f"scores: {int(again.sum())} rows score a reply again in the same way, such as {shown}.")
+        raise DataError(
+            f"scores: {int(again.sum())} rows score a reply again in the same way, such as {shown}."
+        )
     both = rows.merge(rows, on="unit", suffixes=("", "_b"))
     both = both[(both["place"] < both["place_b"]) & (both["who"] != both["who_b"])]
     return both["row"].to_numpy(), both["row_b"].to_numpy()
@@ -341,10 +402,15 @@ def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd.DataFrame:
     cells = {name: scores[name].array for name in (*_SAME, "responder", "state", "simulated")}
-    a, b = (pd.DataFrame({name: column.take(rows) for name, column in cells.items()}) for rows in (first, second))
+    a, b = (
+        pd.DataFrame({name: column.take(rows) for name, column in cells.items()})
+        for rows in (first, second)
+    )
     valid = ((a["state"] == "valid") & (b["state"] == "valid")).to_numpy()
     score = scores["score"].to_numpy(dtype=float, na_value=np.nan)
-    lead = np.where(valid, 1 - np.sign(np.where(valid, score[first] - score[second], 0.0)), 3).astype(int)
+    lead = np.where(
+        valid, 1 - np.sign(np.where(valid, score[first] - score[second], 0.0)), 3
+    ).astype(int)
     pair = _pair_ids(scores, first, second)
     verdicts = a[list(_SAME)].assign(
         comparison_id=pair,
@@ -360,15 +426,23 @@ def _verdicts(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
         simulated=a["simulated"] | b["simulated"],
     )
     rest, nothing = empty_table("verdicts"), np.full(len(a), -1)
-    empty = {str(name): rest[name].array.take(nothing, allow_fill=True) for name in rest if name not in verdicts}
+    empty = {
+        str(name): rest[name].array.take(nothing, allow_fill=True)
+        for name in rest
+        if name not in verdicts
+    }
     verdicts = verdicts.assign(**empty)[list(rest)]
     verdicts.attrs.update(scores.attrs)
     return verdicts
 
 
-def _pair_ids(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd.api.extensions.ExtensionArray:
+def _pair_ids(
+    scores: pd.DataFrame, first: np.ndarray, second: np.ndarray
+) -> pd.api.extensions.ExtensionArray:
     """Name pairs once each: history, responder a, responder b, and the item if scores have one."""
-    (reply, ids), (item, items) = (pd.factorize(scores[column], use_na_sentinel=False) for column in ("reply_id", "item"))
+    (reply, ids), (item, items) = (
+        pd.factorize(scores[column], use_na_sentinel=False) for column in ("reply_id", "item")
+    )
     codes = (reply[first] * len(ids) + reply[second]) * len(items) + item[first]
     _, places, numbers = np.unique(codes, return_index=True, return_inverse=True)
     named = scores[["reply_id", "item"]]
@@ -381,7 +455,9 @@ def _pair_ids(scores: pd.DataFrame, first: np.ndarray, second: np.ndarray) -> pd
 
 def _joined_flags(flags: pd.Series, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     codes, kinds = pd.factorize(pd.Series([tuple(cell) for cell in flags], dtype=object))
-    joined: np.ndarray = np.frompyfunc(lambda one, other: sorted({*one, *other}), 2, 1).outer(kinds, kinds).ravel()
+    joined: np.ndarray = (
+        np.frompyfunc(lambda one, other: sorted({*one, *other}), 2, 1).outer(kinds, kinds).ravel()
+    )
     # Rows with the same flags share one list: two million copies take longer than all else here.
     cells: np.ndarray = joined[codes[first] * len(kinds) + codes[second]]
     return cells

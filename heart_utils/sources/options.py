@@ -66,7 +66,11 @@ def plain(head: object) -> str:
 
 def word_of(cell: object) -> str:
     """Give a cell as words are matched: without case, and blank where it is empty."""
-    return "" if cell is None or cell != cell else (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip().casefold()
+    return (
+        ""
+        if cell is None or cell != cell
+        else (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip().casefold()
+    )
 
 
 def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
@@ -86,23 +90,34 @@ def check_options(how: FileOptions) -> None:
     given: Mapping[str, Any] = how
     for option, example in EXAMPLES.items():
         if not isinstance(value := given.get(option) or {}, Mapping):
-            raise DataError(f"{option} is a {type(value).__name__}, expected a mapping, as in {option}={example}.")
+            raise DataError(
+                f"{option} is a {type(value).__name__}, expected a mapping, as in {option}={example}."
+            )
     for option, choices in CHOICES.items():
         if (word := given.get(option)) is not None and word not in choices:
             raise DataError(f"{option} is {word!r}, expected {' or '.join(map(repr, choices))}.")
     for option in ("always", "shown"):
-        if not isinstance(value := given.get(option), str) and isinstance(value, Mapping | list) and "'...'" in str(value):
+        if (
+            not isinstance(value := given.get(option), str)
+            and isinstance(value, Mapping | list)
+            and "'...'" in str(value)
+        ):
             raise DataError(
                 f"{option} still has '...', which a proposed call has where only you know what to say: who wrote the replies. "
                 f"Put the names there; {option} is {value}."
             )
     if (pair := given.get("winner_loser")) and (isinstance(pair, str) or len(pair) != 2):
-        raise DataError(f"winner_loser is {pair!r}, expected two headers, as in winner_loser=('winner', 'loser').")
+        raise DataError(
+            f"winner_loser is {pair!r}, expected two headers, as in winner_loser=('winner', 'loser')."
+        )
     if (ends := given.get("soft")) and (set(ends) != {"a", "b"} or ends["a"] == ends["b"]):
         raise DataError(
             f"soft is {dict(ends)}, expected the number that means a for sure and that for b, as in {EXAMPLES['soft']}."
         )
-    for option, words in (("winner_columns", given.get("winner_columns")), ("counts", given.get("counts"))):
+    for option, words in (
+        ("winner_columns", given.get("winner_columns")),
+        ("counts", given.get("counts")),
+    ):
         if strange := sorted({str(word) for word in (words or {}).values()} - {"a", "b", "tie"}):
             raise DataError(
                 f"{option} says {', '.join(strange)}; each header stands for a, b or tie, as in {EXAMPLES[option]}."
@@ -122,7 +137,9 @@ def as_yaml(options: Mapping[str, Any]) -> str:
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Let a command say how files of votes are to be read."""
-    group = parser.add_argument_group("how a file is to be read", "as load_verdicts takes it; each may be given several times")
+    group = parser.add_argument_group(
+        "how a file is to be read", "as load_verdicts takes it; each may be given several times"
+    )
     pairs = {
         "columns": ("HEADER=COLUMN", "what a header means; HEADER= leaves its column out"),
         "words": ("WORD=MEANING", "a, b, tie or a failure, such as abstained"),
@@ -130,9 +147,20 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         "only": ("HEADER=VALUE", "the rows that count"),
     }
     for option, (form, what) in pairs.items():
-        group.add_argument(f"--{option}", action="extend", nargs="+", default=[], metavar=form, help=what)
-    group.add_argument("--others", choices=CHOICES["others"], help="what becomes of columns that are not named (refuse)")
-    group.add_argument("--reading", type=Path, metavar="FILE", help="YAML with these and all other options of load_verdicts")
+        group.add_argument(
+            f"--{option}", action="extend", nargs="+", default=[], metavar=form, help=what
+        )
+    group.add_argument(
+        "--others",
+        choices=CHOICES["others"],
+        help="what becomes of columns that are not named (refuse)",
+    )
+    group.add_argument(
+        "--reading",
+        type=Path,
+        metavar="FILE",
+        help="YAML with these and all other options of load_verdicts",
+    )
 
 
 def reading_of(asked: argparse.Namespace) -> FileOptions:
@@ -154,7 +182,9 @@ def _pairs(option: str, entries: Sequence[str]) -> dict[str, Any]:
     for entry in entries:
         name, equals, value = entry.rpartition("=")
         if not equals:
-            raise DataError(f"--{option} {entry!r}: expected two words with = between them, as in --{option} winner=verdict.")
+            raise DataError(
+                f"--{option} {entry!r}: expected two words with = between them, as in --{option} winner=verdict."
+            )
         meant = None if option == "columns" and value == "" else value
         said[name] = [*listed(said[name]), value] if option == "only" and name in said else meant
     return said

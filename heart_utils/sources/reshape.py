@@ -34,7 +34,9 @@ class Reshaped:
     rows: pd.DataFrame
     used: set[str] = field(default_factory=set)  #: Headers that an option has explained.
     notes: dict[str, int] = field(default_factory=dict)
-    sides_shown: bool = True  #: Whether the first of two responders may be the one that stood first.
+    sides_shown: bool = (
+        True  #: Whether the first of two responders may be the one that stood first.
+    )
 
 
 def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshaped:
@@ -84,7 +86,9 @@ def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
     """Find a header as the file writes it."""
     names = {plain(name): str(name) for name in rows.columns}
     if plain(head) not in names:
-        raise DataError(f"{option} names {head}; the columns are {', '.join(map(str, rows.columns))}.")
+        raise DataError(
+            f"{option} names {head}; the columns are {', '.join(map(str, rows.columns))}."
+        )
     return names[plain(head)]
 
 
@@ -111,15 +115,23 @@ def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Make a row of each entry of a list: one for each rating of a conversation, each completion of a prompt."""
     rows = flatten(rows)
     head = head_in(rows, "explode", name)
-    strange = rows[head].map(lambda cell: cell is not None and cell == cell and not isinstance(cell, list))
+    strange = rows[head].map(
+        lambda cell: cell is not None and cell == cell and not isinstance(cell, list)
+    )
     if strange.any():
-        raise DataError(f"explode names {head}, and {called(rows.index[strange][0])} holds no list there.")
+        raise DataError(
+            f"explode names {head}, and {called(rows.index[strange][0])} holds no list there."
+        )
     lengths = rows[head].map(lambda cell: len(cell) if isinstance(cell, list) else 0)
     repeated = rows.loc[rows.index.repeat(lengths)]
     places = [place for length in lengths for place in range(1, length + 1)]
     entries = [entry for cell in rows[head] if isinstance(cell, list) for entry in cell]
-    index = [f"{called(row)} ({head} {place})" for row, place in zip(repeated.index, places, strict=True)]
-    return repeated.assign(**{head: pd.Series(entries, repeated.index, dtype=object)}).set_axis(index, axis=0)
+    index = [
+        f"{called(row)} ({head} {place})" for row, place in zip(repeated.index, places, strict=True)
+    ]
+    return repeated.assign(**{head: pd.Series(entries, repeated.index, dtype=object)}).set_axis(
+        index, axis=0
+    )
 
 
 def _heads_named(how: FileOptions) -> list[str]:
@@ -130,7 +142,11 @@ def _heads_named(how: FileOptions) -> list[str]:
         *(how.get("winner_columns") or {}),
         *(how.get("split") or {}),
     ]
-    named += [part for template in (how.get("made_of") or {}).values() for part in re.findall(r"\{([^{}]+)\}", template)]
+    named += [
+        part
+        for template in (how.get("made_of") or {}).values()
+        for part in re.findall(r"\{([^{}]+)\}", template)
+    ]
     return [str(name) for name in named]
 
 
@@ -141,7 +157,10 @@ def resolve(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
         if name in rows or "." not in name:
             continue
         for cut in reversed([place.start() for place in re.finditer(r"\.", name)]):
-            if name[:cut] in rows and rows[name[:cut]].map(lambda cell: isinstance(cell, list)).any():
+            if (
+                name[:cut] in rows
+                and rows[name[:cut]].map(lambda cell: isinstance(cell, list)).any()
+            ):
                 steps = name[cut + 1 :].split(".")
                 rows = rows.assign(**{name: [_walk(cell, steps) for cell in rows[name[:cut]]]})
                 taken.append(name[:cut])
@@ -167,7 +186,9 @@ def _split(found: Reshaped, patterns: Mapping[str, str]) -> None:
         lost = parts.isna().all(axis=1)
         if lost.any():
             shown = show_cell(head, cells[lost].iloc[0])
-            raise DataError(f"split: {called(cells.index[lost][0])} of {head} has {shown}, which does not fit {pattern!r}.")
+            raise DataError(
+                f"split: {called(cells.index[lost][0])} of {head} has {shown}, which does not fit {pattern!r}."
+            )
         found.rows = found.rows.assign(**{str(part): parts[part] for part in parts})
         found.used.add(head)
 
@@ -176,7 +197,9 @@ def _pattern(option: str, pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise DataError(f"{option}: {pattern!r} is no pattern ({error}); it is a regular expression.") from None
+        raise DataError(
+            f"{option}: {pattern!r} is no pattern ({error}); it is a regular expression."
+        ) from None
 
 
 def _keep_only(found: Reshaped, only: Mapping[str, Any]) -> None:
@@ -184,16 +207,25 @@ def _keep_only(found: Reshaped, only: Mapping[str, Any]) -> None:
     for name, wanted in only.items():
         head = head_in(found.rows, "only", name)
         cells = map_words(found.rows[head], word_of)
-        chosen = {word_of(value) for value in (wanted if isinstance(wanted, list | tuple | set) else [wanted])}
+        chosen = {
+            word_of(value)
+            for value in (wanted if isinstance(wanted, list | tuple | set) else [wanted])
+        }
         kept = cells.isin(list(chosen)).to_numpy()
-        values = map_words(found.rows[head][~kept], lambda cell: str(cell).strip()).value_counts(dropna=False)
+        values = map_words(found.rows[head][~kept], lambda cell: str(cell).strip()).value_counts(
+            dropna=False
+        )
         hidden = names_people(head)
         for value, count in values.items() if not hidden else ():
             found.notes[f"left out by {head} {show_cell(head, value)}"] = int(count)
         if hidden and not kept.all():
             found.notes[f"left out by {head}"] = int((~kept).sum())
         if not kept.any():
-            there = "other values" if hidden else ", ".join(show_cell(head, value) for value in values.index[:8])
+            there = (
+                "other values"
+                if hidden
+                else ", ".join(show_cell(head, value) for value in values.index[:8])
+            )
             raise DataError(f"only keeps no row: {head} has {there}.")
         found.rows = found.rows[kept]
         found.used.add(head)
@@ -201,17 +233,25 @@ def _keep_only(found: Reshaped, only: Mapping[str, Any]) -> None:
 
 def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
     """Turn columns of answers into rows: a column a rater, a dimension, or a pair that a form asked about."""
-    kinds = {"rater": how.get("rater_columns"), "dimension": how.get("dimension_columns"), "pair": how.get("pair_columns")}
+    kinds = {
+        "rater": how.get("rater_columns"),
+        "dimension": how.get("dimension_columns"),
+        "pair": how.get("pair_columns"),
+    }
     given = {kind: named for kind, named in kinds.items() if named}
     if not given:
         return
     if len(given) > 1:
-        raise DataError(f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of these.")
+        raise DataError(
+            f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of these."
+        )
     (kind, named), rows = next(iter(given.items())), found.rows
     option = f"{kind}_columns"
     about = _columns_of(rows, option, named, kind)
     made = list(dict.fromkeys([answer, *(name for names in about.values() for name in names)]))
-    if taken := [head for head in rows.columns if str(head) not in about and plain(head) in map(plain, made)]:
+    if taken := [
+        head for head in rows.columns if str(head) not in about and plain(head) in map(plain, made)
+    ]:
         raise DataError(
             f"With {option} the columns {' and '.join(made[::-1])} are made from them, and it has {', '.join(taken)}."
         )
@@ -219,25 +259,38 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
     pieces = []
     for place, (head, names) in enumerate(about.items(), start=1):
         piece = rest.assign(**names, **{answer: rows[head]})
-        what = f"rater column {place}" if kind == "rater" else head  # the header may be a person's name
+        what = (
+            f"rater column {place}" if kind == "rater" else head
+        )  # the header may be a person's name
         pieces.append(piece.set_axis([f"{called(row)} ({what})" for row in rows.index], axis=0))
     long = pd.concat(pieces)
     explained = "" in map(word_of, how.get("words") or {})
-    blank = np.zeros(len(long), bool) if explained else (map_words(long[answer], word_of) == "").to_numpy()
+    blank = (
+        np.zeros(len(long), bool)
+        if explained
+        else (map_words(long[answer], word_of) == "").to_numpy()
+    )
     found.rows = long[~blank]
     found.notes[NOT_ASKED] = int(blank.sum())
 
 
-def _columns_of(rows: pd.DataFrame, option: str, named: str | Sequence[str], kind: str) -> dict[str, dict[str, str]]:
+def _columns_of(
+    rows: pd.DataFrame, option: str, named: str | Sequence[str], kind: str
+) -> dict[str, dict[str, str]]:
     """Find columns by their names or a pattern: header -> what a row made of it has beside the answer."""
     if not isinstance(named, str):
         return {
-            head_in(rows, option, name): {kind: str(name) if kind != "rater" else head_in(rows, option, name)} for name in named
+            head_in(rows, option, name): {
+                kind: str(name) if kind != "rater" else head_in(rows, option, name)
+            }
+            for name in named
         }
     pattern = _pattern(option, named)
     matches = {str(head): match for head in rows.columns if (match := pattern.fullmatch(str(head)))}
     if not matches:
-        raise DataError(f"{option} {named!r} fits no column; the columns are {', '.join(map(str, rows.columns))}.")
+        raise DataError(
+            f"{option} {named!r} fits no column; the columns are {', '.join(map(str, rows.columns))}."
+        )
     about = {}
     for head, match in matches.items():
         parts = {name: text for name, text in match.groupdict().items() if text is not None}
@@ -268,7 +321,9 @@ def _join_shown(found: Reshaped, how: FileOptions) -> None:
     keys = [heads[plain(name)] for name in shared]
     shown = shown.rename(columns=dict(zip(shared, keys, strict=True)))
     for table in (shown, rows := rows.copy()):
-        table[keys] = table[keys].apply(lambda cells: map_words(cells, lambda cell: str(as_text(cell)).strip()))
+        table[keys] = table[keys].apply(
+            lambda cells: map_words(cells, lambda cell: str(as_text(cell)).strip())
+        )
     if (twice := shown.duplicated(keys)).any():
         raise DataError(
             f"shown has two rows about {dict(shown.loc[twice, keys].iloc[0])}; expected one for each {', '.join(keys)}."
@@ -278,7 +333,9 @@ def _join_shown(found: Reshaped, how: FileOptions) -> None:
     if lost.any():
         missing = rows.loc[lost, keys].drop_duplicates().head(5).to_numpy().tolist()
         said = ", ".join("/".join(map(str, names)) for names in missing)
-        raise DataError(f"shown says nothing of {', '.join(keys)} {said} ({int(lost.sum())} answers). Add a row for each.")
+        raise DataError(
+            f"shown says nothing of {', '.join(keys)} {said} ({int(lost.sum())} answers). Add a row for each."
+        )
     found.rows = joined.drop(columns="_shown")
     found.used.update(keys)
 
@@ -287,7 +344,9 @@ def _one_hot(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
     """Make one answer of columns that are marked where it was given."""
     if not named:
         return
-    heads = {head_in(found.rows, "winner_columns", name): meaning for name, meaning in named.items()}
+    heads = {
+        head_in(found.rows, "winner_columns", name): meaning for name, meaning in named.items()
+    }
     marks = pd.DataFrame({head: map_words(found.rows[head], word_of) for head in heads})
     for head, cells in marks.items():
         if (strange := ~cells.isin([*ON, *OFF])).any():
@@ -333,11 +392,15 @@ def _count_out(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
             raise DataError(
                 f"counts: {called(counts.index[wrong][0])} has {shown} in {head}, expected a whole number of 0 or more."
             )
-        piece = found.rows.loc[found.rows.index.repeat(counts.astype(int))].assign(**{answer: meaning})
+        piece = found.rows.loc[found.rows.index.repeat(counts.astype(int))].assign(
+            **{answer: meaning}
+        )
         pieces.append(piece)
         found.used.add(head)
     long = pd.concat(pieces)
-    found.rows = long.set_axis([f"{called(row)} (vote {place})" for place, row in enumerate(long.index, start=1)], axis=0)
+    found.rows = long.set_axis(
+        [f"{called(row)} (vote {place})" for place, row in enumerate(long.index, start=1)], axis=0
+    )
     found.sides_shown = False
 
 
@@ -352,7 +415,9 @@ def _compose(found: Reshaped, templates: Mapping[str, str]) -> None:
                 text = text + pd.Series(np.arange(len(text)).astype(str), text.index, dtype=TEXT)
             else:
                 head = head_in(found.rows, "made_of", part)
-                text = text + map_words(found.rows[head], lambda cell: str(as_text(cell))).astype(TEXT)
+                text = text + map_words(found.rows[head], lambda cell: str(as_text(cell))).astype(
+                    TEXT
+                )
                 found.used.add(head)
         found.rows = found.rows.assign(**{column: text})
     found.used -= set(templates)

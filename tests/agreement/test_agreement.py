@@ -43,7 +43,9 @@ def mtbench(mirror):
         ("turn_2", ("human", "human"), "exclude", 82, 474),
     ],
 )
-def test_agreement_matches_the_published_table_of_mt_bench(mtbench, turn, between, ties, percent, n_votes):
+def test_agreement_matches_the_published_table_of_mt_bench(
+    mtbench, turn, between, ties, percent, n_votes
+):
     """Zheng et al. 2023, table 5: experts and GPT-4, whose contradictions between orders count as ties."""
     found = first_row(mtbench[mtbench["group"] == turn], between=between, ties=ties)
     assert found["n_votes"] == n_votes
@@ -64,15 +66,28 @@ def test_the_authors_names_come_close_to_gpt_4_on_mt_bench(mtbench):
 def test_a_vote_that_was_cast_twice_is_refused_and_named(mirror):
     from heart_utils.sources.load import load_verdicts
 
-    with pytest.raises(AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"):
+    with pytest.raises(
+        AgreementError, match=r"author_0 answers .* more than once .* They differ in repeat"
+    ):
         pairwise_agreement(load_verdicts("mtbench"))
 
 
 def test_three_people_and_a_judge_by_hand():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a"), ("x-y", "d", "p3", "b"), ("x-y", "d", "m1", "a")])
+    table = votes(
+        [
+            ("x-y", "d", "p1", "a"),
+            ("x-y", "d", "p2", "a"),
+            ("x-y", "d", "p3", "b"),
+            ("x-y", "d", "m1", "a"),
+        ]
+    )
     assert first_row(table)["agreement"] == pytest.approx(2 / 3)
     people = first_row(table, between=("human", "human"))
-    assert (people["agreement"], people["n_votes"], people["n_pairs"]) == (pytest.approx(1 / 3), 3, 1)
+    assert (people["agreement"], people["n_votes"], people["n_pairs"]) == (
+        pytest.approx(1 / 3),
+        3,
+        1,
+    )
 
 
 def test_the_answer_from_the_authors_names_looks_at_other_dialogues_only():
@@ -87,7 +102,14 @@ def test_the_answer_from_the_authors_names_looks_at_other_dialogues_only():
 
 
 def test_authors_that_nobody_judged_elsewhere_are_a_coin():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a"), ("x-z", "e", "p1", "b"), ("x-z", "e", "m1", "b")])
+    table = votes(
+        [
+            ("x-y", "d", "p1", "a"),
+            ("x-y", "d", "m1", "a"),
+            ("x-z", "e", "p1", "b"),
+            ("x-z", "e", "m1", "b"),
+        ]
+    )
     assert first_row(table, ties="exclude")["author_only"] == 0.5
 
 
@@ -116,7 +138,9 @@ def test_a_judge_that_only_knows_the_authors_has_no_kappa_within(rng):
         ]
     found = first_row(votes(rows))
     assert found["agreement"] == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.03)
-    assert found["kappa_within"] == pytest.approx(0.0, abs=0.05)  # simulated: 4,000 pairs, standard error 0.016
+    assert found["kappa_within"] == pytest.approx(
+        0.0, abs=0.05
+    )  # simulated: 4,000 pairs, standard error 0.016
     assert found["advantage"] < 0.01
 
 
@@ -150,7 +174,9 @@ def test_swapping_sides_or_rows_changes_nothing(seed, ties):
 @given(seed=st.integers(0, 10_000))
 def test_without_ties_kappa_pi_and_ac1_are_twice_the_agreement_less_one(seed):
     rng = np.random.default_rng(seed)
-    table = votes([(f"x-y/{k}", "d", who, rng.choice(["a", "b"])) for k in range(8) for who in ("p1", "m1")])
+    table = votes(
+        [(f"x-y/{k}", "d", who, rng.choice(["a", "b"])) for k in range(8) for who in ("p1", "m1")]
+    )
     expected = 2 * first_row(table)["agreement"] - 1
     assert first_row(table)["kappa"] == pytest.approx(expected)
     if table["verdict"].nunique() == 2:
@@ -160,32 +186,52 @@ def test_without_ties_kappa_pi_and_ac1_are_twice_the_agreement_less_one(seed):
 
 def test_intervals_resample_dialogues(rng):
     table = random_votes(rng, n_dialogues=60)
-    found = pairwise_agreement(table, by=[], n_resamples=200, rng=np.random.default_rng(5)).table.iloc[0]
+    found = pairwise_agreement(
+        table, by=[], n_resamples=200, rng=np.random.default_rng(5)
+    ).table.iloc[0]
     counts = [
-        count_by_hand(rows, "human", "model", ties="include", guess=False)[:2] for _, rows in table.groupby("dialogue_id")
+        count_by_hand(rows, "human", "model", ties="include", guess=False)[:2]
+        for _, rows in table.groupby("dialogue_id")
     ]
     share, n = np.array(counts).T
     weights = draw_weights(60, 200, np.random.default_rng(5))
     shares = (weights @ (share * n)) / (weights @ n)
-    assert (found["agreement_low"], found["agreement_high"]) == pytest.approx(wilsons_interval(found["agreement"], shares, 60))
+    assert (found["agreement_low"], found["agreement_high"]) == pytest.approx(
+        wilsons_interval(found["agreement"], shares, 60)
+    )
 
 
 @pytest.mark.parametrize("ties", ["include", "exclude"])
-def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(rng, ties):
+def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_the_dialogue_itself(
+    rng, ties
+):
     """Leaving out every copy of the dialogue that is judged: the slow way, resample by resample."""
     table = random_votes(rng, n_dialogues=70, n_people=2, n_judges=1, miss=0.4)
-    found = pairwise_agreement(table, by=[], ties=ties, n_resamples=3, rng=np.random.default_rng(5)).table.iloc[0]
+    found = pairwise_agreement(
+        table, by=[], ties=ties, n_resamples=3, rng=np.random.default_rng(5)
+    ).table.iloc[0]
     labels = ["a", "b"] if ties == "exclude" else ["a", "tie", "b"]
     told = table[(table["rater_kind"] == "human") & table["verdict"].isin(labels)]
-    met = told.merge(table.loc[(table["rater_kind"] == "model") & table["verdict"].isin(labels), ["pair_id"]], on="pair_id")
+    met = told.merge(
+        table.loc[(table["rater_kind"] == "model") & table["verdict"].isin(labels), ["pair_id"]],
+        on="pair_id",
+    )
     dialogues, shares = sorted(table["dialogue_id"].unique()), []
     for weights in draw_weights(70, 3, np.random.default_rng(5)):
         times = dict(zip(dialogues, weights, strict=True))
         right = total = 0.0
         for row in met.itertuples():
-            same = (told["responder_a"] == row.responder_a) & (told["responder_b"] == row.responder_b)
+            same = (told["responder_a"] == row.responder_a) & (
+                told["responder_b"] == row.responder_b
+            )
             rest = told[same & (told["dialogue_id"] != row.dialogue_id)]
-            counts = rest["dialogue_id"].map(times).groupby(rest["verdict"]).sum().reindex(labels, fill_value=0)
+            counts = (
+                rest["dialogue_id"]
+                .map(times)
+                .groupby(rest["verdict"])
+                .sum()
+                .reindex(labels, fill_value=0)
+            )
             share = (counts == counts.max()) / (counts == counts.max()).sum()
             right += times[row.dialogue_id] * share[row.verdict]
             total += times[row.dialogue_id]
@@ -200,11 +246,15 @@ def test_resamples_of_the_lead_are_centred_on_it(rng):
     table = random_votes(rng, n_dialogues=60)
     found = first_row(table, ties="exclude", n_resamples=400, rng=np.random.default_rng(1))
     middle = (found["advantage_low"] + found["advantage_high"]) / 2
-    assert middle == pytest.approx(found["advantage"], abs=0.1 * (found["advantage_high"] - found["advantage_low"]))
+    assert middle == pytest.approx(
+        found["advantage"], abs=0.1 * (found["advantage_high"] - found["advantage_low"])
+    )
 
 
 def test_one_dialogue_gives_no_interval():
-    found = pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")])).table.iloc[0]
+    found = pairwise_agreement(
+        votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")])
+    ).table.iloc[0]
     assert np.isnan(found["agreement_low"])
     assert found["provisional"]
 
@@ -217,18 +267,31 @@ def test_failures_are_counted_and_inconsistent_answers_are_ties():
     ])  # fmt: skip
     table["state"] = ["valid", "inconsistent", "valid", "unparsed", "valid", "valid"]
     found = pairwise_agreement(table, by=[], n_resamples=0)
-    assert (found.table["agreement"][0], found.table["n_votes"][0], found.n_inconsistent) == (1.0, 2, 1)
+    assert (found.table["agreement"][0], found.table["n_votes"][0], found.n_inconsistent) == (
+        1.0,
+        2,
+        1,
+    )
     assert found.left_out.to_dict() == {"unparsed": 1}
 
 
 def test_a_probability_stands_for_the_word_that_is_not_there():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", None), ("x-y", "e", "p1", "a"), ("x-y", "e", "m1", None)])
+    table = votes(
+        [
+            ("x-y", "d", "p1", "a"),
+            ("x-y", "d", "m1", None),
+            ("x-y", "e", "p1", "a"),
+            ("x-y", "e", "m1", None),
+        ]
+    )
     assert first_row(table.assign(p_a=[None, 0.7, None, 0.2], state="valid"))["agreement"] == 0.5
 
 
 def test_a_probability_that_names_the_other_side_than_the_word_is_refused():
     table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "b")]).assign(p_a=[0.5, 0.8])
-    with pytest.raises(AgreementError, match=r"`p_a` .*must not contradict the verdict; row 1 has 0\.8"):
+    with pytest.raises(
+        AgreementError, match=r"`p_a` .*must not contradict the verdict; row 1 has 0\.8"
+    ):
         first_row(table)
     assert first_row(table.assign(p_a=[0.9, 0.5]))["agreement"] == 0
 
@@ -247,28 +310,58 @@ def test_rows_are_divided_by_rater_and_by_what_pairs_share():
 
 def test_a_pair_is_ambiguous_by_votes_that_are_not_the_ones_compared():
     # p1 and p2 against the judge; p3 and p4 split evenly, p3 and p5 do not.
-    split = votes([("x-y", "d", who, said) for who, said in zip(["p1", "p3", "p4", "m1"], "aabb", strict=True)])
+    split = votes(
+        [
+            ("x-y", "d", who, said)
+            for who, said in zip(["p1", "p3", "p4", "m1"], "aabb", strict=True)
+        ]
+    )
     found = pairwise_agreement(split, by=["ambiguity"], n_resamples=0).table.set_index("ambiguity")
     # Held out: p1 leaves a and b (split), p3 leaves a and b (split), p4 leaves a and a (clear).
     assert found["n_votes"].to_dict() == {"ambiguous": 2, "clear": 1}
     assert found["agreement"].to_dict() == {"ambiguous": 0.0, "clear": 1.0}
-    people = pairwise_agreement(split, between=("human", "human"), by=["ambiguity"], n_resamples=0).table
-    assert people[["ambiguity", "n_votes"]].to_numpy().tolist() == [["unknown", 3]]  # one other vote is left
+    people = pairwise_agreement(
+        split, between=("human", "human"), by=["ambiguity"], n_resamples=0
+    ).table
+    assert people[["ambiguity", "n_votes"]].to_numpy().tolist() == [
+        ["unknown", 3]
+    ]  # one other vote is left
 
 
 def test_a_judge_counts_with_people_and_with_other_judges_but_not_with_itself():
-    table = votes([("x-y", "d", who, said) for who, said in [("m1", "a"), ("m2", "a"), ("m3", "b")]])
+    table = votes(
+        [("x-y", "d", who, said) for who, said in [("m1", "a"), ("m2", "a"), ("m3", "b")]]
+    )
     found = pairwise_agreement(table, between=("model", "model"), by=["rater"], n_resamples=0).table
-    assert found[["rater", "agreement", "n_votes"]].to_numpy().tolist() == [["m1", 0.5, 2], ["m2", 0.5, 2], ["m3", 0.0, 2]]
+    assert found[["rater", "agreement", "n_votes"]].to_numpy().tolist() == [
+        ["m1", 0.5, 2],
+        ["m2", 0.5, 2],
+        ["m3", 0.0, 2],
+    ]
     assert first_row(table, between=("m1", "model"))["n_votes"] == 2
 
 
 BAD = {
-    "one rater only": ([("x-y", "d", "p1", "a")], "No answer that counts is by 'model'. rater_kind is: human"),
-    "no pair shared": ([("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")], "human and model share no pair"),
-    "a repeated vote": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")], "more than once"),
-    "a word unknown": ([("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")], "must be one of a, tie, b; row 0"),
-    "no judge": ([("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")], "No answer that counts is by 'model'"),
+    "one rater only": (
+        [("x-y", "d", "p1", "a")],
+        "No answer that counts is by 'model'. rater_kind is: human",
+    ),
+    "no pair shared": (
+        [("x-y", "d", "p1", "a"), ("x-z", "d", "m1", "a")],
+        "human and model share no pair",
+    ),
+    "a repeated vote": (
+        [("x-y", "d", "p1", "a"), ("x-y", "d", "p1", "b"), ("x-y", "d", "m1", "a")],
+        "more than once",
+    ),
+    "a word unknown": (
+        [("x-y", "d", "p1", "both bad"), ("x-y", "d", "m1", "a")],
+        "must be one of a, tie, b; row 0",
+    ),
+    "no judge": (
+        [("x-y", "d", "p1", "a"), ("x-y", "d", "p2", "a")],
+        "No answer that counts is by 'model'",
+    ),
     "two responders in one pair": (
         [("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")],
         "responders differs within .*: 'x and y' and",
@@ -288,25 +381,45 @@ def test_what_cannot_be_compared_is_refused_with_a_reason(case):
 
 def test_votes_that_are_all_ties_have_no_agreement_of_what_is_decided():
     table = votes([("x-y", "d", "p1", "tie"), ("x-y", "d", "m1", "a")])
-    with pytest.raises(AgreementError, match=r"Nothing is decided: each of the 1 pairs.*ties='include'"):
+    with pytest.raises(
+        AgreementError, match=r"Nothing is decided: each of the 1 pairs.*ties='include'"
+    ):
         first_row(table, ties="exclude")
     assert first_row(table)["agreement"] == 0
 
 
 @pytest.mark.parametrize("column", ["dialogue_id", "rater"])
 def test_names_of_several_types_are_refused_with_a_way_out(column):
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a"), ("x-z", "e", "p1", "a"), ("x-z", "e", "m1", "b")])
+    table = votes(
+        [
+            ("x-y", "d", "p1", "a"),
+            ("x-y", "d", "m1", "a"),
+            ("x-z", "e", "p1", "a"),
+            ("x-z", "e", "m1", "b"),
+        ]
+    )
     table[column] = table[column].where(table.index > 0, 7)
-    with pytest.raises(AgreementError, match=rf"`{column}` mixes text and other types, such as .* and .*astype\(str\)"):
+    with pytest.raises(
+        AgreementError,
+        match=rf"`{column}` mixes text and other types, such as .* and .*astype\(str\)",
+    ):
         first_row(table)
 
 
 def test_two_orders_are_not_two_raters():
-    table = votes([("x-y", "d", "m1", "a"), ("x-y", "d", "m1", "b"), ("x-y", "d", "p1", "a")]).assign(order=["ab", "ba", "ab"])
-    with pytest.raises(AgreementError, match="Two orders are not two raters: join them first with `combine_orders`"):
+    table = votes(
+        [("x-y", "d", "m1", "a"), ("x-y", "d", "m1", "b"), ("x-y", "d", "p1", "a")]
+    ).assign(order=["ab", "ba", "ab"])
+    with pytest.raises(
+        AgreementError, match="Two orders are not two raters: join them first with `combine_orders`"
+    ):
         pairwise_agreement(table)
-    joined = combine_orders(table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None))
-    assert first_row(joined)["agreement"] == 0.0  # an inconsistent answer is a tie, and the person said a
+    joined = combine_orders(
+        table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None)
+    )
+    assert (
+        first_row(joined)["agreement"] == 0.0
+    )  # an inconsistent answer is a tie, and the person said a
 
 
 EVERYTHING = {
@@ -333,15 +446,26 @@ def test_nothing_takes_two_orders_or_two_repeats_for_two_raters(name):
 
 
 def test_scores_and_verdicts_are_not_mixed():
-    table = pd.concat([votes([("x-y", "d", "p1", "a")]), pd.DataFrame({"reply_id": ["r"], "rater": ["m1"], "score": [3.0]})])
+    table = pd.concat(
+        [
+            votes([("x-y", "d", "p1", "a")]),
+            pd.DataFrame({"reply_id": ["r"], "rater": ["m1"], "score": [3.0]}),
+        ]
+    )
     with pytest.raises(AgreementError, match=r"mixes verdicts and scores"):
         pairwise_agreement(table)
     with pytest.raises(AgreementError, match="holds scores"):
-        pairwise_agreement(pd.DataFrame({"reply_id": ["r", "r"], "rater": ["p", "m"], "score": [3.0, 2], "dialogue_id": "d"}))
+        pairwise_agreement(
+            pd.DataFrame(
+                {"reply_id": ["r", "r"], "rater": ["p", "m"], "score": [3.0, 2], "dialogue_id": "d"}
+            )
+        )
 
 
 def test_a_column_that_differs_within_a_pair_cannot_divide_the_rows():
-    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]).assign(protocol=["heart", "likert"])
+    table = votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]).assign(
+        protocol=["heart", "likert"]
+    )
     with pytest.raises(AgreementError, match="protocol differs within"):
         pairwise_agreement(table, by=["protocol"])
 
@@ -352,7 +476,9 @@ def test_a_pair_cannot_lie_in_two_dialogues():
         pairwise_agreement(table)
 
 
-@pytest.mark.parametrize("wrong", [{"ties": "drop"}, {"between": "human"}, {"by": ["colour"]}, {"cluster": "street"}])
+@pytest.mark.parametrize(
+    "wrong", [{"ties": "drop"}, {"between": "human"}, {"by": ["colour"]}, {"cluster": "street"}]
+)
 def test_a_choice_that_does_not_exist_is_refused(wrong):
     with pytest.raises(AgreementError):
         pairwise_agreement(votes([("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")]), **wrong)
@@ -362,22 +488,30 @@ def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_t
     """Half always say what the judge says and half the opposite: 24 tosses of a coin, whatever the number of dialogues."""
     judge = [(d, "m", "model", "ab"[d % 2]) for d in range(60)]
     people = [
-        (d % 60, f"p{p}", "human", "ab"[(d + p) % 2]) for p in range(24) for d in range(5 * p, 5 * p + 5)
+        (d % 60, f"p{p}", "human", "ab"[(d + p) % 2])
+        for p in range(24)
+        for d in range(5 * p, 5 * p + 5)
     ]  # two people a dialogue
     table = pd.DataFrame(judge + people, columns=["dialogue_id", "rater", "rater_kind", "verdict"])
     table = table.assign(pair_id=table["dialogue_id"], responder_a="x", responder_b="y")
     for between in (("human", "model"), ("model", "human")):
-        found = pairwise_agreement(table, between=between, by=[], cluster=["dialogue_id", "rater"], n_resamples=200).table.iloc[
-            0
-        ]
+        found = pairwise_agreement(
+            table, between=between, by=[], cluster=["dialogue_id", "rater"], n_resamples=200
+        ).table.iloc[0]
         half = (found["agreement_high"] - found["agreement_low"]) / 2
-        assert half == pytest.approx(2.07 * 0.5 / np.sqrt(24 - 1), rel=0.1)  # Student's t of 23 degrees of freedom
+        assert half == pytest.approx(
+            2.07 * 0.5 / np.sqrt(24 - 1), rel=0.1
+        )  # Student's t of 23 degrees of freedom
 
 
 @pytest.mark.parametrize("ties", ["include", "exclude"])
 def test_how_much_fits_in_memory_at_a_time_changes_no_number(monkeypatch, ties):
     panels = [Panel("human", 6, 3, ties=0.3), Panel("model", 1, 1)]
-    rows = simulate_study(rng=np.random.default_rng(3), n_responders=5, n_dialogues=30, pairs=6, panels=panels).verdicts
+    rows = simulate_study(
+        rng=np.random.default_rng(3), n_responders=5, n_dialogues=30, pairs=6, panels=panels
+    ).verdicts
     at_once = pairwise_agreement(rows, ties=ties, n_resamples=30).table
     monkeypatch.setattr(agreement, "CHUNK_CELLS", 200)
-    pd.testing.assert_frame_equal(pairwise_agreement(rows, ties=ties, n_resamples=30).table, at_once)
+    pd.testing.assert_frame_equal(
+        pairwise_agreement(rows, ties=ties, n_resamples=30).table, at_once
+    )

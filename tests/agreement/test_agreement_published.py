@@ -30,16 +30,22 @@ def test_the_kappas_are_those_of_the_release(published, mirror):
     pairs = release["Annotator Pair"].map(ast.literal_eval)
     theirs = {
         (dimension, *pair): kappa
-        for dimension, pair, kappa in zip(release["Dimension"], pairs, release.iloc[:, 3], strict=True)
+        for dimension, pair, kappa in zip(
+            release["Dimension"], pairs, release.iloc[:, 3], strict=True
+        )
     }
-    ours = published[published["data_set"] == "empathic_comm"].set_index(["part", "one", "other"])["value"]
+    ours = published[published["data_set"] == "empathic_comm"].set_index(["part", "one", "other"])[
+        "value"
+    ]
     assert len(ours) == 63
     assert {key: theirs[key] for key in ours.index} == ours.to_dict()
 
 
 @pytest.mark.mirror
 def test_the_reliabilities_are_those_of_the_release(published, mirror):
-    release = pd.read_csv(mirror / "mentalalign70k" / "published_icc.csv").set_index(["judge", "attribute"])
+    release = pd.read_csv(mirror / "mentalalign70k" / "published_icc.csv").set_index(
+        ["judge", "attribute"]
+    )
     ours = published[published["data_set"] == "mentalalign"]
     assert len(ours) == 56
     for row in ours.itertuples():

@@ -23,7 +23,10 @@ def test_p_values_and_rejections_are_scipys_and_statsmodels(rng):
     p_values = []
     for left_out in ["p1", "p2", "p3", "p4"]:
         others = sheet[[name for name in ["p1", "p2", "p3", "p4"] if name != left_out]]
-        far = {who: np.sqrt(((others.sub(sheet[who], axis=0)) ** 2).mean(axis=1)) for who in (left_out, "m")}
+        far = {
+            who: np.sqrt(((others.sub(sheet[who], axis=0)) ** 2).mean(axis=1))
+            for who in (left_out, "m")
+        }
         difference = (far[left_out] <= far["m"]).astype(float) - (far["m"] <= far[left_out])
         p_values.append(ttest_1samp(difference, 0.15, alternative="less").pvalue)
     assert found["p_value"].tolist() == pytest.approx(p_values)
@@ -31,7 +34,10 @@ def test_p_values_and_rejections_are_scipys_and_statsmodels(rng):
 
 
 def test_a_good_judge_passes_and_a_poor_one_does_not(rng):
-    good, poor = (alternative_annotator_test(study(rng, noise=1, judge_noise=s), "m", epsilon=0.1) for s in (0.2, 4))
+    good, poor = (
+        alternative_annotator_test(study(rng, noise=1, judge_noise=s), "m", epsilon=0.1)
+        for s in (0.2, 4)
+    )
     assert good["rejected"].all()
     assert not poor["rejected"].any()
     assert poor["judge_wins"].mean() < 0.3 < good["judge_wins"].mean()
@@ -39,7 +45,9 @@ def test_a_good_judge_passes_and_a_poor_one_does_not(rng):
 
 def test_a_judge_like_people_passes_more_often_the_more_it_is_forgiven(rng):
     table = study(rng, noise=1, judge_noise=1, n_items=200)
-    strict, lenient = (alternative_annotator_test(table, "m", epsilon=e)["rejected"].sum() for e in (0.0, 0.3))
+    strict, lenient = (
+        alternative_annotator_test(table, "m", epsilon=e)["rejected"].sum() for e in (0.0, 0.3)
+    )
     assert strict < lenient
 
 
@@ -57,8 +65,16 @@ def test_verdicts_are_compared_by_being_the_same(rng):
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
-        (lambda table: table[~table["rater"].isin(["p1", "p2"])], {}, "three people|3 people or more"),
-        (lambda table: table[table["reply_id"].str.len() < len("reply_20")], {}, "there are 0 of 4"),
+        (
+            lambda table: table[~table["rater"].isin(["p1", "p2"])],
+            {},
+            "three people|3 people or more",
+        ),
+        (
+            lambda table: table[table["reply_id"].str.len() < len("reply_20")],
+            {},
+            "there are 0 of 4",
+        ),
         (lambda table: table, {"epsilon": 2.0}, "epsilon must lie between 0 and 1"),
         (lambda table: table[table["rater"] != "m"], {}, "'m' gave no answer"),
     ],

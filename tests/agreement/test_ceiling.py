@@ -71,7 +71,9 @@ def test_a_judge_that_knows_what_most_say_agrees_with_one_person_as_often_as_the
     share = expit(rng.normal(0, 1.5, 3000))
     people = draw_votes(rng, share, 7)
     noiseless = np.where(share > 0.5, "a", "b")[people["pair_id"]]
-    assert (people["verdict"] == noiseless).mean() == pytest.approx(estimate_ceiling(people, n_resamples=0).estimate, abs=0.015)
+    assert (people["verdict"] == noiseless).mean() == pytest.approx(
+        estimate_ceiling(people, n_resamples=0).estimate, abs=0.015
+    )
 
 
 def test_ties_and_models_do_not_count():
@@ -84,10 +86,15 @@ def test_ties_and_models_do_not_count():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table[table["rater"] < 2], "No pair has 3 decided votes by people \\(the most is 2\\)"),
+        (
+            lambda table: table[table["rater"] < 2],
+            "No pair has 3 decided votes by people \\(the most is 2\\)",
+        ),
         (lambda table: table.assign(rater_kind="model"), "No answer that counts is by 'human'"),
         (
-            lambda table: table.drop(columns="verdict").assign(score=1.0, reply_id=table["pair_id"]),
+            lambda table: table.drop(columns="verdict").assign(
+                score=1.0, reply_id=table["pair_id"]
+            ),
             "lack the column verdict.*not of scores",
         ),
     ],
@@ -108,14 +115,20 @@ def test_the_ends_of_the_bounds_are_those_of_agreement_resampled():
     found = estimate_ceiling(table, n_resamples=20, rng=np.random.default_rng(3))
     n_a = (table["verdict"] == "a").groupby(table["pair_id"]).sum()
     agree = np.where(n_a.isin([0, 3]), 1.0, 1 / 3)  # of three pairs of votes, all or one is equal
-    pairs = pd.DataFrame({"agree": agree, "n": 1, "dialogue_id": table.groupby("pair_id")["dialogue_id"].first()})
+    pairs = pd.DataFrame(
+        {"agree": agree, "n": 1, "dialogue_id": table.groupby("pair_id")["dialogue_id"].first()}
+    )
     known = bootstrap_ci(
         pairs, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id", n_resamples=20, rng=np.random.default_rng(3),
         least=0.0, most=1.0,
     )  # fmt: skip
-    assert (found.ci_low, found.ci_high) == pytest.approx((known.ci_low, float(highest_ceiling(np.array(known.ci_high)))))
+    assert (found.ci_low, found.ci_high) == pytest.approx(
+        (known.ci_low, float(highest_ceiling(np.array(known.ci_high))))
+    )
 
 
 def test_two_resamples_are_the_fewest_that_give_a_ceiling_an_interval():
-    found = estimate_ceiling(draw_votes(np.random.default_rng(2), np.full(60, 0.8), 5), n_resamples=2)
+    found = estimate_ceiling(
+        draw_votes(np.random.default_rng(2), np.full(60, 0.8), 5), n_resamples=2
+    )
     assert found.ci_low < found.estimate < found.ci_high

@@ -18,7 +18,9 @@ N = None
 
 # Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, examples A to E; observers are columns here.
 TWO_BINARY = list(zip([0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0], strict=True))
-TWO_NOMINAL = list(zip([1, 1, 2, 2, 4, 3, 3, 3, 5, 4, 4, 1], [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4], strict=True))
+TWO_NOMINAL = list(
+    zip([1, 1, 2, 2, 4, 3, 3, 3, 5, 4, 4, 1], [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4], strict=True)
+)
 FOUR_OBSERVERS = [
     [1, 1, N, 1], [2, 2, 3, 2], [3, 3, 3, 3], [3, 3, 3, 3], [2, 2, 2, 2], [1, 2, 3, 4],
     [4, 4, 4, 4], [1, 1, 2, 1], [2, 2, 2, 2], [N, 5, 5, 5], [N, N, 1, 1], [N, N, 3, N],
@@ -36,7 +38,9 @@ FOUR_OBSERVERS = [
     ],
 )
 def test_alpha_matches_krippendorffs_printed_examples(sheet, level, printed):
-    assert krippendorff_alpha(scores(sheet), level=level, **ALONE).value == pytest.approx(printed, abs=5e-4)
+    assert krippendorff_alpha(scores(sheet), level=level, **ALONE).value == pytest.approx(
+        printed, abs=5e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,9 @@ def test_alpha_matches_krippendorffs_printed_examples(sheet, level, printed):
 )
 def test_coefficients_match_gwets_printed_example_of_four_raters(coefficient, settings, printed):
     """Gwet (2014), Handbook of Inter-Rater Reliability, 4th edition, p. 120; values as his R package irrCAC prints them."""
-    assert coefficient(scores(FOUR_OBSERVERS), **settings, **ALONE).value == pytest.approx(printed, abs=5e-6)
+    assert coefficient(scores(FOUR_OBSERVERS), **settings, **ALONE).value == pytest.approx(
+        printed, abs=5e-6
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,22 +93,34 @@ def test_kappa_is_scikit_learns_and_statsmodels(pairs):
     scale = list(range(1, 6))
     for weights in (None, "linear", "quadratic"):
         found = cohen_kappa(table, weights=weights, **ALONE).value
-        assert found == pytest.approx(cohen_kappa_score(one, two, weights=weights, labels=scale), abs=1e-9)
+        assert found == pytest.approx(
+            cohen_kappa_score(one, two, weights=weights, labels=scale), abs=1e-9
+        )
     counted = np.zeros((5, 5))
     np.add.at(counted, (one - 1, two - 1), 1)
-    assert cohen_kappa(table, **ALONE).value == pytest.approx(inter_rater.cohens_kappa(counted, return_results=False), abs=1e-9)
+    assert cohen_kappa(table, **ALONE).value == pytest.approx(
+        inter_rater.cohens_kappa(counted, return_results=False), abs=1e-9
+    )
 
 
 @settings(max_examples=20)
 @given(
-    sheet=st.lists(st.lists(st.one_of(st.none(), st.integers(1, 4)), min_size=3, max_size=3), min_size=3, max_size=12),
+    sheet=st.lists(
+        st.lists(st.one_of(st.none(), st.integers(1, 4)), min_size=3, max_size=3),
+        min_size=3,
+        max_size=12,
+    ),
     level=st.sampled_from(["nominal", "ordinal", "interval"]),
 )
 def test_alpha_is_the_krippendorff_packages(sheet, level):
     answered = [row for row in sheet if sum(cell is not None for cell in row) >= 2]
     assume(len({cell for row in answered for cell in row if cell is not None}) > 1)
-    reference = krippendorff.alpha(reliability_data=np.array(sheet, dtype=float).T, level_of_measurement=level)
-    assert krippendorff_alpha(scores(sheet), level=level, **ALONE).value == pytest.approx(reference, abs=1e-9)
+    reference = krippendorff.alpha(
+        reliability_data=np.array(sheet, dtype=float).T, level_of_measurement=level
+    )
+    assert krippendorff_alpha(scores(sheet), level=level, **ALONE).value == pytest.approx(
+        reference, abs=1e-9
+    )
 
 
 @pytest.mark.mirror
@@ -113,19 +131,30 @@ def test_kappas_of_experts_match_the_published_table(mirror):
     ratings = load_scores("empathic_comm")
     published = pd.read_csv(mirror / "empathic_comm_judges" / "table_kappa.csv")
     pairs = published["Annotator Pair"].map(ast.literal_eval)
-    published = published[pairs.map(lambda pair: all(name[:-1] == "expert" for name in pair))].assign(pair=pairs)
+    published = published[
+        pairs.map(lambda pair: all(name[:-1] == "expert" for name in pair))
+    ].assign(pair=pairs)
     assert len(published) == 63
     odd = []
     for row in published.itertuples():
         table = ratings[(ratings["dimension"] == row.Dimension) & ratings["rater"].isin(row.pair)]
-        if abs(cohen_kappa(table, weights="quadratic", n_resamples=0).value - row[4]) > 0.005 + 1e-9:
+        if (
+            abs(cohen_kappa(table, weights="quadratic", n_resamples=0).value - row[4])
+            > 0.005 + 1e-9
+        ):
             odd.append((row.Dimension, *row.pair))
     assert odd == [("self_oriented", "expert1", "expert2")]
-    table = ratings[(ratings["dimension"] == "self_oriented") & ratings["rater"].isin(["expert1", "expert2"])]
+    table = ratings[
+        (ratings["dimension"] == "self_oriented") & ratings["rater"].isin(["expert1", "expert2"])
+    ]
     assert 4.0 not in set(table["score"])
     by_rank = table.assign(score=table["score"].rank(method="dense"))
-    assert cohen_kappa(table, weights="quadratic", n_resamples=0).value == pytest.approx(0.786, abs=5e-4)
-    assert cohen_kappa(by_rank, weights="quadratic", n_resamples=0).value == pytest.approx(0.82, abs=5e-3)
+    assert cohen_kappa(table, weights="quadratic", n_resamples=0).value == pytest.approx(
+        0.786, abs=5e-4
+    )
+    assert cohen_kappa(by_rank, weights="quadratic", n_resamples=0).value == pytest.approx(
+        0.82, abs=5e-3
+    )
 
 
 def test_kappa_falls_where_nearly_all_answers_are_the_same_and_ac1_does_not():
@@ -152,9 +181,14 @@ def test_verdicts_are_symmetrised_since_a_and_b_are_names_without_meaning():
     chance = 2 * (3 / 8) ** 2 + (1 / 4) ** 2
     assert cohen_kappa(table, n_resamples=0).value == pytest.approx((3 / 4 - chance) / (1 - chance))
     # A tie lies between: by squares it costs a quarter, and two answers drawn from the margins lose 2 * (3/4) / 4 on average.
-    assert cohen_kappa(table, weights="quadratic", n_resamples=0).value == pytest.approx((3 / 4 - 5 / 8) / (1 - 5 / 8))
+    assert cohen_kappa(table, weights="quadratic", n_resamples=0).value == pytest.approx(
+        (3 / 4 - 5 / 8) / (1 - 5 / 8)
+    )
     swapped = table.assign(responder_a=table["responder_b"], responder_b=table["responder_a"])
-    assert krippendorff_alpha(swapped, n_resamples=0).value == krippendorff_alpha(table, n_resamples=0).value
+    assert (
+        krippendorff_alpha(swapped, n_resamples=0).value
+        == krippendorff_alpha(table, n_resamples=0).value
+    )
 
 
 LABEL = {"a": "a", "b": "b", "t": "tie"}
@@ -167,7 +201,9 @@ def test_names_of_raters_and_the_order_of_rows_change_nothing(seed):
     sheet = rng.integers(1, 4, (8, 3)).astype(float)
     assume(len(np.unique(sheet)) > 1)
     table = scores(sheet)
-    other = table.assign(rater=table["rater"].map({"0": "z", "1": "y", "2": "x"})).sample(frac=1, random_state=seed)
+    other = table.assign(rater=table["rater"].map({"0": "z", "1": "y", "2": "x"})).sample(
+        frac=1, random_state=seed
+    )
     for coefficient in (gwet_ac, krippendorff_alpha):
         assert coefficient(table, **ALONE).value == pytest.approx(coefficient(other, **ALONE).value)
 
@@ -199,9 +235,24 @@ BAD = {
     "one rater": (gwet_ac, [[1], [2]], {}, "needs two raters or more"),
     "no unit shared": (gwet_ac, [[1, N], [N, 2]], {}, "share no unit"),
     "one category": (krippendorff_alpha, [[2, 2], [2, 2]], {}, "All answers are 2: agreement is 1"),
-    "three raters": (cohen_kappa, [[1, 2, 1], [2, 2, 1]], {}, "is of two raters; the table holds 3"),
-    "weights unknown": (cohen_kappa, [[1, 2], [2, 1]], {"weights": "cubic"}, "weights must be 'linear' or 'quadratic'"),
-    "a level unknown": (krippendorff_alpha, [[1, 2], [2, 1]], {"level": "cardinal"}, "level must be one of nominal"),
+    "three raters": (
+        cohen_kappa,
+        [[1, 2, 1], [2, 2, 1]],
+        {},
+        "is of two raters; the table holds 3",
+    ),
+    "weights unknown": (
+        cohen_kappa,
+        [[1, 2], [2, 1]],
+        {"weights": "cubic"},
+        "weights must be 'linear' or 'quadratic'",
+    ),
+    "a level unknown": (
+        krippendorff_alpha,
+        [[1, 2], [2, 1]],
+        {"level": "cardinal"},
+        "level must be one of nominal",
+    ),
 }
 
 
@@ -213,7 +264,9 @@ def test_what_has_no_coefficient_is_refused_with_a_reason(case):
 
 
 def test_several_dimensions_are_not_one():
-    table = pd.concat([scores([[1, 2], [2, 2]]).assign(dimension=name) for name in ("empathy", "safety")])
+    table = pd.concat(
+        [scores([[1, 2], [2, 2]]).assign(dimension=name) for name in ("empathy", "safety")]
+    )
     with pytest.raises(AgreementError, match="several dimensions \\(empathy, safety\\)"):
         gwet_ac(table, **ALONE)
 
@@ -227,12 +280,22 @@ def test_a_repeated_score_is_refused():
 def test_verdicts_without_ties_have_two_categories():
     """Equal on three pairs of four; chance is a half, whichever of the two authors is called a."""
     said = {"p": "aaab", "m": "aabb"}
-    rows = [(f"d{k}", "x", "y", rater, word) for rater, words in said.items() for k, word in enumerate(words)]
-    table = pd.DataFrame(rows, columns=["pair_id", "responder_a", "responder_b", "rater", "verdict"])
+    rows = [
+        (f"d{k}", "x", "y", rater, word)
+        for rater, words in said.items()
+        for k, word in enumerate(words)
+    ]
+    table = pd.DataFrame(
+        rows, columns=["pair_id", "responder_a", "responder_b", "rater", "verdict"]
+    )
     for coefficient in (cohen_kappa, gwet_ac):
-        assert coefficient(table, cluster=None, n_resamples=0).value == pytest.approx((3 / 4 - 1 / 2) / (1 / 2))
+        assert coefficient(table, cluster=None, n_resamples=0).value == pytest.approx(
+            (3 / 4 - 1 / 2) / (1 / 2)
+        )
     # Alpha: six of eight answers meet an equal one; two answers drawn from 4 a and 4 b differ in 4 of 7.
-    assert krippendorff_alpha(table, cluster=None, n_resamples=0).value == pytest.approx(1 - (1 / 4) / (4 / 7))
+    assert krippendorff_alpha(table, cluster=None, n_resamples=0).value == pytest.approx(
+        1 - (1 / 4) / (4 / 7)
+    )
 
 
 def test_a_sheet_of_verdicts_has_a_tie_halfway_and_gaps_where_nobody_answered():
@@ -241,5 +304,8 @@ def test_a_sheet_of_verdicts_has_a_tie_halfway_and_gaps_where_nobody_answered():
 
 
 def test_a_kappa_is_named_after_its_weights():
-    names = [cohen_kappa(scores(TWO_NOMINAL), weights=weights, **ALONE).name for weights in (None, "linear")]
+    names = [
+        cohen_kappa(scores(TWO_NOMINAL), weights=weights, **ALONE).name
+        for weights in (None, "linear")
+    ]
     assert names == ["Cohen's kappa", "weighted kappa (linear)"]

@@ -18,7 +18,14 @@ from tools.bench.reliability import TRUE, draw
 
 SMALL = {"responder": 5, "dialogue": 6, "rater": 3}
 # Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four judges.
-SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+SHROUT_FLEISS = [
+    [9, 2, 5, 8],
+    [6, 1, 3, 2],
+    [8, 4, 6, 8],
+    [7, 1, 2, 6],
+    [10, 5, 6, 9],
+    [6, 2, 4, 7],
+]
 
 
 @pytest.fixture
@@ -29,15 +36,21 @@ def scores():
 def test_reliability_is_the_published_intraclass_correlation():
     """Of the mean of four, and of one: .91 and .71 by consistency, .62 and .29 by absolute agreement."""
     rows = pd.DataFrame(SHROUT_FLEISS).rename_axis("responder").reset_index()
-    found = variance_components(rows.melt("responder", var_name="dialogue_id", value_name="score").assign(rater="all"))
+    found = variance_components(
+        rows.melt("responder", var_name="dialogue_id", value_name="score").assign(rater="all")
+    )
     assert [found.reliability(4), found.reliability(1)] == pytest.approx([0.91, 0.71], abs=5e-3)
-    assert [found.reliability(n, absolute=True) for n in (4, 1)] == pytest.approx([0.62, 0.29], abs=5e-3)
+    assert [found.reliability(n, absolute=True) for n in (4, 1)] == pytest.approx(
+        [0.62, 0.29], abs=5e-3
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_reliability_over_dialogues_is_pingouins(scores):
     one = scores[scores["rater"] == 0]
-    printed = pingouin.intraclass_corr(one, targets="responder", raters="dialogue_id", ratings="score").set_index("Type")["ICC"]
+    printed = pingouin.intraclass_corr(
+        one, targets="responder", raters="dialogue_id", ratings="score"
+    ).set_index("Type")["ICC"]
     found = variance_components(one)
     assert found.reliability(6) == pytest.approx(printed["ICC(C,k)"])
     assert found.reliability(6, absolute=True) == pytest.approx(printed["ICC(A,k)"])
@@ -62,14 +75,20 @@ def test_components_follow_from_the_mean_squares_of_statsmodels(scores):
 def test_known_components_are_found_on_average():
     rng = np.random.default_rng(5)
     sizes = {"responder": 10, "dialogue": 60, "rater": 4}
-    found = pd.DataFrame([variance_components(draw(rng, sizes, TRUE)).table["estimate"] for _ in range(60)])
+    found = pd.DataFrame(
+        [variance_components(draw(rng, sizes, TRUE)).table["estimate"] for _ in range(60)]
+    )
     error = found.std() / np.sqrt(len(found))
     assert ((found.mean() - pd.Series(TRUE)).abs() < 3.5 * error).all()
     assert (error < 0.03).all()
 
 
 def test_a_negative_component_is_set_to_zero_and_marked(scores):
-    found = variance_components(scores.assign(score=scores["score"] - scores.groupby("dialogue_id")["score"].transform("mean")))
+    found = variance_components(
+        scores.assign(
+            score=scores["score"] - scores.groupby("dialogue_id")["score"].transform("mean")
+        )
+    )
     row = found.table.loc["dialogue"]
     assert row["estimate"] < 0
     assert row["clipped"]
@@ -79,14 +98,20 @@ def test_a_negative_component_is_set_to_zero_and_marked(scores):
 
 def test_dialogues_with_a_gap_are_left_out_and_counted(scores):
     broken = scores.assign(state="valid")
-    broken.loc[broken["dialogue_id"].eq(2) & broken["rater"].eq(1) & broken["responder"].eq(4), "state"] = "unparsed"
+    broken.loc[
+        broken["dialogue_id"].eq(2) & broken["rater"].eq(1) & broken["responder"].eq(4), "state"
+    ] = "unparsed"
     found = variance_components(broken)
     assert (found.n_left_out, found.n_dialogues) == (1, 5)
-    pd.testing.assert_frame_equal(found.table, variance_components(scores[scores["dialogue_id"] != 2]).table)
+    pd.testing.assert_frame_equal(
+        found.table, variance_components(scores[scores["dialogue_id"] != 2]).table
+    )
 
 
 def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(scores):
-    found = variance_components(draw(np.random.default_rng(8), {"responder": 20, "dialogue": 20, "rater": 6}, TRUE))
+    found = variance_components(
+        draw(np.random.default_rng(8), {"responder": 20, "dialogue": 20, "rater": 6}, TRUE)
+    )
     part = found.table["variance"]
     same, other = found.reliability(10, 2), found.reliability(10, 2, same_raters=False)
     repeated = part["responder"] + part["responder:rater"] / 2
@@ -98,16 +123,23 @@ def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(
         part["responder"] / (repeated + noise + shift)
     )
     shift -= part["rater"] / 2  # the same raters are as strict again
-    assert found.reliability(10, 2, absolute=True) == pytest.approx(repeated / (repeated + noise + shift))
+    assert found.reliability(10, 2, absolute=True) == pytest.approx(
+        repeated / (repeated + noise + shift)
+    )
 
 
 @pytest.mark.parametrize("same_raters", [True, False])
 def test_the_cheapest_design_is_that_of_brute_force(same_raters):
-    parts = variance_components(draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE))
+    parts = variance_components(
+        draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE)
+    )
     settings = {"most_raters": 60, "same_raters": same_raters}
     found = cheapest_design(parts, reliability=0.85, cost_dialogue=3.0, cost_rating=0.5, **settings)
     for row in found.head(3).itertuples():
-        reached = [parts.reliability(n, row.n_raters, same_raters=same_raters) for n in (row.n_dialogues - 1, row.n_dialogues)]
+        reached = [
+            parts.reliability(n, row.n_raters, same_raters=same_raters)
+            for n in (row.n_dialogues - 1, row.n_dialogues)
+        ]
         assert reached[0] < 0.85 <= reached[1] == row.reliability
         assert row.cost == row.n_dialogues * (3 + row.n_raters / 2)
     assert found["cost"].is_monotonic_increasing
@@ -118,14 +150,19 @@ def test_the_cheapest_design_is_that_of_brute_force(same_raters):
 
 def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
     votes = pd.DataFrame(
-        [("d", "d--x--y", "x", "y", who, said) for who, said in zip("abcd", ["a", "tie", "b", "a"], strict=True)]
+        [
+            ("d", "d--x--y", "x", "y", who, said)
+            for who, said in zip("abcd", ["a", "tie", "b", "a"], strict=True)
+        ]
         + [("d", "d--x--z", "x", "z", who, "a") for who in "ab"],
         columns=["dialogue_id", "pair_id", "responder_a", "responder_b", "rater", "verdict"],
     ).assign(dimension="overall", state="valid")
     found = win_scores(votes).set_index("responder")
     assert found["score"].to_dict() == pytest.approx({"x": 4.5 / 6, "y": 1.5 / 4, "z": 0})
     assert found["n_votes"].to_dict() == {"x": 6, "y": 4, "z": 2}
-    panels = win_scores(votes, panels=2).pivot_table(index="responder", columns="rater", values="n_votes")
+    panels = win_scores(votes, panels=2).pivot_table(
+        index="responder", columns="rater", values="n_votes"
+    )
     assert panels.to_numpy().tolist() == [[3, 3], [2, 2], [1, 1]]
     assert panels.columns.tolist() == ["panel 1", "panel 2"]
 
@@ -133,11 +170,15 @@ def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
 @pytest.mark.parametrize("raters", ["all", "another"])
 def test_prediction_and_measurement_agree_where_the_model_holds(raters):
     rng = np.random.default_rng(11)
-    rows = draw(rng, {"responder": 12, "dialogue": 300, "rater": 4}, TRUE | {"responder:rater": 0.2})
+    rows = draw(
+        rng, {"responder": 12, "dialogue": 300, "rater": 4}, TRUE | {"responder:rater": 0.2}
+    )
     found = check_reliability(rows, 10, raters=raters, n_halves=20, rng=rng)
     assert found["predicted"].mean() == pytest.approx(found["intraclass"].mean(), abs=0.03)
     assert found["predicted"].mean() == pytest.approx(found["components"].mean(), abs=0.02)
-    whole = variance_components(rows).reliability(10, 4 if raters == "all" else 1, same_raters=raters != "another")
+    whole = variance_components(rows).reliability(
+        10, 4 if raters == "all" else 1, same_raters=raters != "another"
+    )
     assert found["predicted"].mean() == pytest.approx(whole, abs=0.02)
 
 
@@ -165,13 +206,17 @@ def test_another_scale_of_scores_changes_no_reliability(scores):
 
 def test_where_scores_start_changes_no_component(scores):
     far = variance_components(scores.assign(score=scores["score"] + 1e8)).table["estimate"]
-    assert far.tolist() == pytest.approx(variance_components(scores).table["estimate"].tolist(), abs=1e-5)
+    assert far.tolist() == pytest.approx(
+        variance_components(scores).table["estimate"].tolist(), abs=1e-5
+    )
 
 
 def test_a_component_of_nothing_is_not_below_zero():
     """Responders alone differ: all else is exactly zero, and zero is no component that was clipped."""
     rows = [(r, d, r) for r in (1, 2, 3) for d in "de"]
-    table = variance_components(pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(rater="ann")).table
+    table = variance_components(
+        pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(rater="ann")
+    ).table
     assert table["estimate"].to_dict() == {"responder": 1.0, "dialogue": 0.0, "rest": 0.0}
     assert table["share"].tolist() == [1.0, 0.0, 0.0]
     assert not table["clipped"].any()

@@ -11,7 +11,14 @@ from heart_utils.ratings.verdicts import AgreementError
 ALONE = {"cluster": None, "n_resamples": 0}
 
 # Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four judges.
-SHROUT_FLEISS = [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+SHROUT_FLEISS = [
+    [9, 2, 5, 8],
+    [6, 1, 3, 2],
+    [8, 4, 6, 8],
+    [7, 1, 2, 6],
+    [10, 5, 6, 9],
+    [6, 2, 4, 7],
+]
 
 # Judge -> the name of the responder that is the judge itself, which the published reliabilities leave out.
 JUDGES = {
@@ -22,7 +29,9 @@ JUDGES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "printed"), [("A,1", 0.29), ("C,1", 0.71), ("A,k", 0.62), ("C,k", 0.91)])
+@pytest.mark.parametrize(
+    ("kind", "printed"), [("A,1", 0.29), ("C,1", 0.71), ("A,k", 0.62), ("C,k", 0.91)]
+)
 def test_icc_matches_shrout_and_fleiss(kind, printed):
     assert icc(scores(SHROUT_FLEISS), kind=kind, **ALONE).value == pytest.approx(printed, abs=5e-3)
 
@@ -31,7 +40,9 @@ def test_icc_matches_shrout_and_fleiss(kind, printed):
 @pytest.mark.parametrize("kind", ["A,1", "C,1", "A,k", "C,k"])
 def test_icc_is_pingouins(rng, kind):
     table = scores(rng.integers(1, 6, (12, 3)) + rng.integers(0, 3, (12, 1)))
-    reference = pingouin.intraclass_corr(table, targets="reply_id", raters="rater", ratings="score").set_index("Type")["ICC"]
+    reference = pingouin.intraclass_corr(
+        table, targets="reply_id", raters="rater", ratings="score"
+    ).set_index("Type")["ICC"]
     assert icc(table, kind=kind, **ALONE).value == pytest.approx(reference[f"ICC({kind})"])
 
 
@@ -47,7 +58,10 @@ def test_a_dialogue_without_a_shared_reply_is_no_cluster_and_moves_no_interval(r
     table["dialogue_id"] = table["reply_id"].map({f"reply_{k}": f"d{k // 4}" for k in range(40)})
     lonely = table["dialogue_id"].isin(["d0", "d9"]) & (table["rater"] == "1")
     with_them, without = table[~lonely], table[~table["dialogue_id"].isin(["d0", "d9"])]
-    found, expected = (coefficient(rows, n_resamples=50, rng=np.random.default_rng(5)) for rows in (with_them, without))
+    found, expected = (
+        coefficient(rows, n_resamples=50, rng=np.random.default_rng(5))
+        for rows in (with_them, without)
+    )
     assert (found.n_clusters, expected.n_clusters) == (8, 8)
     assert (found.ci_low, found.ci_high) == pytest.approx((expected.ci_low, expected.ci_high))
 
@@ -65,8 +79,14 @@ def test_intervals_are_those_of_resampled_tables(rng):
     found = icc(table, n_resamples=4, rng=np.random.default_rng(3))
     values = []
     for weights in draw_weights(60, 4, np.random.default_rng(3)):
-        drawn = [table[table["dialogue_id"] == d].assign(copy=c) for d, n in enumerate(weights) for c in range(int(n))]
-        copied = pd.concat(drawn).assign(reply_id=lambda rows: rows["reply_id"] + "/" + rows["copy"].astype(str))
+        drawn = [
+            table[table["dialogue_id"] == d].assign(copy=c)
+            for d, n in enumerate(weights)
+            for c in range(int(n))
+        ]
+        copied = pd.concat(drawn).assign(
+            reply_id=lambda rows: rows["reply_id"] + "/" + rows["copy"].astype(str)
+        )
         values.append(icc(copied, **ALONE).value)
     assert (found.ci_low, found.ci_high) == pytest.approx(expanded_percentiles(values, 60))
 
@@ -107,9 +127,13 @@ def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
     assert len(published) == 28
     for row in published.itertuples():
         judge, own = JUDGES[row.judge]
-        chosen = mentalalign["rater"].isin(["clinicians", judge]) & (mentalalign["dimension"] == row.attribute)
+        chosen = mentalalign["rater"].isin(["clinicians", judge]) & (
+            mentalalign["dimension"] == row.attribute
+        )
         table = mentalalign[chosen & (mentalalign["responder"] != own)]
-        found = judge_reliability(table, person="clinicians", kinds=("C,1", "A,1")).set_index("kind")["value"]
+        found = judge_reliability(table, person="clinicians", kinds=("C,1", "A,1")).set_index(
+            "kind"
+        )["value"]
         assert found.tolist() == pytest.approx([row.icc_c1, row.icc_a1], abs=0.005), row
 
 
@@ -117,14 +141,20 @@ def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
 @pytest.mark.slow
 def test_one_responder_carries_the_published_reliability(mentalalign):
     """Leaving `original` out moves the published figures by up to .29; leaving out any other moves the same one less."""
-    table = mentalalign[mentalalign["rater"].isin(["clinicians", "gpt-4o"]) & (mentalalign["responder"] != "gpt-4o")]
+    table = mentalalign[
+        mentalalign["rater"].isin(["clinicians", "gpt-4o"]) & (mentalalign["responder"] != "gpt-4o")
+    ]
     found = {
-        name: judge_reliability(table[table["responder"] != name], person="clinicians").set_index("dimension")["value"]
+        name: judge_reliability(table[table["responder"] != name], person="clinicians").set_index(
+            "dimension"
+        )["value"]
         for name in ("", *table["responder"].unique())
     }
     found = pd.DataFrame(found)
     assert found.sub(found[""], axis=0).abs().max().idxmax() == "original"
-    reply_by_reply = [icc(rows, kind="C,1", n_resamples=0).value for _, rows in table.groupby("dimension")]
+    reply_by_reply = [
+        icc(rows, kind="C,1", n_resamples=0).value for _, rows in table.groupby("dimension")
+    ]
     assert max(reply_by_reply) < 0.62
 
 

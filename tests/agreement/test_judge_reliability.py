@@ -30,15 +30,27 @@ def test_each_reliability_is_that_of_a_call_of_its_own(scores, of):
     person = scores.query("rater_kind == 'human'")["rater"].iloc[0]
     names = sorted(scores["responder"].unique())
     judges = sorted(set(scores["rater"]) - {person})
-    apart = scores[(scores["rater"] != judges[0]) | (scores["responder"] != names[0])]  # a judge does not score itself
+    apart = scores[
+        (scores["rater"] != judges[0]) | (scores["responder"] != names[0])
+    ]  # a judge does not score itself
     found = judge_reliability(apart, person=person, of=of, kinds=("C,1", "A,1"))
     assert len(found) == 2 * 2 * 2
     for row in found.itertuples():
-        rows = scores[scores["rater"].isin([person, row.judge]) & (scores["dimension"] == row.dimension)]
+        rows = scores[
+            scores["rater"].isin([person, row.judge]) & (scores["dimension"] == row.dimension)
+        ]
         rows = rows[rows["responder"] != (names[0] if row.judge == judges[0] else "")]
         if of:  # the means of the replies that both scored
-            both = rows[rows["state"] == "valid"].groupby("reply_id").filter(lambda mine: len(mine) == 2)
-            rows = both.groupby(["responder", "rater"], as_index=False)["score"].mean().rename(columns={of: "reply_id"})
+            both = (
+                rows[rows["state"] == "valid"]
+                .groupby("reply_id")
+                .filter(lambda mine: len(mine) == 2)
+            )
+            rows = (
+                both.groupby(["responder", "rater"], as_index=False)["score"]
+                .mean()
+                .rename(columns={of: "reply_id"})
+            )
         alone = icc(rows, kind=row.kind, cluster=None, n_resamples=0)
         assert row.value == pytest.approx(alone.value, abs=1e-12)
         assert row.n_rows == alone.n_units

@@ -25,12 +25,16 @@ def duel(labels=LABELS, beside=BESIDE, alone=ALONE):
     rows = [(f"d{k:02d}", "p1", "human", WORD[said]) for k, said in enumerate(labels)]
     rows += [(f"d{k:02d}", "m1", "model", WORD[said]) for k, said in enumerate([*beside, *alone])]
     table = pd.DataFrame(rows, columns=["dialogue_id", "rater", "rater_kind", "verdict"])
-    return table.assign(responder_a="x", responder_b="y", dimension="overall", pair_id=table["dialogue_id"] + "-x-y")
+    return table.assign(
+        responder_a="x", responder_b="y", dimension="overall", pair_id=table["dialogue_id"] + "-x-y"
+    )
 
 
 def study(rng, n_dialogues=80, n_responders=5, **judge):
     panels = [Panel("human", 30, 2, ties=0.2), Panel("model", 1, 1, **judge)]
-    return simulate_study(rng=rng, n_responders=n_responders, n_dialogues=n_dialogues, pairs="all", panels=panels)
+    return simulate_study(
+        rng=rng, n_responders=n_responders, n_dialogues=n_dialogues, pairs="all", panels=panels
+    )
 
 
 def label(verdicts, n, rng):
@@ -45,16 +49,24 @@ def test_two_responders_give_the_mean_that_ppi_python_prints(trust, printed):
     It compares labelled with unlabelled dialogues, we compare labelled with all: its lam is ours
     times the unlabelled share, 20 of 30.
     """
-    found = prediction_powered_ratings(duel(), weight=trust / (20 / 30)).table.set_index("responder")["strength"]
+    found = prediction_powered_ratings(duel(), weight=trust / (20 / 30)).table.set_index(
+        "responder"
+    )["strength"]
     assert found["x"] - found["y"] == pytest.approx(np.log(printed / (1 - printed)), abs=1e-6)
 
 
 def test_the_width_is_ppi_pythons_but_for_t_and_degrees_of_freedom():
     """ppi-python 0.2.3: ppi_mean_ci(..., lam=0.4, alpha=0.05) is 0.38558142 to 0.85441858."""
-    found = prediction_powered_ratings(duel(), weight=0.4 / (20 / 30)).table.set_index("responder").loc["x"]
+    found = (
+        prediction_powered_ratings(duel(), weight=0.4 / (20 / 30))
+        .table.set_index("responder")
+        .loc["x"]
+    )
     se = (found["ci_high"] - found["ci_low"]) / 2 / 2.262157  # t with 9 degrees of freedom
     slope = 2 * 0.62 * 0.38  # strengths are half of log odds, with mean zero
-    assert se * slope * np.sqrt(9 / 10) == pytest.approx((0.85441858 - 0.38558142) / 2 / 1.959964, rel=0.03)
+    assert se * slope * np.sqrt(9 / 10) == pytest.approx(
+        (0.85441858 - 0.38558142) / 2 / 1.959964, rel=0.03
+    )
 
 
 def test_without_trust_in_the_judge_it_is_the_fit_to_peoples_verdicts(rng):
@@ -68,9 +80,13 @@ def test_without_trust_in_the_judge_it_is_the_fit_to_peoples_verdicts(rng):
 
 def test_a_judge_that_always_says_the_same_changes_nothing(rng):
     verdicts = label(study(rng).verdicts, 25, rng)
-    stubborn = verdicts.assign(verdict=verdicts["verdict"].where(verdicts["rater_kind"] == "human", "a"), state="valid")
+    stubborn = verdicts.assign(
+        verdict=verdicts["verdict"].where(verdicts["rater_kind"] == "human", "a"), state="valid"
+    )
     found = prediction_powered_ratings(stubborn)
-    assert found.table["strength"].to_numpy() == pytest.approx(found.table["people_strength"].to_numpy())
+    assert found.table["strength"].to_numpy() == pytest.approx(
+        found.table["people_strength"].to_numpy()
+    )
     assert found.saving == pytest.approx(0.0, abs=1e-9)
 
 
@@ -89,10 +105,14 @@ def test_a_judges_bias_cancels(rng):
             .mask(handed & (verdicts["responder_a"] == "z"), "a")
             .mask(handed & (verdicts["responder_b"] == "z"), "b")
         )
-        powered = prediction_powered_ratings(label(verdicts.assign(verdict=verdict), 30, rng)).table.set_index("responder")
+        powered = prediction_powered_ratings(
+            label(verdicts.assign(verdict=verdict), 30, rng)
+        ).table.set_index("responder")
         found.append(powered["strength"]["z"])
         alone.append(powered["judge_strength"]["z"])
-        truth = simulated.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]["z"]
+        truth = simulated.truth.query("rater_kind == 'human'").set_index("responder")["marginal"][
+            "z"
+        ]
     assert np.mean(alone) - truth > 0.5
     assert np.mean(found) == pytest.approx(truth, abs=3 * np.std(found) / np.sqrt(10))
 
@@ -105,7 +125,9 @@ def test_zero_is_the_mean_of_those_whom_the_data_bound(rng):
     word = word.mask(people & (verdicts["responder_b"] == best), "b")
     table = prediction_powered_ratings(verdicts.assign(verdict=word)).table.set_index("responder")
     assert np.isnan(table.loc[best, "ci_low"])
-    assert table.drop(best)[["strength", "people_strength"]].mean().to_numpy() == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert table.drop(best)[["strength", "people_strength"]].mean().to_numpy() == pytest.approx(
+        [0.0, 0.0], abs=1e-9
+    )
 
 
 def test_a_good_judge_saves_labels_and_never_more_than_the_bound(rng):
@@ -121,7 +143,10 @@ def test_names_of_responders_change_nothing(rng):
     verdicts = label(study(rng).verdicts, 20, rng)
     responders = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))
     names = dict(zip(responders, "qponm", strict=True))
-    renamed = verdicts.assign(responder_a=verdicts["responder_a"].map(names), responder_b=verdicts["responder_b"].map(names))
+    renamed = verdicts.assign(
+        responder_a=verdicts["responder_a"].map(names),
+        responder_b=verdicts["responder_b"].map(names),
+    )
     here, there = prediction_powered_ratings(verdicts), prediction_powered_ratings(renamed)
     assert here.table["strength"].tolist() == pytest.approx(there.table["strength"].tolist())
     assert here.weight == pytest.approx(there.weight)
@@ -139,7 +164,10 @@ def test_names_of_responders_change_nothing(rng):
             lambda table: table[(table["rater_kind"] == "human") | (table["dialogue_id"] > "d00")],
             "no verdict on dialogue_id d00, which people judged",
         ),
-        (lambda table: table[table["rater_kind"] == "model"], "No answer that counts is by 'human'"),
+        (
+            lambda table: table[table["rater_kind"] == "model"],
+            "No answer that counts is by 'human'",
+        ),
         (lambda table: table.drop(columns="rater_kind"), "no column rater_kind"),
     ],
 )
@@ -149,7 +177,14 @@ def test_what_cannot_be_powered_is_refused_with_a_reason(change, message):
 
 
 def test_people_must_link_all_responders():
-    apart = pd.concat([duel(), duel().assign(responder_a="v", responder_b="w", pair_id=lambda rows: rows["pair_id"] + "2")])
+    apart = pd.concat(
+        [
+            duel(),
+            duel().assign(
+                responder_a="v", responder_b="w", pair_id=lambda rows: rows["pair_id"] + "2"
+            ),
+        ]
+    )
     with pytest.raises(NotComparableError):
         prediction_powered_ratings(apart)
 
@@ -168,33 +203,50 @@ def test_one_judge_may_be_asked_by_name(rng):
 def unequal():
     """Forty dialogues in which x wins 30 times, all asked, and forty in which it wins 8, of which 10 are asked."""
     won = ["a"] * 30 + ["b"] * 10 + ["a"] * 2 + ["b"] * 8
-    people = [(f"d{n:02d}", f"p{n % 7}", "human", said, 1.0 if n < 40 else 4.0) for n, said in enumerate(won)]
+    people = [
+        (f"d{n:02d}", f"p{n % 7}", "human", said, 1.0 if n < 40 else 4.0)
+        for n, said in enumerate(won)
+    ]
     rows = people + [(f"d{n:02d}", "m1", "model", "tie", np.nan) for n in range(80)]
-    table = pd.DataFrame(rows, columns=["dialogue_id", "rater", "rater_kind", "verdict", "stands_for"])
-    return table.assign(responder_a="x", responder_b="y", dimension="overall", pair_id=table["dialogue_id"] + "-x-y")
+    table = pd.DataFrame(
+        rows, columns=["dialogue_id", "rater", "rater_kind", "verdict", "stands_for"]
+    )
+    return table.assign(
+        responder_a="x", responder_b="y", dimension="overall", pair_id=table["dialogue_id"] + "-x-y"
+    )
 
 
 @pytest.mark.parametrize(("stands_for", "share"), [("stands_for", 38 / 80), (None, 32 / 50)])
 def test_what_was_asked_less_often_stands_for_more(stands_for, share):
     """Without one over the chance the dialogues that were asked more often count for too much."""
-    strength = prediction_powered_ratings(unequal(), stands_for=stands_for).table.set_index("responder")["strength"]
+    strength = prediction_powered_ratings(unequal(), stands_for=stands_for).table.set_index(
+        "responder"
+    )["strength"]
     assert strength["x"] - strength["y"] == pytest.approx(np.log(share / (1 - share)), abs=1e-6)
 
 
 def test_a_chance_must_be_above_zero():
     with pytest.raises(AgreementError, match="stands_for of people's verdicts must be above zero"):
-        prediction_powered_ratings(unequal().replace({"stands_for": {4.0: 0.0}}), stands_for="stands_for")
+        prediction_powered_ratings(
+            unequal().replace({"stands_for": {4.0: 0.0}}), stands_for="stands_for"
+        )
 
 
 def test_drawing_raters_again_gives_the_two_way_sandwich(rng):
     """The second implementation is ``fit_ratings``, which also corrects for each cluster's leverage: a few percent wider."""
     panels = [Panel("human", 25, 1, rater_sd=1.0), Panel("model", 1, 1)]
     drawn = simulate_study(rng=rng, n_responders=5, n_dialogues=80, pairs=6, panels=panels).verdicts
-    found = prediction_powered_ratings(drawn, rater="rater", weight=0.0).table.set_index("responder")
+    found = prediction_powered_ratings(drawn, rater="rater", weight=0.0).table.set_index(
+        "responder"
+    )
     one_way = prediction_powered_ratings(drawn, weight=0.0).table.set_index("responder")
     people = drawn[drawn["rater_kind"] == "human"]
-    other = fit_ratings(people, cluster=["dialogue_id", "rater"], interval="sandwich").table.set_index("responder")
-    width, narrow, wanted = (table["ci_high"] - table["ci_low"] for table in (found, one_way, other))
+    other = fit_ratings(
+        people, cluster=["dialogue_id", "rater"], interval="sandwich"
+    ).table.set_index("responder")
+    width, narrow, wanted = (
+        table["ci_high"] - table["ci_low"] for table in (found, one_way, other)
+    )
     assert (width / wanted[width.index]).to_numpy() == pytest.approx(np.ones(5), abs=0.12)
     assert width.mean() > 1.2 * narrow.mean()
 
@@ -214,50 +266,75 @@ def test_two_responders_have_ranks_where_the_interval_excludes_equality(rng):
 def test_where_people_judged_everything_the_judge_adds_nothing(rng):
     verdicts = study(rng).verdicts.assign(stands_for=0.5)
     found = prediction_powered_ratings(verdicts, stands_for="stands_for", rater="rater")
-    assert found.table["strength"].to_numpy() == pytest.approx(found.table["people_strength"].to_numpy())
+    assert found.table["strength"].to_numpy() == pytest.approx(
+        found.table["people_strength"].to_numpy()
+    )
     assert found.saving == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_interval_and_the_ranks_are_those_of_the_covariance(rng):
     found = prediction_powered_ratings(label(study(rng, n_responders=3).verdicts, 25, rng))
     table = found.table.set_index("responder")
-    reach = stats.t.ppf(0.975, found.fewest - 1) * np.sqrt(np.diag(found.covariances[0].loc[table.index, table.index]))
+    reach = stats.t.ppf(0.975, found.fewest - 1) * np.sqrt(
+        np.diag(found.covariances[0].loc[table.index, table.index])
+    )
     assert ((table["ci_high"] - table["ci_low"]) / 2).tolist() == pytest.approx(reach.tolist())
     one, other = table.index[:2]
     for judge, column in ((True, "strength"), (False, "people_strength")):
         covariance = found.covariances[0 if judge else 1]
         covariance = covariance.loc[[one, other], [one, other]]
-        se = np.sqrt(covariance.loc[one, one] + covariance.loc[other, other] - 2 * covariance.loc[one, other])
-        for times, worst in ((1.01, [1, 2]), (0.99, [2, 2])):  # two told apart where their interval excludes equality
+        se = np.sqrt(
+            covariance.loc[one, one] + covariance.loc[other, other] - 2 * covariance.loc[one, other]
+        )
+        for times, worst in (
+            (1.01, [1, 2]),
+            (0.99, [2, 2]),
+        ):  # two told apart where their interval excludes equality
             gap = times * stats.t.ppf(0.975, found.fewest - 1) * se
-            pair = found.table.iloc[:2].assign(responder=[one, other], **{column: [gap / 2, -gap / 2]})
+            pair = found.table.iloc[:2].assign(
+                responder=[one, other], **{column: [gap / 2, -gap / 2]}
+            )
             assert replace(found, table=pair).ranks(judge=judge)["rank_high"].tolist() == worst
 
 
 def test_a_pair_that_nobody_judged_moves_nothing(rng):
     verdicts = study(rng, n_responders=4).verdicts
     first = sorted(set(verdicts["responder_a"]) | set(verdicts["responder_b"]))[:2]
-    verdicts = label(verdicts[~(verdicts["responder_a"].isin(first) & verdicts["responder_b"].isin(first))], 25, rng)
-    found = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")["strength"]
+    verdicts = label(
+        verdicts[~(verdicts["responder_a"].isin(first) & verdicts["responder_b"].isin(first))],
+        25,
+        rng,
+    )
+    found = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")[
+        "strength"
+    ]
     alone = fit_ratings(verdicts[verdicts["rater_kind"] == "human"], n_resamples=0).strength
     assert found.to_dict() == pytest.approx(alone.to_dict(), abs=1e-6)
 
 
 def test_what_the_judge_weighs_in_a_dialogue_is_learnt_from_the_others(rng):
     """Least squares of people's scores on the judge's, with the unlabelled dialogues' own variance."""
-    own, apart, elsewhere = rng.normal(size=(12, 3)), rng.normal(size=(12, 3)), rng.normal(size=(40, 3))
+    own, apart, elsewhere = (
+        rng.normal(size=(12, 3)),
+        rng.normal(size=(12, 3)),
+        rng.normal(size=(40, 3)),
+    )
     own = own + apart
     weights = labelled_weights(own, apart, elsewhere, 0.3, np.eye(3))
     rest = 0.3 * 0.7 * np.trace(np.cov(elsewhere, rowvar=False))
     for left, weight in enumerate(weights):
         one, other = np.delete(own, left, axis=0), np.delete(apart, left, axis=0)
         both = np.cov(one, other, rowvar=False)
-        assert weight == pytest.approx(np.clip(np.trace(both[:3, 3:]) / (np.trace(both[3:, 3:]) + rest), 0, 1))
+        assert weight == pytest.approx(
+            np.clip(np.trace(both[:3, 3:]) / (np.trace(both[3:, 3:]) + rest), 0, 1)
+        )
 
 
 def test_ranks_are_those_with_the_judge_unless_asked_otherwise(rng):
     found = prediction_powered_ratings(label(study(rng, n_responders=3).verdicts, 25, rng))
-    apart = replace(found, table=found.table.iloc[:2].assign(strength=[9.0, -9.0], people_strength=0.0))
+    apart = replace(
+        found, table=found.table.iloc[:2].assign(strength=[9.0, -9.0], people_strength=0.0)
+    )
     assert apart.ranks()["rank_high"].tolist() == [1, 2]
     assert apart.ranks(judge=False)["rank_high"].tolist() == [2, 2]
 
@@ -285,7 +362,10 @@ def test_with_few_dialogues_a_pair_intervals_are_nearly_as_wide_as_on_the_leader
 
 
 def test_a_judge_that_does_not_help_is_not_used():
-    coin = [prediction_powered_ratings(label(study(rng, 40, 3, discrimination=0.0).verdicts, 8, rng)) for rng in generators(12)]
+    coin = [
+        prediction_powered_ratings(label(study(rng, 40, 3, discrimination=0.0).verdicts, 8, rng))
+        for rng in generators(12)
+    ]
     assert min(found.saving for found in coin) >= 0.0
     unused = [found for found in coin if found.weight == 0.0]
     assert unused
@@ -308,9 +388,12 @@ def test_a_judge_that_would_move_somebody_beyond_all_wins_is_not_used():
 
 
 def test_pairs_with_fewer_than_two_labelled_dialogues_are_refused_with_how_many_it_takes():
-    votes, _ = draw(Layout(n_responders=8, n_labelled=20, pairs=2, votes=1, judged=28), np.random.default_rng(3))
+    votes, _ = draw(
+        Layout(n_responders=8, n_labelled=20, pairs=2, votes=1, judged=28), np.random.default_rng(3)
+    )
     with pytest.raises(
-        AgreementError, match=r"People judged 1\.\d dialogue_id a pair .*Label 2\d dialogue_id like these instead of 20"
+        AgreementError,
+        match=r"People judged 1\.\d dialogue_id a pair .*Label 2\d dialogue_id like these instead of 20",
     ):
         prediction_powered_ratings(votes)
 

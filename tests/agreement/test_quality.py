@@ -95,7 +95,10 @@ def test_one_verdict_on_a_pair_each():
 
 def test_raters_without_a_row_are_named():
     with pytest.raises(AgreementError, match="lacks 1 who gave verdicts, first r2"):
-        rater_quality(panel({"r1": "a", "r2": "a"}), pd.DataFrame({"rater": ["r1"], "n_checks": [1], "n_checks_passed": [1]}))
+        rater_quality(
+            panel({"r1": "a", "r2": "a"}),
+            pd.DataFrame({"rater": ["r1"], "n_checks": [1], "n_checks_passed": [1]}),
+        )
 
 
 def seen(**columns) -> pd.DataFrame:
@@ -119,8 +122,16 @@ def seen(**columns) -> pd.DataFrame:
         ({"n_checks_failed": 2}, True, ["failed_checks"]),
         ({"median_seconds": 3.0}, False, ["fast"]),
         ({"median_seconds": 3.0, "reliability": 0.5}, True, ["fast", "unreliable"]),
-        ({"side_p": 1e-6, "run_p": 1e-6}, False, ["one_sided", "straight_line"]),  # two views of one thing
-        ({"side_p": 1e-6, "run_p": 1e-6, "reliability": 0.5}, True, ["one_sided", "straight_line", "unreliable"]),
+        (
+            {"side_p": 1e-6, "run_p": 1e-6},
+            False,
+            ["one_sided", "straight_line"],
+        ),  # two views of one thing
+        (
+            {"side_p": 1e-6, "run_p": 1e-6, "reliability": 0.5},
+            True,
+            ["one_sided", "straight_line", "unreliable"],
+        ),
         ({"n_checks_failed": None, "reliability": None}, False, []),
     ],
 )
@@ -144,7 +155,9 @@ def test_simulated_tables_are_tables_and_say_that_they_are_simulated(rng):
 
 
 def test_a_behaviour_that_is_not_known_is_refused(rng):
-    with pytest.raises(ValueError, match=f"no behaviour called 'lazy'. There are {', '.join(BEHAVIOURS)}"):
+    with pytest.raises(
+        ValueError, match=f"no behaviour called 'lazy'. There are {', '.join(BEHAVIOURS)}"
+    ):
         simulate_raters({"lazy": 3}, rng=rng)
     with pytest.raises(ValueError, match="5 votes a pair need as many raters"):
         simulate_raters({"careful": 3}, rng=rng)
@@ -156,9 +169,15 @@ def test_careless_raters_are_found_and_careful_ones_kept(rng):
     for _ in range(10):
         study = simulate_raters(mix, rng=rng)
         quality = rater_quality(study.verdicts, study.raters)
-        decided.append(decide_exclusions(quality).merge(study.truth, on="rater").assign(reliability=quality["reliability"]))
+        decided.append(
+            decide_exclusions(quality)
+            .merge(study.truth, on="rater")
+            .assign(reliability=quality["reliability"])
+        )
     rates = (
-        pd.concat(decided).groupby("behaviour")[["excluded", "reliability"]].agg({"excluded": "mean", "reliability": "median"})
+        pd.concat(decided)
+        .groupby("behaviour")[["excluded", "reliability"]]
+        .agg({"excluded": "mean", "reliability": "median"})
     )
     assert rates.loc["careful", "excluded"] <= 0.01
     assert rates.loc["hurried", "excluded"] <= 0.05

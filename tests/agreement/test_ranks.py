@@ -18,14 +18,30 @@ def conversations(sheets):
         for k, score in enumerate(values)
         if score is not None
     ]
-    table = pd.DataFrame(rows, columns=["reply_id", "history_id", "dialogue_id", "responder", "rater", "score"])
-    return table.assign(dimension="empathy", rater_kind=np.where(table["rater"].str.startswith("m"), "model", "human"))
+    table = pd.DataFrame(
+        rows, columns=["reply_id", "history_id", "dialogue_id", "responder", "rater", "score"]
+    )
+    return table.assign(
+        dimension="empathy",
+        rater_kind=np.where(table["rater"].str.startswith("m"), "model", "human"),
+    )
 
 
 @settings(max_examples=12)
-@given(st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=6), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=2, max_size=6),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_tau_is_the_mean_of_scipys_over_conversations(sheets):
-    table = conversations({f"h{k}": dict(zip("pm", zip(*sheet, strict=True), strict=True)) for k, sheet in enumerate(sheets)})
+    table = conversations(
+        {
+            f"h{k}": dict(zip("pm", zip(*sheet, strict=True), strict=True))
+            for k, sheet in enumerate(sheets)
+        }
+    )
     found = rank_agreement(table, n_resamples=0).iloc[0]
     taus = [
         kendalltau(*zip(*sheet, strict=True)).statistic
@@ -38,7 +54,9 @@ def test_tau_is_the_mean_of_scipys_over_conversations(sheets):
 
 
 def test_replies_that_one_rater_did_not_score_are_not_compared():
-    found = rank_agreement(conversations({"h": {"p": [1, None, 2], "m": [1, 5, 2]}}), n_resamples=0).iloc[0]
+    found = rank_agreement(
+        conversations({"h": {"p": [1, None, 2], "m": [1, 5, 2]}}), n_resamples=0
+    ).iloc[0]
     assert (found["tau"], found["n_defined"]) == (1.0, 1)
 
 
@@ -57,10 +75,14 @@ def test_each_two_raters_of_one_party_meet_once():
 
 
 def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
-    sheets = {f"h{k:02d}": {"p": rng.integers(1, 6, 5), "m": rng.integers(1, 6, 5)} for k in range(60)}
+    sheets = {
+        f"h{k:02d}": {"p": rng.integers(1, 6, 5), "m": rng.integers(1, 6, 5)} for k in range(60)
+    }
     table = conversations(sheets)
     table["group"] = "block_" + (table["history_id"].str[1:].astype(int) // 12).astype(str)
-    by_dialogue, by_block = (rank_agreement(table, cluster=name).iloc[0] for name in ("dialogue_id", "group"))
+    by_dialogue, by_block = (
+        rank_agreement(table, cluster=name).iloc[0] for name in ("dialogue_id", "group")
+    )
     assert (by_dialogue["n_clusters"], by_block["n_clusters"]) == (60, 5)
     assert by_block["provisional"]
     assert by_dialogue["tau_low"] < by_dialogue["tau"] < by_dialogue["tau_high"]
@@ -70,9 +92,15 @@ def test_blocks_may_be_resampled_in_place_of_dialogues(rng):
     ("change", "message"),
     [
         (lambda table: table.drop(columns="history_id"), "lack the column history_id"),
-        (lambda table: table[table["rater_kind"] == "human"], "No answer that counts is by 'model'"),
+        (
+            lambda table: table[table["rater_kind"] == "human"],
+            "No answer that counts is by 'model'",
+        ),
         (lambda table: table.drop(columns="score"), "lack the column score"),
-        (lambda table: table[(table["rater"] == "p") | table["reply_id"].str.endswith("0")], "share no history"),
+        (
+            lambda table: table[(table["rater"] == "p") | table["reply_id"].str.endswith("0")],
+            "share no history",
+        ),
     ],
 )
 def test_what_cannot_be_ranked_is_refused_with_a_reason(change, message):

@@ -69,7 +69,10 @@ def test_it_agrees_with_a_plain_loop_over_the_formulas(anaesthetists):
         error = {}
         for rater in raters:
             for truth in classes:
-                seen = {a: sum(share[p, truth] * count.get((p, rater, a), 0) for p in patients) for a in classes}
+                seen = {
+                    a: sum(share[p, truth] * count.get((p, rater, a), 0) for p in patients)
+                    for a in classes
+                }
                 error |= {(rater, truth, a): seen[a] / sum(seen.values()) for a in classes}
         for patient in patients:
             weight = dict(prior)
@@ -78,7 +81,9 @@ def test_it_agrees_with_a_plain_loop_over_the_formulas(anaesthetists):
                     if p == patient:
                         weight[truth] *= error[rater, truth, a] ** n
             share |= {(patient, truth): weight[truth] / sum(weight.values()) for truth in classes}
-    ours = dawid_skene(anaesthetists).set_index(["rater", "truth", "answer"])["probability"].to_dict()
+    ours = (
+        dawid_skene(anaesthetists).set_index(["rater", "truth", "answer"])["probability"].to_dict()
+    )
     assert ours == pytest.approx(error, abs=1e-5)
 
 
@@ -95,13 +100,23 @@ def draw(rng: np.random.Generator, reliabilities: list[float], n_pairs: int = 40
 def test_known_reliabilities_are_recovered(rng):
     known = [0.95, 0.9, 0.8, 0.7, 0.6, 0.5]
     found = rater_reliability(draw(rng, known))
-    assert found["reliability"].to_numpy() == pytest.approx(np.array(known), abs=0.06)  # some 2.4 standard errors at 400 pairs
+    assert found["reliability"].to_numpy() == pytest.approx(
+        np.array(known), abs=0.06
+    )  # some 2.4 standard errors at 400 pairs
 
 
-@given(answers=st.lists(st.lists(st.sampled_from("ab"), min_size=4, max_size=4), min_size=5, max_size=15))
+@given(
+    answers=st.lists(
+        st.lists(st.sampled_from("ab"), min_size=4, max_size=4), min_size=5, max_size=15
+    )
+)
 @settings(max_examples=25)
 def test_swapping_which_reply_is_called_a_changes_nobody_s_reliability(answers):
-    rows = [(f"d{pair}", "x", "y", one, f"r{rater}") for pair, said in enumerate(answers) for rater, one in enumerate(said)]
+    rows = [
+        (f"d{pair}", "x", "y", one, f"r{rater}")
+        for pair, said in enumerate(answers)
+        for rater, one in enumerate(said)
+    ]
     here = verdicts(rows)
     there = here.assign(verdict=here["verdict"].map({"a": "b", "b": "a"}))
     assert rater_reliability(here)["reliability"].to_numpy() == pytest.approx(
@@ -111,7 +126,13 @@ def test_swapping_which_reply_is_called_a_changes_nobody_s_reliability(answers):
 
 def test_ties_are_counted_apart_and_who_only_ties_has_no_reliability():
     table = rater_reliability(
-        verdicts([("d1", "x", "y", "a", "r1"), ("d1", "x", "y", "a", "r2"), ("d1", "x", "y", "tie", "r3")])
+        verdicts(
+            [
+                ("d1", "x", "y", "a", "r1"),
+                ("d1", "x", "y", "a", "r2"),
+                ("d1", "x", "y", "tie", "r3"),
+            ]
+        )
     )
     assert table["tie_share"].tolist() == [0, 0, 1]
     assert pd.isna(table.loc["r3", "reliability"])
@@ -145,14 +166,18 @@ def test_a_mirror_that_leaves_a_class_out_is_refused(anaesthetists):
 
 
 def test_hundreds_of_answers_on_one_item_leave_its_class_certain():
-    said = [("i", f"r{k}", "yes" if k % 3 else "no") for k in range(1500)] + [("j", f"r{k}", "no") for k in range(1500)]
+    said = [("i", f"r{k}", "yes" if k % 3 else "no") for k in range(1500)] + [
+        ("j", f"r{k}", "no") for k in range(1500)
+    ]
     found = dawid_skene(pd.DataFrame(said, columns=["item", "rater", "answer"]))
     assert set(found["count"].round(6)) == {0.0, 1.0}
 
 
 def test_a_rater_whom_all_agree_with_has_the_added_counts_alone_against_them():
     """Thirty pairs, six raters of one mind: 30 right and none wrong, a count added to each. No interval is claimed."""
-    table = verdicts([(f"d{k:02d}", "x", "y", "ab"[k % 3 > 1], f"r{n}") for k in range(30) for n in range(6)])
+    table = verdicts(
+        [(f"d{k:02d}", "x", "y", "ab"[k % 3 > 1], f"r{n}") for k in range(30) for n in range(6)]
+    )
     found = rater_reliability(table)
     assert found["reliability"].tolist() == pytest.approx([31 / 32] * 6, abs=1e-3)
     assert list(found.columns) == ["tie_share", "reliability"]
@@ -160,7 +185,9 @@ def test_a_rater_whom_all_agree_with_has_the_added_counts_alone_against_them():
 
 def test_with_a_mirror_no_side_is_the_likelier_one():
     rows = [(k, f"r{n}", "ab"[(k + (n == k % 5)) % 4 == 0]) for k in range(20) for n in range(5)]
-    found = dawid_skene(pd.DataFrame(rows, columns=["item", "rater", "answer"]), mirror={"a": "b", "b": "a"})
+    found = dawid_skene(
+        pd.DataFrame(rows, columns=["item", "rater", "answer"]), mirror={"a": "b", "b": "a"}
+    )
     met = found.pivot_table("count", "rater", "truth", aggfunc="sum")
     assert met["a"].tolist() == pytest.approx(met["b"].tolist())
 

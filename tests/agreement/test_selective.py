@@ -11,7 +11,9 @@ def votes_with(rng, n_questions, spread, base=0.05, slope=3.0):
     """Draw votes whose chance to contradict the judge falls with its confidence and differs between questions."""
     question = np.repeat(np.arange(n_questions), rng.integers(6, 42, n_questions))
     confidence = rng.random(len(question))
-    chance = expit(logit(base) + rng.normal(0, spread, n_questions)[question] + slope * (0.5 - confidence))
+    chance = expit(
+        logit(base) + rng.normal(0, spread, n_questions)[question] + slope * (0.5 - confidence)
+    )
     return rng.random(len(question)) < chance, confidence, question
 
 
@@ -19,8 +21,12 @@ def test_without_clustering_the_bound_is_clopper_and_pearsons():
     wrong, n = np.zeros(200), np.ones(200)
     wrong[:7] = 1.0
     expected = stats.binomtest(7, 200, alternative="less").proportion_ci(0.95).high
-    assert risk_bound(wrong, n, 0.05) == pytest.approx(expected, abs=1e-4)  # t on 199 degrees of freedom on both sides
-    assert risk_bound(np.zeros(59), np.ones(59), 0.05) == pytest.approx(1 - 0.05 ** (1 / 59), abs=1e-6)
+    assert risk_bound(wrong, n, 0.05) == pytest.approx(
+        expected, abs=1e-4
+    )  # t on 199 degrees of freedom on both sides
+    assert risk_bound(np.zeros(59), np.ones(59), 0.05) == pytest.approx(
+        1 - 0.05 ** (1 / 59), abs=1e-6
+    )
 
 
 def test_votes_that_err_together_say_less():
@@ -59,7 +65,12 @@ def test_the_risk_is_exceeded_in_few_studies_though_votes_come_in_questions(n_qu
 
 @pytest.mark.parametrize(
     "entries",
-    [([0, 1], [0.5], [1, 2]), ([0, 1], [0.5, np.nan], [1, 2]), ([0, 1], [0.5, 0.5], [1, 1]), ([0, 2], [0.5] * 2, [1, 2])],
+    [
+        ([0, 1], [0.5], [1, 2]),
+        ([0, 1], [0.5, np.nan], [1, 2]),
+        ([0, 1], [0.5, 0.5], [1, 1]),
+        ([0, 2], [0.5] * 2, [1, 2]),
+    ],
 )
 def test_votes_that_cannot_be_used_are_refused(entries):
     with pytest.raises(AgreementError):
@@ -72,7 +83,9 @@ def test_five_votes_that_err_as_one_count_as_one():
     once = stats.beta.ppf(0.95, 39 * 0.2 + 1, 39 * 0.8)
     assert risk_bound(wrong, np.ones(40), 0.05) == pytest.approx(once)
     worth = 39 * (stats.t.ppf(0.95, 199) / stats.t.ppf(0.95, 39)) ** 2
-    assert risk_bound(5 * wrong, np.full(40, 5.0), 0.05) == pytest.approx(stats.beta.ppf(0.95, worth * 0.2 + 1, worth * 0.8))
+    assert risk_bound(5 * wrong, np.full(40, 5.0), 0.05) == pytest.approx(
+        stats.beta.ppf(0.95, worth * 0.2 + 1, worth * 0.8)
+    )
     assert risk_bound(wrong[:1], np.ones(1), 0.05) == 1.0
     assert risk_bound(np.ones(9), np.ones(9), 0.05) == 1.0
 
@@ -82,7 +95,9 @@ def test_the_thresholds_are_those_that_accept_30_40_and_so_on_of_100():
     found = calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50)
     assert found["coverage"].tolist() == pytest.approx([0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     assert found["threshold"].tolist() == pytest.approx([0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0])
-    assert found.equals(calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50, risk=0.1))
+    assert found.equals(
+        calibrate_abstention(wrong, np.arange(100) / 100, np.arange(100) % 50, risk=0.1)
+    )
     sure = calibrate_abstention(np.zeros(100), np.arange(100) / 100, np.arange(100) % 50)
     assert sure["passed"].tolist() == (sure["risk_high"] <= 0.1).tolist() == [True] * 8
 
@@ -100,13 +115,19 @@ def test_an_error_seen_never_lets_more_pass_than_none():
     assert one >= none > 0.1
 
 
-@pytest.mark.parametrize(("n_questions", "n_votes", "whole", "else_wrong"), [(10, 30, 0.105, 0.0), (12, 7, 0.06, 0.045)])
-def test_few_questions_that_go_wrong_as_a_whole_are_seldom_accepted(n_questions, n_votes, whole, else_wrong):
+@pytest.mark.parametrize(
+    ("n_questions", "n_votes", "whole", "else_wrong"), [(10, 30, 0.105, 0.0), (12, 7, 0.06, 0.045)]
+)
+def test_few_questions_that_go_wrong_as_a_whole_are_seldom_accepted(
+    n_questions, n_votes, whole, else_wrong
+):
     """The true risk is above 10 %, so whatever is accepted is wrong; counted by votes, 34 and 33 % of studies accepted some."""
     rng, accepted = np.random.default_rng(11), []
     question = np.repeat(np.arange(n_questions), n_votes)
     for _ in range(200):
         chance = np.where(rng.random(n_questions) < whole, 1.0, else_wrong)[question]
-        found = calibrate_abstention(rng.random(len(question)) < chance, np.ones(len(question)), question, risk=0.1)
+        found = calibrate_abstention(
+            rng.random(len(question)) < chance, np.ones(len(question)), question, risk=0.1
+        )
         accepted.append(found["passed"].any())
     assert np.mean(accepted) <= 0.1

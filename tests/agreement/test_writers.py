@@ -25,13 +25,20 @@ def rated(rng, **settings):
     n_resamples = settings.pop("n_resamples", 200)
     study = simulate_writers(MODELS, rng=rng, dialogue_sd=0.0, **settings)
     return study, rate_writers(
-        study.verdicts, study.comparisons, study.replies, responders=study.responders, n_resamples=n_resamples, rng=rng
+        study.verdicts,
+        study.comparisons,
+        study.replies,
+        responders=study.responders,
+        n_resamples=n_resamples,
+        rng=rng,
     )
 
 
 def test_three_equal_variances_give_the_spread_by_hand():
     """The sample variance of -1, 0, 1 is 1; less the noise of 1/4 it is 3/4."""
-    assert paule_mandel(np.array([-1.0, 0.0, 1.0]), np.full(3, 0.25))[0] == pytest.approx(np.sqrt(3 / 4))
+    assert paule_mandel(np.array([-1.0, 0.0, 1.0]), np.full(3, 0.25))[0] == pytest.approx(
+        np.sqrt(3 / 4)
+    )
 
 
 def test_the_spread_is_that_of_another_program():
@@ -46,7 +53,9 @@ def test_the_spread_is_that_of_another_program():
 def test_the_interval_holds_the_spread_and_a_shift_changes_nothing(effects, variance):
     noise = np.full(len(effects), variance)
     sd, low, high = paule_mandel(np.array(effects), noise)
-    assert 0 <= low <= sd <= high or sd == 0  # far less spread than noise alone puts all of it at zero
+    assert (
+        0 <= low <= sd <= high or sd == 0
+    )  # far less spread than noise alone puts all of it at zero
     assert paule_mandel(np.array(effects) + 5, noise)[0] == pytest.approx(sd, abs=1e-5)
 
 
@@ -97,7 +106,9 @@ def test_boards_show_the_pool_and_each_writer(rng):
     assert set(found.pooled.strength.index) == {"human", *MODELS}
     board = check_table("ratings", found.board()).set_index("responder")
     assert set(board.index) == {*truth_of(study).index, *MODELS, "average writer"}
-    assert board.loc["average writer", "strength"] == pytest.approx(board.loc[truth_of(study).index, "strength"].mean())
+    assert board.loc["average writer", "strength"] == pytest.approx(
+        board.loc[truth_of(study).index, "strength"].mean()
+    )
     assert board["strength"].is_monotonic_decreasing
     assert not board.loc["average writer", "penalised"]
     assert set(board.loc[[*truth_of(study).index, "average writer"], "responder_kind"]) == {"human"}
@@ -115,7 +126,10 @@ def test_who_wrote_little_is_in_the_average_and_not_on_the_board(rng, monkeypatc
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda study: study.replies.assign(author_id=None), "whose writer is not known, first in the comparison"),
+        (
+            lambda study: study.replies.assign(author_id=None),
+            "whose writer is not known, first in the comparison",
+        ),
         (lambda study: study.replies.assign(author_id="one"), "1 writers and 4 others were judged"),
     ],
 )

@@ -9,7 +9,13 @@ import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
 from heart_utils.calls import ledger as database
-from heart_utils.calls.batch import PROVIDERS, BatchError, can_batch, collect_batches, submit_batches
+from heart_utils.calls.batch import (
+    PROVIDERS,
+    BatchError,
+    can_batch,
+    collect_batches,
+    submit_batches,
+)
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
 from heart_utils.calls.models import Model, Request, load_litellm, local_model
@@ -20,7 +26,9 @@ CANARY = "sk-canary-0123456789abcdef"
 
 @pytest.fixture
 def provider():
-    with serving(Provider(answer=lambda body: f"You said {body['messages'][0]['content']}.")) as running:
+    with serving(
+        Provider(answer=lambda body: f"You said {body['messages'][0]['content']}.")
+    ) as running:
         yield running
 
 
@@ -34,7 +42,10 @@ def ledger(tmp_path):
 def requests_for(provider, n=5, **settings):
     prices = {"price_prompt": 1.0, "price_completion": 2.0, **settings}
     judge = Model("judge", "openai/test", api_base=provider.address, **prices)
-    return [Request(judge, ({"role": "user", "content": f"w{i}"},), {"max_tokens": 20}) for i in range(n)]
+    return [
+        Request(judge, ({"role": "user", "content": f"w{i}"},), {"max_tokens": 20})
+        for i in range(n)
+    ]
 
 
 def another_process(ledger):
@@ -47,13 +58,19 @@ def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provid
     assert {call.status for call in calls} == {"planned"}
     lines = [json.loads(line) for line in provider.files["file-1"].splitlines()]
     assert [line["body"]["messages"][0]["content"] for line in lines] == [f"w{i}" for i in range(5)]
-    assert lines[0]["body"] | {"messages": None} == {"model": "test", "messages": None, "max_tokens": 20}
+    assert lines[0]["body"] | {"messages": None} == {
+        "model": "test",
+        "messages": None,
+        "max_tokens": 20,
+    }
     later = another_process(ledger)
     assert {call.status for call in ask_all(requests, ledger=later, mode="batch")} == {"planned"}
     assert len(provider.batches) == 1  # not submitted twice
     finish_batch(provider, "batch-1")
     calls = ask_all(requests, ledger=later, mode="batch")
-    assert [(call.status, call.text) for call in calls] == [("ok", f"You said w{i}.") for i in range(5)]
+    assert [(call.status, call.text) for call in calls] == [
+        ("ok", f"You said w{i}.") for i in range(5)
+    ]
     assert ask_all(requests, ledger=later, mode="replay") == calls
     assert provider.requests == []  # nothing was asked one by one
 
@@ -95,7 +112,9 @@ def test_a_truncated_answer_is_left_to_a_plain_run_that_gives_more_room(provider
     finish_batch(provider, "batch-1")
     collect_batches(ledger)
     assert ledger.counts() == {"error": 1}
-    assert ask_all(requests, ledger=ledger, mode="batch")[0].error.startswith("truncated in a batch")
+    assert ask_all(requests, ledger=ledger, mode="batch")[0].error.startswith(
+        "truncated in a batch"
+    )
     assert len(provider.batches) == 1  # the same room would not help
     [call] = ask_all(requests, ledger=ledger, progress=False)
     assert (call.status, len(call.text.split())) == ("ok", 30)
@@ -122,7 +141,9 @@ def test_a_batchs_answer_may_hold_another_line_break(provider, ledger):
     requests = requests_for(provider, 1)
     submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1")
-    provider.files["batch-1-output"] = json.dumps(json.loads(provider.files["batch-1-output"]), ensure_ascii=False) + "\n"
+    provider.files["batch-1-output"] = (
+        json.dumps(json.loads(provider.files["batch-1-output"]), ensure_ascii=False) + "\n"
+    )
     collect_batches(ledger)
     assert ledger.counts() == {"ok": 1}
     assert ledger.find([requests[0].key])[requests[0].key].text == "I hear you.\u2028Go on."
@@ -130,7 +151,10 @@ def test_a_batchs_answer_may_hold_another_line_break(provider, ledger):
 
 def test_a_batch_that_was_not_accepted_gives_its_claims_back(provider, ledger):
     requests = requests_for(provider)
-    wrong = [dataclasses.replace(r, model=dataclasses.replace(r.model, api_base="http://127.0.0.1:9/v1")) for r in requests]
+    wrong = [
+        dataclasses.replace(r, model=dataclasses.replace(r.model, api_base="http://127.0.0.1:9/v1"))
+        for r in requests
+    ]
     with pytest.raises(BatchError, match="did not take or give a file of requests"):
         submit_batches(wrong, ledger=ledger)
     assert ledger.counts() == {}
@@ -147,7 +171,9 @@ def test_a_batch_that_was_not_accepted_gives_its_claims_back(provider, ledger):
         ("acreate_file", 500, False),
     ],
 )
-def test_a_batch_was_perhaps_taken_unless_its_provider_said_no(provider, ledger, monkeypatch, step, status, perhaps):
+def test_a_batch_was_perhaps_taken_unless_its_provider_said_no(
+    provider, ledger, monkeypatch, step, status, perhaps
+):
     async def fail(**how):
         error = ValueError("no")
         error.status_code = status
@@ -172,7 +198,9 @@ def kill_at(monkeypatch, step):
 
 
 @pytest.mark.parametrize("n_other", [0, 1, 3])
-def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(provider, ledger, monkeypatch, n_other):
+def test_a_batch_whose_creator_was_killed_before_it_was_accepted_is_freed_in_the_end(
+    provider, ledger, monkeypatch, n_other
+):
     for i in range(n_other):
         submit_batches(requests_for(provider, served_id=f"other {i}"), ledger=ledger)
     others = {"claimed": 5 * n_other} if n_other else {}
@@ -203,10 +231,15 @@ def test_a_batch_whose_creator_was_killed_after_it_was_accepted_is_found_at_the_
     assert ask_all(requests, ledger=ledger, mode="batch")[0].status == "planned"
     assert len(provider.batches) == 1 + n_later  # it was paid for once
     finish_batch(provider, "batch-1")
-    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [f"You said w{i}." for i in range(5)]
+    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [
+        f"You said w{i}." for i in range(5)
+    ]
     with ledger.writing() as connection:
         assert (
-            connection.scalar(sa.select(database.batches.c.status).where(database.batches.c.batch == "batch-1")) == "completed"
+            connection.scalar(
+                sa.select(database.batches.c.status).where(database.batches.c.batch == "batch-1")
+            )
+            == "completed"
         )
 
 
@@ -223,7 +256,9 @@ def test_a_batch_is_never_made_by_a_second_attempt(provider, ledger, monkeypatch
     assert told == [0]
 
 
-def test_a_batch_that_perhaps_was_accepted_is_looked_for_and_not_made_again(provider, ledger, monkeypatch):
+def test_a_batch_that_perhaps_was_accepted_is_looked_for_and_not_made_again(
+    provider, ledger, monkeypatch
+):
     import litellm
 
     create = litellm.acreate_batch
@@ -238,11 +273,15 @@ def test_a_batch_that_perhaps_was_accepted_is_looked_for_and_not_made_again(prov
         with pytest.raises(BatchError, match="nobody knows whether its provider took a batch"):
             submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1")
-    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [f"You said w{i}." for i in range(5)]
+    assert [call.text for call in ask_all(requests, ledger=ledger, mode="batch")] == [
+        f"You said w{i}." for i in range(5)
+    ]
     assert len(provider.batches) == 1
 
 
-def test_a_batch_collected_by_a_process_that_was_killed_is_neither_lost_nor_paid_for_twice(provider, ledger, monkeypatch):
+def test_a_batch_collected_by_a_process_that_was_killed_is_neither_lost_nor_paid_for_twice(
+    provider, ledger, monkeypatch
+):
     requests = requests_for(provider)
     submit_batches(requests, ledger=ledger)
     finish_batch(provider, "batch-1")
@@ -287,11 +326,15 @@ def test_models_without_batches_are_known(model, able):
 
 
 @pytest.mark.parametrize("value", [None, "", " sk-abc"])
-def test_a_key_that_is_missing_or_no_key_is_said_before_anything_is_sent(provider, ledger, monkeypatch, value):
+def test_a_key_that_is_missing_or_no_key_is_said_before_anything_is_sent(
+    provider, ledger, monkeypatch, value
+):
     monkeypatch.delenv("MY_API_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("MY_API_KEY", value)
-    with pytest.raises(BatchError, match="judge: the environment variable MY_API_KEY (is not set|holds a blank)"):
+    with pytest.raises(
+        BatchError, match="judge: the environment variable MY_API_KEY (is not set|holds a blank)"
+    ):
         submit_batches(requests_for(provider, api_key_env="MY_API_KEY"), ledger=ledger)
     assert provider.files == {}
     assert ledger.counts() == {}
@@ -302,7 +345,11 @@ def test_no_key_is_noted_with_a_batch(provider, ledger, tmp_path, monkeypatch):
     submit_batches(requests_for(provider, api_key_env="CANARY_API_KEY"), ledger=ledger)
     with ledger.reading() as connection:
         assert "CANARY_API_KEY" in connection.scalar(sa.select(database.batches.c.model))
-    assert not [file for file in tmp_path.rglob("*") if file.is_file() and CANARY.encode() in file.read_bytes()]
+    assert not [
+        file
+        for file in tmp_path.rglob("*")
+        if file.is_file() and CANARY.encode() in file.read_bytes()
+    ]
 
 
 def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
@@ -321,7 +368,12 @@ def test_a_refusal_in_a_batch_is_a_refusal_like_any_other(provider, ledger):
 def test_litellm_makes_no_batches_where_this_project_says_so(provider):
     """Once this fails, `PROVIDERS` can grow."""
     litellm = load_litellm()
-    asked = {"completion_window": "24h", "endpoint": "/v1/chat/completions", "input_file_id": "f", "api_key": "none"}
+    asked = {
+        "completion_window": "24h",
+        "endpoint": "/v1/chat/completions",
+        "input_file_id": "f",
+        "api_key": "none",
+    }
     with pytest.raises(litellm.BadRequestError, match="doesn't support"):
         asyncio.run(litellm.acreate_batch(custom_llm_provider=provider, **asked))
     assert provider not in PROVIDERS
@@ -329,6 +381,9 @@ def test_litellm_makes_no_batches_where_this_project_says_so(provider):
 
 def test_models_without_batches_are_refused(ledger):
     with pytest.raises(BatchError, match="cannot be asked in batches"):
-        submit_batches([Request(Model("c", "anthropic/claude-x"), ({"role": "user", "content": "w"},))], ledger=ledger)
+        submit_batches(
+            [Request(Model("c", "anthropic/claude-x"), ({"role": "user", "content": "w"},))],
+            ledger=ledger,
+        )
     with pytest.raises(BatchError, match="cannot be asked in batches"):
         submit_batches([Request(local_model(), ({"role": "user", "content": "w"},))], ledger=ledger)

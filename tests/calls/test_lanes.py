@@ -11,7 +11,9 @@ from heart_utils.calls.engine import backoff, make_lanes
 from heart_utils.calls.models import Model, Request
 from heart_utils.calls.outcomes import Failure, Limit, marked, shared_length
 
-JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0)
+JUDGE = Model(
+    "judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0
+)
 
 
 def ask(words, of=JUDGE, **settings):
@@ -29,7 +31,10 @@ def fail(one, clock=100.0, words="no", kind="again"):
 def places(one, request):
     """What the queues are given for a request, by what is limited."""
     [task] = make_lanes([request], None)[0].tasks
-    return {name.removeprefix(f"{JUDGE.identity_digest} "): seconds for name, seconds in one.places(task.tokens).items()}
+    return {
+        name.removeprefix(f"{JUDGE.identity_digest} "): seconds
+        for name, seconds in one.places(task.tokens).items()
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -45,12 +50,19 @@ def test_each_model_has_a_queue_in_the_order_of_its_requests():
     requests = [ask("a"), ask("b", other), ask("c"), ask("d", other)]
     lanes = make_lanes(requests, None)
     assert [one.model.name for one in lanes] == ["judge", "other"]
-    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in lanes] == [["a", "c"], ["b", "d"]]
-    assert [[task.request for task in one.tasks] for one in lanes] == [requests[::2], requests[1::2]]
+    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in lanes] == [
+        ["a", "c"],
+        ["b", "d"],
+    ]
+    assert [[task.request for task in one.tasks] for one in lanes] == [
+        requests[::2],
+        requests[1::2],
+    ]
 
 
 @pytest.mark.parametrize(
-    ("own", "all_together", "batch"), [(8, None, 8), (8, 3, 3), (300, None, 256), (300, 400, 256), (2, 9, 2)]
+    ("own", "all_together", "batch"),
+    [(8, None, 8), (8, 3, 3), (300, None, 256), (300, 400, 256), (2, 9, 2)],
 )
 def test_no_more_is_claimed_at_once_than_is_asked_at_once(own, all_together, batch):
     [one] = make_lanes([ask("a", dataclasses.replace(JUDGE, max_concurrency=own))], all_together)
@@ -69,7 +81,13 @@ def test_a_model_is_out_after_five_attempts_without_an_answer_and_back_with_the_
     assert (one.failures, one.said, one.silent_since) == (5, "no 5", 101.0)
     assert one.silence(111.0) == 10.0
     one.answered()
-    assert (one.out, one.failures, one.silent_since, one.silence(120.0), one.answers) == (False, 0, None, 0.0, 1)
+    assert (one.out, one.failures, one.silent_since, one.silence(120.0), one.answers) == (
+        False,
+        0,
+        None,
+        0.0,
+        1,
+    )
 
 
 def test_who_was_given_up_as_silent_is_silent_in_the_next_step_until_it_answers():
@@ -103,7 +121,9 @@ def test_an_answer_during_an_outage_ends_no_wait_that_the_provider_asked_for():
     assert one.wait(130.0) == 30.0
 
 
-def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(monkeypatch):
+def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(
+    monkeypatch,
+):
     monkeypatch.setattr(engine.random, "uniform", lambda *_: 1.0)
     one = lane()
     for clock in (100.0, 101.0, 102.0, 103.0, 104.0, 104.4):
@@ -152,11 +172,15 @@ def test_a_model_that_turns_calls_away_is_asked_slower_and_then_faster_again():
     fresh = lane()
     for _ in range(9):
         fail(fresh, kind="throttled")
-    assert places(fresh, request) == {"pace": pytest.approx(0.005 * 1.1**5)}  # once it is out, its pace is not the matter
+    assert places(fresh, request) == {
+        "pace": pytest.approx(0.005 * 1.1**5)
+    }  # once it is out, its pace is not the matter
 
 
 def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
-    request = ask("x" * 400, options={"max_tokens": 84})  # 100 tokens, 16 around them, 84 of the answer
+    request = ask(
+        "x" * 400, options={"max_tokens": 84}
+    )  # 100 tokens, 16 around them, 84 of the answer
     both = lane(requests_per_minute=30, tokens_per_minute=6000)
     assert places(both, request) == {"requests": 2.0, "tokens": pytest.approx(60 * 200 / 6000)}
     assert places(lane(requests_per_minute=30), request) == {"requests": 2.0}
@@ -167,7 +191,10 @@ def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
     ("limits", "gap"),
     [
         ([("requests", 20, 10.0)], 0.5),
-        ([("requests", 20, 10.0), ("tokens", 1000, 5.0)], 1.0),  # 200 of a thousand tokens that are back in five seconds
+        (
+            [("requests", 20, 10.0), ("tokens", 1000, 5.0)],
+            1.0,
+        ),  # 200 of a thousand tokens that are back in five seconds
         ([("input-tokens", 1000, 1.0)], 0.2),
         ([("requests", 1, 60.0)], 10.0),
         ([("requests", 0, 60.0)], None),  # that is a wait, and no pace
@@ -211,7 +238,10 @@ def test_requests_share_what_they_begin_with_if_all_before_is_the_same():
     first, second = {"role": "user", "content": "abcd"}, {"role": "user", "content": "abx"}
     assert shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (rules, second))) == 2
     assert shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (others, second))) == 0
-    assert shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (rules, second), {"top_k": 1})) == 0
+    assert (
+        shared_length(Request(JUDGE, (rules, first)), Request(JUDGE, (rules, second), {"top_k": 1}))
+        == 0
+    )
 
 
 # -- what is recorded of an answer
@@ -223,7 +253,9 @@ def attempted(monkeypatch, request, text="I hear you.", finish="stop", usage=(10
     choice = SimpleNamespace(message=SimpleNamespace(content=text), finish_reason=finish)
 
     async def send(*_):
-        return SimpleNamespace(choices=[choice], usage=counted, model="test-1", system_fingerprint="fp")
+        return SimpleNamespace(
+            choices=[choice], usage=counted, model="test-1", system_fingerprint="fp"
+        )
 
     monkeypatch.setattr(outcomes, "_send", send)
     return asyncio.run(outcomes.attempt(request, 1, None))
@@ -237,12 +269,20 @@ def test_an_answer_is_priced_by_its_tokens_or_by_estimate(monkeypatch):
     uncounted = attempted(monkeypatch, request, "y" * 40, usage=(100, None))
     assert (uncounted.cost_usd, uncounted.estimated) == (pytest.approx((116 + 2 * 11) / 1e6), True)
     assert attempted(monkeypatch, request, usage=(None, 10)).estimated is True
-    assert attempted(monkeypatch, ask("hello", Model("m", "openai/nobody-lists-this"))).cost_usd is None
+    assert (
+        attempted(monkeypatch, ask("hello", Model("m", "openai/nobody-lists-this"))).cost_usd
+        is None
+    )
 
 
 def test_all_that_is_known_of_an_answer_is_recorded(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "a-secret-key")
-    came = attempted(monkeypatch, ask("hello"), "it is a-secret-key", prompt_tokens_details=SimpleNamespace(cached_tokens=64))
+    came = attempted(
+        monkeypatch,
+        ask("hello"),
+        "it is a-secret-key",
+        prompt_tokens_details=SimpleNamespace(cached_tokens=64),
+    )
     assert came.total_ms >= 0
     assert dataclasses.asdict(came) | {"total_ms": 7.0} == {
         "call_id": ask("hello").key, "status": "ok", "text": "it is [key]", "finish_reason": "stop", "logprobs": None,
@@ -255,7 +295,10 @@ def test_all_that_is_known_of_an_answer_is_recorded(monkeypatch):
 def test_a_letter_fills_its_room_and_an_empty_answer_is_a_failure_that_was_paid(monkeypatch):
     letter = ask("A or B?", options={"logprobs": True, "max_tokens": 1})
     assert attempted(monkeypatch, letter, "A", "length").status == "ok"
-    assert attempted(monkeypatch, ask("hello", options={"max_tokens": 1}), "A", "length").status == "truncated"
+    assert (
+        attempted(monkeypatch, ask("hello", options={"max_tokens": 1}), "A", "length").status
+        == "truncated"
+    )
     for request, finish in ((letter, "length"), (ask("hello"), "stop")):
         empty = attempted(monkeypatch, request, "", finish)
         assert (empty.kind, empty.words, empty.billed) == ("empty", "the answer was empty", False)

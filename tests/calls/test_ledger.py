@@ -35,7 +35,9 @@ from heart_utils.calls.ledger import (
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.runs import open_run
 
-JUDGE = Model("judge", "openai/test", api_base="http://127.0.0.1:9/v1", options={"temperature": 0.7})
+JUDGE = Model(
+    "judge", "openai/test", api_base="http://127.0.0.1:9/v1", options={"temperature": 0.7}
+)
 
 
 def ask(word, **settings):
@@ -89,8 +91,14 @@ def test_a_ledgers_tables_are_those_of_its_version(tmp_path):
             assert " ".join(f"{row[1]} {row[2]}{'!' * row[3]}" for row in rows) == columns
             keys = [row[1] for row in rows if row[5]]
             assert keys == [columns.split()[0]]
-        assert connection.execute("SELECT value FROM about WHERE name = 'format'").fetchone() == ("1",)
-        indexes = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"))
+        assert connection.execute("SELECT value FROM about WHERE name = 'format'").fetchone() == (
+            "1",
+        )
+        indexes = dict(
+            connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+            )
+        )
         assert indexes["claims"].endswith("ON calls (owner) WHERE status = 'claimed'")
         assert indexes["spending"].endswith("ON calls (model, cost_usd, reserved_usd)")
 
@@ -102,7 +110,12 @@ def test_a_key_depends_on_what_is_asked_and_on_nothing_else():
     base = ask("hello")
     same = [
         dataclasses.replace(base, tag="t", stream=True),
-        dataclasses.replace(base, model=dataclasses.replace(JUDGE, name="other", price_prompt=3.0, api_key_env="X_API_KEY")),
+        dataclasses.replace(
+            base,
+            model=dataclasses.replace(
+                JUDGE, name="other", price_prompt=3.0, api_key_env="X_API_KEY"
+            ),
+        ),
         Request(JUDGE, ({"content": "hello", "role": "user"},), {"temperature": 0.7}),
     ]
     other = [
@@ -132,13 +145,16 @@ def test_a_key_is_the_same_on_every_machine():
     finish=st.sampled_from(["stop", "length", None]),
     ttft=st.none() | st.floats(0, 1e6),
     tokens=st.none() | st.integers(0, 10**6),
-    logprobs=st.none() | st.lists(st.tuples(st.text(max_size=5), st.floats(-100, 0)), max_size=5).map(tuple),
+    logprobs=st.none()
+    | st.lists(st.tuples(st.text(max_size=5), st.floats(-100, 0)), max_size=5).map(tuple),
 )
 def test_what_goes_in_comes_out(text, finish, ttft, tokens, logprobs):
     ledger = open_ledger("sqlite://")
     request = ask("hello")
     ledger.claim([request], [0.0], since=ledger.clock())
-    call = Call(request.key, "ok", text, finish, logprobs, ttft, 12.5, tokens, tokens, 0.25, 2, 3, None)
+    call = Call(
+        request.key, "ok", text, finish, logprobs, ttft, 12.5, tokens, tokens, 0.25, 2, 3, None
+    )
     ledger.record([call])
     assert ledger.find([request.key]) == {request.key: call}
     ledger.close()
@@ -175,7 +191,9 @@ def test_an_answer_is_never_claimed_again_and_a_failure_only_by_a_later_run(ledg
     failed = fill(ledger, ["failed"], status="error", text="")
     started = ledger.clock() - 60
     assert ledger.claim([*done, *failed], [0.0, 0.0], since=started).won == frozenset()
-    assert ledger.claim([*done, *failed], [0.0, 0.0], since=ledger.clock() + 1).won == {failed[0].key}
+    assert ledger.claim([*done, *failed], [0.0, 0.0], since=ledger.clock() + 1).won == {
+        failed[0].key
+    }
 
 
 def test_the_claims_of_a_dead_process_are_free_and_their_money_is_not(ledger):
@@ -230,7 +248,9 @@ def test_another_machine_that_is_heard_of_keeps_its_claims(ledger, monkeypatch):
         time.sleep(0.05)
 
 
-def test_a_machine_is_silent_after_a_minute_in_which_it_was_looked_at_again_and_again(ledger, monkeypatch):
+def test_a_machine_is_silent_after_a_minute_in_which_it_was_looked_at_again_and_again(
+    ledger, monkeypatch
+):
     watch = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: watch[0])
 
@@ -241,7 +261,9 @@ def test_a_machine_is_silent_after_a_minute_in_which_it_was_looked_at_again_and_
     assert not silent(7.0, 0.0)
     assert [silent(7.0, 5.0) for _ in range(12)] == [False] * 12  # a minute, and not more
     assert not silent(8.0, 5.0)  # it was heard of
-    assert [silent(8.0, 50.0) for _ in range(12)] == [False] * 12  # each look counts for five seconds at the most
+    assert [silent(8.0, 50.0) for _ in range(12)] == [
+        False
+    ] * 12  # each look counts for five seconds at the most
     assert silent(8.0, 0.1)
 
 
@@ -255,7 +277,9 @@ def test_silence_while_the_database_was_away_is_nobodys(ledger, monkeypatch):
 
 
 def test_the_ledgers_clock_counts_seconds_since_1970(tmp_path):
-    assert open_ledger(f"sqlite:///{tmp_path}/l.sqlite").clock() == pytest.approx(time.time(), abs=60)
+    assert open_ledger(f"sqlite:///{tmp_path}/l.sqlite").clock() == pytest.approx(
+        time.time(), abs=60
+    )
 
 
 @pytest.mark.parametrize("seconds", [100, -100])
@@ -266,7 +290,9 @@ def test_a_jump_of_the_clock_takes_no_claim_from_a_process_that_lives(ledger, mo
     far, _ = far_away(ledger)
     far.claim([other], [0.0], since=ledger.clock())
     with ledger.writing() as connection:
-        connection.execute(database.owners.update().values(seen_at=database.owners.c.seen_at - seconds))
+        connection.execute(
+            database.owners.update().values(seen_at=database.owners.c.seen_at - seconds)
+        )
     created, started = psutil.Process.create_time, psutil.boot_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + seconds)
     monkeypatch.setattr(psutil, "boot_time", lambda: started() + seconds)
@@ -282,7 +308,9 @@ def test_an_answer_whose_claim_is_gone_is_kept(ledger):
     answer = Call(request.key, "ok", "late", cost_usd=0.1)
     ledger.record([answer], requests={request.key: request})
     assert ledger.find([request.key]) == {request.key: answer}
-    with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):  # what was asked is known, too
+    with pytest.raises(
+        LedgerError, match="temperature was 0.7, now 0.2"
+    ):  # what was asked is known, too
         ask_all([ask("hello", options={"temperature": 0.2})], ledger=ledger, mode="replay")
 
 
@@ -316,7 +344,9 @@ def test_a_claim_that_was_committed_though_nobody_heard_so_is_still_ones_own(led
 
 
 def test_places_are_handed_out_to_all_processes_together(ledger):
-    waits = [who.book({"requests": 2.0}) for who in (ledger, another_process(ledger)) for _ in range(3)]
+    waits = [
+        who.book({"requests": 2.0}) for who in (ledger, another_process(ledger)) for _ in range(3)
+    ]
     assert waits == pytest.approx([0, 2, 4, 6, 8, 10], abs=1.0)
     assert ledger.book({"requests": 2.0, "tokens": 30.0}) == pytest.approx(12, abs=1.0)
     assert ledger.book({"tokens": 1.0}) == pytest.approx(30, abs=1.0)
@@ -326,7 +356,9 @@ def test_a_queue_that_is_held_is_held_for_all_processes_and_never_for_less(ledge
     ledger.hold("rest", 20.0)
     ledger.hold("rest", 5.0)
     ledger.hold("over", -1.0)
-    assert another_process(ledger).held(["rest", "over", "other"]) == {"rest": pytest.approx(20, abs=1.0)}
+    assert another_process(ledger).held(["rest", "over", "other"]) == {
+        "rest": pytest.approx(20, abs=1.0)
+    }
     ledger.hold("rest", 40.0)
     assert ledger.held(["rest"])["rest"] == pytest.approx(40, abs=1.0)
 
@@ -335,12 +367,16 @@ def test_a_queue_that_is_held_is_held_for_all_processes_and_never_for_less(ledge
 def clock(monkeypatch):
     """The seconds that the database's clock is ahead."""
     ahead, right = [0.0], database.now
-    monkeypatch.setattr(database, "now", lambda engine: right(engine) + sa.literal(ahead[0], sa.Float))
+    monkeypatch.setattr(
+        database, "now", lambda engine: right(engine) + sa.literal(ahead[0], sa.Float)
+    )
     return ahead
 
 
 @pytest.mark.parametrize("ahead", [20 * 60, 3 * 3600])
-def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_as_long_as_was_asked(ledger, clock, ahead):
+def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_as_long_as_was_asked(
+    ledger, clock, ahead
+):
     clock[0] = ahead
     ledger.hold("rest", 8.0)
     waits = [ledger.book({"pace": 0.5}) for _ in range(4)]
@@ -353,7 +389,9 @@ def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_as_long_as_was_asked
     assert other.held(["rest"])["rest"] == pytest.approx(8.0, abs=2.5)
 
 
-def test_a_clock_that_is_set_right_while_a_wait_is_written_makes_it_no_longer(ledger, clock, monkeypatch):
+def test_a_clock_that_is_set_right_while_a_wait_is_written_makes_it_no_longer(
+    ledger, clock, monkeypatch
+):
     follow = Ledger._follow_clock
 
     def follow_and_jump(self, connection):
@@ -381,7 +419,9 @@ def test_a_clock_that_was_behind_holds_nothing_for_longer(ledger, clock):
     assert ledger.book({"pace": 0.5}) <= 0.5
 
 
-def test_a_failure_that_was_noted_while_the_clock_was_ahead_is_asked_again_by_the_next_run(ledger, clock):
+def test_a_failure_that_was_noted_while_the_clock_was_ahead_is_asked_again_by_the_next_run(
+    ledger, clock
+):
     clock[0] = 20 * 60
     [request] = fill(ledger, ["hello"], status="error", text="")
     clock[0] = 0.0
@@ -393,33 +433,54 @@ def test_a_failure_that_was_noted_while_the_clock_was_ahead_is_asked_again_by_th
 SAME_SERVER = [
     "http://h.example/v1", "http://h.example/v1/", "http://H.Example/v1", "HTTP://h.example:80/v1//", " http://h.example/v1",
 ]  # fmt: skip
-THIS_MACHINE = ["http://127.0.0.1:8000/v1", "http://localhost:8000/v1/", "http://[::1]:8000/v1", "http://LOCALHOST:8000/v1"]
+THIS_MACHINE = [
+    "http://127.0.0.1:8000/v1",
+    "http://localhost:8000/v1/",
+    "http://[::1]:8000/v1",
+    "http://LOCALHOST:8000/v1",
+]
 
 
 @pytest.mark.parametrize("ways", [SAME_SERVER, THIS_MACHINE])
 def test_an_address_that_is_written_in_another_way_buys_nothing_anew(tmp_path, ways):
     for place, one in enumerate(ways):
         ledger = open_ledger(f"sqlite:///{tmp_path}/{place}.sqlite")
-        recorded = Request(dataclasses.replace(JUDGE, api_base=one), ({"role": "user", "content": "hello"},))
+        recorded = Request(
+            dataclasses.replace(JUDGE, api_base=one), ({"role": "user", "content": "hello"},)
+        )
         ledger.record([Call(recorded.key, "ok", "said")], requests={recorded.key: recorded})
         with ledger.writing() as connection:  # `claim` notes what models are; `record` does not
             ledger._insert(connection, database.parts, database._parts_of([recorded]))
         again = another_process(ledger)
         for other in ways:
-            request = dataclasses.replace(recorded, model=dataclasses.replace(JUDGE, api_base=other))
+            request = dataclasses.replace(
+                recorded, model=dataclasses.replace(JUDGE, api_base=other)
+            )
             assert again.find([request.key])[request.key].text == "said"
             assert again.statuses([request.key]) == {request.key: "ok"}
-        for other in ("http://h.example/v2", "https://h.example/v1", "http://127.0.0.1:8001/v1", "http://h.example/V1"):
-            request = dataclasses.replace(recorded, model=dataclasses.replace(JUDGE, api_base=other))
+        for other in (
+            "http://h.example/v2",
+            "https://h.example/v1",
+            "http://127.0.0.1:8001/v1",
+            "http://h.example/V1",
+        ):
+            request = dataclasses.replace(
+                recorded, model=dataclasses.replace(JUDGE, api_base=other)
+            )
             assert again.find([request.key]) == {}
         again.close()
         ledger.close()
 
 
-def test_an_answer_that_was_recorded_with_a_slash_before_addresses_were_made_plain_is_found(ledger, monkeypatch):
+def test_an_answer_that_was_recorded_with_a_slash_before_addresses_were_made_plain_is_found(
+    ledger, monkeypatch
+):
     with monkeypatch.context() as earlier:
         earlier.setattr("heart_utils.calls.models.plain_address", lambda address: address)
-        slashed = Request(dataclasses.replace(JUDGE, api_base=f"{JUDGE.api_base}/"), ({"role": "user", "content": "hello"},))
+        slashed = Request(
+            dataclasses.replace(JUDGE, api_base=f"{JUDGE.api_base}/"),
+            ({"role": "user", "content": "hello"},),
+        )
         ledger.claim([slashed], [0.0], since=ledger.clock())
         ledger.record([Call(slashed.key, "ok", "said")])
     assert slashed.key != ask("hello").key
@@ -429,7 +490,12 @@ def test_an_answer_that_was_recorded_with_a_slash_before_addresses_were_made_pla
 def test_the_key_of_a_plain_address_is_what_it_was():
     plain = {"http://127.0.0.1:9/v1": "585ae31b56c582e34c05490ff22e8d1c"}
     for address, key in plain.items():
-        assert dataclasses.replace(ask("hello"), model=dataclasses.replace(JUDGE, api_base=address)).key == key
+        assert (
+            dataclasses.replace(
+                ask("hello"), model=dataclasses.replace(JUDGE, api_base=address)
+            ).key
+            == key
+        )
 
 
 def test_an_answer_without_words_that_was_kept_as_a_good_one_is_asked_again(ledger):
@@ -443,7 +509,10 @@ def test_a_ledger_in_a_folder_that_may_not_be_written_can_be_read(ledger, tmp_pa
     keys = [request.key for request in requests]
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(database, "_is_read_only", lambda file: True)
-        beside, closed = another_process(ledger), None  # while what was written last lies in a file beside it
+        beside, closed = (
+            another_process(ledger),
+            None,
+        )  # while what was written last lies in a file beside it
         assert set(beside.find(keys)) == set(keys)
         beside.close()
         ledger.close()
@@ -488,13 +557,19 @@ def test_what_a_batch_holds_is_reserved_and_not_settled_soon(ledger):
     ledger.claim([ask("in a batch")], [0.25], since=ledger.clock(), owner="batch-1", batch="{}")
     assert (ledger.money().reserved, ledger.money().in_flight) == (0.25, 0.0)
     ledger.claim([ask("in flight")], [0.5], since=ledger.clock())
-    assert (ledger.money().reserved, ledger.money().in_flight, ledger.money().bound) == (0.75, 0.5, 0.75)
+    assert (ledger.money().reserved, ledger.money().in_flight, ledger.money().bound) == (
+        0.75,
+        0.5,
+        0.75,
+    )
 
 
 # -- what is known and noted
 
 
-@pytest.mark.parametrize(("status", "known"), [("ok", True), ("refused", True), ("truncated", True), ("error", False)])
+@pytest.mark.parametrize(
+    ("status", "known"), [("ok", True), ("refused", True), ("truncated", True), ("error", False)]
+)
 def test_a_model_is_known_once_it_has_answered_anything(ledger, status, known):
     assert not ledger.knows(JUDGE)
     fill(ledger, ["hello"], status=status)
@@ -525,8 +600,14 @@ def failed(kind, said, **cells):
         (failed(sa.exc.OperationalError, "server closed", sqlstate=None), True),
         (failed(sa.exc.ProgrammingError, "no such column", sqlstate=None), False),
         (failed(sa.exc.ProgrammingError, "away", sqlstate="42P01", invalidated=True), True),
-        *[(failed(sa.exc.InternalError, "pg", sqlstate=state), True) for state in ("08006", "40001", "57P01", "53300")],
-        *[(failed(sa.exc.InternalError, "pg", sqlstate=state), False) for state in ("23505", "42P01", "53100", "22021")],
+        *[
+            (failed(sa.exc.InternalError, "pg", sqlstate=state), True)
+            for state in ("08006", "40001", "57P01", "53300")
+        ],
+        *[
+            (failed(sa.exc.InternalError, "pg", sqlstate=state), False)
+            for state in ("23505", "42P01", "53100", "22021")
+        ],
         (ValueError("locked"), False),
         (None, False),
     ],
@@ -537,11 +618,15 @@ def test_what_a_database_says_passes_or_does_not(error, passing):
 
 def lost_connection():
     error = LedgerError("the connection is lost")
-    error.__cause__ = sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("server closed the connection"))
+    error.__cause__ = sa.exc.OperationalError(
+        "SELECT", {}, psycopg.OperationalError("server closed the connection")
+    )
     return error
 
 
-@pytest.mark.parametrize("step", ["find", "statuses", "claim", "record", "release", "money", "clock", "counts", "book"])
+@pytest.mark.parametrize(
+    "step", ["find", "statuses", "claim", "record", "release", "money", "clock", "counts", "book"]
+)
 def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
     request = ask("hello")
     arguments = {
@@ -557,7 +642,9 @@ def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
             if failures and name in ("begin", "connect"):
                 said.append(ledger.waits)
                 failures.pop()
-                raise sa.exc.OperationalError("SELECT", {}, psycopg.OperationalError("connection refused"))
+                raise sa.exc.OperationalError(
+                    "SELECT", {}, psycopg.OperationalError("connection refused")
+                )
             return getattr(engine, name)
 
     monkeypatch.setattr(ledger, "engine", Away())
@@ -569,7 +656,9 @@ def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
     failures.extend([1] * 1000)
     ledger.patience_s = 0.3
     with pytest.raises(LedgerError, match="could not be (read|written) .connection refused"):
-        getattr(ledger, step)(*arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {}))
+        getattr(ledger, step)(
+            *arguments.get(step, ()), **({"since": 0.0} if step == "claim" else {})
+        )
 
 
 def test_many_keys_are_one_parameter_in_postgresql():
@@ -592,7 +681,9 @@ def test_an_answer_is_logged_with_its_model_where_the_request_is_known(ledger, t
 def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "WAIT_S", 0.1)  # of SQLite's own
     ledger, [request] = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite"), [ask("hello")]
-    held = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False)
+    held = sqlite3.connect(
+        tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False
+    )
     held.execute("BEGIN IMMEDIATE")
     release = threading.Timer(1.0, held.execute, ["COMMIT"])
     release.start()
@@ -613,19 +704,31 @@ def test_one_may_read_while_another_writes(tmp_path):
 
 @pytest.mark.parametrize(
     ("budget_usd", "own_usd", "shared", "asked"),
-    [(1.0, None, True, 1), (None, 1.0, True, 1), (0.0, 0.0, True, 1), (None, None, True, 0), (1.0, 1.0, False, 0)],
+    [
+        (1.0, None, True, 1),
+        (None, 1.0, True, 1),
+        (0.0, 0.0, True, 1),
+        (None, None, True, 0),
+        (1.0, 1.0, False, 0),
+    ],
 )
-def test_who_spends_from_a_shared_ledger_waits_for_the_others(ledger, monkeypatch, budget_usd, own_usd, shared, asked):
+def test_who_spends_from_a_shared_ledger_waits_for_the_others(
+    ledger, monkeypatch, budget_usd, own_usd, shared, asked
+):
     monkeypatch.setattr(Ledger, "shared", shared)
     said = []
-    connection = sa.create_mock_engine("postgresql+psycopg://", lambda words, *_: said.append(str(words)))
+    connection = sa.create_mock_engine(
+        "postgresql+psycopg://", lambda words, *_: said.append(str(words))
+    )
     request = Request(dataclasses.replace(JUDGE, budget_usd=own_usd), ask("hello").messages)
     ledger._hold_money(connection, request, budget_usd)
     assert [words.startswith("SELECT pg_advisory_xact_lock(") for words in said] == [True] * asked
 
 
 def test_options_are_kept_as_they_were_written(ledger):
-    request = Request(JUDGE, ({"role": "user", "content": "w"},), options={"stop": ["Grüße"], "seed": 1})
+    request = Request(
+        JUDGE, ({"role": "user", "content": "w"},), options={"stop": ["Grüße"], "seed": 1}
+    )
     ledger.claim([request], [0.0], since=ledger.clock())
     with ledger.reading() as connection:
         bodies = connection.scalars(sa.select(database.parts.c.body)).all()
@@ -638,14 +741,22 @@ def test_a_file_without_a_call_adds_none(ledger, tmp_path):
 
 
 def test_a_miss_tells_other_words_from_another_model_and_cuts_a_long_change(ledger):
-    assert "Nothing is recorded of this model (the ledger holds 0 calls)." in str(explain_miss(ledger, [ask("v")], total=1))
+    assert "Nothing is recorded of this model (the ledger holds 0 calls)." in str(
+        explain_miss(ledger, [ask("v")], total=1)
+    )
     fill(ledger, ["w"])
-    assert "This model was asked before, but nothing with these" in str(explain_miss(ledger, [ask("v")], total=1))
+    assert "This model was asked before, but nothing with these" in str(
+        explain_miss(ledger, [ask("v")], total=1)
+    )
     changed = str(explain_miss(ledger, [ask("w", options={"stop": "." * 1000})], total=1))
-    elsewhere = dataclasses.replace(ask("v"), model=dataclasses.replace(JUDGE, model="openai/other"))
+    elsewhere = dataclasses.replace(
+        ask("v"), model=dataclasses.replace(JUDGE, model="openai/other")
+    )
     ledger.claim([elsewhere], [0.0], since=ledger.clock())
     ledger.record([Call(elsewhere.key, "ok", "said v")])
-    assert "model was 'openai/other', now 'openai/test'" in str(explain_miss(ledger, [ask("v")], total=1))
+    assert "model was 'openai/other', now 'openai/test'" in str(
+        explain_miss(ledger, [ask("v")], total=1)
+    )
     [words] = re.findall(r"The model or its options changed: (.*)\. `make collect", changed)
     assert len(words) == 400
 
@@ -654,7 +765,9 @@ def test_a_miss_tells_other_words_from_another_model_and_cuts_a_long_change(ledg
 
 
 def some_rows(ledger):
-    requests = fill(ledger, ["a", "b"], logprobs=(("A", -0.5), ("B", -1.25)), finish_reason="stop", total_ms=8.0)
+    requests = fill(
+        ledger, ["a", "b"], logprobs=(("A", -0.5), ("B", -1.25)), finish_reason="stop", total_ms=8.0
+    )
     requests += fill(ledger, ["c"], status="error", text="", error="no answer within 5 s")
     return requests + fill(ledger, ["d"], text="I hear you. " * 30, served_model="gpt-4o-2024")
 
@@ -673,14 +786,33 @@ def test_every_bit_that_turns_over_in_a_stored_answer_is_seen(ledger):
     file = sqlite3.connect(ledger.engine.url.database, isolation_level=None)
     for request in requests:
         good = ledger.find([request.key])[request.key]
-        for column in ("answer", "logprobs", "status", "finish_reason", "error", "digest", "served_model"):
-            [value] = file.execute(f"SELECT {column} FROM calls WHERE key = ?", [request.key]).fetchone()
+        for column in (
+            "answer",
+            "logprobs",
+            "status",
+            "finish_reason",
+            "error",
+            "digest",
+            "served_model",
+        ):
+            [value] = file.execute(
+                f"SELECT {column} FROM calls WHERE key = ?", [request.key]
+            ).fetchone()
             for turned in flips(value or b""):
                 kept = sqlite3.Binary(turned) if column == "answer" else turned
                 cast = "?" if column == "answer" else "CAST(? AS TEXT)"
-                file.execute(f"UPDATE calls SET {column} = {cast} WHERE key = ?", [kept, request.key])
+                file.execute(
+                    f"UPDATE calls SET {column} = {cast} WHERE key = ?", [kept, request.key]
+                )
                 call = ledger.find([request.key]).get(request.key)
-                n, seen = n + 1, seen + (call == Call(request.key, "error", error=DAMAGED) and request.key in ledger.damaged)
+                n, seen = (
+                    n + 1,
+                    seen
+                    + (
+                        call == Call(request.key, "error", error=DAMAGED)
+                        and request.key in ledger.damaged
+                    ),
+                )
             file.execute(f"UPDATE calls SET {column} = ? WHERE key = ?", [value, request.key])
         assert ledger.find([request.key])[request.key] == good
         assert not ledger.damaged
@@ -690,7 +822,14 @@ def test_every_bit_that_turns_over_in_a_stored_answer_is_seen(ledger):
 
 
 @pytest.mark.parametrize(
-    ("column", "wrong"), [("cost_usd", 0.002), ("prompt_tokens", 7), ("attempts", 9), ("total_ms", 9.5), ("estimated", True)]
+    ("column", "wrong"),
+    [
+        ("cost_usd", 0.002),
+        ("prompt_tokens", 7),
+        ("attempts", 9),
+        ("total_ms", 9.5),
+        ("estimated", True),
+    ],
 )
 def test_a_number_that_changed_is_seen(ledger, column, wrong):
     [request, *_] = some_rows(ledger)
@@ -710,7 +849,9 @@ def spoil(ledger, request):
 def test_a_damaged_answer_is_said_and_leaves_the_others_alone(ledger):
     first, second = fill(ledger, ["a", "b"])
     spoil(ledger, first)
-    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They count as errors"):
+    with pytest.warns(
+        UserWarning, match="1 answers in .* are damaged, the first by judge. They count as errors"
+    ):
         calls = ask_all([first, second], ledger=ledger, mode="replay")
     assert [(call.status, call.text) for call in calls] == [("error", ""), ("ok", "said b")]
 
@@ -745,8 +886,12 @@ def test_a_damaged_file_is_a_sentence(tmp_path):
     for place in range(16384 * 2, len(content), 16384):
         content[place : place + 64] = b"\xff" * 64
     (tmp_path / "ledger.sqlite").write_bytes(content)
-    with pytest.raises(LedgerError, match="could not be read .*malformed|cannot be opened: .*malformed"):
-        open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite").find([request.key for request in requests])
+    with pytest.raises(
+        LedgerError, match="could not be read .*malformed|cannot be opened: .*malformed"
+    ):
+        open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite").find(
+            [request.key for request in requests]
+        )
 
 
 def test_of_two_answers_to_one_request_the_first_stands(ledger):
@@ -763,13 +908,17 @@ def test_a_claim_given_back_is_free(ledger):
     ledger.claim([request], [1.0], since=ledger.clock())
     ledger.release([request.key])
     assert ledger.money().reserved == 0
-    assert another_process(ledger).claim([request], [0.0], since=ledger.clock()).won == {request.key}
+    assert another_process(ledger).claim([request], [0.0], since=ledger.clock()).won == {
+        request.key
+    }
 
 
 @pytest.mark.parametrize("ending", ["given back", "killed", "batch"])
 def test_a_failure_that_was_to_be_asked_again_and_was_not_is_a_failure_still(ledger, ending):
     """Else a chapter that counts it would find nothing recorded of it."""
-    [request, *rest] = fill(ledger, ["long", "other"], status="error", text="", error="too long", cost_usd=0.5)
+    [request, *rest] = fill(
+        ledger, ["long", "other"], status="error", text="", error="too long", cost_usd=0.5
+    )
     other, later, whose = (
         another_process(ledger),
         ledger.clock() + 1,
@@ -786,7 +935,12 @@ def test_a_failure_that_was_to_be_asked_again_and_was_not_is_a_failure_still(led
             connection.execute(database.owners.update().values(pid=2**22 + 1))
         ledger.claim(rest, [0.0], since=0.0)
     [found] = ledger.find([request.key, ask("new").key]).values()
-    assert (found.call_id, found.status, found.error, found.cost_usd) == (request.key, "error", "too long", 0.5)
+    assert (found.call_id, found.status, found.error, found.cost_usd) == (
+        request.key,
+        "error",
+        "too long",
+        0.5,
+    )
     assert ledger.money().reserved == 0
     assert ledger.claim([request], [0.0], since=later).won == {request.key}
 
@@ -800,7 +954,12 @@ def test_what_is_claimed_never_passes_the_budget(reserves, budget):
     ledger = open_ledger("sqlite://")
     requests = [ask(f"w{i}") for i in range(len(reserves))]
     for start in range(0, len(requests), 3):
-        ledger.claim(requests[start : start + 3], reserves[start : start + 3], since=ledger.clock(), budget_usd=budget)
+        ledger.claim(
+            requests[start : start + 3],
+            reserves[start : start + 3],
+            since=ledger.clock(),
+            budget_usd=budget,
+        )
         assert ledger.money().bound <= budget + 1e-9
     ledger.close()
 
@@ -840,9 +999,19 @@ def test_a_models_own_budget_ends_its_calls_and_no_others(ledger):
     claim = ledger.claim(dear[:3], [0.1] * 3, since=ledger.clock(), budget_usd=10.0)
     assert (claim.won, claim.unfit) == ({request.key for request in dear[:2]}, 1)
     assert len(ledger.claim([ask("e")], [5.0], since=ledger.clock(), budget_usd=10.0).won) == 1
-    ledger.record([Call(dear[0].key, "ok", "said", cost_usd=0.02), Call(dear[1].key, "ok", "said", cost_usd=0.02)])
-    assert len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2  # 0.04 are spent, 0.2 more fit into 0.25
-    assert ledger.claim([dataclasses.replace(dear[0], repeat=1)], [0.1], since=ledger.clock()).unfit == 1
+    ledger.record(
+        [
+            Call(dear[0].key, "ok", "said", cost_usd=0.02),
+            Call(dear[1].key, "ok", "said", cost_usd=0.02),
+        ]
+    )
+    assert (
+        len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2
+    )  # 0.04 are spent, 0.2 more fit into 0.25
+    assert (
+        ledger.claim([dataclasses.replace(dear[0], repeat=1)], [0.1], since=ledger.clock()).unfit
+        == 1
+    )
     assert not ledger.reserve_more(dear[2], 0.02, None)
     assert ledger.reserve_more(dear[2], 0.005, None)
 
@@ -885,10 +1054,14 @@ def test_a_miss_says_where_the_messages_changed_and_shows_no_words_of_a_conversa
     with pytest.raises(ReplayError) as error:
         ask_all([ask(f"{before}Y{after}0", tag="ab")], ledger=ledger, mode="replay")
     came = str(error.value)
-    assert re.search(r"The messages changed, at character \d+ of (\d+) that were recorded, \d+ now\.", came), came
+    assert re.search(
+        r"The messages changed, at character \d+ of (\d+) that were recorded, \d+ now\.", came
+    ), came
     assert before[:10] not in came
     assert "`make collect RUN=mine` (or mode='missing')" in came
-    assert "`make collect RUN=...` (or" in str(explain_miss(open_ledger("sqlite://"), [ask("w")], total=1))
+    assert "`make collect RUN=...` (or" in str(
+        explain_miss(open_ledger("sqlite://"), [ask("w")], total=1)
+    )
 
 
 def test_what_is_recorded_stays_when_a_file_says_otherwise(ledger, tmp_path):
@@ -915,7 +1088,9 @@ def test_half_a_character_as_a_token_is_recorded_with_a_mark_in_its_place(ledger
     assert export_calls(ledger, tmp_path / "calls.jsonl") == 1
 
 
-@pytest.mark.parametrize("line", ["{broken", "[1]", '{"key": "k"}', '{"key": "k", "status": "ok", "surprise": 1}'])
+@pytest.mark.parametrize(
+    "line", ["{broken", "[1]", '{"key": "k"}', '{"key": "k", "status": "ok", "surprise": 1}']
+)
 def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
     fill(ledger, ["hello"])
     export_calls(ledger, tmp_path / "calls.jsonl")
@@ -927,7 +1102,10 @@ def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
 
 def test_a_call_takes_little_room(ledger, tmp_path, rng):
     """Prompts of some 3,000 characters and answers of 200 tokens, in words drawn at random: the worst case for packing."""
-    vocabulary = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size)) for size in rng.integers(2, 10, 3000)]
+    vocabulary = [
+        "".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size))
+        for size in rng.integers(2, 10, 3000)
+    ]
     fixed = "You compare two replies. " * 20
 
     def prose(n):
@@ -935,10 +1113,18 @@ def test_a_call_takes_little_room(ledger, tmp_path, rng):
 
     before = ledger.clock()
     requests = [
-        Request(JUDGE, ({"role": "system", "content": fixed}, {"role": "user", "content": prose(450)})) for _ in range(500)
+        Request(
+            JUDGE, ({"role": "system", "content": fixed}, {"role": "user", "content": prose(450)})
+        )
+        for _ in range(500)
     ]
     ledger.claim(requests, [0.0] * 500, since=before)
-    ledger.record([Call(r.key, "ok", prose(150), "stop", None, None, 9.5, 700, 200, 0.01, 1) for r in requests])
+    ledger.record(
+        [
+            Call(r.key, "ok", prose(150), "stop", None, None, 9.5, 700, 200, 0.01, 1)
+            for r in requests
+        ]
+    )
     ledger.close()
     size = sum(file.stat().st_size for file in tmp_path.glob("ledger.sqlite"))
     assert size / 500 < 4096
@@ -948,7 +1134,9 @@ def test_a_check_names_what_is_damaged_and_finds_nothing_in_a_sound_ledger(ledge
     first, *_ = fill(ledger, ["a", "b", "c"])
     assert check_calls(ledger) == []
     spoil(ledger, first)
-    assert check_calls(ledger) == [f"Call {first.key} to openai/test is damaged; `make collect` asks again."]
+    assert check_calls(ledger) == [
+        f"Call {first.key} to openai/test is damaged; `make collect` asks again."
+    ]
 
 
 def test_a_check_finds_a_row_that_is_doubled(ledger):
@@ -958,7 +1146,11 @@ def test_a_check_finds_a_row_that_is_doubled(ledger):
         connection.execute(sa.text("CREATE TABLE other AS SELECT * FROM calls"))
         connection.execute(sa.text("DROP TABLE calls"))
         connection.execute(sa.text("ALTER TABLE other RENAME TO calls"))
-        connection.execute(sa.text(f"INSERT INTO calls ({columns}) SELECT {columns} FROM calls ORDER BY key LIMIT 1"))
+        connection.execute(
+            sa.text(
+                f"INSERT INTO calls ({columns}) SELECT {columns} FROM calls ORDER BY key LIMIT 1"
+            )
+        )
     [said] = check_calls(ledger)
     assert said.endswith("is doubled.")
 
@@ -968,30 +1160,48 @@ def test_a_merge_takes_what_is_new_or_better_and_leaves_out_what_is_damaged(ledg
     fill(ledger, ["both"], text="mine")
     fill(ledger, ["failed here"], status="error", text="")
     both, better, new, bad, worse = (
-        fill(other, [word], text="theirs")[0] for word in ("both", "failed here", "new", "bad", "ok here")
+        fill(other, [word], text="theirs")[0]
+        for word in ("both", "failed here", "new", "bad", "ok here")
     )
     fill(ledger, ["ok here"], text="mine")
     spoil(other, bad)
     spent = ledger.money().spent
     assert merge_calls(ledger, tmp_path / "other.sqlite") == 2
     found = ledger.find([request.key for request in (both, better, new, bad, worse)])
-    assert [found[r.key].text for r in (both, better, new, worse)] == ["mine", "theirs", "theirs", "mine"]
+    assert [found[r.key].text for r in (both, better, new, worse)] == [
+        "mine",
+        "theirs",
+        "theirs",
+        "mine",
+    ]
     assert bad.key not in found
     assert ledger.money().spent == spent
     assert merge_calls(ledger, f"sqlite:///{tmp_path}/other.sqlite") == 0
     assert check_calls(ledger) == []
-    with pytest.raises(ReplayError, match="temperature was 0.7, now 0.2"):  # what was asked came too
+    with pytest.raises(
+        ReplayError, match="temperature was 0.7, now 0.2"
+    ):  # what was asked came too
         ask_all([ask("new", options={"temperature": 0.2})], ledger=ledger, mode="replay")
 
 
 @pytest.mark.parametrize("status", ["ok", "error"])
-def test_a_merge_leaves_alone_what_a_living_process_asks_and_takes_what_a_dead_one_claimed(ledger, tmp_path, status):
-    living, dead, away = another_process(ledger), another_process(ledger), open_ledger(f"sqlite:///{tmp_path}/away.sqlite")
+def test_a_merge_leaves_alone_what_a_living_process_asks_and_takes_what_a_dead_one_claimed(
+    ledger, tmp_path, status
+):
+    living, dead, away = (
+        another_process(ledger),
+        another_process(ledger),
+        open_ledger(f"sqlite:///{tmp_path}/away.sqlite"),
+    )
     asked, left = fill(away, ["asked", "left"], status=status)
     living.claim([asked], [0.5], since=0.0)
     dead.claim([left], [0.25], since=0.0)
     with ledger.writing() as connection:
-        connection.execute(database.owners.update().where(database.owners.c.owner == dead.owner).values(started=1.0))
+        connection.execute(
+            database.owners.update()
+            .where(database.owners.c.owner == dead.owner)
+            .values(started=1.0)
+        )
     assert merge_calls(ledger, tmp_path / "away.sqlite") == 1
     assert ledger.statuses() == {left.key: status}
     assert (ledger.money().reserved, ledger.money().unsettled) == (0.5, 0.25)
@@ -1017,12 +1227,14 @@ def test_a_ledger_is_for_its_owners_eyes_from_the_first_byte_on(tmp_path, monkey
         os.umask(before)
     fill(ledger, ["hello"])
     assert set(modes) == {0o600}
-    assert {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()} == dict.fromkeys(
-        ["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], 0o600
-    )
+    assert {
+        file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "run").iterdir()
+    } == dict.fromkeys(["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], 0o600)
 
 
-def test_a_runs_ledger_lies_in_its_folder_unless_the_environment_names_another(tmp_path, monkeypatch):
+def test_a_runs_ledger_lies_in_its_folder_unless_the_environment_names_another(
+    tmp_path, monkeypatch
+):
     monkeypatch.delenv("HEART_LEDGER", raising=False)
     run = open_run(tmp_path / "mine")
     open_ledger(run).close()
@@ -1045,7 +1257,8 @@ def test_a_ledger_from_before_a_column_or_a_table_came_is_refused_with_a_way_on(
         connection.execute(sa.text(older))
     ledger.close()
     with pytest.raises(
-        LedgerError, match="made before version 0.1.0 .* writes its calls into a file; .* `make collect ARGS='--merge"
+        LedgerError,
+        match="made before version 0.1.0 .* writes its calls into a file; .* `make collect ARGS='--merge",
     ):
         open_ledger(f"sqlite:///{tmp_path}/old.sqlite")
 
@@ -1059,7 +1272,9 @@ def test_a_database_of_something_else_is_refused(tmp_path):
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):
-    (tmp_path / "ledger.sqlite").write_text("not a database, but long enough to have a header of its own" * 10)
+    (tmp_path / "ledger.sqlite").write_text(
+        "not a database, but long enough to have a header of its own" * 10
+    )
     with pytest.raises(LedgerError, match="not a database"):
         open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
 

@@ -25,13 +25,19 @@ def weights(monkeypatch, tmp_path):
     file = tmp_path / "weights.gguf"
     file.write_bytes(b"weights")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.setattr("importlib.metadata.distribution", lambda name: SimpleNamespace(locate_file=lambda place: file))
+    monkeypatch.setattr(
+        "importlib.metadata.distribution",
+        lambda name: SimpleNamespace(locate_file=lambda place: file),
+    )
     monkeypatch.setattr(local, "CHECKSUM", hashlib.sha256(b"weights").hexdigest())
     return file
 
 
 def test_the_identity_is_the_weights_and_no_address():
-    assert json.loads(local_model().identity) == {"model": "openai/SmolLM2-135M-Instruct-Q4_1", "checksum": local.CHECKSUM}
+    assert json.loads(local_model().identity) == {
+        "model": "openai/SmolLM2-135M-Instruct-Q4_1",
+        "checksum": local.CHECKSUM,
+    }
 
 
 def test_without_the_server_it_is_said_how_to_install_it(monkeypatch):
@@ -64,7 +70,9 @@ def lock(monkeypatch, tmp_path):
     return tmp_path / local.LOCK
 
 
-def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_half_an_hour(lock, monkeypatch, capsys):
+def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_half_an_hour(
+    lock, monkeypatch, capsys
+):
     waited = []
 
     def wait(self, timeout):
@@ -72,8 +80,13 @@ def test_a_second_server_says_after_a_second_that_it_waits_and_gives_up_after_ha
         raise Timeout(str(lock))
 
     monkeypatch.setattr(FileLock, "acquire", wait)
-    monkeypatch.setattr(local, "_start", lambda weights: pytest.fail("started beside another server"))
-    with pytest.raises(ModelError, match="has served the embedded model for 30 minutes"), serve_local():
+    monkeypatch.setattr(
+        local, "_start", lambda weights: pytest.fail("started beside another server")
+    )
+    with (
+        pytest.raises(ModelError, match="has served the embedded model for 30 minutes"),
+        serve_local(),
+    ):
         pytest.fail("served beside another server")
     assert waited == [(1.0, False), (1800.0, True)]
 
@@ -82,14 +95,18 @@ def test_a_server_starts_once_another_one_has_ended(lock, monkeypatch, capsys):
     first = FileLock(lock, thread_local=False)  # the timer lets go of it
     first.acquire()
     threading.Timer(1.2, first.release).start()
-    monkeypatch.setattr(local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1"))
+    monkeypatch.setattr(
+        local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1")
+    )
     with serve_local() as address:
         assert address == "http://127.0.0.1:1/v1"
     assert "waiting for it" in capsys.readouterr().err
 
 
 def test_another_user_of_the_machine_may_wait_at_the_same_lock(lock, monkeypatch):
-    monkeypatch.setattr(local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1"))
+    monkeypatch.setattr(
+        local, "_start", lambda weights: SimpleNamespace(listening_address="http://127.0.0.1:1")
+    )
     mask = os.umask(0)
     try:
         with serve_local():
@@ -99,11 +116,19 @@ def test_another_user_of_the_machine_may_wait_at_the_same_lock(lock, monkeypatch
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 2), (64, 2)])
-def test_the_server_hears_this_machine_only_and_answers_as_many_as_are_asked_at_once(monkeypatch, tmp_path, cores, threads):
+def test_the_server_hears_this_machine_only_and_answers_as_many_as_are_asked_at_once(
+    monkeypatch, tmp_path, cores, threads
+):
     def settings():
-        return SimpleNamespace(model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace())
+        return SimpleNamespace(
+            model=SimpleNamespace(), cpuparams=SimpleNamespace(), cpuparams_batch=SimpleNamespace()
+        )
 
-    monkeypatch.setitem(sys.modules, "xllamacpp", SimpleNamespace(CommonParams=settings, Server=lambda params: params))
+    monkeypatch.setitem(
+        sys.modules,
+        "xllamacpp",
+        SimpleNamespace(CommonParams=settings, Server=lambda params: params),
+    )
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     set_to = local._start(tmp_path)
     assert (set_to.model.path, set_to.hostnames, set_to.port) == (str(tmp_path), ["127.0.0.1"], 0)
@@ -151,7 +176,12 @@ def test_the_embedded_model_answers_and_gives_log_probabilities(tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
     model = local_model()
     words = ({"role": "user", "content": "Say one kind sentence to someone who lost a job."},)
-    letter = ({"role": "user", "content": "Answer with one letter, A or B: which comes first in the alphabet?"},)
+    letter = (
+        {
+            "role": "user",
+            "content": "Answer with one letter, A or B: which comes first in the alphabet?",
+        },
+    )
     requests = [
         Request(model, words, {"max_tokens": 40}, stream=True),
         Request(model, letter, {"max_tokens": 1, "logprobs": True, "top_logprobs": 10}),

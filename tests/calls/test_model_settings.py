@@ -55,7 +55,9 @@ def test_a_setting_is_taken_or_refused_by_name(name, value, taken):
         [model] = read_models([settings(**{name: value})])
         assert getattr(model, name) == value
     else:
-        with pytest.raises(ModelError, match=f"^m: .*{'temp' if name == 'options' and value != 3 else name}"):
+        with pytest.raises(
+            ModelError, match=f"^m: .*{'temp' if name == 'options' and value != 3 else name}"
+        ):
             read_models([settings(**{name: value})])
 
 
@@ -83,7 +85,10 @@ def test_what_is_no_list_of_models_is_said(config, words):
 
 
 def test_models_come_in_their_order_and_none_is_a_list_as_well():
-    assert [model.name for model in read_models({"name": n, "model": "x/m"} for n in "ba")] == ["b", "a"]
+    assert [model.name for model in read_models({"name": n, "model": "x/m"} for n in "ba")] == [
+        "b",
+        "a",
+    ]
     assert read_models([]) == []
 
 
@@ -107,13 +112,18 @@ def test_a_key_in_the_settings_is_refused_wherever_it_stands(entry, refused, mon
     monkeypatch.setenv("SHORT_API_KEY", "a value")  # seven letters: also a word
     monkeypatch.setenv("NO_SUCH", "a family of models")
     if refused:
-        with pytest.raises(ModelError, match="m: .*a key does not belong in a file.*`api_key_env: OPENAI_API_KEY`"):
+        with pytest.raises(
+            ModelError, match="m: .*a key does not belong in a file.*`api_key_env: OPENAI_API_KEY`"
+        ):
             read_models([settings(**entry)])
     else:
         assert len(read_models([settings(**entry)])) == 1
 
 
-@pytest.mark.parametrize(("model", "variable"), [("openai/m", "OPENAI"), ("my-own/m", "MY_OWN"), ("", "PROVIDER"), ("m", "M")])
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("openai/m", "OPENAI"), ("my-own/m", "MY_OWN"), ("", "PROVIDER"), ("m", "M")],
+)
 def test_the_usual_variable_of_a_key_is_its_providers(model, variable):
     with pytest.raises(ModelError, match=f"`api_key_env: {variable}_API_KEY`"):
         read_models([{"name": "m", "model": model, "api_key": "x"}])
@@ -127,7 +137,10 @@ def test_the_usual_variable_of_a_key_is_its_providers(model, variable):
     ],
 )  # fmt: skip
 def test_a_key_that_no_header_can_hold_is_found_and_never_shown(key, fault, monkeypatch):
-    names = {"MY_KEY": Model("m", "openai/m", api_key_env="MY_KEY"), "OPENAI_API_KEY": Model("m", "openai/m")}
+    names = {
+        "MY_KEY": Model("m", "openai/m", api_key_env="MY_KEY"),
+        "OPENAI_API_KEY": Model("m", "openai/m"),
+    }
     for name, model in names.items():
         monkeypatch.delenv(name, raising=False)
         if key is not None and "\x00" not in key:
@@ -135,11 +148,19 @@ def test_a_key_that_no_header_can_hold_is_found_and_never_shown(key, fault, monk
         elif key is not None:
             monkeypatch.setattr("os.environ", {name: key})
         found = key_fault(model)
-        named = fault if model.api_key_env or fault != "is not set" else None  # litellm may know another name
-        assert found is None if named is None else found.startswith(f"the environment variable {name} {named}")
+        named = (
+            fault if model.api_key_env or fault != "is not set" else None
+        )  # litellm may know another name
+        assert (
+            found is None
+            if named is None
+            else found.startswith(f"the environment variable {name} {named}")
+        )
         assert "sk" not in (found or "")
         local = dataclasses.replace(model, api_base="http://127.0.0.1:1/v1")
-        assert (key_fault(local) is None) == (named is None or not model.api_key_env)  # the usual key is not sent there
+        assert (key_fault(local) is None) == (
+            named is None or not model.api_key_env
+        )  # the usual key is not sent there
 
 
 def digest(text, length=16):
@@ -172,14 +193,26 @@ def test_a_request_is_no_stream_is_the_first_and_its_options_go_over_the_models(
             Model("a", "openai/m", api_base="http://h/v1", served_id="s"),
             {"model": "openai/m", "api_base": "http://h/v1", "served_id": "s"},
         ),
-        (Model("a", "openai/m", api_base="http://h/v1", checksum="ff", served_id="s"), {"model": "openai/m", "checksum": "ff"}),
+        (
+            Model("a", "openai/m", api_base="http://h/v1", checksum="ff", served_id="s"),
+            {"model": "openai/m", "checksum": "ff"},
+        ),
     ],
 )
 def test_a_model_is_its_name_and_weights_or_its_name_and_address(model, identity):
     assert json.loads(model.identity) == identity
     assert model.identity_digest == digest(model.identity)
-    moved = {"price_prompt": 1.0, "budget_usd": 1.0, "timeout_s": 1.0, "api_key_env": "X_KEY", "max_concurrency": 1}
-    assert dataclasses.replace(model, name="other", json_schema=True, **moved).identity == model.identity
+    moved = {
+        "price_prompt": 1.0,
+        "budget_usd": 1.0,
+        "timeout_s": 1.0,
+        "api_key_env": "X_KEY",
+        "max_concurrency": 1,
+    }
+    assert (
+        dataclasses.replace(model, name="other", json_schema=True, **moved).identity
+        == model.identity
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,7 +229,12 @@ def test_a_model_is_its_name_and_weights_or_its_name_and_address(model, identity
 def test_what_a_model_says_of_itself(changes, embedded, limits):
     model = Model("m", "openai/m", **changes)
     assert (model.embedded, model.limits_room) == (embedded, limits)
-    assert (model.max_concurrency, model.timeout_s, model.patience_s, model.answer_format) == (8, 120.0, 900.0, "json")
+    assert (model.max_concurrency, model.timeout_s, model.patience_s, model.answer_format) == (
+        8,
+        120.0,
+        900.0,
+        "json",
+    )
 
 
 def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():
@@ -208,7 +246,9 @@ def test_who_takes_a_schema_is_litellms_word_or_lies_with_the_weights():
 def test_a_key_goes_only_where_it_is_meant_to(monkeypatch):
     monkeypatch.setenv("MINE_API_KEY", "my own key")
     mine = dataclasses.replace(GPT, api_key_env="MINE_API_KEY")
-    assert [key_for(mine, address) for address in (None, "http://127.0.0.1:9/v1")] == ["my own key"] * 2
+    assert [key_for(mine, address) for address in (None, "http://127.0.0.1:9/v1")] == [
+        "my own key"
+    ] * 2
     assert key_for(GPT, "http://127.0.0.1:9/v1") == "none"  # else litellm would send OpenAI's there
     assert key_for(GPT, None) is None  # and here it shall
 
@@ -243,4 +283,10 @@ def test_litellm_makes_records_of_calls_only_for_a_callback_that_gets_them(kind,
 def test_a_call_begins_with_nothing_but_what_it_is():
     call = Call("k", "ok")
     empty = {field.name: getattr(call, field.name) for field in dataclasses.fields(Call)}
-    assert empty == dict.fromkeys(empty) | {"call_id": "k", "status": "ok", "text": "", "attempts": 0, "in_flight": 1}
+    assert empty == dict.fromkeys(empty) | {
+        "call_id": "k",
+        "status": "ok",
+        "text": "",
+        "attempts": 0,
+        "in_flight": 1,
+    }

@@ -18,10 +18,20 @@ from server import Provider, serving
 from heart_utils.calls import ledger as database
 from heart_utils.calls.engine import ask_all, make_lanes
 from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
-from heart_utils.calls.models import Call, Model, ModelError, Request, load_litellm, read_models, supports_schema
+from heart_utils.calls.models import (
+    Call,
+    Model,
+    ModelError,
+    Request,
+    load_litellm,
+    read_models,
+    supports_schema,
+)
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
 
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # for the process that others are forked from
+os.environ.setdefault(
+    "LITELLM_LOCAL_MODEL_COST_MAP", "True"
+)  # for the process that others are forked from
 CANARY = "sk-canary-0123456789abcdef"
 
 
@@ -65,7 +75,10 @@ def test_answers_come_in_the_order_of_the_requests_and_each_is_asked_once(provid
     provider.answer = lambda body: f"You said {body['messages'][0]['content']}."
     requests = ask(model(provider), *(f"w{i}" for i in range(40)), "w3")
     calls = answer_all(requests, ledger)
-    assert [call.text for call in calls] == [*(f"You said w{i}." for i in range(40)), "You said w3."]
+    assert [call.text for call in calls] == [
+        *(f"You said w{i}." for i in range(40)),
+        "You said w3.",
+    ]
     assert {call.status for call in calls} == {"ok"}
     assert len(provider.requests) == 40
     assert answer_all(requests, ledger, mode="replay") == calls
@@ -98,7 +111,14 @@ def test_a_call_alone_is_told_from_one_among_many(provider, ledger):
 
 
 def test_log_probabilities_are_kept_and_a_single_token_is_not_truncated(provider, ledger):
-    [call] = answer_all(ask(model(provider), "A or B?", options={"logprobs": True, "top_logprobs": 2, "max_tokens": 1}), ledger)
+    [call] = answer_all(
+        ask(
+            model(provider),
+            "A or B?",
+            options={"logprobs": True, "top_logprobs": 2, "max_tokens": 1},
+        ),
+        ledger,
+    )
     assert call.status == "ok"
     assert call.logprobs == (("A", -0.2), ("B", -1.8))
 
@@ -108,7 +128,9 @@ def test_a_truncated_answer_is_asked_again_with_more_room(provider, ledger):
     [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
     assert [body["max_tokens"] for body in provider.requests] == [5, 10, 20]
     assert (call.status, len(call.text.split()), call.attempts) == ("ok", 15, 3)
-    assert call.cost_usd == pytest.approx((3 * 1 + (5 + 10 + 15) * 2) / 1e6)  # all three were paid for
+    assert call.cost_usd == pytest.approx(
+        (3 * 1 + (5 + 10 + 15) * 2) / 1e6
+    )  # all three were paid for
 
 
 def test_an_answer_truncated_with_all_the_room_is_kept_as_truncated(provider, ledger):
@@ -134,27 +156,41 @@ def test_a_server_that_streams_nothing_is_asked_again_and_then_an_error(provider
 
 
 @pytest.mark.parametrize(
-    ("fault", "stream"), [("half", True), ("broken", True), ("broken", False), ("blank", True), ("blank", False)]
+    ("fault", "stream"),
+    [("half", True), ("broken", True), ("broken", False), ("blank", True), ("blank", False)],
 )
-def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(provider, ledger, fault, stream):
+def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(
+    provider, ledger, fault, stream
+):
     provider.script, provider.answer = [fault], "I see. What would help you most tonight?"
     [call] = answer_all(ask(model(provider), "hello", stream=stream), ledger)
     assert (call.status, call.text, call.attempts) == ("ok", provider.answer, 2)
     assert call.finish_reason == "stop"
 
 
-def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(provider, ledger, monkeypatch):
+def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(
+    provider, ledger, monkeypatch
+):
     monkeypatch.setattr("heart_utils.calls.engine.UNHEARD_S", 1.0)
     provider.faults = {"half": 1.0}
-    with pytest.warns(UserWarning, match="its queue was stopped.*the stream ended within the answer"):
+    with pytest.warns(
+        UserWarning, match="its queue was stopped.*the stream ended within the answer"
+    ):
         [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
     assert (call.status, call.text) == ("error", "")
 
 
-def test_a_stream_that_ends_as_it_should_and_does_not_say_why_is_whole_and_has_no_reason(provider, ledger):
+def test_a_stream_that_ends_as_it_should_and_does_not_say_why_is_whole_and_has_no_reason(
+    provider, ledger
+):
     provider.script = ["unsaid"]
     [call] = answer_all(ask(model(provider), "hello", stream=True), ledger)
-    assert (call.status, call.text, call.finish_reason, call.attempts) == ("ok", "I hear you.", "unsaid", 1)
+    assert (call.status, call.text, call.finish_reason, call.attempts) == (
+        "ok",
+        "I hear you.",
+        "unsaid",
+        1,
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -169,29 +205,40 @@ def test_a_count_of_no_tokens_is_no_count(provider, ledger, stream):
 def test_who_calls_a_tool_instead_of_answering_is_told_of(provider, ledger, stream):
     provider.faults = {"tool": 1.0}
     [call] = answer_all(ask(model(provider), "hello", stream=stream), ledger)
-    assert (call.status, call.error) == ("error", "the answer was empty and ended with tool_calls, 4 times")
+    assert (call.status, call.error) == (
+        "error",
+        "the answer was empty and ended with tool_calls, 4 times",
+    )
 
 
 @pytest.mark.parametrize("denial", ["401", "403", "404"])
 def test_a_denial_now_and_then_is_asked_again(provider, ledger, denial):
     provider.script = [*[None] * 30, denial, *[None] * 5, denial, denial]
-    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(60))), ledger)
+    calls = answer_all(
+        ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(60))), ledger
+    )
     assert {call.status for call in calls} == {"ok"}
     assert len(provider.requests) == 63
 
 
 @pytest.mark.parametrize("denial", ["401", "404"])
-def test_a_key_that_is_no_longer_accepted_stops_the_queue_after_three_denials(provider, ledger, denial):
+def test_a_key_that_is_no_longer_accepted_stops_the_queue_after_three_denials(
+    provider, ledger, denial
+):
     provider.script = [*[None] * 10, *[denial] * 50]
     with pytest.warns(UserWarning, match="its queue was stopped"):
-        calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger)
+        calls = answer_all(
+            ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger
+        )
     assert [call.status for call in calls] == ["ok"] * 10 + ["error"] * 20
     assert len(provider.requests) == 13
 
 
 def test_an_answer_that_comes_after_the_time_out_is_counted_as_perhaps_billed(provider, ledger):
     provider.script, provider.hang_s = ["hang"], 3.0
-    [call] = answer_all(ask(model(provider, timeout_s=1.5, options={"max_tokens": 10}), "hello"), ledger)
+    [call] = answer_all(
+        ask(model(provider, timeout_s=1.5, options={"max_tokens": 10}), "hello"), ledger
+    )
     assert call.status == "ok"
     while sum(provider.answered.values()) < 2:  # the first comes now, and nobody listens
         time.sleep(0.1)
@@ -228,12 +275,17 @@ def test_retry_after_is_honoured(provider, ledger):
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, ledger, stream):
     """Room for 20 that is full again in a second: 20 a second. Two processes of eight in flight would be turned away."""
-    answer_all(ask(model(provider), "what litellm loads in its first call is loaded", stream=stream), ledger)
+    answer_all(
+        ask(model(provider), "what litellm loads in its first call is loaded", stream=stream),
+        ledger,
+    )
     provider.bucket, provider.latency_s = (20, 1.0), 0.02
     others, calls = Ledger(database.connect(str(ledger.engine.url))), []
     words = [f"w{i}" for i in range(30)]
     other = threading.Thread(
-        target=lambda: calls.extend(answer_all(ask(model(provider), *(f"v{w}" for w in words), stream=stream), others))
+        target=lambda: calls.extend(
+            answer_all(ask(model(provider), *(f"v{w}" for w in words), stream=stream), others)
+        )
     )
     started = time.monotonic()
     other.start()
@@ -247,7 +299,10 @@ def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, le
 
 def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
-    judge, others = model(provider, max_concurrency=1), Ledger(database.connect(str(ledger.engine.url)))
+    judge, others = (
+        model(provider, max_concurrency=1),
+        Ledger(database.connect(str(ledger.engine.url))),
+    )
     provider.script, provider.retry_after = ["429"], "3"
     other = threading.Thread(target=answer_all, args=(ask(judge, "v"), others))
     other.start()
@@ -256,7 +311,9 @@ def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledg
     answer_all(ask(judge, *(f"w{i}" for i in range(8))), ledger)
     other.join()
     _, turned_away, *later = provider.times
-    assert sum(at < turned_away + 2.5 for at in later) <= 1  # what went out before the first look at the ledger
+    assert (
+        sum(at < turned_away + 2.5 for at in later) <= 1
+    )  # what went out before the first look at the ledger
 
 
 def asked_of_litellm(monkeypatch, requests, ledger, written=0):
@@ -265,15 +322,21 @@ def asked_of_litellm(monkeypatch, requests, ledger, written=0):
 
     async def answer(**asked):
         given.append(asked["messages"])
-        usage = litellm.Usage(prompt_tokens=100, completion_tokens=10, cache_creation_input_tokens=written)
+        usage = litellm.Usage(
+            prompt_tokens=100, completion_tokens=10, cache_creation_input_tokens=written
+        )
         message = {"role": "assistant", "content": "I hear you."}
-        return litellm.ModelResponse(choices=[{"index": 0, "message": message, "finish_reason": "stop"}], usage=usage)
+        return litellm.ModelResponse(
+            choices=[{"index": 0, "message": message, "finish_reason": "stop"}], usage=usage
+        )
 
     monkeypatch.setattr(litellm, "acompletion", answer)
     return given, answer_all(requests, ledger)
 
 
-def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set(provider, ledger, monkeypatch):
+def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set(
+    provider, ledger, monkeypatch
+):
     litellm, records, heard = load_litellm(), [], queue.Queue()
     from litellm.integrations.custom_logger import CustomLogger
     from litellm.litellm_core_utils import litellm_logging
@@ -284,9 +347,17 @@ def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set
 
     name = "get_standard_logging_object_payload"
     write = getattr(litellm_logging, name)
-    monkeypatch.setattr(litellm_logging, name, lambda *given, **more: records.append(1) or write(*given, **more))
+    monkeypatch.setattr(
+        litellm_logging, name, lambda *given, **more: records.append(1) or write(*given, **more)
+    )
     answer_all(ask(model(provider), "a"), ledger)
-    for of in ("callbacks", "success_callback", "failure_callback", "_async_success_callback", "_async_failure_callback"):
+    for of in (
+        "callbacks",
+        "success_callback",
+        "failure_callback",
+        "_async_success_callback",
+        "_async_failure_callback",
+    ):
         monkeypatch.setattr(litellm, of, [])
     litellm.callbacks = [Listener()]
     [call] = answer_all(ask(model(provider), "b"), ledger)
@@ -294,32 +365,62 @@ def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set
     assert len(records) == 1
 
 
-def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_nor_keys(ledger, monkeypatch):
-    claude = Model("c", "anthropic/claude-sonnet-4-20250514", max_concurrency=1, price_prompt=4, price_completion=8)
+def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_nor_keys(
+    ledger, monkeypatch
+):
+    claude = Model(
+        "c",
+        "anthropic/claude-sonnet-4-20250514",
+        max_concurrency=1,
+        price_prompt=4,
+        price_completion=8,
+    )
     starts = ["x" * 5000 + "a" * 100, "x" * 5000 + "a" * 200, "x" * 5000 + "b" * 100, "y" * 5000]
     rules = {"role": "system", "content": "Be kind."}
-    requests = [Request(claude, (rules, {"role": "user", "content": f"{start}?"})) for start in starts]
+    requests = [
+        Request(claude, (rules, {"role": "user", "content": f"{start}?"})) for start in starts
+    ]
     keys = [request.key for request in requests]
     given, calls = asked_of_litellm(monkeypatch, requests, ledger, written=40)
     assert [request.key for request in requests] == keys == [call.call_id for call in calls]
     assert [messages[0] for messages in given] == [rules] * 4
     blocks = [messages[1]["content"] for messages in given]
-    assert [[len(block["text"]) for block in cut] for cut in blocks[:3]] == [[5100, 1], [5000, 100, 101], [5000, 101]]
+    assert [[len(block["text"]) for block in cut] for cut in blocks[:3]] == [
+        [5100, 1],
+        [5000, 100, 101],
+        [5000, 101],
+    ]
     assert all("cache_control" in block for cut in blocks[:3] for block in cut[:-1])
     assert not any("cache_control" in cut[-1] for cut in blocks[:3])
-    assert ["".join(block["text"] for block in cut) for cut in blocks[:3]] == [f"{start}?" for start in starts[:3]]
+    assert ["".join(block["text"] for block in cut) for cut in blocks[:3]] == [
+        f"{start}?" for start in starts[:3]
+    ]
     assert blocks[3] == f"{starts[3]}?"
-    assert calls[0].cost_usd == pytest.approx((100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6)  # writing to a cache costs a quarter more
+    assert calls[0].cost_usd == pytest.approx(
+        (100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6
+    )  # writing to a cache costs a quarter more
 
 
-def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_by_itself(ledger, monkeypatch):
-    claude, prices = "anthropic/claude-sonnet-4-20250514", {"price_prompt": 1, "price_completion": 1, "max_concurrency": 1}
+def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_by_itself(
+    ledger, monkeypatch
+):
+    claude, prices = (
+        "anthropic/claude-sonnet-4-20250514",
+        {"price_prompt": 1, "price_completion": 1, "max_concurrency": 1},
+    )
 
     def two(name, text, **different):
         of = Model("m", name, **prices)
-        return [Request(of, ({"role": "user", "content": f"{text}{n}"},), **(different if n else {})) for n in (0, 1)]
+        return [
+            Request(of, ({"role": "user", "content": f"{text}{n}"},), **(different if n else {}))
+            for n in (0, 1)
+        ]
 
-    requests = [*two("openai/gpt-4o", "z" * 5000), *two(claude, "z" * 4095), *two(claude, "v" * 5000, options={"top_k": 1})]
+    requests = [
+        *two("openai/gpt-4o", "z" * 5000),
+        *two(claude, "z" * 4095),
+        *two(claude, "v" * 5000, options={"top_k": 1}),
+    ]
     given, _ = asked_of_litellm(monkeypatch, requests, ledger)
     assert len(given) == 6
     assert all(isinstance(messages[0]["content"], str) for messages in given)
@@ -327,11 +428,15 @@ def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_b
     assert [len(messages[0]["content"]) for messages in given] == [2, 2]
 
 
-def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(provider, ledger, tmp_path, monkeypatch):
+def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(
+    provider, ledger, tmp_path, monkeypatch
+):
     monkeypatch.setenv("CANARY_API_KEY", CANARY)
     ledger.log = tmp_path / "calls.jsonl"
     provider.script, provider.answer = ["400", "429", None, "filter"], "some private words"
-    requests = ask(model(provider, api_key_env="CANARY_API_KEY", max_concurrency=1), "first", "second", "third")
+    requests = ask(
+        model(provider, api_key_env="CANARY_API_KEY", max_concurrency=1), "first", "second", "third"
+    )
     calls = answer_all(requests, ledger)
     text = ledger.log.read_text()
     lines = [json.loads(line) for line in text.splitlines()]
@@ -340,7 +445,11 @@ def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(provide
     assert [line["state"] for line in ended] == ["error", "ok", "refused"]
     assert [line["attempts"] for line in ended] == [1, 2, 1]
     assert [line["reason"] for line in ended] == ["BadRequestError", None, None]
-    assert (ended[1]["model"], ended[1]["prompt_tokens"], ended[1]["completion_tokens"]) == ("judge", 1, 3)
+    assert (ended[1]["model"], ended[1]["prompt_tokens"], ended[1]["completion_tokens"]) == (
+        "judge",
+        1,
+        3,
+    )
     assert ended[1]["cost_usd"] == pytest.approx(7e-6)
     assert ended[1]["seconds"] == pytest.approx(calls[1].total_ms / 1000, abs=1e-3)
     assert not any(word in text for word in (CANARY, "private", "bad request", "first"))
@@ -352,15 +461,23 @@ def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkey
     ledger.log = tmp_path / "calls.jsonl"
     provider.script, provider.retry_after, provider.latency_s = [None, "429"], "3", 0.05
     others = open_ledger(str(ledger.engine.url))
-    provider.answer = lambda body: others.record([Call(body["messages"][0]["content"], "ok", cost_usd=5.0)]) or "I hear you."
+    provider.answer = lambda body: (
+        others.record([Call(body["messages"][0]["content"], "ok", cost_usd=5.0)]) or "I hear you."
+    )
     answer_all(ask(model(provider, max_concurrency=1), "first", "second"), ledger)
-    beats = [line for line in map(json.loads, ledger.log.read_text().splitlines()) if "standing" in line]
+    beats = [
+        line for line in map(json.loads, ledger.log.read_text().splitlines()) if "standing" in line
+    ]
     held = [beat for beat in beats if "judge held for" in beat["standing"]]
     assert {beat["done"] for beat in held} == {1}
-    assert 1 in {beat["throttled"] for beat in held}  # in all but the moment in which the ledger is told
+    assert 1 in {
+        beat["throttled"] for beat in held
+    }  # in all but the moment in which the ledger is told
     assert {beat["of"] for beat in beats} == {2}
     assert len(beats) < 20  # every tenth of some sixty
-    assert held[-1]["spent_usd"] == pytest.approx(5.0, abs=1e-4)  # of others on the same ledger, and of one short answer
+    assert held[-1]["spent_usd"] == pytest.approx(
+        5.0, abs=1e-4
+    )  # of others on the same ledger, and of one short answer
 
 
 def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, ledger):
@@ -376,19 +493,25 @@ def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, le
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
 @pytest.mark.parametrize("fault", ["filter", "filter400", "refusal"])
-def test_a_refusal_is_asked_once_and_never_again_whoever_refuses_and_however(provider, ledger, fault, maker, stream):
+def test_a_refusal_is_asked_once_and_never_again_whoever_refuses_and_however(
+    provider, ledger, fault, maker, stream
+):
     provider.script = [fault]
     judge = dataclasses.replace(model(provider), model=f"{maker}/test")
     requests = ask(judge, "hello", stream=stream)
     [call] = answer_all(requests, ledger)
     assert (call.status, call.attempts) == ("refused", 1)
-    assert call.text == ("I cannot judge this." if fault == "refusal" else "I hear you." if fault == "filter" else "")
+    assert call.text == (
+        "I cannot judge this." if fault == "refusal" else "I hear you." if fault == "filter" else ""
+    )
     assert answer_all(requests, ledger) == [call]
     assert len(provider.requests) == 1
 
 
 @pytest.mark.parametrize("fault", ["400", "403", "409", "413", "422"])
-def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(provider, ledger, fault):
+def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(
+    provider, ledger, fault
+):
     provider.script = [fault]
     [call] = answer_all(ask(model(provider), "hello"), ledger)
     assert (call.status, call.attempts) == ("error", 1)
@@ -408,7 +531,9 @@ def test_what_a_provider_will_not_answer_is_asked_once_and_not_booked_as_billed(
         ({"message": "The prompt was stopped.", "code": "content_filter"}, "refused", 1),
     ],
 )
-def test_an_error_that_comes_with_status_200_is_taken_for_what_it_says(provider, ledger, error, status, n_asked, maker, stream):
+def test_an_error_that_comes_with_status_200_is_taken_for_what_it_says(
+    provider, ledger, error, status, n_asked, maker, stream
+):
     if stream and maker == "hosted_vllm" and status == "refused":
         pytest.skip("litellm drops the code there")
     provider.script, provider.error = ["error"], error
@@ -418,17 +543,27 @@ def test_an_error_that_comes_with_status_200_is_taken_for_what_it_says(provider,
     assert status == "ok" or error["message"] in call.error
 
 
-def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_goes_on(provider, ledger):
+def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_goes_on(
+    provider, ledger
+):
     provider.faults = {"403": 1.0}
-    with pytest.warns(UserWarning, match="its first 5 calls were all turned down; the last: APIError.*not for you"):
-        calls = answer_all(ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger)
+    with pytest.warns(
+        UserWarning, match="its first 5 calls were all turned down; the last: APIError.*not for you"
+    ):
+        calls = answer_all(
+            ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger
+        )
     assert {call.status for call in calls} == {"error"}
     assert len(provider.requests) == 5
     provider.faults, provider.script = {}, [None, *["413"] * 9]
-    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(12))), ledger)
+    calls = answer_all(
+        ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(12))), ledger
+    )
     assert [call.status for call in calls] == ["ok", *["error"] * 9, "ok", "ok"]
     provider.script = ["413"] * 9  # of a later run, which asks these first
-    calls = answer_all(ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(14))), ledger)
+    calls = answer_all(
+        ask(model(provider, max_concurrency=1), *(f"v{i}" for i in range(14))), ledger
+    )
     assert [call.status for call in calls] == ["ok", *["error"] * 9, *["ok"] * 4]
 
 
@@ -437,7 +572,9 @@ def test_a_server_that_does_not_stream_is_asked_for_whole_answers(provider, ledg
     provider.faults = {"whole": 1.0}
     still = dataclasses.replace(model(provider, max_concurrency=1), model=f"{maker}/test")
     calls = answer_all(ask(still, "a", "b", stream=True), ledger)
-    assert [(call.status, call.text, call.ttft_ms) for call in calls] == [("ok", "I hear you.", None)] * 2
+    assert [(call.status, call.text, call.ttft_ms) for call in calls] == [
+        ("ok", "I hear you.", None)
+    ] * 2
     assert [bool(body.get("stream")) for body in provider.requests] == [True, False, False]
 
 
@@ -447,17 +584,25 @@ def test_an_answer_longer_than_its_room_by_far_is_cut_and_not_asked_again(provid
         request = ask(model(provider), "hello", options={"max_tokens": 50}, stream=stream)[0]
         [call] = answer_all([dataclasses.replace(request, repeat=int(stream))], ledger)
         assert (call.status, call.finish_reason, call.attempts) == ("truncated", "cut", 1)
-        assert call.text == "x" * text_bound(request) == "x" * 1800  # 200, and 8 for each of four times 50 tokens
+        assert (
+            call.text == "x" * text_bound(request) == "x" * 1800
+        )  # 200, and 8 for each of four times 50 tokens
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(provider, ledger, stream):
+def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(
+    provider, ledger, stream
+):
     provider.script = ["nousage"]
     provider.answer = "word " * 40
-    calls = answer_all(ask(model(provider, max_concurrency=1), "hello" * 20, "other", stream=stream), ledger)
+    calls = answer_all(
+        ask(model(provider, max_concurrency=1), "hello" * 20, "other", stream=stream), ledger
+    )
     assert [call.estimated for call in calls] == [True, None]
     assert calls[0].prompt_tokens is None
-    assert calls[0].cost_usd == pytest.approx((41 * 1 + 51 * 2) / 1e6)  # 100 characters and 16; 200 characters and one more
+    assert calls[0].cost_usd == pytest.approx(
+        (41 * 1 + 51 * 2) / 1e6
+    )  # 100 characters and 16; 200 characters and one more
     assert ledger.money().spent == pytest.approx(sum(call.cost_usd for call in calls))
 
 
@@ -465,16 +610,28 @@ def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(
 @pytest.mark.parametrize("maker", ["openai", "hosted_vllm"])
 def test_the_model_that_answered_is_kept_with_the_call(provider, ledger, maker, stream):
     provider.served, provider.fingerprint = "test-2026-01-09", "fp_1"
-    [call] = answer_all(ask(dataclasses.replace(model(provider), model=f"{maker}/test"), "hello", stream=stream), ledger)
-    passed_on = None if stream and maker == "hosted_vllm" else "fp_1"  # litellm drops it there before anybody can hear it
+    [call] = answer_all(
+        ask(dataclasses.replace(model(provider), model=f"{maker}/test"), "hello", stream=stream),
+        ledger,
+    )
+    passed_on = (
+        None if stream and maker == "hosted_vllm" else "fp_1"
+    )  # litellm drops it there before anybody can hear it
     assert (call.served_model, call.fingerprint) == ("test-2026-01-09", passed_on)
 
 
-@pytest.mark.parametrize(("fault", "words"), [("401", "Incorrect API key"), ("404", "no such model")])
-def test_a_model_that_is_not_accepted_stops_its_own_queue_and_no_other(provider, ledger, fault, words):
+@pytest.mark.parametrize(
+    ("fault", "words"), [("401", "Incorrect API key"), ("404", "no such model")]
+)
+def test_a_model_that_is_not_accepted_stops_its_own_queue_and_no_other(
+    provider, ledger, fault, words
+):
     with serving(Provider(faults={fault: 1.0})) as broken:
         bad = dataclasses.replace(model(broken, max_concurrency=2), name="broken")
-        requests = [*ask(bad, *(f"w{i}" for i in range(50))), *ask(model(provider), *(f"w{i}" for i in range(50)))]
+        requests = [
+            *ask(bad, *(f"w{i}" for i in range(50))),
+            *ask(model(provider), *(f"w{i}" for i in range(50))),
+        ]
         with pytest.warns(UserWarning, match="broken: its queue was stopped"):
             calls = answer_all(requests, ledger)
         assert len(broken.requests) <= 4
@@ -499,7 +656,9 @@ def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
 
 def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
     monkeypatch.setattr("heart_utils.calls.engine.MIN_LOOK_S", 0.05)
-    gone = Model("gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0)
+    gone = Model(
+        "gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0
+    )
     with pytest.warns(UserWarning, match="gone: its queue was stopped. .* nothing was answered"):
         calls = answer_all(ask(gone, *(f"w{i}" for i in range(100))), ledger)
     assert {call.status for call in calls} == {"error"}
@@ -508,11 +667,16 @@ def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, m
     assert "nobody answers at http://127.0.0.1:9/v1" in calls[0].error
 
 
-def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_is_waited_for(provider, ledger, monkeypatch):
+def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_is_waited_for(
+    provider, ledger, monkeypatch
+):
     monkeypatch.setattr("heart_utils.calls.engine.MIN_LOOK_S", 0.05)
     monkeypatch.setattr("heart_utils.calls.engine.UNHEARD_S", 1.0)
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
-    with pytest.warns(UserWarning, match="judge: its queue was stopped. .*internal.* nothing was answered, nor ever before"):
+    with pytest.warns(
+        UserWarning,
+        match="judge: its queue was stopped. .*internal.* nothing was answered, nor ever before",
+    ):
         answer_all(ask(judge, *(f"w{i}" for i in range(100))), ledger)
     asked = len(provider.requests)
     with pytest.warns(UserWarning, match="judge: its queue was stopped. .*internal"):
@@ -537,7 +701,9 @@ def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledge
 
 
 @pytest.mark.parametrize("fault", ["500", "drop"])
-def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(provider, ledger, monkeypatch, capsys, fault):
+def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(
+    provider, ledger, monkeypatch, capsys, fault
+):
     monkeypatch.setattr("heart_utils.calls.engine.MIN_LOOK_S", 0.1)
     monkeypatch.setattr("heart_utils.calls.engine.TELL_S", 0.1)
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
@@ -548,11 +714,15 @@ def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(provider, ledger
     calls = answer_all(ask(judge, *(f"w{i}" for i in range(60))), ledger, progress=True)
     back.join()
     assert {call.status for call in calls} == {"ok"}
-    assert provider.outcomes[fault] < 40  # 16 in flight when it began, and some looks; ten attempts each would be 600
+    assert (
+        provider.outcomes[fault] < 40
+    )  # 16 in flight when it began, and some looks; ten attempts each would be 600
     assert "waiting for judge, silent for" in capsys.readouterr().err
 
 
-def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_attempts(provider, ledger):
+def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_attempts(
+    provider, ledger
+):
     provider.answer = lambda body: "" if body["messages"][0]["content"] == "bad" else "I hear you."
     bad, *good = answer_all(ask(model(provider), "bad", *(f"w{i}" for i in range(60))), ledger)
     assert (bad.status, bad.error) == ("error", "the answer was empty, 4 times")
@@ -570,7 +740,9 @@ def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger
         return text
 
     provider.answer = answer
-    bad, *_ = answer_all(ask(model(provider, max_concurrency=2), "bad", *(f"w{i}" for i in range(120))), ledger)
+    bad, *_ = answer_all(
+        ask(model(provider, max_concurrency=2), "bad", *(f"w{i}" for i in range(120))), ledger
+    )
     assert (bad.status, bad.attempts) == ("ok", 6)
     assert said == []
 
@@ -578,7 +750,9 @@ def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger
 def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger):
     """With 64 in flight and no Retry-After; a second try for each would be 120."""
     provider.per_s = 30.0
-    calls = answer_all(ask(model(provider, max_concurrency=64), *(f"w{i}" for i in range(120))), ledger)
+    calls = answer_all(
+        ask(model(provider, max_concurrency=64), *(f"w{i}" for i in range(120))), ledger
+    )
     assert {call.status for call in calls} == {"ok"}
     assert provider.outcomes["429"] < 180
     late = provider.times[len(provider.times) * 3 // 4 :]
@@ -587,10 +761,15 @@ def test_a_provider_that_turns_calls_away_is_asked_more_slowly(provider, ledger)
 
 def test_two_collectors_keep_to_one_limit_together(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
-    judge, other = model(provider, requests_per_minute=600), Ledger(database.connect(str(ledger.engine.url)))
+    judge, other = (
+        model(provider, requests_per_minute=600),
+        Ledger(database.connect(str(ledger.engine.url))),
+    )
     started = time.monotonic()
     threads = [
-        threading.Thread(target=answer_all, args=(ask(judge, *(f"{name}{i}" for i in range(10))), its))
+        threading.Thread(
+            target=answer_all, args=(ask(judge, *(f"{name}{i}" for i in range(10))), its)
+        )
         for name, its in (("a", ledger), ("b", other))
     ]
     for thread in threads:
@@ -607,7 +786,9 @@ def test_a_damaged_answer_is_asked_again(provider, ledger):
     with ledger.writing() as connection:
         first = database.calls.c.key == requests[0].key
         connection.execute(database.calls.update().where(first).values(answer=b"(\xb5/\xfd rotten"))
-    with pytest.warns(UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again") as warned:
+    with pytest.warns(
+        UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again"
+    ) as warned:
         calls = answer_all(requests, ledger)
     assert {warning.filename for warning in warned} == {__file__}  # it points at who asked
     assert [call.text for call in calls] == ["I hear you."] * 2
@@ -615,7 +796,9 @@ def test_a_damaged_answer_is_asked_again(provider, ledger):
     assert answer_all(requests, ledger, mode="replay") == calls
 
 
-def test_what_another_program_deletes_while_it_is_asked_is_asked_again(provider, ledger, monkeypatch):
+def test_what_another_program_deletes_while_it_is_asked_is_asked_again(
+    provider, ledger, monkeypatch
+):
     from heart_utils.calls import engine as flow
 
     run, deleted = flow.run, []
@@ -625,7 +808,9 @@ def test_what_another_program_deletes_while_it_is_asked_is_asked_again(provider,
         if not deleted:
             deleted.append(requests[0].key)
             with ledger.writing() as connection:
-                connection.execute(database.calls.delete().where(database.calls.c.key == deleted[0]))
+                connection.execute(
+                    database.calls.delete().where(database.calls.c.key == deleted[0])
+                )
         return lost
 
     monkeypatch.setattr(flow, "run", run_and_delete)
@@ -645,7 +830,11 @@ def test_no_other_providers_key_is_sent_to_a_server_of_ones_own(provider, ledger
 
 def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
     provider.gather = 3
-    answer_all(ask(model(provider, max_concurrency=20), *(f"w{i}" for i in range(60))), ledger, max_concurrency=3)
+    answer_all(
+        ask(model(provider, max_concurrency=20), *(f"w{i}" for i in range(60))),
+        ledger,
+        max_concurrency=3,
+    )
     assert provider.most_in_flight == 3
     provider.gather = 5
     answer_all(ask(model(provider, max_concurrency=5), *(f"v{i}" for i in range(60))), ledger)
@@ -655,14 +844,20 @@ def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
 def test_requests_a_minute_are_evenly_spaced(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     started = time.monotonic()
-    answer_all(ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger)  # one in 50 ms
+    answer_all(
+        ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger
+    )  # one in 50 ms
     assert provider.times[-1] - started >= 0.9  # 19 pauses
 
 
 def test_tokens_a_minute_are_kept(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     started = time.monotonic()
-    requests = ask(model(provider, tokens_per_minute=60_000), *(f"w{i}" for i in range(10)), options={"max_tokens": 100})
+    requests = ask(
+        model(provider, tokens_per_minute=60_000),
+        *(f"w{i}" for i in range(10)),
+        options={"max_tokens": 100},
+    )
     answer_all(requests, ledger)  # about 116 tokens each by the plan, 1,000 a second
     assert provider.times[-1] - started >= 1.0  # 9 pauses
 
@@ -683,7 +878,9 @@ def test_a_budget_stops_before_it_is_passed(provider, ledger):
     assert money.reserved == 0
     before = len(provider.requests)
     with pytest.raises(BudgetError):
-        answer_all(requests, ledger, budget_usd=money.spent)  # a new run does not get the money again
+        answer_all(
+            requests, ledger, budget_usd=money.spent
+        )  # a new run does not get the money again
     assert len(provider.requests) == before
 
 
@@ -744,7 +941,10 @@ def test_a_models_own_budget_ends_it_and_says_whose_it_was(provider, ledger):
     provider.answer = "word " * 50
     thrifty = model(provider, max_concurrency=1)
     requests = ask(thrifty, *(f"w{i}" for i in range(9)), options={"max_tokens": 50})
-    requests = [dataclasses.replace(r, model=dataclasses.replace(thrifty, budget_usd=4 * reserve(r))) for r in requests]
+    requests = [
+        dataclasses.replace(r, model=dataclasses.replace(thrifty, budget_usd=4 * reserve(r)))
+        for r in requests
+    ]
     with pytest.raises(BudgetError, match="The budget of judge's own 0.00.* USD does not reach"):
         answer_all(requests, ledger)
     assert 0 < ledger.money().spent <= 4 * reserve(requests[0])
@@ -754,7 +954,9 @@ def test_a_models_own_budget_ends_it_and_says_whose_it_was(provider, ledger):
 
 def test_a_notebook_may_not_make_more_paid_calls_than_its_limit(provider, ledger):
     requests = ask(model(provider), *(f"w{i}" for i in range(51)))
-    with pytest.raises(BudgetError, match="51 paid calls are not recorded yet, and no more than 50"):
+    with pytest.raises(
+        BudgetError, match="51 paid calls are not recorded yet, and no more than 50"
+    ):
         answer_all(requests, ledger, max_paid_calls=50)
     assert provider.requests == []
     answer_all(requests[:50], ledger, max_paid_calls=50)
@@ -764,7 +966,11 @@ def test_a_notebook_may_not_make_more_paid_calls_than_its_limit(provider, ledger
 def test_a_dry_run_asks_nothing_and_estimates(provider, ledger):
     done = ask(model(provider), "known")
     answer_all(done, ledger)
-    calls = answer_all([*done, *ask(model(provider), "word " * 80, options={"max_tokens": 100})], ledger, mode="dry")
+    calls = answer_all(
+        [*done, *ask(model(provider), "word " * 80, options={"max_tokens": 100})],
+        ledger,
+        mode="dry",
+    )
     assert [call.status for call in calls] == ["ok", "planned"]
     assert (calls[1].prompt_tokens, calls[1].completion_tokens) == (116, 100)
     assert calls[1].cost_usd == pytest.approx(316e-6)
@@ -773,7 +979,9 @@ def test_a_dry_run_asks_nothing_and_estimates(provider, ledger):
 
 def test_list_prices_are_litellms_and_ones_own_go_before():
     assert price(Model("m", "openai/gpt-4o")) == pytest.approx((2.5e-6, 10e-6))
-    assert cost(Model("m", "openai/gpt-4o", price_prompt=1, price_completion=1), 10**6, 10**6) == pytest.approx(2.0)
+    assert cost(
+        Model("m", "openai/gpt-4o", price_prompt=1, price_completion=1), 10**6, 10**6
+    ) == pytest.approx(2.0)
     assert cost(Model("m", "openai/nobody-lists-this"), 1, 1) is None
 
 
@@ -794,19 +1002,30 @@ def test_a_miss_in_replay_names_what_changed(provider, ledger):
             answer_all(requests, ledger, mode="replay")
         return str(error.value)
 
-    assert "temperature was 0.7, now 0.1" in said(ask(model(provider, options={"temperature": 0.1}), "hello"))
-    assert "model was 'openai/test', now 'openai/other'" in said(ask(dataclasses.replace(judge, model="openai/other"), "hello"))
+    assert "temperature was 0.7, now 0.1" in said(
+        ask(model(provider, options={"temperature": 0.1}), "hello")
+    )
+    assert "model was 'openai/test', now 'openai/other'" in said(
+        ask(dataclasses.replace(judge, model="openai/other"), "hello")
+    )
     changed = said(ask(judge, "hullo", tag="history h1"))
-    assert "The messages changed, at character 14 of 35 that were recorded, 35 now. A changed `seed`" in changed
+    assert (
+        "The messages changed, at character 14 of 35 that were recorded, 35 now. A changed `seed`"
+        in changed
+    )
     assert "hullo" not in changed, "words of a conversation are not shown"
     assert "not as repeat 2" in said(ask(judge, "hello", repeat=2))
-    assert "Nothing is recorded of this model" in said(ask(dataclasses.replace(judge, model="openai/other"), "what"))
+    assert "Nothing is recorded of this model" in said(
+        ask(dataclasses.replace(judge, model="openai/other"), "what")
+    )
     assert "1 of 2 requests" in said(ask(judge, "hello", "never"))
 
 
 def test_a_miss_names_the_command_for_its_run(tmp_path):
     never = [Request(Model("m", "openai/test"), ({"role": "user", "content": "hello"},))]
-    with pytest.raises(ReplayError, match="`make collect RUN=mine` .* asks for what is not recorded"):
+    with pytest.raises(
+        ReplayError, match="`make collect RUN=mine` .* asks for what is not recorded"
+    ):
         ask_all(never, ledger=open_ledger(tmp_path / "mine"), mode="replay")
 
 
@@ -817,7 +1036,9 @@ def begin(provider, ledger):
     """Let another process ask for 200 answers, and wait until some of them are recorded."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["litellm", "heart_utils.calls.engine"])
-    process = context.Process(target=worker.ask_many, args=(provider.address, str(ledger.engine.url)))
+    process = context.Process(
+        target=worker.ask_many, args=(provider.address, str(ledger.engine.url))
+    )
     process.start()
     given_up = time.monotonic() + 120
     while ledger.counts().get("ok", 0) < 8:
@@ -847,7 +1068,9 @@ def test_after_kill_9_nothing_recorded_is_asked_again(provider, ledger):
     calls = answer_all(requests, ledger)
     assert {call.status for call in calls} == {"ok"}
     asked = Counter(body["messages"][0]["content"] for body in provider.requests)
-    assert all(asked[f"w{place}"] == 1 for place, request in enumerate(requests) if request.key in recorded)
+    assert all(
+        asked[f"w{place}"] == 1 for place, request in enumerate(requests) if request.key in recorded
+    )
     # Four were in flight, and 0.1 s of answers uncommitted, 4 a round of 0.05 s: 12, and some room for a busy machine.
     assert asked.total() - 200 <= 40
 
@@ -914,7 +1137,9 @@ def test_two_threads_may_ask_at_once(provider, ledger):
 def test_a_canary_key_is_in_no_file_of_a_run(provider, tmp_path, monkeypatch):
     monkeypatch.setenv("CANARY_API_KEY", CANARY)
     provider.keys = (CANARY,)
-    provider.answer = lambda body: f"Your key is {CANARY}." if body["messages"][0]["content"] == "w1" else "I hear you."
+    provider.answer = lambda body: (
+        f"Your key is {CANARY}." if body["messages"][0]["content"] == "w1" else "I hear you."
+    )
     provider.script = ["500", "401"]
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite")
     judge = model(provider, api_key_env="CANARY_API_KEY", max_concurrency=1)
@@ -961,8 +1186,18 @@ def test_the_value_of_a_key_in_the_environment_is_known_wherever_it_stands(monke
 def test_settings_become_models():
     [judge, own, local] = read_models(
         [
-            {"name": "gpt", "model": "openai/gpt-4o", "api_key_env": "OPENAI_API_KEY", "options": {"temperature": 0.7}},
-            {"name": "mine", "model": "openai/mine", "api_base": "http://127.0.0.1:8000/v1", "requests_per_minute": 60},
+            {
+                "name": "gpt",
+                "model": "openai/gpt-4o",
+                "api_key_env": "OPENAI_API_KEY",
+                "options": {"temperature": 0.7},
+            },
+            {
+                "name": "mine",
+                "model": "openai/mine",
+                "api_base": "http://127.0.0.1:8000/v1",
+                "requests_per_minute": 60,
+            },
             {"name": "small", "model": "embedded", "options": {"max_tokens": 90}},
         ]
     )
@@ -978,15 +1213,27 @@ def test_settings_become_models():
         (["gpt-4o"], "model 0: expected a name"),
         ([{"name": "m"}], "lacks model"),
         ([{"name": "m", "model": "x/m", "temprature": 1}], "unknown temprature"),
-        ([{"name": "m", "model": "x/m", "options": {"temprature": 1}}], "unknown sampling option temprature"),
+        (
+            [{"name": "m", "model": "x/m", "options": {"temprature": 1}}],
+            "unknown sampling option temprature",
+        ),
         ([{"name": "m", "model": "x/m", "options": 3}], "expected a mapping"),
         ([{"name": "m", "model": "x/m", "max_concurrency": 0}], "expected 1 or more"),
-        ([{"name": "m", "model": "x/m", "requests_per_minute": "60"}], "requests_per_minute is '60', expected a whole number"),
+        (
+            [{"name": "m", "model": "x/m", "requests_per_minute": "60"}],
+            "requests_per_minute is '60', expected a whole number",
+        ),
         ([{"name": "m", "model": "x/m", "price_prompt": -1}], "expected 0 or more"),
         ([{"name": "m", "model": "x/m", "price_prompt": float("inf")}], "expected a finite number"),
-        ([{"name": "m", "model": "x/m", "api_base": "127.0.0.1:8000/v1"}], "expected an address such as http://"),
+        (
+            [{"name": "m", "model": "x/m", "api_base": "127.0.0.1:8000/v1"}],
+            "expected an address such as http://",
+        ),
         ([{"name": "m", "model": "x/m", "answer_format": "xml"}], "one of 'json' or 'logprob'"),
-        ([{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}], "m appears more than once"),
+        (
+            [{"name": "m", "model": "x/m"}, {"name": "m", "model": "x/n"}],
+            "m appears more than once",
+        ),
     ],
 )
 def test_bad_settings_are_named(config, words):

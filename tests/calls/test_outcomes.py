@@ -32,7 +32,9 @@ CANARY = "sk-canary-0123456789abcdef"
 
 
 def whole(content="I hear you.", finish="stop", usage=None, logprobs=None, top=None, **message):
-    choice = Words(message=Words(content=content, **message), finish_reason=finish, logprobs=logprobs)
+    choice = Words(
+        message=Words(content=content, **message), finish_reason=finish, logprobs=logprobs
+    )
     return Words(choices=[choice], usage=usage, **(top or {}))
 
 
@@ -41,7 +43,10 @@ def read(*arguments, longest=None, **cells):
 
 
 def piece(content=None, finish=None, **cells):
-    delta = Words(content=content, **{k: cells.pop(k) for k in ("refusal", "provider_specific_fields") if k in cells})
+    delta = Words(
+        content=content,
+        **{k: cells.pop(k) for k in ("refusal", "provider_specific_fields") if k in cells},
+    )
     return Words(choices=[Words(delta=delta, finish_reason=finish)], **cells)
 
 
@@ -76,7 +81,11 @@ NO_REFUSALS = [
 @pytest.mark.parametrize("fields", REFUSALS)
 def test_a_refusal_is_found_wherever_litellm_puts_it(fields):
     answer = read(content=None, **fields)
-    assert (answer.status == "refused", answer.text, answer.finish_reason) == (True, "I cannot.", "stop")
+    assert (answer.status == "refused", answer.text, answer.finish_reason) == (
+        True,
+        "I cannot.",
+        "stop",
+    )
     answer, _ = stream(piece(**fields), piece(finish="stop"))
     assert (answer.status == "refused", answer.text) == (True, "I cannot.")
 
@@ -87,11 +96,18 @@ def test_an_empty_field_is_no_refusal(fields):
     assert stream(piece("Yes.", **fields))[0].status != "refused"
 
 
-@pytest.mark.parametrize(("finish", "refused"), [("content_filter", True), ("stop", False), ("length", False), (None, False)])
+@pytest.mark.parametrize(
+    ("finish", "refused"),
+    [("content_filter", True), ("stop", False), ("length", False), (None, False)],
+)
 def test_a_filter_that_ended_an_answer_refused_it(finish, refused):
     assert (read("Half an", finish).status == "refused") is refused
     answer, _ = stream(piece("Half an"), piece(finish=finish))
-    assert (answer.status == "refused", answer.text, answer.finish_reason) == (refused, "Half an", finish)
+    assert (answer.status == "refused", answer.text, answer.finish_reason) == (
+        refused,
+        "Half an",
+        finish,
+    )
 
 
 def test_a_text_stands_before_a_refusal_and_both_may_be_missing():
@@ -109,11 +125,19 @@ def test_an_answer_without_a_choice_is_empty(body):
     ("usage", "counted"),
     [
         (None, (None, None, None)),
-        (Words(prompt_tokens=0, completion_tokens=0), (None, None, None)),  # litellm, of a server that counts nothing
+        (
+            Words(prompt_tokens=0, completion_tokens=0),
+            (None, None, None),
+        ),  # litellm, of a server that counts nothing
         (Words(prompt_tokens=20, completion_tokens=4), (20, 4, None)),
         (Words(prompt_tokens=1, completion_tokens=0), (1, 0, None)),
         (Words(prompt_tokens=20, completion_tokens=4, prompt_tokens_details=None), (20, 4, None)),
-        (Words(prompt_tokens=20, completion_tokens=4, prompt_tokens_details=Words(cached_tokens=16)), (20, 4, 16)),
+        (
+            Words(
+                prompt_tokens=20, completion_tokens=4, prompt_tokens_details=Words(cached_tokens=16)
+            ),
+            (20, 4, 16),
+        ),
     ],
 )
 def test_tokens_are_those_that_were_counted(usage, counted):
@@ -129,7 +153,10 @@ def test_who_answered_is_read_where_it_is_said():
     assert (read().served_model, read().fingerprint) == (None, None)
 
 
-@pytest.mark.parametrize(("n", "kept", "finish"), [(99, 99, "stop"), (100, 100, "stop"), (101, 100, CUT), (5000, 100, CUT)])
+@pytest.mark.parametrize(
+    ("n", "kept", "finish"),
+    [(99, 99, "stop"), (100, 100, "stop"), (101, 100, CUT), (5000, 100, CUT)],
+)
 def test_what_is_longer_than_may_be_kept_is_cut_and_says_so(n, kept, finish):
     answer = read("x" * n, longest=100)
     assert (len(answer.text), answer.finish_reason) == (kept, finish)
@@ -144,7 +171,9 @@ def test_a_stream_is_hung_up_once_it_is_too_long():
 
 
 def test_the_first_text_is_timed_and_not_the_first_piece():
-    answer, _ = stream(piece(""), piece(), piece("I"), piece(" see"), piece(finish="stop"), pause_s=0.05)
+    answer, _ = stream(
+        piece(""), piece(), piece("I"), piece(" see"), piece(finish="stop"), pause_s=0.05
+    )
     assert 140 < answer.ttft_ms < answer.total_ms - 80  # three pauses before it, two behind
     assert answer.total_ms < 20_000
     assert (answer.text, answer.finish_reason, answer.logprobs) == ("I see", "stop", None)
@@ -183,11 +212,22 @@ OWN = Words(prompt_tokens=9, completion_tokens=3)
 @pytest.mark.parametrize("as_dict", [False, True])
 def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
     def said(**cells):
-        cells = {"text": "Yes", "choices": None, "model": None, "system_fingerprint": None, "usage": None, **cells}
+        cells = {
+            "text": "Yes",
+            "choices": None,
+            "model": None,
+            "system_fingerprint": None,
+            "usage": None,
+            **cells,
+        }
         return cells if as_dict else Words(**cells)
 
     refusing = [Words(delta=Words(refusal="No, "))]
-    pieces = [said(model="served", system_fingerprint="fp_1"), said(choices=refusing), said(choices=refusing, usage={"n": 1})]
+    pieces = [
+        said(model="served", system_fingerprint="fp_1"),
+        said(choices=refusing),
+        said(choices=refusing, usage={"n": 1}),
+    ]
     response = Stream(pieces, OWN)
     answer = asyncio.run(read_stream(response, time.perf_counter()))
     assert (answer.served_model, answer.fingerprint, answer.prompt_tokens) == ("served", "fp_1", 9)
@@ -205,14 +245,35 @@ def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
     ("pieces", "ending"),
     [
         ([piece("I see. What "), piece("would")], None),
-        ([piece("I see."), Words(choices=[], usage={"n": 9}), piece(" What")], None),  # Anthropic counts at the beginning
-        ([piece("I see.", usage={"n": 3}), piece(" What", usage={"n": 4})], None),  # some servers count with each piece
+        (
+            [piece("I see."), Words(choices=[], usage={"n": 9}), piece(" What")],
+            None,
+        ),  # Anthropic counts at the beginning
+        (
+            [piece("I see.", usage={"n": 3}), piece(" What", usage={"n": 4})],
+            None,
+        ),  # some servers count with each piece
         ([piece("I see."), piece(finish="network_error")], None),
-        ([{"text": "I see. What", "is_finished": False, "finish_reason": ""}], None),  # litellm's own pieces
-        ([{"text": "I see.", "is_finished": False, "finish_reason": ""}, {"text": "", "finish_reason": "stop"}], "stop"),
+        (
+            [{"text": "I see. What", "is_finished": False, "finish_reason": ""}],
+            None,
+        ),  # litellm's own pieces
+        (
+            [
+                {"text": "I see.", "is_finished": False, "finish_reason": ""},
+                {"text": "", "finish_reason": "stop"},
+            ],
+            "stop",
+        ),
         ([piece("I see."), piece(finish="stop")], "stop"),
-        ([piece("I see.", finish="length")], "stop"),  # the stand-in for litellm says stop whatever came
-        ([piece("I see."), Words(choices=[], usage={"n": 9})], "unsaid"),  # Ollama, of answers that are whole
+        (
+            [piece("I see.", finish="length")],
+            "stop",
+        ),  # the stand-in for litellm says stop whatever came
+        (
+            [piece("I see."), Words(choices=[], usage={"n": 9})],
+            "unsaid",
+        ),  # Ollama, of answers that are whole
     ],
 )
 def test_a_stream_is_whole_where_its_provider_says_so(pieces, ending):
@@ -223,7 +284,13 @@ def test_a_stream_is_whole_where_its_provider_says_so(pieces, ending):
 
         async def passed_on():
             async for one in stand_in.completion_stream:
-                text = one["text"] if isinstance(one, dict) else one.choices[0].delta.content if one.choices else None
+                text = (
+                    one["text"]
+                    if isinstance(one, dict)
+                    else one.choices[0].delta.content
+                    if one.choices
+                    else None
+                )
                 yield piece(text)
             yield piece(finish="stop")  # litellm gives every stream an end
 
@@ -257,7 +324,9 @@ def test_a_stream_that_is_cut_is_closed_at_its_source():
     async def cut():
         response = Stream(said, OWN)
         answer = await read_stream(response, time.perf_counter(), 100)
-        return len(answer.text), response.closed  # at once: the end of the event loop closes whatever is left open
+        return len(
+            answer.text
+        ), response.closed  # at once: the end of the event loop closes whatever is left open
 
     assert asyncio.run(cut()) == (100, True)
 
@@ -275,7 +344,11 @@ def test_a_stream_that_is_cut_is_closed_at_its_source():
 )
 def test_the_alternatives_are_those_of_the_first_token_that_is_not_blank(tokens, first):
     def entry(token, top):
-        return Words(token=token, logprob=-0.5, top_logprobs=top and [Words(token=t, logprob=v) for t, v in top])
+        return Words(
+            token=token,
+            logprob=-0.5,
+            top_logprobs=top and [Words(token=t, logprob=v) for t, v in top],
+        )
 
     logprobs = None if tokens is None else Words(content=[entry(*token) for token in tokens])
     assert read("A", logprobs=logprobs).logprobs == first
@@ -347,7 +420,9 @@ def test_an_error_means_one_of_five_things_and_is_billed_or_not(raised, kind, bi
         (None, "overloaded", "again", True),
     ],
 )
-def test_an_error_inside_an_answer_means_what_its_code_or_else_its_words_say(code, words, kind, billed, raised_by):
+def test_an_error_inside_an_answer_means_what_its_code_or_else_its_words_say(
+    code, words, kind, billed, raised_by
+):
     """It came with status 200: litellm raises it bare (422 if it has no code), openai with the error as its body."""
     raised = Exception(words) if raised_by == "litellm" else ValueError(words)
     if raised_by == "litellm":
@@ -397,16 +472,22 @@ def test_a_connection_that_cannot_be_made_names_the_address_however_deep_its_cau
         setattr(outer, link, middle)
         setattr(middle, link, httpx.ConnectError("all attempts failed"))
         failure = failure_of(outer, own)
-        assert failure.words.startswith("nobody answers at http://127.0.0.1:9/v1 (InternalServerError: ")
+        assert failure.words.startswith(
+            "nobody answers at http://127.0.0.1:9/v1 (InternalServerError: "
+        )
         assert (failure.kind, failure.billed) == ("again", False)
-    assert failure_of(httpx.ConnectError("no"), ASK).words.startswith("nobody answers at openai/gpt-4o")
+    assert failure_of(httpx.ConnectError("no"), ASK).words.startswith(
+        "nobody answers at openai/gpt-4o"
+    )
     assert len(failure_of(error("APIConnectionError", "refused " + "x" * 900), own).words) == 400
 
 
 def limited(headers, where="response"):
     raised = error("RateLimitError")
     if where == "response":
-        raised.response = httpx.Response(429, headers=headers, request=httpx.Request("POST", "http://x"))
+        raised.response = httpx.Response(
+            429, headers=headers, request=httpx.Request("POST", "http://x")
+        )
     else:
         raised.response, raised.litellm_response_headers = None, headers
     return failure_of(raised, ASK).after_s
@@ -426,13 +507,28 @@ def limited(headers, where="response"):
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
         *(
-            ({"retry-after": said, "date": "Wed, 25 Nov 2026 08:27:14 GMT"}, 30.0)  # as seconds since 1970, or parts of them
-            for said in ("1795595264", "1795595264.0", "1795595264000", "1795595264000000", "1795595264000000000")
+            (
+                {"retry-after": said, "date": "Wed, 25 Nov 2026 08:27:14 GMT"},
+                30.0,
+            )  # as seconds since 1970, or parts of them
+            for said in (
+                "1795595264",
+                "1795595264.0",
+                "1795595264000",
+                "1795595264000000",
+                "1795595264000000000",
+            )
         ),
         ({"retry-after-ms": "1795595264000", "date": "Wed, 25 Nov 2026 08:27:14 GMT"}, 30.0),
         ({"retry-after": "1445412480"}, 0.0),  # it is over
         # By the provider's own clock, whatever this machine's says.
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT", "date": "Wed, 21 Oct 2015 07:27:55 GMT"}, 5.0),
+        (
+            {
+                "retry-after": "Wed, 21 Oct 2015 07:28:00 GMT",
+                "date": "Wed, 21 Oct 2015 07:27:55 GMT",
+            },
+            5.0,
+        ),
         (
             {
                 "x-ratelimit-remaining-requests": "0",
@@ -445,7 +541,14 @@ def limited(headers, where="response"):
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00"}, 0.0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "7s"}, 7.0),
         ({"x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "7s"}, None),
-        ({"retry-after": "3", "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "7s"}, 3.0),
+        (
+            {
+                "retry-after": "3",
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "7s",
+            },
+            3.0,
+        ),
         ({}, None),
     ],
 )
@@ -481,24 +584,48 @@ def test_how_long_to_wait_is_read_from_a_date(zone):
         ("X", "", "a task-oriented risk-benefit", "a task-oriented risk-benefit"),
     ],
 )
-def test_a_key_is_taken_out_of_a_text_and_other_words_are_left(monkeypatch, name, value, text, left):
+def test_a_key_is_taken_out_of_a_text_and_other_words_are_left(
+    monkeypatch, name, value, text, left
+):
     monkeypatch.setenv(name, value)
-    assert redact(text, secrets_of(Model("m", "openai/m", api_key_env="NAMED_BY_THE_MODEL"))) == left
+    assert (
+        redact(text, secrets_of(Model("m", "openai/m", api_key_env="NAMED_BY_THE_MODEL"))) == left
+    )
 
 
 def test_an_error_never_repeats_a_key(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "an unusual secret")
-    assert failure_of(error("AuthenticationError", "bad key: an unusual secret"), ASK).words.endswith("bad key: [key]")
+    assert failure_of(
+        error("AuthenticationError", "bad key: an unusual secret"), ASK
+    ).words.endswith("bad key: [key]")
 
 
 @pytest.mark.parametrize(
     ("headers", "limits"),
     [
-        ({"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1s"}, [("requests", 59, 1)]),
-        ({"X-RateLimit-Remaining-Tokens": "149984", "X-RateLimit-Reset-Tokens": "6m0.5s"}, [("tokens", 149984, 360.5)]),
-        ({"llm_provider-x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20ms"}, [("requests", 0, 0.02)]),
-        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "1d2h3m"}, [("requests", 4, 93780)]),
-        ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "12.5"}, [("requests", 4, 12.5)]),
+        (
+            {"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1s"},
+            [("requests", 59, 1)],
+        ),
+        (
+            {"X-RateLimit-Remaining-Tokens": "149984", "X-RateLimit-Reset-Tokens": "6m0.5s"},
+            [("tokens", 149984, 360.5)],
+        ),
+        (
+            {
+                "llm_provider-x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "20ms",
+            },
+            [("requests", 0, 0.02)],
+        ),
+        (
+            {"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "1d2h3m"},
+            [("requests", 4, 93780)],
+        ),
+        (
+            {"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "12.5"},
+            [("requests", 4, 12.5)],
+        ),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "soon"}, []),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": ""}, []),
         ({"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "5 apples"}, []),
@@ -509,7 +636,9 @@ def test_an_error_never_repeats_a_key(monkeypatch):
 )
 def test_what_is_left_of_a_limit_is_read_from_headers(headers, limits):
     found = read_limits(headers)
-    assert [(limit.of, limit.left, limit.reset_s) for limit in found] == [pytest.approx(limit) for limit in limits]
+    assert [(limit.of, limit.left, limit.reset_s) for limit in found] == [
+        pytest.approx(limit) for limit in limits
+    ]
 
 
 def test_anthropics_limits_are_read_and_their_dates_are_seconds_from_now():
@@ -518,18 +647,31 @@ def test_anthropics_limits_are_read_and_their_dates_are_seconds_from_now():
             for of, left in (("requests", "49"), ("input-tokens", "8000"))
             for what, value in (("limit", "50"), ("remaining", left), ("reset", soon))}  # fmt: skip
     requests, tokens = read_limits(said)
-    assert (requests.of, requests.left, tokens.of, tokens.left) == ("requests", 49, "input-tokens", 8000)
+    assert (requests.of, requests.left, tokens.of, tokens.left) == (
+        "requests",
+        49,
+        "input-tokens",
+        8000,
+    )
     assert requests.reset_s == pytest.approx(39.5, abs=1.5)
-    past = {name: "2020-01-01T00:00:00Z" if name.endswith("reset") else value for name, value in said.items()}
+    past = {
+        name: "2020-01-01T00:00:00Z" if name.endswith("reset") else value
+        for name, value in said.items()
+    }
     assert read_limits(past)[0].reset_s == 0
 
 
 def test_an_error_that_repeats_what_was_asked_is_kept_without_it_and_without_addresses():
     asked = "Seeker: My mother fell ill in spring, and all of it rests on me now."
     request = Request(ASK.model, ({"role": "user", "content": asked},))
-    error = load_litellm().exceptions.BadRequestError(f"Not taken: {asked} Write to jo@example.org.", "m", "openai")
+    error = load_litellm().exceptions.BadRequestError(
+        f"Not taken: {asked} Write to jo@example.org.", "m", "openai"
+    )
     words = failure_of(error, request).words
     assert "Not taken: [what was asked]" in words
     assert "[email]" in words
     assert not any(word in words for word in ("mother", "spring", "rests", "jo@"))
-    assert without_echo("Rate limit reached: try again in 6 s.", asked) == "Rate limit reached: try again in 6 s."
+    assert (
+        without_echo("Rate limit reached: try again in 6 s.", asked)
+        == "Rate limit reached: try again in 6 s."
+    )

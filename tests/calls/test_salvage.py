@@ -19,7 +19,9 @@ def filled(tmp_path):
     file = tmp_path / "ledger.sqlite"
     ledger = open_ledger(f"sqlite:///{file}")
     draw = random.Random(1)
-    words = ["".join(draw.choices("abcdefgh ", k=draw.choice([40, 900, 60_000]))) for _ in range(400)]
+    words = [
+        "".join(draw.choices("abcdefgh ", k=draw.choice([40, 900, 60_000]))) for _ in range(400)
+    ]
     requests = fill(ledger, words, logprobs=(("A", -0.5),), total_ms=210.0, estimated=True)
     ledger.note({"schema abc": "yes"})
     yield ledger, file, requests
@@ -35,7 +37,9 @@ def spoil(file, pages):
 
 def test_every_answer_of_a_sound_ledger_is_read_page_by_page(filled):
     ledger, file, requests = filled
-    assert set(read_whole(file).answers) == {request.key for request in requests}  # from the file beside it too
+    assert set(read_whole(file).answers) == {
+        request.key for request in requests
+    }  # from the file beside it too
     before = ledger.find([request.key for request in requests])
     ledger.close()
     salvage_ledger(file)
@@ -74,10 +78,14 @@ def test_a_ledger_whose_tree_is_broken_at_the_root_is_saved_whole(filled):
     keys = [request.key for request in requests]
     ledger.close()
     with sqlite3.connect(file) as connection:
-        [root] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'calls'").fetchone()
+        [root] = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'calls'"
+        ).fetchone()
     connection.close()
     spoil(file, [root - 1])
-    with pytest.raises(LedgerError, match=r"malformed.*400 answers in it are whole.*ARGS=--salvage"):
+    with pytest.raises(
+        LedgerError, match=r"malformed.*400 answers in it are whole.*ARGS=--salvage"
+    ):
         open_ledger(f"sqlite:///{file}").find(keys)
     assert salvage_ledger(file)[0] == 400
     again = open_ledger(f"sqlite:///{file}")

@@ -8,7 +8,9 @@ import sqlalchemy as sa
 from heart_utils.calls.cluster import ClusterError, run_on_cluster
 from heart_utils.calls.models import Call, Model, Request
 
-SHARED = SimpleNamespace(shared=True, engine=SimpleNamespace(url=sa.make_url("postgresql+psycopg://me:secret@db/heart")))
+SHARED = SimpleNamespace(
+    shared=True, engine=SimpleNamespace(url=sa.make_url("postgresql+psycopg://me:secret@db/heart"))
+)
 JUDGE = Model("judge", "openai/test")
 
 
@@ -35,7 +37,9 @@ def run(requests, scheduler, **how):
     return run_on_cluster(requests, ask_shard=fail, ledger=SHARED, scheduler=scheduler, **how)
 
 
-def test_requests_go_out_in_shards_of_two_hundred_in_their_order_and_what_was_not_made_comes_back(scheduler, capsys):
+def test_requests_go_out_in_shards_of_two_hundred_in_their_order_and_what_was_not_made_comes_back(
+    scheduler, capsys
+):
     requests = requests_for(401)
     lost = run(requests, scheduler)
     said = [lost[request.key].error for request in requests]

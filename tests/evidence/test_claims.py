@@ -7,7 +7,10 @@ from heart_utils.evidence.claims import FINDINGS, ClaimsError, check_claims
 from heart_utils.runs import find_root
 
 DATA = find_root() / "data"
-LEDGERS = {name: pd.read_csv(DATA / "published" / f"{name}.csv", dtype=str) for name in ("claims", "findings")}
+LEDGERS = {
+    name: pd.read_csv(DATA / "published" / f"{name}.csv", dtype=str)
+    for name in ("claims", "findings")
+}
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +18,8 @@ def tables():
     names = ("leaderboard_overall", "overall_by_ability", "hardset_by_ability", "counts")
     found = {name: pd.read_csv(DATA / "published" / f"heartbench_{name}.csv") for name in names}
     return found | {
-        f"heart_{name}": pd.read_csv(DATA / "heart" / f"heart_{name}_index.csv") for name in ("regular", "adversarial")
+        f"heart_{name}": pd.read_csv(DATA / "heart" / f"heart_{name}_index.csv")
+        for name in ("regular", "adversarial")
     }
 
 
@@ -31,14 +35,18 @@ def claim(name, value="1", check="", **columns):
 
 
 def find(*claims, tables=None):
-    return check_claims(pd.DataFrame(claims), tables or {}).set_index("claim_id")["finding"].to_dict()
+    return (
+        check_claims(pd.DataFrame(claims), tables or {}).set_index("claim_id")["finding"].to_dict()
+    )
 
 
 @pytest.mark.parametrize("name", LEDGERS)
 def test_with_every_value_spoilt_every_check_fails(name, tables):
     ledger = LEDGERS[name]
     numbers = pd.to_numeric(ledger["value"], errors="coerce")
-    moved = 1.5 * numbers + 77 + 13 * ledger.index  # each by another number, since some checks compare two claims
+    moved = (
+        1.5 * numbers + 77 + 13 * ledger.index
+    )  # each by another number, since some checks compare two claims
     spoilt = ledger.assign(value=moved.map("{:.2f}".format).where(numbers.notna(), ledger["value"]))
     checked = check_claims(spoilt, tables)
     assert checked["holds"].notna().sum() == (ledger["check"].notna()).sum() >= 6
@@ -51,7 +59,9 @@ def test_each_value_spoilt_alone_fails_its_own_check(name, tables):
     for place in ledger.index[ledger["check"].notna()]:
         spoilt = ledger.copy()
         spoilt.loc[place, "value"] = str(float(ledger.loc[place, "value"]) + 6)
-        if spoilt.loc[place, "claim_id"] != "B009":  # the two agreements differ by one: any other value is another
+        if (
+            spoilt.loc[place, "claim_id"] != "B009"
+        ):  # the two agreements differ by one: any other value is another
             assert not check_claims(spoilt, tables).loc[place, "holds"]
 
 
@@ -74,7 +84,14 @@ def test_every_claim_has_a_source_that_stands_near_the_authors(ledger):
 def test_the_arithmetic_that_is_known_to_fail_fails_and_no_other(ledger):
     """59.94 to 43.49 is 27.4 %; the means are 56.94 and 42.62; ranks 5 and 6; 1,634 of 2,818 is 58 %."""
     failing = ledger.loc[ledger["finding"] == "arithmetic fails", "ours"].round(2).to_dict()
-    assert failing == {"B029": 27.44, "B032": 5, "B033": 6, "B034": 57.98, "B043": 56.94, "B044": 42.62}
+    assert failing == {
+        "B029": 27.44,
+        "B032": 5,
+        "B033": 6,
+        "B034": 57.98,
+        "B043": 56.94,
+        "B044": 42.62,
+    }
 
 
 def test_what_the_release_says_of_the_histories_is_reproduced(ledger):
@@ -95,13 +112,19 @@ def test_a_fact_is_claimed_once():
 
 def test_another_table_changes_the_finding(tables):
     one_less = tables | {"heart_regular": tables["heart_regular"].iloc[1:]}
-    counted = claim("x", "280", "len(heart_regular)", finding="reproduced", otherwise="contradicted")
+    counted = claim(
+        "x", "280", "len(heart_regular)", finding="reproduced", otherwise="contradicted"
+    )
     assert find(counted, tables=tables) == {"x": "reproduced"}
     assert find(counted, tables=one_less) == {"x": "contradicted"}
 
 
 def test_a_value_holds_within_half_of_its_last_digit_or_within_its_tolerance():
-    sums = [claim("half", "46.8", "46.84"), claim("more", "46.8", "46.86"), claim("wide", "80", "78.7", tolerance="5")]
+    sums = [
+        claim("half", "46.8", "46.84"),
+        claim("more", "46.8", "46.86"),
+        claim("wide", "80", "78.7", tolerance="5"),
+    ]
     assert find(*sums) == {"half": "adds up", "more": "arithmetic fails", "wide": "adds up"}
 
 

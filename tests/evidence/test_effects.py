@@ -8,12 +8,27 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from heart_utils.evidence.effects import CONVERSIONS, EffectError, effect_row, read_quoted, share_between, share_clustered
+from heart_utils.evidence.effects import (
+    CONVERSIONS,
+    EffectError,
+    effect_row,
+    read_quoted,
+    share_between,
+    share_clustered,
+)
 from heart_utils.runs import Run, find_root
 from heart_utils.tables import TableError
 
 QUOTED = find_root() / "data" / "published" / "effects.csv"
-WORDS = {"study": "s", "people": "p", "models": "m", "raters": "expert", "label": "hidden", "outcome": "o", "source": "x"}
+WORDS = {
+    "study": "s",
+    "people": "p",
+    "models": "m",
+    "raters": "expert",
+    "label": "hidden",
+    "outcome": "o",
+    "source": "x",
+}
 
 
 def test_the_share_between_groups_is_pingouins_and_scipys():
@@ -21,7 +36,9 @@ def test_the_share_between_groups_is_pingouins_and_scipys():
     models, people = rng.integers(2, 8, 40), rng.integers(1, 7, 55)
     found = share_between(models, people)
     assert found["win_share"] == pytest.approx(pg.mwu(models, people)["CLES"].iloc[0])
-    assert found["win_share"] == pytest.approx(stats.mannwhitneyu(models, people).statistic / (40 * 55))
+    assert found["win_share"] == pytest.approx(
+        stats.mannwhitneyu(models, people).statistic / (40 * 55)
+    )
 
 
 def test_the_interval_between_groups_ends_at_one_half_where_brunner_and_munzel_reach_their_level():
@@ -41,14 +58,19 @@ def wilson(share, error, n_clusters):
 def test_one_cluster_a_row_gives_wilsons_interval_of_the_mean_with_a_t_quantile():
     won = np.array([0.0, 1.0, 1.0, 0.5, 1.0, 0.0, 0.5])
     found = share_clustered(pd.DataFrame({"won": won, "post": range(7)}), clusters=["post"])
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx(wilson(won.mean(), stats.sem(won), 7))
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(
+        wilson(won.mean(), stats.sem(won), 7)
+    )
     assert found["n_clusters"] == 7
 
 
 def test_weights_of_counts_are_the_rows_themselves():
     counts = pd.DataFrame({"post": ["p", "q", "r"], "won": [0.25, 0.5, 1.0], "n": [4, 2, 3]})
     rows = pd.DataFrame({"post": list("ppppqqrrr"), "won": [1, 0, 0, 0, 1, 0, 1, 1, 1]})
-    weighted, plain = share_clustered(counts, clusters=["post"], weight="n"), share_clustered(rows, clusters=["post"])
+    weighted, plain = (
+        share_clustered(counts, clusters=["post"], weight="n"),
+        share_clustered(rows, clusters=["post"]),
+    )
     assert [weighted[name] for name in ("win_share", "ci_low", "ci_high")] == pytest.approx(
         [plain[name] for name in ("win_share", "ci_low", "ci_high")]
     )
@@ -62,7 +84,10 @@ def test_two_crossed_clusterings_are_never_narrower_than_either_and_equal_statsm
     found = share_clustered(wins, clusters=["post", "rater"])
     ways = [wins[["post", "rater"]].to_numpy(), wins["post"], wins["rater"]]
     kwds = [{"groups": way, "use_correction": False} for way in ways]
-    error = max(smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"] for one in kwds)
+    error = max(
+        smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"]
+        for one in kwds
+    )
     ends = wilson(wins["won"].mean(), error * np.sqrt(8 / 7), 8)
     assert (found["ci_low"], found["ci_high"]) == pytest.approx(ends)
 
@@ -93,7 +118,14 @@ def test_one_large_cluster_and_small_ones_leave_nearly_all_open():
     wins = pd.DataFrame({"post": ["large"] * 10_000 + ["small"], "won": [1.0, 0.0] * 5_000 + [1.0]})
     found = share_clustered(wins, clusters=["post"])
     assert found["ci_high"] - found["ci_low"] > 0.8
-    several = pd.concat([wins, pd.DataFrame({"post": list("abcdefgh"), "won": [0.0, 0.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0]})])
+    several = pd.concat(
+        [
+            wins,
+            pd.DataFrame(
+                {"post": list("abcdefgh"), "won": [0.0, 0.0, 1.0, 1.0, 0.5, 1.0, 1.0, 1.0]}
+            ),
+        ]
+    )
     found = share_clustered(several, clusters=["post"])
     assert found["ci_high"] - found["ci_low"] > 0.8
 
@@ -104,7 +136,10 @@ def test_intervals_over_few_clusters_hold_the_true_share_about_as_often_as_they_
     for _ in range(n_studies):
         true = np.clip(rng.normal(0.6, 0.12, n_clusters), 0, 1)
         wins = pd.DataFrame(
-            {"post": np.repeat(range(n_clusters), 20), "won": rng.random(20 * n_clusters) < np.repeat(true, 20)}
+            {
+                "post": np.repeat(range(n_clusters), 20),
+                "won": rng.random(20 * n_clusters) < np.repeat(true, 20),
+            }
         )
         found = share_clustered(wins, clusters=["post"])
         held += found["ci_low"] <= 0.6 <= found["ci_high"]
@@ -118,17 +153,28 @@ def test_what_papers_print_is_converted_as_simulation_says():
     people, models = rng.logistic(size=200_000), rng.logistic(np.log(1.79), size=200_000)
     assert CONVERSIONS["odds_ratio"](1.79) == pytest.approx((models > people).mean(), abs=0.004)
     assert CONVERSIONS["odds_ratio"](1.0) == 0.5
-    assert CONVERSIONS["rank_biserial"](0.917) == pytest.approx(1 - 2.0 / 48, abs=5e-4)  # U = 2.0 with 6 models and 8 people
+    assert CONVERSIONS["rank_biserial"](0.917) == pytest.approx(
+        1 - 2.0 / 48, abs=5e-4
+    )  # U = 2.0 with 6 models and 8 people
 
 
 @pytest.mark.parametrize(
     ("wins", "said"),
     [
-        (pd.DataFrame({"won": [1.0, 0.0], "post": "p"}), "There is 1 post; an interval needs two or more"),
+        (
+            pd.DataFrame({"won": [1.0, 0.0], "post": "p"}),
+            "There is 1 post; an interval needs two or more",
+        ),
         (pd.DataFrame({"won": [], "post": []}), "There is 0 post"),
         (pd.DataFrame({"won": [0.5, 0.5], "post": ["p", "q"]}), "Each post has the same share"),
-        (pd.DataFrame({"won": [0.5, None], "post": ["p", "q"]}), "1 of 2 rows lack won or post; drop them"),
-        (pd.DataFrame({"won": [0.5, 1.0, 0.0], "post": ["p", None, "q"]}), "1 of 3 rows lack won or post"),
+        (
+            pd.DataFrame({"won": [0.5, None], "post": ["p", "q"]}),
+            "1 of 2 rows lack won or post; drop them",
+        ),
+        (
+            pd.DataFrame({"won": [0.5, 1.0, 0.0], "post": ["p", None, "q"]}),
+            "1 of 3 rows lack won or post",
+        ),
     ],
 )
 def test_clusters_that_give_no_interval_are_named(wins, said):
@@ -137,8 +183,12 @@ def test_clusters_that_give_no_interval_are_named(wins, said):
 
 
 def test_models_that_always_win_have_an_interval_with_a_width():
-    found = share_clustered(pd.DataFrame({"won": [1.0] * 6, "post": list("pqrstu")}), clusters=["post"])
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx((6 / (6 + stats.t.ppf(0.975, 5) ** 2), 1.0))
+    found = share_clustered(
+        pd.DataFrame({"won": [1.0] * 6, "post": list("pqrstu")}), clusters=["post"]
+    )
+    assert (found["ci_low"], found["ci_high"]) == pytest.approx(
+        (6 / (6 + stats.t.ppf(0.975, 5) ** 2), 1.0)
+    )
 
 
 def test_groups_that_give_no_interval_are_named():
@@ -162,7 +212,15 @@ def test_groups_that_give_no_interval_are_named():
     ],
 )
 def test_an_effect_that_cannot_be_is_refused(found, said):
-    good = {"win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95, "n_clusters": 5, "cluster": "post", **WORDS}
+    good = {
+        "win_share": 0.6,
+        "ci_low": 0.5,
+        "ci_high": 0.7,
+        "ci_level": 0.95,
+        "n_clusters": 5,
+        "cluster": "post",
+        **WORDS,
+    }
     assert len(effect_row(good)) == 1
     with pytest.raises(TableError, match=said):
         effect_row({**good, **found})
@@ -185,14 +243,22 @@ def spoilt(tmp_path, **values):
             TableError,
             "at least one of the counts",
         ),
-        ({"value": 78.6}, TableError, "win_share: expected a number from 0 to 1, in every row; row 0 has 78.6"),
+        (
+            {"value": 78.6},
+            TableError,
+            "win_share: expected a number from 0 to 1, in every row; row 0 has 78.6",
+        ),
         ({"n_clusters": 1}, TableError, "n_clusters: expected a whole number of 2 or more"),
         (
             {"measure": "g"},
             EffectError,
             r"Row 0 \(Ayers et al. 2023\): measure is 'g' and value 0.786; expected one of share, d, odds_ratio",
         ),
-        ({"value": None}, EffectError, "measure is 'share' and value nan; expected one of .* with its value, or neither"),
+        (
+            {"value": None},
+            EffectError,
+            "measure is 'share' and value nan; expected one of .* with its value, or neither",
+        ),
     ],
 )
 def test_a_quoted_row_that_lacks_what_it_needs_is_named(tmp_path, values, error, said):
@@ -211,7 +277,9 @@ def test_a_quoted_row_that_lacks_what_it_needs_is_named(tmp_path, values, error,
 )
 def test_what_a_paper_prints_is_read_as_the_share_it_implies(tmp_path, measure, value, share):
     row = read_quoted(spoilt(tmp_path, measure=measure, value=value, low=value, high=value)).iloc[0]
-    assert (row["win_share"], row["ci_low"], row["ci_high"]) == pytest.approx((share, share, share), abs=5e-5)
+    assert (row["win_share"], row["ci_low"], row["ci_high"]) == pytest.approx(
+        (share, share, share), abs=5e-5
+    )
 
 
 def test_a_quoted_file_without_a_column_is_named(tmp_path):
@@ -222,7 +290,15 @@ def test_a_quoted_file_without_a_column_is_named(tmp_path):
 
 def test_nothing_is_written_when_an_effect_is_refused(tmp_path):
     run = Run("r", tmp_path / "runs" / "r", tmp_path)
-    good = {"win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95, "n_clusters": 5, "cluster": "post", **WORDS}
+    good = {
+        "win_share": 0.6,
+        "ci_low": 0.5,
+        "ci_high": 0.7,
+        "ci_level": 0.95,
+        "n_clusters": 5,
+        "cluster": "post",
+        **WORDS,
+    }
     with pytest.raises(TableError, match="effects.win_share"):
         run.write("effects", effect_row(good).assign(win_share=1.5))
     assert not run.has("effects")

@@ -8,7 +8,13 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from heart_utils.evidence.effects import BOTS, EffectError, count_wins, measured_effects, share_clustered
+from heart_utils.evidence.effects import (
+    BOTS,
+    EffectError,
+    count_wins,
+    measured_effects,
+    share_clustered,
+)
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root, open_run
 
@@ -19,13 +25,23 @@ ENDS = ["win_share", "ci_low", "ci_high"]
 def by_statsmodels(wins, clusters):
     """Share and ends: the largest variance of three, with the factor of the fewer clusters, and Wilson's interval."""
     codes = wins[clusters].apply(lambda names: pd.factorize(names)[0])
-    ways = [codes.to_numpy(), *(codes[name] for name in clusters)] if len(clusters) == 2 else [codes[clusters[0]]]
+    ways = (
+        [codes.to_numpy(), *(codes[name] for name in clusters)]
+        if len(clusters) == 2
+        else [codes[clusters[0]]]
+    )
     kwds = [{"groups": way, "use_correction": False} for way in ways]
-    error = max(smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"] for one in kwds)
+    error = max(
+        smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"]
+        for one in kwds
+    )
     fewest = int(codes.max().min()) + 1
     share, quantile = wins["won"].mean(), stats.t.ppf(0.975, fewest - 1)
     n = share * (1 - share) / (error**2 * fewest / (fewest - 1))
-    return [share, *proportion_confint(share * n, n, alpha=2 * stats.norm.sf(quantile), method="wilson")]
+    return [
+        share,
+        *proportion_confint(share * n, n, alpha=2 * stats.norm.sf(quantile), method="wilson"),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +62,43 @@ def test_the_effects_cover_each_kind_of_rater_and_no_share_lies_outside_its_inte
 
 def test_recipients_by_label_are_pingouins_shares_with_delongs_variance(sets, effects):
     heard = sets["recipients"].query("dimension == 'felt_heard'")
-    scores = {group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])}
+    scores = {
+        group: part["score"].to_numpy() for group, part in heard.groupby(["responder", "label"])
+    }
     assert [len(part) for part in scores.values()] == [124, 110, 110, 111]
-    assert [part.mean() for part in scores.values()] == pytest.approx([5.407, 6.118, 4.820, 5.511], abs=5e-4)
-    for label, (of_model, of_person) in {"person": ("person", "person"), "ai": ("ai", "ai"), "true": ("ai", "person")}.items():
+    assert [part.mean() for part in scores.values()] == pytest.approx(
+        [5.407, 6.118, 4.820, 5.511], abs=5e-4
+    )
+    for label, (of_model, of_person) in {
+        "person": ("person", "person"),
+        "ai": ("ai", "ai"),
+        "true": ("ai", "person"),
+    }.items():
         models, people = scores["bing-chat", of_model], scores["person", of_person]
         row = effects.loc[("another participant", "Bing Chat, 2023", label)]
         assert row["win_share"] == pytest.approx(pg.mwu(models, people)["CLES"].iloc[0])
         wins = (np.sign(models[:, None] - people[None, :]) + 1) / 2
-        parts = [wins.mean(axis=1).var(ddof=1) / len(models), wins.mean(axis=0).var(ddof=1) / len(people)]
-        df = sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, (len(models), len(people)), strict=True))
+        parts = [
+            wins.mean(axis=1).var(ddof=1) / len(models),
+            wins.mean(axis=0).var(ddof=1) / len(people),
+        ]
+        df = sum(parts) ** 2 / sum(
+            part**2 / (n - 1) for part, n in zip(parts, (len(models), len(people)), strict=True)
+        )
         reach = stats.t.ppf(0.975, df) * np.sqrt(sum(parts))
-        assert row[ENDS].tolist() == pytest.approx([wins.mean(), wins.mean() - reach, wins.mean() + reach], abs=1e-6)
+        assert row[ENDS].tolist() == pytest.approx(
+            [wins.mean(), wins.mean() - reach, wins.mean() + reach], abs=1e-6
+        )
 
 
 def test_strangers_are_the_mean_of_two_hundred_batches(sets, effects):
-    for responder, model in {"gpt-4": "GPT-4", "gpt-4-empathy": "GPT-4 told what empathy is"}.items():
-        rows = sets["welivita"].query(f"by == 'batch' and responder_a == 'person' and responder_b == '{responder}'")
+    for responder, model in {
+        "gpt-4": "GPT-4",
+        "gpt-4-empathy": "GPT-4 told what empathy is",
+    }.items():
+        rows = sets["welivita"].query(
+            f"by == 'batch' and responder_a == 'person' and responder_b == '{responder}'"
+        )
         sums = rows.groupby("cluster")[["n_a", "n_tie", "n_b"]].sum()
         assert (sums.sum(axis=1) == 10).all()
         shares = (sums["n_b"] + sums["n_tie"] / 2) / 10
@@ -74,19 +110,28 @@ def test_strangers_are_the_mean_of_two_hundred_batches(sets, effects):
 
 
 def test_psychologists_are_statsmodels_two_way_over_single_comparisons(sets, effects):
-    for responder, people in {"trained": "people trained for the task", "commenter": "Reddit commenters"}.items():
-        rows = sets["resort"].query(f"by == 'post' and dimension == 'empathy' and responder_a == '{responder}'")
+    for responder, people in {
+        "trained": "people trained for the task",
+        "commenter": "Reddit commenters",
+    }.items():
+        rows = sets["resort"].query(
+            f"by == 'post' and dimension == 'empathy' and responder_a == '{responder}'"
+        )
         single = pd.concat(
             rows.loc[rows.index.repeat(rows[count]), ["cluster", "rater"]].assign(won=won)
             for count, won in {"n_a": 0.0, "n_tie": 0.5, "n_b": 1.0}.items()
         )
         row = effects.loc[(people, "GPT-4 Turbo, Llama 2, Mistral", "hidden")]
-        assert row[ENDS].tolist() == pytest.approx(by_statsmodels(single.reset_index(), ["cluster", "rater"]))
+        assert row[ENDS].tolist() == pytest.approx(
+            by_statsmodels(single.reset_index(), ["cluster", "rater"])
+        )
 
 
 def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, effects):
     scores = sets["therapists"]
-    assert (scores["state"] != "valid").sum() == 173  # a model's missing replies, which the release counts as failures
+    assert (
+        scores["state"] != "valid"
+    ).sum() == 173  # a model's missing replies, which the release counts as failures
     valid = scores[scores["state"] == "valid"]
     right = valid.pivot_table(index="dialogue_id", columns="responder", values="score")
     assert valid.loc[valid["responder"] == "therapist", "score"].mean() == pytest.approx(75 / 80)
@@ -95,22 +140,38 @@ def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, eff
         "five therapy bots": list(BOTS),
     }.items():
         share = 0.5 + (right[chosen].mean(axis=1) - right["therapist"]).mean() / 2
-        wins = valid.loc[valid["responder"] == "therapist", ["dialogue_id", "author_id", "score"]].reset_index()
-        wins["won"] = 0.5 + (wins["dialogue_id"].map(right[chosen].mean(axis=1)) - wins["score"]) / 2
+        wins = valid.loc[
+            valid["responder"] == "therapist", ["dialogue_id", "author_id", "score"]
+        ].reset_index()
+        wins["won"] = (
+            0.5 + (wins["dialogue_id"].map(right[chosen].mean(axis=1)) - wins["score"]) / 2
+        )
         expected = by_statsmodels(wins, ["dialogue_id", "author_id"])
         assert expected[0] == pytest.approx(share)
-        assert effects.loc[("therapists", models, "unclear"), ENDS].tolist() == pytest.approx(expected)
+        assert effects.loc[("therapists", models, "unclear"), ENDS].tolist() == pytest.approx(
+            expected
+        )
 
 
-def test_therapists_are_known_by_the_six_numbers_of_the_release_of_which_two_stand_for_several_people(sets, effects):
+def test_therapists_are_known_by_the_six_numbers_of_the_release_of_which_two_stand_for_several_people(
+    sets, effects
+):
     people = sets["therapists"].query("responder == 'therapist'")
     assert sorted(people["author_id"].value_counts()) == [5, 5, 5, 5, 30, 30]
     moments = effects.reset_index().query("people == 'therapists'")
     assert set(moments["n_clusters"]) == {6}
     assert set(moments["raters"]) == {"classifier"}
-    classed_by = sets["therapists"].query("state == 'valid'").groupby("responder")["rater"].unique().map(list)
+    classed_by = (
+        sets["therapists"]
+        .query("state == 'valid'")
+        .groupby("responder")["rater"]
+        .unique()
+        .map(list)
+    )
     assert {name for name, by in classed_by.items() if by == ["people"]} == {"therapist", *BOTS}
-    assert {tuple(by) for name, by in classed_by.items() if name not in ("therapist", *BOTS)} == {("gpt-4o",)}
+    assert {tuple(by) for name, by in classed_by.items() if name not in ("therapist", *BOTS)} == {
+        ("gpt-4o",)
+    }
 
 
 def test_what_the_figure_of_hard_moments_says_holds(sets):
@@ -131,12 +192,16 @@ def test_the_difference_between_two_kinds_of_people_in_chapter_1_is_statsmodels_
     glued = read_glued(executed)
     rows = sets["resort"].query("by == 'post' and dimension == 'empathy'")
     single = pd.concat(
-        rows.loc[rows.index.repeat(rows[count]), ["responder_a", "cluster", "rater"]].assign(won=won)
+        rows.loc[rows.index.repeat(rows[count]), ["responder_a", "cluster", "rater"]].assign(
+            won=won
+        )
         for count, won in {"n_a": 0.0, "n_tie": 0.5, "n_b": 1.0}.items()
     ).assign(commenter=lambda drawn: 1.0 * (drawn["responder_a"] == "commenter"))
     codes = single[["cluster", "rater"]].apply(lambda names: pd.factorize(names)[0])
     fits = [
-        smf.ols("won ~ commenter", single).fit(cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False})
+        smf.ols("won ~ commenter", single).fit(
+            cov_type="cluster", cov_kwds={"groups": groups, "use_correction": False}
+        )
         for groups in (codes.to_numpy(), codes["cluster"], codes["rater"])
     ]
     error = max(fit.bse["commenter"] for fit in fits) * np.sqrt(4 / 3)  # four psychologists
@@ -147,7 +212,9 @@ def test_the_difference_between_two_kinds_of_people_in_chapter_1_is_statsmodels_
 
 
 def test_a_study_with_one_cluster_is_named(sets):
-    one = count_wins(sets["welivita"], by="batch", cluster="batch_001", responder_a="person", responder_b="gpt-4")
+    one = count_wins(
+        sets["welivita"], by="batch", cluster="batch_001", responder_a="person", responder_b="gpt-4"
+    )
     with pytest.raises(EffectError, match="There is 1 cluster"):
         share_clustered(one, clusters=["cluster"], weight="n")
     with pytest.raises(EffectError, match="There is 1 cluster"):
@@ -155,5 +222,7 @@ def test_a_study_with_one_cluster_is_named(sets):
 
 
 def test_a_cut_that_is_not_there_is_named(sets):
-    with pytest.raises(ValueError, match="No row of the tallies has by='post' and {'responder_a': 'nobody'}"):
+    with pytest.raises(
+        ValueError, match="No row of the tallies has by='post' and {'responder_a': 'nobody'}"
+    ):
         count_wins(sets["resort"], by="post", responder_a="nobody")

@@ -26,12 +26,22 @@ def make_questions(rows):
 
 
 def make_hits(questions, score, responder="r", rater="judge", state="valid"):
-    return pd.DataFrame({"responder": responder, "rater": rater, "item": questions["item"], "score": score, "state": state})
+    return pd.DataFrame(
+        {
+            "responder": responder,
+            "rater": rater,
+            "item": questions["item"],
+            "score": score,
+            "state": state,
+        }
+    )
 
 
 def plain_score(rubric, hit, veto):
     """The protocol's words as a loop: question -> ability -> score."""
-    if veto == "paper" and any(ability == "special" and h for (_, ability, _), h in zip(rubric, hit, strict=True)):
+    if veto == "paper" and any(
+        ability == "special" and h for (_, ability, _), h in zip(rubric, hit, strict=True)
+    ):
         return {ability: 0.0 for _, ability, _ in rubric if ability != "special"}
     scores = {}
     for ability in {ability for _, ability, _ in rubric if ability != "special"}:
@@ -45,13 +55,17 @@ def plain_score(rubric, hit, veto):
     return scores
 
 
-TWO = make_questions([("q", "warmth", 3), ("q", "warmth", -4), ("q", "humor", 2), ("q", "special", np.nan)])
+TWO = make_questions(
+    [("q", "warmth", 3), ("q", "warmth", -4), ("q", "humor", 2), ("q", "special", np.nan)]
+)
 
 
 def test_scores_by_hand():
     cells = score_rubric(TWO, make_hits(TWO, [1, 1, 0, 0])).set_index("ability")
     assert cells.loc["warmth", "raw"] == -1
-    assert cells.loc["warmth", "score"] == pytest.approx(100 * math.log(4) / math.log(8))  # ln(-1 + 4 + 1) / ln(3 + 4 + 1)
+    assert cells.loc["warmth", "score"] == pytest.approx(
+        100 * math.log(4) / math.log(8)
+    )  # ln(-1 + 4 + 1) / ln(3 + 4 + 1)
     assert cells.loc["humor", "score"] == 0.0
 
 
@@ -63,12 +77,16 @@ def test_the_papers_veto_zeroes_the_question_and_the_released_one_never_fires():
 
 def test_a_veto_item_with_positive_points_would_fire_as_released():
     questions = TWO.assign(points=[3, -4, 2, 5])
-    assert score_rubric(questions, make_hits(questions, [1, 0, 1, 1]), veto="released")["vetoed"].all()
+    assert score_rubric(questions, make_hits(questions, [1, 0, 1, 1]), veto="released")[
+        "vetoed"
+    ].all()
 
 
 rubrics = st.lists(
     st.tuples(
-        st.just("q"), st.sampled_from(["warmth", "humor", "special"]), st.integers(-10, 10).filter(lambda points: points != 0)
+        st.just("q"),
+        st.sampled_from(["warmth", "humor", "special"]),
+        st.integers(-10, 10).filter(lambda points: points != 0),
     ),
     min_size=1,
     max_size=8,
@@ -90,7 +108,9 @@ def test_a_plain_loop_gives_the_same_scores(rows, seed, veto):
 @given(rows=rubrics, seed=st.integers(0, 99))
 def test_scores_lie_on_the_scale_and_a_bonus_more_never_costs(rows, seed):
     questions = make_questions(rows)
-    hit = np.random.default_rng(seed).integers(0, 2, len(rows)) * (questions["ability"] != "special")
+    hit = np.random.default_rng(seed).integers(0, 2, len(rows)) * (
+        questions["ability"] != "special"
+    )
     before = score_rubric(questions, make_hits(questions, hit), veto="released")["score"]
     better = hit.where(questions["points"] < 0, 1).where(questions["ability"] != "special", 0)
     after = score_rubric(questions, make_hits(questions, better), veto="released")["score"]
@@ -99,7 +119,9 @@ def test_scores_lie_on_the_scale_and_a_bonus_more_never_costs(rows, seed):
 
 
 def test_a_failed_answer_is_never_a_score_of_zero():
-    hits = pd.concat([make_hits(TWO, [1, 0, 1, 0], "good"), make_hits(TWO, None, "lost", state="unparsed")])
+    hits = pd.concat(
+        [make_hits(TWO, [1, 0, 1, 0], "good"), make_hits(TWO, None, "lost", state="unparsed")]
+    )
     cells = score_rubric(TWO, hits)
     lost = cells[cells["responder"] == "lost"]
     assert lost["score"].isna().all()
@@ -123,7 +145,11 @@ def test_an_abstention_on_the_veto_item_leaves_nothing_scored_by_the_papers_rule
 
 def test_three_means_by_hand():
     cells = pd.DataFrame(
-        {"question_id": ["p", "p", "q"], "ability": ["warmth", "humor", "warmth"], "score": [100.0, 40.0, 0.0]}
+        {
+            "question_id": ["p", "p", "q"],
+            "ability": ["warmth", "humor", "warmth"],
+            "score": [100.0, 40.0, 0.0],
+        }
     ).assign(rater="judge", responder="r", state="valid", n_items=[3, 1, 1])
 
     def overall(mean):
@@ -137,9 +163,13 @@ def test_three_means_by_hand():
 
 def test_strata_keep_their_number_of_questions(rng):
     """Two strata that hardly vary: resampling within them can move next to nothing."""
-    cells = pd.DataFrame({"question_id": [f"q{i}" for i in range(20)], "difficulty": ["hard", "normal"] * 10})
+    cells = pd.DataFrame(
+        {"question_id": [f"q{i}" for i in range(20)], "difficulty": ["hard", "normal"] * 10}
+    )
     cells = cells.assign(rater="j", responder="r", ability="warmth", state="valid", n_items=1)
-    cells["score"] = cells["difficulty"].map({"hard": 10.0, "normal": 90.0}) + np.tile([0.5, 0.5, -0.5, -0.5], 5)
+    cells["score"] = cells["difficulty"].map({"hard": 10.0, "normal": 90.0}) + np.tile(
+        [0.5, 0.5, -0.5, -0.5], 5
+    )
     board = rubric_board(cells, rng=rng)
     assert board["ci_low"].tolist() == pytest.approx([50.0, 50.0], abs=1.0)
     assert board["ci_high"].tolist() == pytest.approx([50.0, 50.0], abs=1.0)
@@ -149,16 +179,30 @@ def test_strata_keep_their_number_of_questions(rng):
 
 def test_the_standard_error_of_a_mean_is_recovered(rng):
     score = rng.normal(50, 10, 200)
-    cells = pd.DataFrame({"question_id": [f"q{i}" for i in range(200)], "score": score, "rater": "j", "responder": "r"})
+    cells = pd.DataFrame(
+        {
+            "question_id": [f"q{i}" for i in range(200)],
+            "score": score,
+            "rater": "j",
+            "responder": "r",
+        }
+    )
     cells = cells.assign(ability="warmth", state="valid", n_items=1)
     board = rubric_board(cells, n_resamples=4000, rng=rng).iloc[0]
-    assert (board["ci_high"] - board["ci_low"]) / (2 * 1.96) == pytest.approx(score.std() / math.sqrt(200), rel=0.05)
+    assert (board["ci_high"] - board["ci_low"]) / (2 * 1.96) == pytest.approx(
+        score.std() / math.sqrt(200), rel=0.05
+    )
 
 
 def test_intervals_cover_the_score_over_all_questions(rng):
     """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 52 of 60 simulated studies."""
     pool = make_questions(
-        [(f"q{i}", ability, points) for i in range(400) for ability in ("warmth", "humor") for points in (3, -2)]
+        [
+            (f"q{i}", ability, points)
+            for i in range(400)
+            for ability in ("warmth", "humor")
+            for points in (3, -2)
+        ]
     )
     cells = score_rubric(pool, simulate_hits(pool, {"r": 0.5}, rng=rng))
     truth = rubric_board(cells, n_resamples=0)["score"][0]
@@ -166,22 +210,34 @@ def test_intervals_cover_the_score_over_all_questions(rng):
     covered = 0
     for _ in range(60):
         chosen = set(rng.choice(ids, 60, replace=False))
-        board = rubric_board(cells[cells["question_id"].isin(chosen)], n_resamples=100, rng=rng).iloc[0]
+        board = rubric_board(
+            cells[cells["question_id"].isin(chosen)], n_resamples=100, rng=rng
+        ).iloc[0]
         covered += board["ci_low"] <= truth <= board["ci_high"]
     assert covered >= 52
 
 
 def test_skill_is_ranked_right(rng):
-    questions = make_questions([(f"q{i}", "warmth", points) for i in range(100) for points in (3, 2, -2)])
+    questions = make_questions(
+        [(f"q{i}", "warmth", points) for i in range(100) for points in (3, 2, -2)]
+    )
     hits = simulate_hits(questions, {"weak": -1.0, "middling": 0.0, "strong": 1.0}, rng=rng)
     assert hits["simulated"].all()
     board = rubric_board(score_rubric(questions, hits), n_resamples=0)
-    assert board.loc[board["ability"] == "overall", "responder"].tolist() == ["strong", "middling", "weak"]
+    assert board.loc[board["ability"] == "overall", "responder"].tolist() == [
+        "strong",
+        "middling",
+        "weak",
+    ]
 
 
 def test_shares_of_variance_add_up_to_one(rng):
-    questions = make_questions([(f"q{i}", a, p) for i in range(40) for a in ("warmth", "humor") for p in (3, -2)])
-    shares = ability_variance(score_rubric(questions, simulate_hits(questions, {"a": 0.0, "b": 1.0}, rng=rng)), rng=rng)
+    questions = make_questions(
+        [(f"q{i}", a, p) for i in range(40) for a in ("warmth", "humor") for p in (3, -2)]
+    )
+    shares = ability_variance(
+        score_rubric(questions, simulate_hits(questions, {"a": 0.0, "b": 1.0}, rng=rng)), rng=rng
+    )
     assert shares.groupby("responder")["share"].sum().tolist() == pytest.approx([1.0, 1.0])
 
 
@@ -203,11 +259,15 @@ def test_a_bad_rubric_says_what_is_wrong(message):
 
 GOOD = make_hits(TWO, [1, 0, 1, 0])
 BAD_HITS = {
-    r"'r' judged by 'judge' has 3 hits of 3 items for question 'q'; expected one for each of its 4": GOOD.iloc[:3],
+    r"'r' judged by 'judge' has 3 hits of 3 items for question 'q'; expected one for each of its 4": GOOD.iloc[
+        :3
+    ],
     r"has 5 hits of 4 items .* names of their own in `rater`": pd.concat([GOOD, GOOD.iloc[3:]]),
     r"has 4 hits of 3 items": GOOD.assign(item=["q-1", "q-2", "q-3", "q-3"]),
     r"'q-5' is no item": GOOD.assign(item=["q-1", "q-2", "q-3", "q-5"]),
-    r"expected 0 or 1 where the state is valid; row 1 \(item 'q-2'\) has 2": GOOD.assign(score=[1, 2, 0, 0]),
+    r"expected 0 or 1 where the state is valid; row 1 \(item 'q-2'\) has 2": GOOD.assign(
+        score=[1, 2, 0, 0]
+    ),
     r"expected 0 or 1 .* row 0 .* has nan": GOOD.assign(score=[np.nan, 0, 0, 0]),
     r"row 1 .* has no.*such as 'abstained'": GOOD.assign(score=[1, "no", 0, 0]),
     r"no column rater": GOOD.drop(columns="rater"),

@@ -13,7 +13,9 @@ def read(name):
     return pd.read_csv(PUBLISHED / f"heartbench_{name}.csv")
 
 
-@pytest.mark.parametrize("file", sorted(PUBLISHED.glob("heartbench_*.csv")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted(PUBLISHED.glob("heartbench_*.csv")), ids=lambda file: file.stem
+)
 def test_every_row_names_its_source(file):
     table = pd.read_csv(file)
     assert table["source"].str.contains(SOURCE, regex=False).all()
@@ -33,14 +35,19 @@ def test_each_figure_has_fifteen_abilities_a_model():
 
 def test_the_decline_is_27_4_percent_of_what_it_falls_from():
     said = read("reported_aggregates").set_index("quantity")["value"]
-    high, low = said["mean score of all models, all questions"], said["mean score of all models, hard questions"]
+    high, low = (
+        said["mean score of all models, all questions"],
+        said["mean score of all models, hard questions"],
+    )
     assert 100 * (high - low) / high == pytest.approx(27.4, abs=0.05)
     assert 100 * (high - low) / low == pytest.approx(said["stated decline"], abs=0.05)
 
 
 def test_neither_stated_mean_is_the_mean_of_its_figure():
     assert read("leaderboard_overall")["score"].mean() == pytest.approx(56.94, abs=0.005)
-    assert read("hardset_by_ability").groupby("model")["score"].mean().mean() == pytest.approx(42.62, abs=0.005)
+    assert read("hardset_by_ability").groupby("model")["score"].mean().mean() == pytest.approx(
+        42.62, abs=0.005
+    )
 
 
 def test_two_agreements_are_stated():
@@ -54,7 +61,9 @@ def test_two_rows_are_what_the_report_calls_placeholders():
 
 def test_the_share_printed_for_personality_is_another():
     counts = read("counts").set_index("name")
-    assert 100 * counts.loc["personality", "count"] / counts.loc["total", "count"].max() == pytest.approx(58.0, abs=0.05)
+    assert 100 * counts.loc["personality", "count"] / counts.loc[
+        "total", "count"
+    ].max() == pytest.approx(58.0, abs=0.05)
     assert counts.loc["personality", "percent"] == 39
 
 

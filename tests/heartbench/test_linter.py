@@ -11,7 +11,11 @@ from heart_utils.tables import check_table
 
 
 def make_questions(n=31, special=True):
-    rows = [(f"q{i}", ability, points) for i in range(n) for ability, points in (("warmth", 3), ("warmth", -9), ("humor", 2))]
+    rows = [
+        (f"q{i}", ability, points)
+        for i in range(n)
+        for ability, points in (("warmth", 3), ("warmth", -9), ("humor", 2))
+    ]
     rows += [(f"q{i}", "special", np.nan) for i in range(n)] if special else []
     table = pd.DataFrame(rows, columns=["question_id", "ability", "points"])
     number = table.groupby("question_id").cumcount() + 1
@@ -65,22 +69,27 @@ def test_a_rule_that_pays_for_penalties_is_found():
     def upside_down(questions, hits):
         return 100 * hits["score"].groupby(hits["responder"]).mean()
 
-    assert "more good never costs, more bad never pays" in failed(upside_down, make_questions(special=False))
+    assert "more good never costs, more bad never pays" in failed(
+        upside_down, make_questions(special=False)
+    )
 
 
 def test_a_rule_that_hangs_on_the_order_of_rows_is_found():
     def first_row(questions, hits):
         return 100 * hits.groupby("responder")["score"].first()
 
-    assert "order of rows and names of abilities do not matter" in failed(first_row, make_questions(special=False))
+    assert "order of rows and names of abilities do not matter" in failed(
+        first_row, make_questions(special=False)
+    )
 
 
 def test_penalties_alone_and_rare_abilities_are_found():
     questions = make_questions(n=30, special=False)
     questions.loc[questions["ability"] == "humor", "points"] = -2
-    assert {"every ability of a question can be earned", "every ability rests on more than 30 questions"} <= failed(
-        points, questions
-    )
+    assert {
+        "every ability of a question can be earned",
+        "every ability rests on more than 30 questions",
+    } <= failed(points, questions)
 
 
 HISTORIES = pd.DataFrame(
@@ -140,9 +149,13 @@ def test_a_scorer_that_gives_no_scores_is_told_so():
 
 def test_heartbench_as_released_pays_85_for_hitting_everything():
     questions = load_rubric()
-    found = lint_rule(released, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")["found"]
+    found = lint_rule(released, questions, n_questions=5, rng=np.random.default_rng(1)).set_index(
+        "check"
+    )["found"]
     assert found["no item hit"] == "17.43"
     assert found["everything at once"] == "85.24"
     assert found["every ability rests on more than 30 questions"] == "7 of 15 do not (down to 18)"
-    fair = lint_rule(points, questions, n_questions=5, rng=np.random.default_rng(1)).set_index("check")
+    fair = lint_rule(points, questions, n_questions=5, rng=np.random.default_rng(1)).set_index(
+        "check"
+    )
     assert fair.loc[["no item hit", "everything at once"], "passed"].all()

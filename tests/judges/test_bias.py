@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heart_utils.judges.halo import measure_halo
-from heart_utils.judges.position import BiasError, compare_answers, feature_bias, position_bias, text_features
+from heart_utils.judges.position import (
+    BiasError,
+    compare_answers,
+    feature_bias,
+    position_bias,
+    text_features,
+)
 from heart_utils.judges.report_card import grade_probes
 from heart_utils.judges.self_preference import self_preference
 from heart_utils.simulate.study import Panel, simulate_study
@@ -44,7 +50,9 @@ def test_four_pairs_by_hand():
 def test_a_judge_that_always_takes_the_first_is_found_out_with_the_doubt_that_forty_pairs_leave():
     row = measure(seen_twice([("a", "b")] * 40), "first_share")
     assert row["value"] == row["ci_high"] == 1.0
-    assert row["ci_low"] == pytest.approx(40 / (40 + 2.022691**2), abs=1e-6)  # t with 39 degrees of freedom
+    assert row["ci_low"] == pytest.approx(
+        40 / (40 + 2.022691**2), abs=1e-6
+    )  # t with 39 degrees of freedom
     assert measure(seen_twice([("a", "b")] * 40), "inconsistent_share")["value"] == 1.0
 
 
@@ -60,14 +68,22 @@ def test_a_share_of_few_dialogues_is_provisional_but_has_an_interval_from_two_on
     assert row["provisional"] == provisional
     assert row["ci_low"] == pytest.approx(0.0)
     assert 0.0 < row["ci_high"] < 1.0
-    assert measure(seen_twice([("a", "a")]), "inconsistent_share")[["ci_low", "ci_high"]].isna().all()
+    assert (
+        measure(seen_twice([("a", "a")]), "inconsistent_share")[["ci_low", "ci_high"]].isna().all()
+    )
 
 
 def test_two_dialogues_are_enough_to_fit_and_one_is_not(rng):
     verdicts, comparisons, features = length_study(rng, 200, 0.5)
     verdicts["dialogue_id"] = np.where(np.arange(200) < 100, "d0", "d1")
-    assert feature_bias(verdicts, comparisons, features, within_authors=False)["log_odds"].notna().all()
-    alone = feature_bias(verdicts.assign(dialogue_id="d0"), comparisons, features, within_authors=False).iloc[0]
+    assert (
+        feature_bias(verdicts, comparisons, features, within_authors=False)["log_odds"]
+        .notna()
+        .all()
+    )
+    alone = feature_bias(
+        verdicts.assign(dialogue_id="d0"), comparisons, features, within_authors=False
+    ).iloc[0]
     assert (alone["why"], np.isnan(alone["log_odds"])) == ("one dialogue only", True)
 
 
@@ -103,13 +119,21 @@ def test_renaming_a_and_b_changes_nothing_about_sides(said):
     other = {"a": "b", "b": "a", "tie": "tie"}
     here = position_bias(seen_twice(said), rng=np.random.default_rng(1), n_resamples=10)
     # The same answers with a and b renamed: the pair that was shown as ab is now shown as ba.
-    there = position_bias(seen_twice([(other[ba], other[ab]) for ab, ba in said]), rng=np.random.default_rng(1), n_resamples=10)
+    there = position_bias(
+        seen_twice([(other[ba], other[ab]) for ab, ba in said]),
+        rng=np.random.default_rng(1),
+        n_resamples=10,
+    )
     assert here["value"].tolist() == pytest.approx(there["value"].tolist())
 
 
 def test_rows_come_by_rater_and_dimension_whatever_the_order_of_the_verdicts(rng):
     verdicts, comparisons, features = length_study(rng, 120, 0.5)
-    parts = [verdicts.assign(rater=rater, dimension=dimension) for rater in "kj" for dimension in ("warmth", "overall")]
+    parts = [
+        verdicts.assign(rater=rater, dimension=dimension)
+        for rater in "kj"
+        for dimension in ("warmth", "overall")
+    ]
     again = pd.concat([*parts, *(part.assign(repeat=1) for part in parts)])
     tables = [
         position_bias(again, rng=rng, n_resamples=2).query("measure == 'tie_share'"),
@@ -122,9 +146,13 @@ def test_rows_come_by_rater_and_dimension_whatever_the_order_of_the_verdicts(rng
         assert table.index.is_unique
 
 
-@pytest.mark.parametrize(("text", "doublings"), [("", 0), (" ", 0), ("Yes.", 0), ("I hear you well.", 2)])
+@pytest.mark.parametrize(
+    ("text", "doublings"), [("", 0), (" ", 0), ("Yes.", 0), ("I hear you well.", 2)]
+)
 def test_length_is_counted_in_doublings_of_one_word_and_nothing_is_no_shorter(text, doublings):
-    assert text_features(pd.DataFrame({"reply_id": ["r"], "text": [text]})).loc["r", "log2_words"] == pytest.approx(doublings)
+    assert text_features(pd.DataFrame({"reply_id": ["r"], "text": [text]})).loc[
+        "r", "log2_words"
+    ] == pytest.approx(doublings)
 
 
 @pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
@@ -138,22 +166,35 @@ def test_a_price_from_few_dialogues_is_provisional(rng, n, provisional):
 def test_the_p_value_of_a_price_is_one_less_the_level_at_which_its_interval_ends_at_zero(rng):
     verdicts, comparisons, features = length_study(rng, 300, 0.1)
     p = feature_bias(verdicts, comparisons, features, within_authors=False)["p"].item()
-    row = feature_bias(verdicts, comparisons, features, within_authors=False, ci_level=1.0 - p).iloc[0]
+    row = feature_bias(
+        verdicts, comparisons, features, within_authors=False, ci_level=1.0 - p
+    ).iloc[0]
     assert 0.001 < p < 0.999
     assert min(abs(row["ci_low"]), abs(row["ci_high"])) == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("estimate", [position_bias, compare_answers, measure_halo, self_preference])
+@pytest.mark.parametrize(
+    "estimate", [position_bias, compare_answers, measure_halo, self_preference]
+)
 def test_intervals_are_of_95_percent_from_a_thousand_resamples_unless_told_otherwise(estimate):
     """As the reference pages say; `feature_bias` and report cards resample nothing."""
-    given = {name: option.default for name, option in inspect.signature(estimate).parameters.items()}
+    given = {
+        name: option.default for name, option in inspect.signature(estimate).parameters.items()
+    }
     assert (given["n_resamples"], given["ci_level"]) == (1000, 0.95)
     assert inspect.signature(feature_bias).parameters["ci_level"].default == 0.95
     assert inspect.signature(grade_probes).parameters["alpha"].default == 0.05
 
 
 def test_form_is_read_from_the_text():
-    texts = ["I hear you.", "- breathe\n- sleep", "1) write it down", "Which? At 3.5 miles", "MY boat", "İt is theirs"]
+    texts = [
+        "I hear you.",
+        "- breathe\n- sleep",
+        "1) write it down",
+        "Which? At 3.5 miles",
+        "MY boat",
+        "İt is theirs",
+    ]
     found = text_features(pd.DataFrame({"reply_id": list("uvwxyz"), "text": texts}))
     assert found["list_marks"].tolist() == [0, 1, 1, 0, 0, 0]
     assert found["first_person"].tolist() == [1, 0, 0, 0, 1, 0]
@@ -175,8 +216,12 @@ def length_study(rng, n, slope, quality=0.0):
                              "order": "ab", "repeat": 0,
                              "verdict": np.where(won, "a", "b"), "state": "valid", "rater": "judge", "dimension": "overall",
                              "responder_a": who, "responder_b": other, "p_a": np.nan})  # fmt: skip
-    comparisons = pd.DataFrame({"pair_id": ids, "reply_a": [f"{i}a" for i in ids], "reply_b": [f"{i}b" for i in ids]})
-    features = pd.DataFrame({"log2_words": x.ravel()}, index=[f"{i}{side}" for i in ids for side in "ab"])
+    comparisons = pd.DataFrame(
+        {"pair_id": ids, "reply_a": [f"{i}a" for i in ids], "reply_b": [f"{i}b" for i in ids]}
+    )
+    features = pd.DataFrame(
+        {"log2_words": x.ravel()}, index=[f"{i}{side}" for i in ids for side in "ab"]
+    )
     return verdicts, comparisons, features
 
 
@@ -190,8 +235,11 @@ def test_a_known_price_of_length_is_recovered_and_matches_statsmodels(rng):
         features.loc[comparisons["reply_a"], "log2_words"].to_numpy()
         - features.loc[comparisons["reply_b"], "log2_words"].to_numpy()
     )
-    fitted = sm.GLM(verdicts["verdict"].eq("a").astype(float), x, family=sm.families.Binomial()).fit(
-        cov_type="cluster", cov_kwds={"groups": pd.factorize(verdicts["dialogue_id"])[0], "df_correction": False}
+    fitted = sm.GLM(
+        verdicts["verdict"].eq("a").astype(float), x, family=sm.families.Binomial()
+    ).fit(
+        cov_type="cluster",
+        cov_kwds={"groups": pd.factorize(verdicts["dialogue_id"])[0], "df_correction": False},
     )
     assert row["log_odds"] == pytest.approx(fitted.params.iloc[0], abs=1e-6)
     assert row["se"] == pytest.approx(fitted.bse.iloc[0], rel=1e-4)  # both with G / (G - 1)
@@ -207,8 +255,12 @@ def test_length_of_a_better_author_is_not_a_price_of_length_within_authors(rng):
 
 def test_a_feature_that_only_names_the_author_has_no_price_of_its_own(rng):
     verdicts, comparisons, features = length_study(rng, 200, 0.5)
-    who = pd.concat([verdicts.set_index(comparisons[f"reply_{side}"])[f"responder_{side}"] for side in "ab"])
-    found = feature_bias(verdicts, comparisons, features.assign(is_x=(who == "x").astype(float))).set_index("feature")
+    who = pd.concat(
+        [verdicts.set_index(comparisons[f"reply_{side}"])[f"responder_{side}"] for side in "ab"]
+    )
+    found = feature_bias(
+        verdicts, comparisons, features.assign(is_x=(who == "x").astype(float))
+    ).set_index("feature")
     assert found.loc["is_x", "why"] == "does not vary apart from who wrote"
     assert np.isnan(found.loc["is_x", "log_odds"])
     assert found.loc["log2_words", "why"] == ""
@@ -218,7 +270,9 @@ def test_p_values_are_corrected_for_all_features_of_one_judge(rng):
     verdicts, comparisons, features = length_study(rng, 300, 0.2)
     features = features.assign(chance=rng.normal(size=len(features)))
     found = feature_bias(verdicts, comparisons, features, within_authors=False).sort_values("p")
-    assert found["p_holm"].tolist() == pytest.approx([2 * found["p"].iloc[0], max(2 * found["p"].iloc[0], found["p"].iloc[1])])
+    assert found["p_holm"].tolist() == pytest.approx(
+        [2 * found["p"].iloc[0], max(2 * found["p"].iloc[0], found["p"].iloc[1])]
+    )
 
 
 def test_a_judge_that_follows_length_without_exception_has_no_finite_price(rng):
@@ -229,7 +283,9 @@ def test_a_judge_that_follows_length_without_exception_has_no_finite_price(rng):
 
 def test_a_judge_that_only_ties_has_no_price_and_no_chance(rng):
     verdicts, comparisons, features = length_study(rng, 100, 0.5)
-    row = feature_bias(verdicts.assign(verdict="tie"), comparisons, features, within_authors=False).iloc[0]
+    row = feature_bias(
+        verdicts.assign(verdict="tie"), comparisons, features, within_authors=False
+    ).iloc[0]
     assert row["why"] == "every pair is a tie or undecided"
     assert row[["log_odds", "ci_low", "p", "p_holm"]].isna().all()
 

@@ -54,7 +54,10 @@ def test_dimensions_with_a_part_of_their_own_are_told_apart(rng):
 def correlations_of(block):
     """Correlations of the residuals of a two-way layout, by (rater, dimension, rater, dimension)."""
     left = (
-        block - block.mean(axis=1, keepdims=True) - block.mean(axis=0, keepdims=True) + block.mean(axis=(0, 1), keepdims=True)
+        block
+        - block.mean(axis=1, keepdims=True)
+        - block.mean(axis=0, keepdims=True)
+        + block.mean(axis=(0, 1), keepdims=True)
     )
     return np.corrcoef(left.reshape(-1, 9), rowvar=False).reshape(3, 3, 3, 3)
 
@@ -65,7 +68,9 @@ def test_correlations_match_residuals_of_a_two_way_layout_by_numpy(rng):
     for place, (_, row) in enumerate(found.dimensions.iterrows()):
         met = [table[one, place, other] for one, other in permutations(range(3), 2)]
         assert row["convergent"] == pytest.approx(np.mean([line[place] for line in met]))
-        assert row["discriminant"] == pytest.approx(np.mean([np.delete(line, place) for line in met]))
+        assert row["discriminant"] == pytest.approx(
+            np.mean([np.delete(line, place) for line in met])
+        )
         assert row["difference"] == pytest.approx(row["convergent"] - row["discriminant"])
     first = np.linalg.eigvalsh(table[0, :, 0])[-1] / 3
     assert found.raters.set_index("rater").loc["j", "first_share"] == pytest.approx(first)
@@ -75,7 +80,11 @@ def test_judges_that_agree_do_not_make_a_dimension_distinct_for_people(rng):
     """Two judges see the same three dimensions; the person sees only what these share."""
     shared, own = rng.normal(0, 1, (150, 4, 1, 1)), rng.normal(0, 1, (150, 4, 1, 3))
     noise = rng.normal(0, 1, (150, 4, 3, 3))
-    block = shared + own * np.array([0.0, 1.0, 1.0])[:, None] + noise * np.array([0.7, 0.4, 0.4])[:, None]
+    block = (
+        shared
+        + own * np.array([0.0, 1.0, 1.0])[:, None]
+        + noise * np.array([0.7, 0.4, 0.4])[:, None]
+    )
     table = table_of(block)
     table["rater_kind"] = table["rater"].map({"j": "human", "k": "model", "l": "model"})
     found = measure_halo(table, rng=rng, n_resamples=300)
@@ -86,7 +95,10 @@ def test_judges_that_agree_do_not_make_a_dimension_distinct_for_people(rng):
 
 def test_another_scale_changes_nothing_and_the_first_share_lies_between_its_ends(rng):
     block = world(rng, distinct=0.5)
-    one, other = (measure_halo(table_of(part), rng=np.random.default_rng(1), n_resamples=50) for part in (block, block / 100))
+    one, other = (
+        measure_halo(table_of(part), rng=np.random.default_rng(1), n_resamples=50)
+        for part in (block, block / 100)
+    )
     pd.testing.assert_frame_equal(one.dimensions, other.dimensions)
     shares = one.raters
     assert ((shares["ci_low"] > 1 / 3) & (shares["ci_low"] < shares["first_share"])).all()
@@ -98,7 +110,9 @@ def test_the_second_criterion_by_correlations_of_residuals(rng):
     found, r = measure_halo(table_of(block), rng=rng, n_resamples=2), correlations_of(block)
     row = found.second.set_index(["one", "other", "dimension"]).loc[("j", "l", "safety")]
     assert row["convergent"] == pytest.approx(r[0, 1, 2, 1])
-    assert row["same_rater"] == pytest.approx(np.mean([r[who, 1, who, other] for who in (0, 2) for other in (0, 2)]))
+    assert row["same_rater"] == pytest.approx(
+        np.mean([r[who, 1, who, other] for who in (0, 2) for other in (0, 2)])
+    )
     assert row["holds"] == (row["convergent"] > row["same_rater"])
     assert len(found.second) == 3 * 3
 
@@ -106,7 +120,12 @@ def test_the_second_criterion_by_correlations_of_residuals(rng):
 def test_the_false_alarm_rate_over_dimensions_is_held(rng):
     """One factor, 20 worlds: Holm keeps 'at least one dimension is distinct' near 5 %, of which only half can show."""
     alarms = sum(
-        (measure_halo(table_of(world(rng, distinct=0.0, n=40)), rng=rng, n_resamples=100).dimensions["label"] == "").any()
+        (
+            measure_halo(
+                table_of(world(rng, distinct=0.0, n=40)), rng=rng, n_resamples=100
+            ).dimensions["label"]
+            == ""
+        ).any()
         for _ in range(20)
     )
     assert alarms <= 3  # more has a chance of 0.002 at 2.5 %
@@ -126,14 +145,19 @@ def test_a_p_value_is_one_less_the_level_at_which_the_interval_ends_at_zero(rng)
     table = table_of(world(rng, distinct=0.3, n=25))
     found = measure_halo(table, rng=np.random.default_rng(3), n_resamples=100).dimensions
     for place, p in enumerate(found["p"]):
-        row = measure_halo(table, rng=np.random.default_rng(3), n_resamples=100, ci_level=1.0 - p).dimensions.iloc[place]
+        row = measure_halo(
+            table, rng=np.random.default_rng(3), n_resamples=100, ci_level=1.0 - p
+        ).dimensions.iloc[place]
         assert 0.0 < p < 1.0
         assert min(abs(row["ci_low"]), abs(row["ci_high"])) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_dimension_is_distinct_by_the_p_value_that_is_corrected_for_all_of_them(rng):
     """In some of these worlds an interval excludes zero that is not enough among three."""
-    worlds = [measure_halo(table_of(world(rng, distinct=0.25, n=25)), rng=rng, n_resamples=60).dimensions for _ in range(12)]
+    worlds = [
+        measure_halo(table_of(world(rng, distinct=0.25, n=25)), rng=rng, n_resamples=60).dimensions
+        for _ in range(12)
+    ]
     rows = pd.concat(worlds)
     assert ((rows["ci_low"] > 0) & (rows["p_holm"] > 0.05)).any()
     assert ((rows["label"] == "") == ((rows["p_holm"] <= 0.05) & (rows["difference"] > 0))).all()
@@ -146,15 +170,21 @@ def test_halo_in_few_dialogues_is_provisional(rng, n, provisional):
 
 
 def test_the_share_of_dimensions_that_are_one_is_all_with_the_doubt_that_few_dialogues_leave(rng):
-    raters = measure_halo(table_of(world(rng, distinct=0.0, n=12, noise=0.0)), rng=rng, n_resamples=50).raters
+    raters = measure_halo(
+        table_of(world(rng, distinct=0.0, n=12, noise=0.0)), rng=rng, n_resamples=50
+    ).raters
     assert raters["first_share"].tolist() == pytest.approx([1.0] * 3)
     assert raters["ci_high"].tolist() == pytest.approx([1.0] * 3)
-    assert raters["ci_low"].tolist() == pytest.approx([12 / (12 + 2.200985**2)] * 3, abs=1e-6)  # t with 11 degrees of freedom
+    assert raters["ci_low"].tolist() == pytest.approx(
+        [12 / (12 + 2.200985**2)] * 3, abs=1e-6
+    )  # t with 11 degrees of freedom
 
 
 def test_tables_are_numbered(rng):
     block = world(rng, distinct=0.0, n=12)
-    table = table_of(block).assign(rater_kind=lambda rows: rows["rater"].map({"j": "human", "k": "model", "l": "model"}))
+    table = table_of(block).assign(
+        rater_kind=lambda rows: rows["rater"].map({"j": "human", "k": "model", "l": "model"})
+    )
     found = measure_halo(table, rng=rng, n_resamples=50)
     for rows in (found.dimensions, found.second, found.raters):
         assert rows.index.tolist() == list(range(len(rows)))

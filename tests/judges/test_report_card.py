@@ -23,10 +23,16 @@ def judge(says, n=24, rater="judge", p=None, state="valid"):
                 base_first = base_is_a == (order == "ab")
                 took = says(probe, base_first, number)
                 verdict = "tie" if took is None else "a" if took == base_is_a else "b"
-                p_a = np.nan if p is None else (p(probe, base_first) if base_is_a else 1 - p(probe, base_first))
+                p_a = (
+                    np.nan
+                    if p is None
+                    else (p(probe, base_first) if base_is_a else 1 - p(probe, base_first))
+                )
                 rows.append((f"d{number}", f"{probe}-{number}", order, a, b, verdict, p_a))
     names = ["dialogue_id", "pair_id", "order", "responder_a", "responder_b", "verdict", "p_a"]
-    return pd.DataFrame(rows, columns=names).assign(rater=rater, dimension="overall", state=state, repeat=0)
+    return pd.DataFrame(rows, columns=names).assign(
+        rater=rater, dimension="overall", state=state, repeat=0
+    )
 
 
 def card(verdicts):
@@ -35,8 +41,15 @@ def card(verdicts):
 
 
 def test_a_judge_that_knows_passes():
-    outcomes, described = card(judge(lambda probe, first, number: None if probe == "says-ai" else True))
-    assert outcomes == {"bare": "recognised", "echo": "recognised", "padded": "marks it down", "says-ai": "no effect shown"}
+    outcomes, described = card(
+        judge(lambda probe, first, number: None if probe == "says-ai" else True)
+    )
+    assert outcomes == {
+        "bare": "recognised",
+        "echo": "recognised",
+        "padded": "marks it down",
+        "says-ai": "no effect shown",
+    }
     assert described["finding"] == "passed these probes"
 
 
@@ -60,7 +73,9 @@ def test_a_judge_that_pays_for_padding_is_found_out():
 
 def test_a_judge_with_probabilities_is_right_by_their_mean_over_orders_however_strong_its_lean():
     """It gives the first reply .9 whatever it is, and the better one .02 more."""
-    verdicts = judge(lambda probe, first, number: first, p=lambda probe, first: (0.9 if first else 0.1) + 0.02)
+    verdicts = judge(
+        lambda probe, first, number: first, p=lambda probe, first: (0.9 if first else 0.1) + 0.02
+    )
     grades = grade_probes(verdicts, EXPECTED)
     assert (grades["right"] == 1.0).all()
     assert (grades["contradicted"] == 1.0).all()
@@ -72,7 +87,9 @@ def test_a_coin_tells_nothing_in_almost_all_cards():
     wrong = 0
     for _ in range(15):
         coin = {(probe, number): rng.random() < 0.5 for probe in EXPECTED for number in range(24)}
-        grades = grade_probes(judge(lambda probe, first, number, coin=coin: coin[probe, number]), EXPECTED)
+        grades = grade_probes(
+            judge(lambda probe, first, number, coin=coin: coin[probe, number]), EXPECTED
+        )
         wrong += (grades["p_holm"] <= 0.05).any()
     assert wrong <= 4  # more has a chance of 0.001 at 5 %
 
@@ -81,7 +98,9 @@ def test_p_values_are_corrected_for_the_probes_of_one_judge_and_not_for_other_ju
     """Right in 19, 17, 12 and 24 of 24; the other judge in all, which would make the first one's p values larger."""
     right = dict(zip(EXPECTED, (19, 17, 12, 24), strict=True))
     one = judge(lambda probe, first, number: number < right[probe])
-    grades = grade_probes(pd.concat([one, judge(lambda probe, first, number: True, rater="other")]), EXPECTED)
+    grades = grade_probes(
+        pd.concat([one, judge(lambda probe, first, number: True, rater="other")]), EXPECTED
+    )
     p = [stats.binomtest(n, 24).pvalue for n in right.values()]
     mine = grades[grades["rater"] == "judge"].set_index("probe").loc[list(EXPECTED)]
     assert mine["p"].tolist() == pytest.approx(p)
@@ -106,18 +125,26 @@ def test_the_interval_is_wilsons_at_the_error_of_the_mean_over_dialogues():
     row = grade_probes(judge(lambda probe, first, number: number < 12, n=15), EXPECTED).iloc[0]
     error = stats.sem([1.0] * 12 + [0.0] * 3)
     n, alpha = 0.8 * 0.2 / error**2, 2 * stats.norm.sf(stats.t.ppf(0.975, 14))
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(proportion_confint(0.8 * n, n, alpha=alpha, method="wilson"))
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(
+        proportion_confint(0.8 * n, n, alpha=alpha, method="wilson")
+    )
 
 
 @pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
 def test_a_card_of_few_dialogues_is_provisional(n, provisional):
-    assert set(grade_probes(judge(lambda probe, first, number: True, n=n), EXPECTED)["provisional"]) == {provisional}
+    assert set(
+        grade_probes(judge(lambda probe, first, number: True, n=n), EXPECTED)["provisional"]
+    ) == {provisional}
 
 
 def test_cards_come_by_judge_and_each_card_in_the_order_of_what_is_expected():
-    both = pd.concat([judge(lambda probe, first, number: True, rater=rater) for rater in ("k", "j")])
+    both = pd.concat(
+        [judge(lambda probe, first, number: True, rater=rater) for rater in ("k", "j")]
+    )
     grades = grade_probes(both, EXPECTED)
-    assert list(zip(grades["rater"], grades["probe"], strict=True)) == [(rater, probe) for rater in "jk" for probe in EXPECTED]
+    assert list(zip(grades["rater"], grades["probe"], strict=True)) == [
+        (rater, probe) for rater in "jk" for probe in EXPECTED
+    ]
     assert describe_judges(grades.iloc[::-1])["rater"].tolist() == ["j", "k"]
 
 
@@ -128,15 +155,21 @@ def test_cards_come_by_judge_and_each_card_in_the_order_of_what_is_expected():
 )  # fmt: skip
 def test_who_tells_fewer_than_half_of_the_spoilt_replies_is_not_to_be_trusted(told, of, finding):
     outcomes = ["recognised"] * told + ["not recognised"] * (of - told)
-    card = pd.DataFrame({"rater": "judge", "probe": range(of), "expected": "worse", "outcome": outcomes, "n": 24})
+    card = pd.DataFrame(
+        {"rater": "judge", "probe": range(of), "expected": "worse", "outcome": outcomes, "n": 24}
+    )
     row = describe_judges(card.assign(contradicted=0.0)).iloc[0]
     assert (row["finding"], row["told"], row["of"]) == (finding, told, of)
     assert row["reasons"] == ("" if told == of else f"recognises {told} of {of} spoilt replies")
 
 
-@pytest.mark.parametrize(("contradicted", "finding"), [(0.49, "passed these probes"), (0.5, "not to be trusted")])
+@pytest.mark.parametrize(
+    ("contradicted", "finding"), [(0.49, "passed these probes"), (0.5, "not to be trusted")]
+)
 def test_who_contradicts_itself_in_half_of_the_pairs_is_not_to_be_trusted(contradicted, finding):
-    card = pd.DataFrame({"rater": "judge", "probe": ["bare"], "expected": "worse", "outcome": "recognised", "n": 24})
+    card = pd.DataFrame(
+        {"rater": "judge", "probe": ["bare"], "expected": "worse", "outcome": "recognised", "n": 24}
+    )
     assert describe_judges(card.assign(contradicted=contradicted)).iloc[0]["finding"] == finding
 
 
@@ -147,17 +180,30 @@ def test_one_pair_is_an_answer_but_tells_nothing():
 
 
 def test_a_judge_that_tells_some_of_the_spoilt_replies_or_was_not_asked_about_all_does_not_pass():
-    described = card(judge(lambda probe, first, number: probe == "bare" or (None if probe == "says-ai" else number % 2)))[1]
-    assert (described["finding"], described["reasons"]) == ("not shown to be trustworthy", "recognises 1 of 2 spoilt replies")
+    described = card(
+        judge(
+            lambda probe, first, number: (
+                probe == "bare" or (None if probe == "says-ai" else number % 2)
+            )
+        )
+    )[1]
+    assert (described["finding"], described["reasons"]) == (
+        "not shown to be trustworthy",
+        "recognises 1 of 2 spoilt replies",
+    )
     knows = judge(lambda probe, first, number: None if probe == "says-ai" else True)
-    some = grade_probes(knows, EXPECTED).assign(n=lambda table: table["n"].where(table["probe"] != "padded", 0))
+    some = grade_probes(knows, EXPECTED).assign(
+        n=lambda table: table["n"].where(table["probe"] != "padded", 0)
+    )
     assert describe_judges(some).iloc[0]["finding"] == "not shown to be trustworthy"
 
 
 def test_failed_answers_are_counted_and_never_ties():
     verdicts = judge(lambda probe, first, number: True)
     failed = verdicts["dialogue_id"].isin(["d0", "d1"])
-    verdicts = verdicts.assign(state=np.where(failed, "unparsed", "valid"), verdict=verdicts["verdict"].mask(failed))
+    verdicts = verdicts.assign(
+        state=np.where(failed, "unparsed", "valid"), verdict=verdicts["verdict"].mask(failed)
+    )
     grades = grade_probes(verdicts, EXPECTED)
     assert grades["n_failed"].tolist() == [2] * 4
     assert grades["right"].tolist() == [1.0] * 4

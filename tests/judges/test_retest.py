@@ -7,7 +7,13 @@ import pytest
 from judging_case import make_study
 from server import Provider, choose_earlier, choose_later, serving
 
-from heart_utils import BiasError, collect_verdicts, measure_drift, price_of_repeats, repeat_reliability
+from heart_utils import (
+    BiasError,
+    collect_verdicts,
+    measure_drift,
+    price_of_repeats,
+    repeat_reliability,
+)
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model
 from heart_utils.simulate.study import Panel, simulate_study
@@ -20,14 +26,19 @@ def asked(chances, n_repeats, rng):
     names = [f"d{number}" for number in range(n)]
     same = {"dialogue_id": names, "pair_id": names, "order": "ab", "responder_a": "x", "responder_b": "y", "rater": "judge",
             "dimension": "overall", "state": "valid", "answer_format": None}  # fmt: skip
-    parts = [pd.DataFrame({**same, "repeat": number, "verdict": row}) for number, row in enumerate(answers)]
+    parts = [
+        pd.DataFrame({**same, "repeat": number, "verdict": row})
+        for number, row in enumerate(answers)
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
 def test_the_reliability_is_the_intraclass_correlation_of_another_library():
     votes = asked(np.random.default_rng(1).beta(0.5, 0.5, 60), 3, np.random.default_rng(2))
     scored = votes.assign(won=votes["verdict"].eq("a").astype(float))
-    theirs = pingouin.intraclass_corr(scored, targets="pair_id", raters="repeat", ratings="won").set_index("Type")["ICC"]
+    theirs = pingouin.intraclass_corr(
+        scored, targets="pair_id", raters="repeat", ratings="won"
+    ).set_index("Type")["ICC"]
     own = repeat_reliability(votes, n_resamples=50)
     assert own["reliability"].item() == pytest.approx(theirs.iloc[0], abs=1e-6)
     assert own[["n_questions", "repeats", "n_clusters"]].to_numpy().tolist() == [[60, 3.0, 60]]
@@ -38,7 +49,9 @@ def test_the_interval_holds_the_known_reliability():
     held = []
     for seed in range(120):
         rng = np.random.default_rng(seed)
-        found = repeat_reliability(asked(rng.choice([0.1, 0.9], 80), 2, rng), n_resamples=300, rng=rng).iloc[0]
+        found = repeat_reliability(
+            asked(rng.choice([0.1, 0.9], 80), 2, rng), n_resamples=300, rng=rng
+        ).iloc[0]
         held.append(found["ci_low"] <= 0.64 <= found["ci_high"])
     assert 0.90 <= np.mean(held) <= 0.99
 
@@ -46,7 +59,9 @@ def test_the_interval_holds_the_known_reliability():
 @pytest.mark.parametrize(("chance", "expected"), [([0.0, 1.0], 1.0), ([0.5, 0.5], 0.0)])
 def test_a_judge_that_never_changes_is_reliable_and_a_coin_is_not(chance, expected):
     votes = asked(np.tile(chance, 200), 2, np.random.default_rng(3))
-    assert repeat_reliability(votes, n_resamples=50)["reliability"].item() == pytest.approx(expected, abs=0.12)
+    assert repeat_reliability(votes, n_resamples=50)["reliability"].item() == pytest.approx(
+        expected, abs=0.12
+    )
 
 
 def test_failed_answers_are_counted_and_never_a_change():
@@ -68,7 +83,9 @@ def repeated_study(n_dialogues=120, discrimination=1.0, n_repeats=3):
     """Ask one simulated judge several times about the same replies."""
     panel = Panel("model", n_repeats, n_repeats, discrimination=discrimination)
     rng = np.random.default_rng(6)
-    votes = simulate_study(rng=rng, n_responders=4, n_dialogues=n_dialogues, pairs="all", panels=[panel]).verdicts
+    votes = simulate_study(
+        rng=rng, n_responders=4, n_dialogues=n_dialogues, pairs="all", panels=[panel]
+    ).verdicts
     raters = sorted(votes["rater"].unique())
     return votes.assign(repeat=votes["rater"].map(raters.index), rater="judge", order="ab")
 
@@ -80,12 +97,16 @@ def test_the_reckoned_width_meets_the_measured_one():
     assert price["expected"][2] == pytest.approx(price["measured"][2])
     assert price["expected"][1] == pytest.approx(price["measured"][1], rel=0.04)
     assert price["change"].is_monotonic_decreasing
-    assert (price["more_dialogues"][1:] < price["change"][1:]).all()  # new dialogues always buy more
+    assert (
+        price["more_dialogues"][1:] < price["change"][1:]
+    ).all()  # new dialogues always buy more
 
 
 def test_a_judge_that_says_the_same_again_gains_nothing_by_repeats():
     once = repeated_study(n_repeats=2)
-    same = pd.concat([once[once["repeat"] == 0].assign(repeat=number) for number in (0, 1)], ignore_index=True)
+    same = pd.concat(
+        [once[once["repeat"] == 0].assign(repeat=number) for number in (0, 1)], ignore_index=True
+    )
     assert price_of_repeats(same, most=2)["change"].tolist() == pytest.approx([0.0, 0.0], abs=1e-6)
 
 
@@ -106,11 +127,19 @@ def on_two_dates(changed, rng, n=150):
     """Ask one name on two dates, each question twice; on the second another model answers a share of the questions."""
     chances = rng.choice([0.1, 0.9], n)
     turned = np.where(rng.random(n) < changed, 1.0 - chances, chances)
-    return pd.concat([asked(chances, 2, rng).assign(date="2026-05"), asked(turned, 2, rng).assign(date="2026-11")])
+    return pd.concat(
+        [
+            asked(chances, 2, rng).assign(date="2026-05"),
+            asked(turned, 2, rng).assign(date="2026-11"),
+        ]
+    )
 
 
 def test_the_same_judge_on_two_dates_has_not_drifted_however_unsteady_it_is():
-    beyond = [measure_drift(on_two_dates(0.0, np.random.default_rng(seed)), n_resamples=300)["p"].item() for seed in range(100)]
+    beyond = [
+        measure_drift(on_two_dates(0.0, np.random.default_rng(seed)), n_resamples=300)["p"].item()
+        for seed in range(100)
+    ]
     assert np.mean(np.array(beyond) < 0.05) <= 0.12
 
 
@@ -136,8 +165,19 @@ def test_a_provider_that_serves_another_model_under_one_name_is_found(second, dr
     parts = []
     for date, answer in dates.items():
         with serving(Provider(answer=answer)) as provider:
-            judge = Model("judge", "openai/judge", api_base=provider.address, api_key_env="STAND_IN_KEY")
-            asked_now = {"ledger": open_ledger("sqlite://"), "dimensions": ["overall"], "repeats": 2, "seed": 3}
-            parts.append(collect_verdicts(*make_study(), [judge], **asked_now, progress=False).assign(date=date))
+            judge = Model(
+                "judge", "openai/judge", api_base=provider.address, api_key_env="STAND_IN_KEY"
+            )
+            asked_now = {
+                "ledger": open_ledger("sqlite://"),
+                "dimensions": ["overall"],
+                "repeats": 2,
+                "seed": 3,
+            }
+            parts.append(
+                collect_verdicts(*make_study(), [judge], **asked_now, progress=False).assign(
+                    date=date
+                )
+            )
     found = measure_drift(pd.concat(parts, ignore_index=True), n_resamples=50)
     assert found[["same_within", "drift"]].to_numpy().tolist() == [[1.0, drift]]

@@ -43,7 +43,9 @@ def test_the_estimate_is_a_difference_of_differences():
     assert pick(found)[["own_judge", "own_others"]].tolist() == pytest.approx([4.5 - 3, 3.5 - 2.5])
     assert pick(found, "people")["estimate"] == pytest.approx((4.5 - 3) - 0)
     # Means of 4.5, 3, 3.5, 2.5 lie 7/8, 1/2, 5/8, 3/8 of the way from 1 to 5: odds of 7, 1, 5/3, 3/5.
-    assert pick(found, scale="logit")["estimate"] == pytest.approx(np.log(7 / 1) - np.log((5 / 3) / (3 / 5)))
+    assert pick(found, scale="logit")["estimate"] == pytest.approx(
+        np.log(7 / 1) - np.log((5 / 3) / (3 / 5))
+    )
 
 
 def test_a_good_reply_and_a_mild_judge_are_no_self_preference():
@@ -51,7 +53,9 @@ def test_a_good_reply_and_a_mild_judge_are_no_self_preference():
     worth = lambda c: 2 + c % 3  # noqa: E731
     values = {("j", "mine"): lambda c: worth(c) + 1, ("j", "free"): lambda c: worth(c), ("k", "mine"): worth,
               ("k", "free"): lambda c: worth(c) - 1}  # fmt: skip
-    assert pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1)))["estimate"] == pytest.approx(0)
+    assert pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1)))[
+        "estimate"
+    ] == pytest.approx(0)
 
 
 def test_divergence_that_judges_share_is_not_self_preference():
@@ -71,7 +75,9 @@ def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
         drawn = np.column_stack([worth + noise[:, :2], worth + noise[:, 2:]])
         drawn[:, 0] += 0.2
         keys = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
-        values = {key: dict(enumerate(column)).get for key, column in zip(keys, drawn.T, strict=True)}
+        values = {
+            key: dict(enumerate(column)).get for key, column in zip(keys, drawn.T, strict=True)
+        }
         row = pick(self_preference(scores_of(values, 60), WHO, rng=rng, n_resamples=100))
         hits += row["ci_low"] <= 0.2 <= row["ci_high"]
     assert hits >= 9  # of 12 at 95 %; fewer has a chance of 0.002
@@ -80,11 +86,20 @@ def test_a_known_preference_is_recovered_and_its_interval_is_about_right():
 def test_p_values_are_corrected_for_dimensions_on_one_scale_against_one_kind_of_rater():
     drawn = np.random.default_rng(5).normal(3, 0.5, (2, 6, 30))
     keys = [(rater, responder) for rater in ("j", "k", "people") for responder in ("mine", "free")]
-    tables = [scores_of({key: dict(enumerate(line)).get for key, line in zip(keys, part, strict=True)}, 30) for part in drawn]
+    tables = [
+        scores_of(
+            {key: dict(enumerate(line)).get for key, line in zip(keys, part, strict=True)}, 30
+        )
+        for part in drawn
+    ]
     both = pd.concat([tables[0], tables[1].assign(dimension="warmth")])
-    for _, rows in self_preference(both, WHO, rng=np.random.default_rng(1), n_resamples=100).groupby(["against", "scale"]):
+    for _, rows in self_preference(
+        both, WHO, rng=np.random.default_rng(1), n_resamples=100
+    ).groupby(["against", "scale"]):
         least, most = rows["p"].sort_values()
-        assert sorted(rows["p_holm"]) == pytest.approx(sorted([min(2 * least, 1.0), max(most, min(2 * least, 1.0))]))
+        assert sorted(rows["p_holm"]) == pytest.approx(
+            sorted([min(2 * least, 1.0), max(most, min(2 * least, 1.0))])
+        )
         assert rows["p_holm"].min() > least
 
 
@@ -99,53 +114,100 @@ def test_scores_at_the_ceiling_have_no_logit_and_say_so():
 
 def test_the_ceiling_is_the_judges_own_and_of_the_others_nothing():
     values = {("j", "mine"): 5, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
-    assert pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1), n_resamples=2))["ceiling"] == 0.5
+    assert (
+        pick(self_preference(scores_of(values), WHO, rng=np.random.default_rng(1), n_resamples=2))[
+            "ceiling"
+        ]
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize(("n", "provisional"), [(29, True), (30, False)])
 def test_an_estimate_from_few_conversations_is_provisional(n, provisional):
-    values = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
-    row = pick(self_preference(scores_of(values, n), WHO, rng=np.random.default_rng(1), n_resamples=10))
+    values = {
+        ("j", "mine"): lambda c: 4 + c % 2,
+        ("j", "free"): 3,
+        ("k", "mine"): 4,
+        ("k", "free"): 3,
+    }
+    row = pick(
+        self_preference(scores_of(values, n), WHO, rng=np.random.default_rng(1), n_resamples=10)
+    )
     assert (row["n_clusters"], row["provisional"]) == (n, provisional)
 
 
 def test_the_interval_lies_about_the_estimate_and_ends_at_zero_at_the_level_of_its_p_value():
     drawn = np.random.default_rng(8).normal(3, 0.8, (4, 20))
     keys = [("j", "mine"), ("j", "free"), ("k", "mine"), ("k", "free")]
-    scores = scores_of({key: dict(enumerate(line)).get for key, line in zip(keys, drawn, strict=True)}, 20)
+    scores = scores_of(
+        {key: dict(enumerate(line)).get for key, line in zip(keys, drawn, strict=True)}, 20
+    )
     row = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=100))
-    assert (row["ci_low"] + row["ci_high"]) / 2 == pytest.approx(row["estimate"])  # by t, with so few conversations
-    again = self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=100, ci_level=1.0 - row["p"])
+    assert (row["ci_low"] + row["ci_high"]) / 2 == pytest.approx(
+        row["estimate"]
+    )  # by t, with so few conversations
+    again = self_preference(
+        scores, WHO, rng=np.random.default_rng(1), n_resamples=100, ci_level=1.0 - row["p"]
+    )
     assert min(abs(pick(again)[["ci_low", "ci_high"]])) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_resample_at_the_end_of_the_scale_takes_no_estimate_away():
     """One conversation of four keeps the judge from the top: many resamples leave it out, and have no logit."""
-    values = {("j", "mine"): lambda c: 5 - (c == 0), ("j", "free"): lambda c: 3 + c % 2, ("k", "mine"): 4, ("k", "free"): 3}
-    found = [self_preference(scores_of(values, 4), WHO, rng=np.random.default_rng(seed), n_resamples=20) for seed in range(8)]
+    values = {
+        ("j", "mine"): lambda c: 5 - (c == 0),
+        ("j", "free"): lambda c: 3 + c % 2,
+        ("k", "mine"): 4,
+        ("k", "free"): 3,
+    }
+    found = [
+        self_preference(scores_of(values, 4), WHO, rng=np.random.default_rng(seed), n_resamples=20)
+        for seed in range(8)
+    ]
     assert len({round(pick(table, scale="logit")["estimate"], 9) for table in found}) == 1
     assert {pick(table, scale="logit")["why"] for table in found} == {""}
 
 
 def test_dimensions_come_in_the_order_of_the_alphabet():
-    values = {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
+    values = {
+        ("j", "mine"): lambda c: 4 + c % 2,
+        ("j", "free"): 3,
+        ("k", "mine"): 4,
+        ("k", "free"): 3,
+    }
     both = pd.concat([scores_of(values).assign(dimension=name) for name in ("warmth", "empathy")])
     assert self_preference(both, WHO, rng=np.random.default_rng(1), n_resamples=2)["dimension"].unique().tolist() == [
         "empathy", "warmth"]  # fmt: skip
 
 
 def test_a_failed_score_takes_its_reply_out_for_everybody_and_is_counted():
-    table = scores_of({("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3})
-    lost = (table["rater"] == "k") & (table["dialogue_id"] == "c000") & (table["responder"] == "mine")
-    found = pick(self_preference(table.assign(state=np.where(lost, "unparsed", "valid")), WHO, rng=np.random.default_rng(1)))
+    table = scores_of(
+        {("j", "mine"): lambda c: 4 + c % 2, ("j", "free"): 3, ("k", "mine"): 4, ("k", "free"): 3}
+    )
+    lost = (
+        (table["rater"] == "k") & (table["dialogue_id"] == "c000") & (table["responder"] == "mine")
+    )
+    found = pick(
+        self_preference(
+            table.assign(state=np.where(lost, "unparsed", "valid")),
+            WHO,
+            rng=np.random.default_rng(1),
+        )
+    )
     assert (found["n_replies"], found["n_left_out"]) == (79, 1)
 
 
 def test_a_judge_whose_answers_all_failed_has_no_estimate_and_no_ceiling():
-    scores = scores_of({("j", "mine"): 4.0, ("j", "free"): 3.0, ("k", "mine"): 4.0, ("k", "free"): 3.0})
+    scores = scores_of(
+        {("j", "mine"): 4.0, ("j", "free"): 3.0, ("k", "mine"): 4.0, ("k", "free"): 3.0}
+    )
     scores.loc[scores["rater"] == "j", "state"] = "error"
     found = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=20))
-    assert (found["n_replies"], np.isnan(found["estimate"]), np.isnan(found["ceiling"])) == (0, True, True)
+    assert (found["n_replies"], np.isnan(found["estimate"]), np.isnan(found["ceiling"])) == (
+        0,
+        True,
+        True,
+    )
 
 
 def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which():
@@ -163,14 +225,26 @@ def test_claude_on_empathy_diverges_from_clinicians_much_more_than_from_other_ju
     over replies that both scored."""
     scores = load_scores("mentalalign")
     scores = scores[scores["dimension"] == "empathy"]
-    found = self_preference(scores, load_responders("mentalalign"), rng=np.random.default_rng(1), n_resamples=100)
-    claude = found[(found["rater"] == "claude-3.7-sonnet") & (found["scale"] == "score")].set_index("against")
+    found = self_preference(
+        scores, load_responders("mentalalign"), rng=np.random.default_rng(1), n_resamples=100
+    )
+    claude = found[(found["rater"] == "claude-3.7-sonnet") & (found["scale"] == "score")].set_index(
+        "against"
+    )
     assert claude.loc["judges", "estimate"] == pytest.approx(0.08, abs=0.005)
     assert claude.loc["people", "estimate"] == pytest.approx(0.43, abs=0.005)
-    wide = scores[scores["state"] == "valid"].pivot_table(index="reply_id", columns="rater", values="score")
+    wide = scores[scores["state"] == "valid"].pivot_table(
+        index="reply_id", columns="rater", values="score"
+    )
     judges = ["claude-3.7-sonnet", "gemini-2.5-flash", "gpt-4o", "o4-mini"]
     wide = wide.dropna(subset=judges).assign(by=lambda t: t.index.str.split("--").str[1])
     own = wide["by"] == "claude-3.5-haiku"
-    free = wide["by"].isin(["deepseek-llama-8b", "deepseek-qwen-7b", "llama-3.1-8b", "qwen-2.5-7b", "qwen-3-4b"])
-    gaps = wide.loc[own, judges].mean() - wide.loc[free, judges].mean()  # a second way, without resampling
-    assert claude.loc["judges", "estimate"] == pytest.approx(gaps[judges[0]] - gaps[judges[1:]].mean(), abs=1e-9)
+    free = wide["by"].isin(
+        ["deepseek-llama-8b", "deepseek-qwen-7b", "llama-3.1-8b", "qwen-2.5-7b", "qwen-3-4b"]
+    )
+    gaps = (
+        wide.loc[own, judges].mean() - wide.loc[free, judges].mean()
+    )  # a second way, without resampling
+    assert claude.loc["judges", "estimate"] == pytest.approx(
+        gaps[judges[0]] - gaps[judges[1:]].mean(), abs=1e-9
+    )

@@ -15,8 +15,17 @@ def answers(rows, **columns):
 
 
 def test_three_of_four_repeats_agree_by_hand(rng):
-    said = [("d1", "ab", "a", "a"), ("d1", "ba", "b", "b"), ("d2", "ab", "a", "b"), ("d2", "ba", "tie", "tie")]
-    rows = [(d, order, repeat, verdict) for d, order, *both in said for repeat, verdict in enumerate(both)]
+    said = [
+        ("d1", "ab", "a", "a"),
+        ("d1", "ba", "b", "b"),
+        ("d2", "ab", "a", "b"),
+        ("d2", "ba", "tie", "tie"),
+    ]
+    rows = [
+        (d, order, repeat, verdict)
+        for d, order, *both in said
+        for repeat, verdict in enumerate(both)
+    ]
     row = compare_answers(answers(rows), by="repeat", rng=rng).iloc[0]
     assert row["same_share"] == pytest.approx(3 / 4)
     assert row["n"] == 4
@@ -46,4 +55,6 @@ def test_other_words_are_compared_on_the_same_pairs(rng):
 
 
 def test_nothing_repeated_gives_no_rows(rng):
-    assert compare_answers(answers([("d1", "ab", 0, "a"), ("d2", "ab", 0, "a")]), by="repeat", rng=rng).empty
+    assert compare_answers(
+        answers([("d1", "ab", 0, "a"), ("d2", "ab", 0, "a")]), by="repeat", rng=rng
+    ).empty

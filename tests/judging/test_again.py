@@ -34,7 +34,15 @@ def ask_again(*study, ledger, **how):
 
 def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):
     ledger = StandIn(monkeypatch, say)
-    found = ask_again(*make_study(), [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3)
+    found = ask_again(
+        *make_study(),
+        [LETTERS],
+        ledger=ledger,
+        n_pairs=2,
+        dimensions=["overall"],
+        several=TWO,
+        seed=3,
+    )
     assert found["pair_id"].nunique() == 2
     assert found["history_id"].nunique() == 2
     assert found.index.tolist() == list(range(4 * 3 + 4 * 2 * 2))
@@ -56,22 +64,31 @@ def test_what_the_run_asked_before_is_not_asked_anew(monkeypatch):
     study = make_study()
     collect_verdicts(*study, [LETTERS], ledger=ledger, dimensions=["overall"], seed=3)
     before = len(ledger.asked)
-    ask_again(*study, [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3)
+    ask_again(
+        *study, [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3
+    )
     repeats = [request for request in ledger.asked[before:] if "logprobs" in request.options]
     assert sum(request.repeat == 1 for request in repeats) == 4
     assert len(repeats) == 4 + 4  # once more, and in other words
 
 
 def test_a_judge_that_answers_in_json_has_no_row_twice(monkeypatch):
-    found = ask_again(*make_study(), [JUDGE], ledger=StandIn(monkeypatch, say), n_pairs=1, dimensions=TWO, seed=3)
-    assert not found.duplicated(["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]).any()
+    found = ask_again(
+        *make_study(), [JUDGE], ledger=StandIn(monkeypatch, say), n_pairs=1, dimensions=TWO, seed=3
+    )
+    assert not found.duplicated(
+        ["comparison_id", "rater", "dimension", "protocol", "answer_format", "repeat"]
+    ).any()
     assert found.index.tolist() == list(range(len(found)))
     assert set(found["protocol"]) == {protocol for protocol, _, _ in ARMS}
 
 
 def test_what_cannot_be_asked_is_said(monkeypatch):
     ledger, study = StandIn(monkeypatch, say), make_study()
-    with pytest.raises(JudgeError, match="3 pairs were to be asked about again.* 2 histories .*set `asked_again: 2`"):
+    with pytest.raises(
+        JudgeError,
+        match="3 pairs were to be asked about again.* 2 histories .*set `asked_again: 2`",
+    ):
         ask_again(*study, [JUDGE], ledger=ledger, n_pairs=3)
     with pytest.raises(JudgeError, match="together and apart is the same"):
         ask_again(*study, [JUDGE], ledger=ledger, n_pairs=1, dimensions=["overall"])
@@ -90,7 +107,11 @@ def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_i
 def recorded(run):
     """Give a run's recipe, its tables, and how to take its calls from those that come with the project."""
     recipe = read_recipe(run)
-    replay = {"ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded), "mode": "replay", "progress": False}
+    replay = {
+        "ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded),
+        "mode": "replay",
+        "progress": False,
+    }
     histories = recipe_histories(recipe)
     replies = recipe_replies(recipe, histories, **replay)
     return recipe, (histories, replies, recipe_comparisons(recipe, replies)), replay
@@ -113,5 +134,8 @@ def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
 def test_the_recorded_calls_answer_what_the_sample_s_judge_is_asked_of_rewritten_replies():
     recipe, tables, replay = recorded("conjoint")
     verdicts = recipe_step(recipe, "verdicts", *tables, **replay)
-    assert verdicts.groupby(["protocol", "order"]).size().to_dict() == {("told", "ab"): 36, ("told", "ba"): 36}
+    assert verdicts.groupby(["protocol", "order"]).size().to_dict() == {
+        ("told", "ab"): 36,
+        ("told", "ba"): 36,
+    }
     assert (verdicts["state"] == "valid").all()

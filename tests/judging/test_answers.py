@@ -27,11 +27,19 @@ def test_each_answer_of_a_run_is_a_line_with_what_it_was_read_as(collected, caps
     lines = [json.loads(line) for line in (collected / "answers.jsonl").read_text().splitlines()]
     run, ledger = open_run("own"), open_ledger("own")
     verdicts = run.read("verdicts")
-    assert {line["call_id"] for line in lines if line["table"] == "verdicts"} == set(verdicts["call_id"])
-    assert len(lines) == 4 + verdicts["call_id"].nunique()  # one model answered each of four histories
+    assert {line["call_id"] for line in lines if line["table"] == "verdicts"} == set(
+        verdicts["call_id"]
+    )
+    assert (
+        len(lines) == 4 + verdicts["call_id"].nunique()
+    )  # one model answered each of four histories
     told = next(line for line in lines if line["table"] == "verdicts")
     assert told["text"] == ledger.find([told["call_id"]])[told["call_id"]].text
-    assert (told["rater"], told["states"], told["dimensions"]) == ("my-judge", {"valid": 1}, ["overall"])
+    assert (told["rater"], told["states"], told["dimensions"]) == (
+        "my-judge",
+        {"valid": 1},
+        ["overall"],
+    )
     assert len(told["prompt"]) == 16
     assert f"{len(lines)} answers of models are in answers.jsonl" in said
     assert f"The strictest licence of those is {lines[0]['licence']}" in said
@@ -49,7 +57,11 @@ def test_an_answer_that_names_somebody_keeps_the_file_from_being_written(collect
     [first, *_] = run.read("replies")["call_id"].dropna()
     call = ledger.find([first])[first]
     found = ledger.find
-    monkeypatch.setattr(ledger, "find", lambda keys: found(keys) | {first: type(call)(first, "ok", text="ann@example.org")})
+    monkeypatch.setattr(
+        ledger,
+        "find",
+        lambda keys: found(keys) | {first: type(call)(first, "ok", text="ann@example.org")},
+    )
     with pytest.raises(IdentityError, match="answers.text: .*1 row"):
         write_answers(run, ledger, "answers.jsonl")
     assert not (collected / "answers.jsonl").exists()

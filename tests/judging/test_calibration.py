@@ -18,10 +18,20 @@ from heart_utils import (
     repeat_reliability,
     write_leaderboard,
 )
-from heart_utils.judging.calibration import CalibrationError, calibrate_judge, judge_identity, load_calibration
+from heart_utils.judging.calibration import (
+    CalibrationError,
+    calibrate_judge,
+    judge_identity,
+    load_calibration,
+)
 from heart_utils.ratings.verdicts import combine_orders
 
-JUDGE = {"model": "openai/gpt-4o", "prompt": "Which reply is better?", "rubric": "overall", "options": {"temperature": 0}}
+JUDGE = {
+    "model": "openai/gpt-4o",
+    "prompt": "Which reply is better?",
+    "rubric": "overall",
+    "options": {"temperature": 0},
+}
 DAY = datetime.date(2026, 11, 1)
 
 
@@ -34,21 +44,35 @@ def votes_on_pairs(n_dialogues=160, right=0.9, seed=1, lean_to_x=0.6):
     names = [f"d{number}" for number in range(n_dialogues)]
     common = {"dialogue_id": names, "history_id": names, "pair_id": names, "responder_a": "x", "responder_b": "y",
               "dimension": "overall", "state": "valid", "protocol": "heart", "repeat": 0}  # fmt: skip
-    people = pd.DataFrame({**common, "verdict": person, "rater": "ann", "rater_kind": "human", "order": None})
-    judge = pd.DataFrame({**common, "verdict": said, "rater": "judge", "rater_kind": "model", "order": "ab"})
+    people = pd.DataFrame(
+        {**common, "verdict": person, "rater": "ann", "rater_kind": "human", "order": None}
+    )
+    judge = pd.DataFrame(
+        {**common, "verdict": said, "rater": "judge", "rater_kind": "model", "order": "ab"}
+    )
     return judge, people
 
 
 def calibrated(**changes):
     judge, people = votes_on_pairs(**changes)
-    return calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, valid_days=90, n_resamples=200)
+    return calibrate_judge(
+        judge,
+        people,
+        bound_to=JUDGE,
+        labels_from="a test",
+        made_on=DAY,
+        valid_days=90,
+        n_resamples=200,
+    )
 
 
 def test_agreement_errors_and_lead_are_those_counted_by_hand():
     judge, people = votes_on_pairs(n_dialogues=10)
     people["verdict"] = list("aaaaaabbbb")
     judge["verdict"] = list("aaaabbbbba")  # wrong on two of x's wins and one of y's
-    record = calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=50)
+    record = calibrate_judge(
+        judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=50
+    )
     assert record.agreement == pytest.approx(7 / 10)
     assert record.wrongly_preferred == pytest.approx({"x": 1 / 10, "y": 2 / 10})
     assert record.wrongly_passed_over == pytest.approx({"x": 2 / 10, "y": 1 / 10})
@@ -59,18 +83,29 @@ def test_the_lean_to_length_counts_errors_alone():
     judge, people = votes_on_pairs(n_dialogues=10)
     people["verdict"], judge["verdict"] = list("aaaaaabbbb"), list("aaaabbbbba")
     words = pd.DataFrame({"words": [5, 5, 5, 5, -3, 4, -1, -1, -1, 2]}, index=judge["pair_id"])
-    record = calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", words=words, n_resamples=50)
-    assert record.longer_when_wrong == pytest.approx(2 / 3)  # took b (longer), b (shorter), a (longer)
+    record = calibrate_judge(
+        judge, people, bound_to=JUDGE, labels_from="a test", words=words, n_resamples=50
+    )
+    assert record.longer_when_wrong == pytest.approx(
+        2 / 3
+    )  # took b (longer), b (shorter), a (longer)
 
 
 def test_repeats_say_how_often_it_answers_the_same():
     judge, people = votes_on_pairs(n_dialogues=20)
     again = judge.assign(
-        repeat=1, verdict=["b" if word == "a" else "a" for word in judge["verdict"][:5]] + list(judge["verdict"][5:])
+        repeat=1,
+        verdict=["b" if word == "a" else "a" for word in judge["verdict"][:5]]
+        + list(judge["verdict"][5:]),
     )
-    record = calibrate_judge(pd.concat([judge, again]), people, bound_to=JUDGE, labels_from="a test", n_resamples=50)
+    record = calibrate_judge(
+        pd.concat([judge, again]), people, bound_to=JUDGE, labels_from="a test", n_resamples=50
+    )
     assert record.same_when_asked_again == pytest.approx(15 / 20)
-    assert record.reliability == repeat_reliability(pd.concat([judge, again]), n_resamples=2)["reliability"].item()
+    assert (
+        record.reliability
+        == repeat_reliability(pd.concat([judge, again]), n_resamples=2)["reliability"].item()
+    )
     assert record.reliability_low < record.reliability < record.reliability_high
 
 
@@ -80,7 +115,11 @@ def test_a_good_judge_with_enough_labels_has_no_fault():
 
 @pytest.mark.parametrize("part", ["model", "prompt", "rubric", "options"])
 def test_a_record_expires_with_each_part_of_the_judge(part):
-    now = {**JUDGE, part: {"temperature": 1}} if part == "options" else {**JUDGE, part: JUDGE[part] + " "}
+    now = (
+        {**JUDGE, part: {"temperature": 1}}
+        if part == "options"
+        else {**JUDGE, part: JUDGE[part] + " "}
+    )
     (fault,) = calibrated().faults(bound_to=now, today=DAY)
     assert f"{part} changed" in fault
     assert "hours" in fault
@@ -98,7 +137,12 @@ def test_a_record_expires_with_age():
 def test_a_judge_that_follows_the_authors_names_alone_may_not_gate():
     judge, people = votes_on_pairs(lean_to_x=0.8)
     record = calibrate_judge(
-        judge.assign(verdict="a"), people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=200
+        judge.assign(verdict="a"),
+        people,
+        bound_to=JUDGE,
+        labels_from="a test",
+        made_on=DAY,
+        n_resamples=200,
     )
     (fault,) = record.faults(bound_to=JUDGE, today=DAY)
     assert "lead over the authors' names" in fault
@@ -128,24 +172,38 @@ def test_a_saved_record_is_the_same_and_an_edited_one_refused(tmp_path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda judge, people: (judge, people.assign(rater_kind="model")), "never on another judge's"),
+        (
+            lambda judge, people: (judge, people.assign(rater_kind="model")),
+            "never on another judge's",
+        ),
         (lambda judge, people: (judge.assign(rater_kind="human"), people), "rows by people"),
         (lambda judge, people: (judge.assign(rater=["j", "k"] * 80), people), "2 judges"),
-        (lambda judge, people: (judge.assign(pair_id="other" + judge["pair_id"]), people), "no pair in common"),
+        (
+            lambda judge, people: (judge.assign(pair_id="other" + judge["pair_id"]), people),
+            "no pair in common",
+        ),
         (lambda judge, people: (judge, people.assign(verdict="tie")), "all are ties or failures"),
-        (lambda judge, people: (judge, people.assign(dimension="warmth")), "No valid vote by a person is on 'overall'"),
+        (
+            lambda judge, people: (judge, people.assign(dimension="warmth")),
+            "No valid vote by a person is on 'overall'",
+        ),
     ],
 )
 def test_votes_that_calibrate_nothing_are_refused(spoil, message):
     with pytest.raises(CalibrationError, match=message):
-        calibrate_judge(*spoil(*votes_on_pairs()), bound_to=JUDGE, labels_from="a test", n_resamples=50)
+        calibrate_judge(
+            *spoil(*votes_on_pairs()), bound_to=JUDGE, labels_from="a test", n_resamples=50
+        )
 
 
 def test_a_judge_without_one_of_its_parts_is_refused():
     judge, people = votes_on_pairs()
     with pytest.raises(CalibrationError, match="lacks prompt and has unknown temperature"):
         calibrate_judge(
-            judge, people, labels_from="a test", bound_to={"model": "m", "rubric": "r", "options": {}, "temperature": 0}
+            judge,
+            people,
+            labels_from="a test",
+            bound_to={"model": "m", "rubric": "r", "options": {}, "temperature": 0},
         )
 
 
@@ -153,14 +211,18 @@ def test_the_identity_of_a_runs_judge_names_prompt_and_weights():
     identity = judge_identity("sample", "SmolLM2-135M-judge")
     assert "SmolLM2" in identity["model"] or "smollm2" in identity["model"].lower()
     assert len(identity["prompt"]) == 64
-    with pytest.raises(CalibrationError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"):
+    with pytest.raises(
+        CalibrationError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"
+    ):
         judge_identity("sample", "nobody")
 
 
 def test_a_record_says_lead_labels_date_and_expiry_in_words():
     record = calibrated()
     words = record.describe(today=DAY)
-    assert words.startswith(f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by people")
+    assert words.startswith(
+        f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by people"
+    )
     assert words.endswith("(a test), made on 2026-11-01, valid until 2027-01-30")
     assert record.describe(today=datetime.date(2027, 1, 31)).startswith("expired; lead")
     changed = {**JUDGE, "prompt": JUDGE["prompt"] + " "}
@@ -170,7 +232,9 @@ def test_a_record_says_lead_labels_date_and_expiry_in_words():
 def test_a_judge_among_the_people_is_refused():
     judge, people = votes_on_pairs()
     with pytest.raises(CalibrationError, match="not calibrated on its own answers"):
-        calibrate_judge(judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels_from="a test")
+        calibrate_judge(
+            judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels_from="a test"
+        )
 
 
 def test_one_dialogue_an_address_and_days_gone_by_are_refused():
@@ -186,7 +250,9 @@ def test_one_dialogue_an_address_and_days_gone_by_are_refused():
 def test_a_person_who_answered_a_pair_twice_has_one_label():
     judge, people = votes_on_pairs()
     again = people.head(7).assign(repeat=1, verdict="tie")
-    twice = calibrate_judge(judge, pd.concat([people, again]), bound_to=JUDGE, labels_from="a test", n_resamples=50)
+    twice = calibrate_judge(
+        judge, pd.concat([people, again]), bound_to=JUDGE, labels_from="a test", n_resamples=50
+    )
     assert twice.n_labels == len(people)
     assert twice.agreement == calibrated().agreement
 
@@ -195,15 +261,27 @@ def test_a_person_who_answered_a_pair_twice_has_one_label():
 def two_judges():
     """Verdicts of a judge with a record and of one without, and the record."""
     judge, people = votes_on_pairs()
-    record = calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, valid_days=90, n_resamples=50)
+    record = calibrate_judge(
+        judge,
+        people,
+        bound_to=JUDGE,
+        labels_from="a test",
+        made_on=DAY,
+        valid_days=90,
+        n_resamples=50,
+    )
     rows = pd.concat([judge, judge.assign(rater="other")], ignore_index=True)
     return rows, record
 
 
 def test_the_report_card_names_the_judge_without_a_record(two_judges):
     _, record = two_judges
-    grades = pd.DataFrame({"rater": ["judge", "other"], "probe": "echo", "expected": "worse", "outcome": "recognised"})
-    cards = describe_judges(grades.assign(n=8, contradicted=0.0), records=[record]).set_index("rater")
+    grades = pd.DataFrame(
+        {"rater": ["judge", "other"], "probe": "echo", "expected": "worse", "outcome": "recognised"}
+    )
+    cards = describe_judges(grades.assign(n=8, contradicted=0.0), records=[record]).set_index(
+        "rater"
+    )
     assert cards.loc["judge", "calibration"] == f"overall: {record.describe()}"
     assert cards.loc["other", "calibration"] == "not calibrated"
 

@@ -18,8 +18,12 @@ def draw(seed=5):
 
 
 def many(n_histories=6, n_responders=5, **columns):
-    rows = [(f"h{h}-r{r}", f"h{h}", f"r{r}") for h in range(n_histories) for r in range(n_responders)]
-    return pd.DataFrame(rows, columns=["reply_id", "history_id", "responder"]).assign(state="valid", **columns)
+    rows = [
+        (f"h{h}-r{r}", f"h{h}", f"r{r}") for h in range(n_histories) for r in range(n_responders)
+    ]
+    return pd.DataFrame(rows, columns=["reply_id", "history_id", "responder"]).assign(
+        state="valid", **columns
+    )
 
 
 def test_every_two_replies_to_a_history_meet_once_in_each_order():
@@ -44,7 +48,10 @@ def test_a_is_the_smaller_reply_whatever_the_order_of_rows():
 def test_ids_are_digests_of_what_they_stand_for_whatever_the_seed():
     """Written out by hand, so that another way to make them cannot go unnoticed: ids tie runs together."""
     pair = hashlib.sha256(b"4:pair5:h0-r05:h0-r1").hexdigest()[:16]
-    shown = [hashlib.sha256(f"10:comparison16:{pair}2:{order}5:heart".encode()).hexdigest()[:16] for order in ("ab", "ba")]
+    shown = [
+        hashlib.sha256(f"10:comparison16:{pair}2:{order}5:heart".encode()).hexdigest()[:16]
+        for order in ("ab", "ba")
+    ]
     for seed in (5, 6):
         comparisons = pair_replies(many(1, 2), rng=draw(seed))
         assert comparisons["pair_id"].tolist() == [pair] * 2
@@ -52,7 +59,9 @@ def test_ids_are_digests_of_what_they_stand_for_whatever_the_seed():
 
 
 def test_the_protocol_is_part_of_a_comparisons_id_and_not_of_a_pairs():
-    ours, released = (pair_replies(many(), rng=draw(), protocol=name) for name in ("heart", "heart-release"))
+    ours, released = (
+        pair_replies(many(), rng=draw(), protocol=name) for name in ("heart", "heart-release")
+    )
     assert set(ours["pair_id"]) == set(released["pair_id"])
     assert not set(ours["comparison_id"]) & set(released["comparison_id"])
 
@@ -61,12 +70,16 @@ def test_one_random_order_shows_each_reply_first_about_half_the_time():
     comparisons = pair_replies(many(40, 8), rng=draw(), orders="random")
     assert comparisons["pair_id"].is_unique
     first = (comparisons["order"] == "ab").sum()
-    assert abs(first - len(comparisons) / 2) < 4 * (len(comparisons) / 4) ** 0.5  # four standard deviations
+    assert (
+        abs(first - len(comparisons) / 2) < 4 * (len(comparisons) / 4) ** 0.5
+    )  # four standard deviations
 
 
 def test_what_is_drawn_for_a_pair_does_not_hang_on_the_others():
     whole = pair_replies(many(), rng=draw(), orders="random").set_index("pair_id")
-    part = pair_replies(many()[lambda t: t["responder"] != "r2"], rng=draw(), orders="random").set_index("pair_id")
+    part = pair_replies(
+        many()[lambda t: t["responder"] != "r2"], rng=draw(), orders="random"
+    ).set_index("pair_id")
     pd.testing.assert_frame_equal(part, whole.loc[part.index])
 
 
@@ -75,7 +88,12 @@ def test_what_a_seed_draws_for_a_pair_never_changes():
     orders = pair_replies(many(2, 4), rng=draw(), orders="random")["order"].tolist()
     assert orders == ["ba"] * 11 + ["ab"]
     kept = pair_replies(many(2, 4), rng=draw(), pairs=2).drop_duplicates("pair_id")
-    assert (kept["reply_a"] + kept["reply_b"]).tolist() == ["h0-r0h0-r1", "h0-r1h0-r3", "h1-r1h1-r2", "h1-r1h1-r3"]
+    assert (kept["reply_a"] + kept["reply_b"]).tolist() == [
+        "h0-r0h0-r1",
+        "h0-r1h0-r3",
+        "h1-r1h1-r2",
+        "h1-r1h1-r3",
+    ]
 
 
 def test_another_seed_draws_other_orders():
@@ -87,7 +105,9 @@ def test_another_seed_draws_other_orders():
 def test_so_many_pairs_of_each_history_are_kept(pairs):
     comparisons = pair_replies(many(), rng=draw(), pairs=pairs)
     assert (comparisons.groupby("history_id")["pair_id"].nunique() == min(pairs, 10)).all()
-    assert set(comparisons["pair_id"]) <= set(pair_replies(many(), rng=draw(), pairs="all")["pair_id"])
+    assert set(comparisons["pair_id"]) <= set(
+        pair_replies(many(), rng=draw(), pairs="all")["pair_id"]
+    )
 
 
 def test_more_pairs_hold_the_fewer():
@@ -98,7 +118,10 @@ def test_more_pairs_hold_the_fewer():
 
 def test_protocols_keep_the_same_pairs():
     """So that two ways of judging can be compared on the same replies."""
-    ours, released = (pair_replies(many(), rng=draw(), pairs=3, protocol=name) for name in ("heart", "heart-release"))
+    ours, released = (
+        pair_replies(many(), rng=draw(), pairs=3, protocol=name)
+        for name in ("heart", "heart-release")
+    )
     assert set(ours["pair_id"]) == set(released["pair_id"])
 
 
@@ -106,7 +129,8 @@ def test_failed_replies_are_left_out_and_counted():
     replies = many()
     replies.loc[[0, 1, 2, 3], "state"] = ["refused", "error", "error", "refused"]
     with pytest.warns(
-        UserWarning, match=r"4 of 30 replies are not paired \(2 error, 2 refused\); 1 histories have no two valid"
+        UserWarning,
+        match=r"4 of 30 replies are not paired \(2 error, 2 refused\); 1 histories have no two valid",
     ) as said:
         comparisons = pair_replies(replies, rng=draw())
     assert sum(warning.category is UserWarning for warning in said) == 1
@@ -144,9 +168,21 @@ def test_a_comparison_with_a_simulated_reply_is_simulated():
         (many(), {"pairs": 1.5}, "expected 'all' or a whole number"),
         (many(), {"pairs": "some"}, "expected 'all' or a whole number"),
         (many().drop(columns="state"), {}, "no column state"),
-        (many().assign(responder=None), {}, "replies.responder: expected a name in each row; row 0 has None"),
-        (pd.concat([many(), many().head(1)]), {}, "replies.reply_id: expected each reply once; row 0 has 'h0-r0'"),
-        (many(2, 1), {}, "Nothing can be paired: of 2 replies 2 are valid, to 2 histories, by 1 responders"),
+        (
+            many().assign(responder=None),
+            {},
+            "replies.responder: expected a name in each row; row 0 has None",
+        ),
+        (
+            pd.concat([many(), many().head(1)]),
+            {},
+            "replies.reply_id: expected each reply once; row 0 has 'h0-r0'",
+        ),
+        (
+            many(2, 1),
+            {},
+            "Nothing can be paired: of 2 replies 2 are valid, to 2 histories, by 1 responders",
+        ),
         (many().head(0), {}, "Nothing can be paired: of 0 replies"),
     ],
 )
@@ -160,7 +196,10 @@ def test_the_table_of_replies_is_paired_as_it_comes():
     assert len(pair_replies(make_replies(), rng=draw())) == 12
 
 
-@given(parts=st.lists(st.text(max_size=5), max_size=4), others=st.lists(st.text(max_size=5), max_size=4))
+@given(
+    parts=st.lists(st.text(max_size=5), max_size=4),
+    others=st.lists(st.text(max_size=5), max_size=4),
+)
 def test_different_parts_have_different_digests(parts, others):
     assert (digest(*parts) == digest(*others)) == (parts == others)
 

@@ -15,7 +15,8 @@ QUESTIONS = [
     {
         "question_id": name,
         "rubric": [
-            {"dimension": "Warmth", "score": points, "content": words} for points, words in ((3, "cares"), (-4, "lectures"))
+            {"dimension": "Warmth", "score": points, "content": words}
+            for points, words in ((3, "cares"), (-4, "lectures"))
         ],
         "dialogue": [{"role": "A", "content": "x" * length}],
     }
@@ -41,25 +42,38 @@ def settings(tmp_path, monkeypatch):
         shutil.copy(find_root() / "data" / name, tmp_path / "data" / name)
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     questions = tmp_path / "questions.jsonl"
-    questions.write_text("\n".join(json.dumps(question) for question in QUESTIONS), encoding="utf-8")
+    questions.write_text(
+        "\n".join(json.dumps(question) for question in QUESTIONS), encoding="utf-8"
+    )
 
     def write(**changes):
         block = {"questions": str(questions), "language": "en"}
-        block |= {"responders": [{"name": "m", "model": "openai/m"}], "judges": [{"name": "j", "model": "openai/j"}], **changes}
-        (tmp_path / "params" / "heartbench.yaml").write_text(yaml.safe_dump({"collect": block}), encoding="utf-8")
+        block |= {
+            "responders": [{"name": "m", "model": "openai/m"}],
+            "judges": [{"name": "j", "model": "openai/j"}],
+            **changes,
+        }
+        (tmp_path / "params" / "heartbench.yaml").write_text(
+            yaml.safe_dump({"collect": block}), encoding="utf-8"
+        )
 
     write()
     return write
 
 
 def served(provider, *names, **prices):
-    return [{"name": name, "model": f"openai/{name}", "api_base": provider.address, **prices} for name in names]
+    return [
+        {"name": name, "model": f"openai/{name}", "api_base": provider.address, **prices}
+        for name in names
+    ]
 
 
 def test_a_run_is_collected_and_collected_again_without_a_call(settings):
     with serving(Provider(answer=answer)) as provider:
         free = {"price_prompt": 0, "price_completion": 0}
-        settings(responders=served(provider, "m", **free), judges=served(provider, "j", "k", **free))
+        settings(
+            responders=served(provider, "m", **free), judges=served(provider, "j", "k", **free)
+        )
         assert main(["heartbench", "--quiet"]) == 0
         n = len(provider.requests)
         assert main(["heartbench", "--quiet"]) == 0
@@ -82,7 +96,9 @@ def test_the_manifest_says_what_each_table_rests_on(settings):
         "replies": {"live": 2},
         "scores": "live",
     }
-    assert [tables[name]["licence"] for name in ("histories", "replies", "scores")] == ["none stated"] * 3
+    assert [tables[name]["licence"] for name in ("histories", "replies", "scores")] == [
+        "none stated"
+    ] * 3
     assert tables["histories"]["source"].endswith("questions.jsonl, as params/heartbench.yaml says")
 
 
@@ -90,11 +106,16 @@ def test_the_manifest_says_what_each_table_rests_on(settings):
 def test_what_is_made_of_heartbench_may_not_be_published(settings, mirror):
     with serving(Provider(answer=lambda body: answer(body).replace("[1, 0]", "[1]"))) as provider:
         free = {"price_prompt": 0, "price_completion": 0}
-        models = {"responders": served(provider, "m", **free), "judges": served(provider, "j", **free)}
+        models = {
+            "responders": served(provider, "m", **free),
+            "judges": served(provider, "j", **free),
+        }
         settings(questions="heartbench", n_questions=1, **models)
         assert main(["heartbench", "--quiet"]) == 0
     tables = open_run("heartbench").manifest["tables"]
-    assert {may_publish(tables[name]["licence"]) for name in ("histories", "replies", "scores")} == {False}
+    assert {
+        may_publish(tables[name]["licence"]) for name in ("histories", "replies", "scores")
+    } == {False}
 
 
 def test_paid_calls_are_refused_without_a_yes(settings, capsys):

@@ -35,7 +35,12 @@ def form(name="heart", dimensions=ONE, answer_format="json"):
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric)
     rubric = rubric.select(dimensions) if name == "heart" else rubric
-    return Form(protocol, rubric.dimensions, ("A", "B") if answer_format == "logprob" else ("K482", "T905"), answer_format)
+    return Form(
+        protocol,
+        rubric.dimensions,
+        ("A", "B") if answer_format == "logprob" else ("K482", "T905"),
+        answer_format,
+    )
 
 
 def answer(text, *more, status=None, order="ab", asked=None, number=[0], **call):  # noqa: B006
@@ -49,7 +54,9 @@ def answer(text, *more, status=None, order="ab", asked=None, number=[0], **call)
 
 
 def line(winner="K482", **cells):
-    return json.dumps({"attunement": {"reasoning": "Because.", "winner": winner, "margin": 2} | cells})
+    return json.dumps(
+        {"attunement": {"reasoning": "Because.", "winner": winner, "margin": 2} | cells}
+    )
 
 
 # From an answer to a verdict
@@ -64,7 +71,12 @@ def test_a_failed_answer_is_never_a_tie():
 @pytest.mark.parametrize(("order", "verdict"), [("ab", "a"), ("ba", "b")])
 def test_the_reply_shown_first_is_a_in_one_order_and_b_in_the_other(order, verdict):
     row = answer_rows("verdicts", [answer(line("K482"), order=order)]).iloc[0]
-    assert (row["verdict"], row["margin"], row["state"], row["rationale"]) == (verdict, 2.0, "valid", "Because.")
+    assert (row["verdict"], row["margin"], row["state"], row["rationale"]) == (
+        verdict,
+        2.0,
+        "valid",
+        "Because.",
+    )
 
 
 def test_a_tie_is_a_tie_in_both_orders_and_has_no_margin():
@@ -96,11 +108,29 @@ def test_a_tie_is_a_tie_in_both_orders_and_has_no_margin():
 )  # fmt: skip
 def test_what_can_be_read_without_guessing_is_read(text):
     row = answer_rows("verdicts", [answer(text)]).iloc[0]
-    assert (row["verdict"], row["margin"], row["state"], row["rationale"]) == ("a", 2.0, "valid", "Because.")
+    assert (row["verdict"], row["margin"], row["state"], row["rationale"]) == (
+        "a",
+        2.0,
+        "valid",
+        "Because.",
+    )
 
 
 @pytest.mark.parametrize(
-    "winner", ["both bad", "K482 and T905", "K482 over T905", "first", "A", "X111", "", 1, ["K482"], "a tie, nearly", "draw"]
+    "winner",
+    [
+        "both bad",
+        "K482 and T905",
+        "K482 over T905",
+        "first",
+        "A",
+        "X111",
+        "",
+        1,
+        ["K482"],
+        "a tie, nearly",
+        "draw",
+    ],
 )
 def test_a_word_outside_the_vocabulary_is_unparsed_and_never_a_tie(winner):
     row = answer_rows("verdicts", [answer(line(winner))]).iloc[0]
@@ -133,33 +163,72 @@ def test_a_refusal_in_words_is_refused(text):
 
 
 def test_sorrow_is_no_refusal():
-    assert answer_rows("verdicts", [answer("I'm sorry for the seeker. K482 is warmer.")])["state"].tolist() == ["unparsed"]
+    assert answer_rows("verdicts", [answer("I'm sorry for the seeker. K482 is warmer.")])[
+        "state"
+    ].tolist() == ["unparsed"]
 
 
 def test_a_refusal_of_the_provider_is_refused_whatever_its_text():
-    assert answer_rows("verdicts", [answer(line(), status="refused")])["state"].tolist() == ["refused"]
+    assert answer_rows("verdicts", [answer(line(), status="refused")])["state"].tolist() == [
+        "refused"
+    ]
 
 
 def test_what_came_whole_of_an_answer_cut_short_counts():
-    text = json.dumps({name: {"reasoning": "r", "winner": "T905", "margin": 1} for name in ("attunement", "overall")})
+    text = json.dumps(
+        {
+            name: {"reasoning": "r", "winner": "T905", "margin": 1}
+            for name in ("attunement", "overall")
+        }
+    )
     cut = text[: text.index('"overall"') + 30]
-    verdicts = answer_rows("verdicts", [answer(cut, status="truncated", asked=form(dimensions=("attunement", "overall")))])
-    assert verdicts.set_index("dimension")["state"].to_dict() == {"attunement": "valid", "overall": "unparsed"}
-    assert verdicts.set_index("dimension")["flags"].to_dict() == {"attunement": ["truncated"], "overall": []}
+    verdicts = answer_rows(
+        "verdicts",
+        [answer(cut, status="truncated", asked=form(dimensions=("attunement", "overall")))],
+    )
+    assert verdicts.set_index("dimension")["state"].to_dict() == {
+        "attunement": "valid",
+        "overall": "unparsed",
+    }
+    assert verdicts.set_index("dimension")["flags"].to_dict() == {
+        "attunement": ["truncated"],
+        "overall": [],
+    }
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, "{" * 5_000, '{"a":' * 3_000, "9" * 5_000, '{"attunement": ' + "9" * 5_000 + "}", "\x00", "null"]
+    "text",
+    [
+        "[" * 100_000,
+        "{" * 5_000,
+        '{"a":' * 3_000,
+        "9" * 5_000,
+        '{"attunement": ' + "9" * 5_000 + "}",
+        "\x00",
+        "null",
+    ],
 )
 def test_no_text_breaks_the_reading(text):
     assert answer_rows("verdicts", [answer(text)])["state"].tolist() == ["unparsed"]
 
 
-LEAVES = st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.sampled_from(["K482", "tie", "attunement"])
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["K482", "tie", "attunement"])
+)
 KEYS = st.sampled_from(["attunement", "winner", "margin", "verdicts"])
 
 
-@given(st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8))
+@given(
+    st.recursive(
+        LEAVES,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+        max_leaves=8,
+    )
+)
 def test_any_json_gives_one_reading_with_a_winner_only_where_valid(content):
     readings, fault = form().read(Call("c", "ok", json.dumps(content)))
     assert len(readings) == 1
@@ -169,11 +238,19 @@ def test_any_json_gives_one_reading_with_a_winner_only_where_valid(content):
 
 @pytest.mark.parametrize(
     ("said", "verdict", "margin"),
-    [("K482+", "a", 1), ("T905 +++++", "b", 5), ("K482", "a", None), ("*K482* ++.", "a", 2), ("T905++++++", "b", None)],
+    [
+        ("K482+", "a", 1),
+        ("T905 +++++", "b", 5),
+        ("K482", "a", None),
+        ("*K482* ++.", "a", 2),
+        ("T905++++++", "b", None),
+    ],
 )
 def test_plus_signs_are_margins(said, verdict, margin):
     asked = form("heart-release")
-    text = json.dumps({"reasoning": "All in all.", **dict.fromkeys((one.name for one in asked.dimensions), said)})
+    text = json.dumps(
+        {"reasoning": "All in all.", **dict.fromkeys((one.name for one in asked.dimensions), said)}
+    )
     verdicts = answer_rows("verdicts", [answer(text, asked=asked)])
     assert len(verdicts) == 6
     assert set(verdicts["verdict"]) == {verdict}
@@ -185,19 +262,27 @@ def test_plus_signs_are_margins(said, verdict, margin):
 def test_a_forced_choice_that_names_no_winner_is_unparsed(said):
     """The released script takes the first name and every plus sign that it finds, for all scales."""
     asked = form("heart-release")
-    text = json.dumps({"reasoning": "K482 +++++", **dict.fromkeys((one.name for one in asked.dimensions), said)})
+    text = json.dumps(
+        {"reasoning": "K482 +++++", **dict.fromkeys((one.name for one in asked.dimensions), said)}
+    )
     assert set(answer_rows("verdicts", [answer(text, asked=asked)])["state"]) == {"unparsed"}
 
 
 def letters(*alternatives, order="ab"):
     return answer(
-        "A", order=order, asked=form(answer_format="logprob"), logprobs=tuple((t, math.log(p)) for t, p in alternatives)
+        "A",
+        order=order,
+        asked=form(answer_format="logprob"),
+        logprobs=tuple((t, math.log(p)) for t, p in alternatives),
     )
 
 
 def test_probabilities_are_renormalised_over_the_two_letters():
     """0.3 and 0.1 of the next token: 3/4 for the reply shown first, 1/4 where that is b."""
-    verdicts = answer_rows("verdicts", [letters(("A", 0.3), ("The", 0.6), ("B", 0.1), order=order) for order in ("ab", "ba")])
+    verdicts = answer_rows(
+        "verdicts",
+        [letters(("A", 0.3), ("The", 0.6), ("B", 0.1), order=order) for order in ("ab", "ba")],
+    )
     assert verdicts["p_a"].tolist() == pytest.approx([0.75, 0.25])
     assert verdicts["verdict"].tolist() == ["a", "b"]
     assert verdicts["margin"].isna().all()
@@ -205,22 +290,30 @@ def test_probabilities_are_renormalised_over_the_two_letters():
 
 def test_all_ways_to_write_a_letter_count_and_an_article_does_not():
     """(0.2 + 0.1) / (0.3 + 0.3) = 1/2; "a" begins a sentence, not an answer."""
-    row = answer_rows("verdicts", [letters((" A", 0.2), ("**A**", 0.1), ("▁a", 0.1), ("B", 0.3), ("Both", 0.2))]).iloc[0]
+    row = answer_rows(
+        "verdicts", [letters((" A", 0.2), ("**A**", 0.1), ("▁a", 0.1), ("B", 0.3), ("Both", 0.2))]
+    ).iloc[0]
     assert row["p_a"] == pytest.approx(0.5)
 
 
 def test_a_letter_that_is_not_listed_has_at_most_the_least_probability_listed():
     """0.6 / (0.6 + 0.1) = 6/7, not 1."""
-    assert answer_rows("verdicts", [letters(("A", 0.6), ("The", 0.3), ("I", 0.1))])["p_a"].tolist() == pytest.approx([6 / 7])
+    assert answer_rows("verdicts", [letters(("A", 0.6), ("The", 0.3), ("I", 0.1))])[
+        "p_a"
+    ].tolist() == pytest.approx([6 / 7])
 
 
 def test_without_either_letter_there_is_no_answer():
-    verdicts = answer_rows("verdicts", [letters(("The", 0.9)), answer("A", asked=form(answer_format="logprob"))])
+    verdicts = answer_rows(
+        "verdicts", [letters(("The", 0.9)), answer("A", asked=form(answer_format="logprob"))]
+    )
     assert verdicts["state"].tolist() == ["unparsed", "unparsed"]
 
 
 def test_letters_with_little_probability_are_flagged():
-    verdicts = answer_rows("verdicts", [letters(("A", 0.3), ("B", 0.19)), letters(("A", 0.3), ("B", 0.21))])
+    verdicts = answer_rows(
+        "verdicts", [letters(("A", 0.3), ("B", 0.19)), letters(("A", 0.3), ("B", 0.21))]
+    )
     assert verdicts["flags"].tolist() == [["little_mass"], []]
 
 
@@ -229,9 +322,13 @@ def test_letters_with_little_probability_are_flagged():
 
 def test_a_repair_fills_what_could_not_be_read_and_changes_nothing_else():
     both = ("attunement", "overall")
-    text = json.dumps({"attunement": {"winner": "K482", "margin": 1}, "overall": {"winner": "both"}})
+    text = json.dumps(
+        {"attunement": {"winner": "K482", "margin": 1}, "overall": {"winner": "both"}}
+    )
     again = json.dumps({name: {"winner": "T905", "margin": 5} for name in both})
-    verdicts = answer_rows("verdicts", [answer(text, again, asked=form(dimensions=both))]).set_index("dimension")
+    verdicts = answer_rows(
+        "verdicts", [answer(text, again, asked=form(dimensions=both))]
+    ).set_index("dimension")
     assert verdicts["verdict"].to_dict() == {"attunement": "a", "overall": "b"}
     assert verdicts["call_id"].to_dict() == {"attunement": "call0", "overall": "call1"}
     assert verdicts["flags"].to_dict() == {"attunement": [], "overall": ["repaired"]}
@@ -245,7 +342,9 @@ def test_an_unreadable_answer_is_asked_for_once_more_and_no_oftener(monkeypatch)
 
 
 def test_a_repaired_answer_counts(monkeypatch):
-    ledger = StandIn(monkeypatch, lambda request: choose(1)(request) if len(request.messages) > 2 else "what?")
+    ledger = StandIn(
+        monkeypatch, lambda request: choose(1)(request) if len(request.messages) > 2 else "what?"
+    )
     verdicts = collect_verdicts(*make_study(), [JUDGE], ledger=ledger, dimensions=ONE)
     assert set(verdicts["state"]) == {"valid"}
     assert set(map(tuple, verdicts["flags"])) == {("repaired",)}
@@ -262,10 +361,14 @@ def test_what_a_repair_cannot_help_is_not_repaired(monkeypatch, status):
 def test_a_judge_that_is_cut_off_while_it_thinks_is_told_of_and_gives_no_verdict(monkeypatch):
     def think(request):
         draft = choose(1)(request)
-        return Call("", "truncated", f"<think>Perhaps {draft if isinstance(draft, str) else draft.text}")
+        return Call(
+            "", "truncated", f"<think>Perhaps {draft if isinstance(draft, str) else draft.text}"
+        )
 
     ledger = StandIn(monkeypatch, think)
-    with pytest.warns(UserWarning, match="judge: 12 of 12 answers ended within a thought.*reasoning_effort: low"):
+    with pytest.warns(
+        UserWarning, match="judge: 12 of 12 answers ended within a thought.*reasoning_effort: low"
+    ):
         verdicts = collect_verdicts(*make_study(), [JUDGE], ledger=ledger, dimensions=ONE)
     assert set(verdicts["state"]) == {"unparsed"}
 
@@ -291,7 +394,12 @@ def test_every_comparison_has_one_row_per_judge_dimension_and_repeat(monkeypatch
     ledger = StandIn(monkeypatch, choose("tie"))
     verdicts = collect_verdicts(*make_study(), panel, ledger=ledger, repeats=2)
     assert len(verdicts) == 12 * 3 * 6 * 2
-    assert (verdicts.groupby(["comparison_id", "rater", "answer_format", "repeat"])["dimension"].nunique() == 6).all()
+    assert (
+        verdicts.groupby(["comparison_id", "rater", "answer_format", "repeat"])[
+            "dimension"
+        ].nunique()
+        == 6
+    ).all()
     assert set(verdicts["rater"]) == {"judge", "other"}
 
 
@@ -310,7 +418,9 @@ def test_questions_are_blinded_and_show_what_the_order_says():
 def test_both_orders_of_a_pair_have_the_same_codes_and_dimensions_in_the_same_places():
     seen = {}
     for question in plan_questions(*make_study(), [JUDGE]):
-        seen.setdefault(question.about["pair_id"], set()).add((question.form.codes, question.form.dimensions))
+        seen.setdefault(question.about["pair_id"], set()).add(
+            (question.form.codes, question.form.dimensions)
+        )
     assert all(len(forms) == 1 for forms in seen.values())
     assert len(set.union(*seen.values())) == len(seen)
 
@@ -322,7 +432,9 @@ def test_dimensions_come_in_each_place_about_equally_often():
         _, shown = draw_form(protocol, rubric, 7, f"pair{pair}", 0, texts=())
         for place, dimension in enumerate(shown):
             places[place, DIMENSIONS.index(dimension.name)] += 1
-    assert np.abs(places - 100).max() < 4 * math.sqrt(600 * 5 / 36)  # four standard deviations of a binomial
+    assert np.abs(places - 100).max() < 4 * math.sqrt(
+        600 * 5 / 36
+    )  # four standard deviations of a binomial
 
 
 def test_what_is_drawn_hangs_on_seed_pair_protocol_and_repeat_alone():
@@ -349,17 +461,26 @@ def test_the_place_of_a_dimension_is_the_one_it_was_asked_in(monkeypatch):
 def test_the_order_of_rows_and_of_judges_changes_no_question():
     histories, replies, comparisons = make_study()
     panel = [JUDGE, LETTERS]
-    one = {question.request(schema=True).key for question in plan_questions(histories, replies, comparisons, panel)}
+    one = {
+        question.request(schema=True).key
+        for question in plan_questions(histories, replies, comparisons, panel)
+    }
     shuffled = (table.sample(frac=1, random_state=1) for table in (histories, replies, comparisons))
-    other = {question.request(schema=True).key for question in plan_questions(*shuffled, panel[::-1])}
+    other = {
+        question.request(schema=True).key for question in plan_questions(*shuffled, panel[::-1])
+    }
     assert one == other
 
 
 def test_asking_fewer_dimensions_by_letter_finds_what_was_recorded_for_more(monkeypatch):
-    ledger = StandIn(monkeypatch, lambda request: Call("", "ok", "A", logprobs=(("A", -0.1), ("B", -2.0))))
+    ledger = StandIn(
+        monkeypatch, lambda request: Call("", "ok", "A", logprobs=(("A", -0.1), ("B", -2.0)))
+    )
     study = make_study()
     collect_verdicts(*study, [LETTERS], ledger=ledger)
-    verdicts = collect_verdicts(*study, [LETTERS], ledger=ledger, dimensions=["overall", "resonance"], mode="replay")
+    verdicts = collect_verdicts(
+        *study, [LETTERS], ledger=ledger, dimensions=["overall", "resonance"], mode="replay"
+    )
     assert len(verdicts) == 24
 
 
@@ -368,7 +489,9 @@ def test_questions_about_one_history_come_together_and_share_their_beginning():
     names = [question.about["history_id"] for question in questions]
     assert names == sorted(names)
     firsts = [question.shown for question in questions]
-    assert len([1 for here, there in zip(firsts, firsts[1:], strict=False) if here != there]) == 11  # six dimensions in a row
+    assert (
+        len([1 for here, there in zip(firsts, firsts[1:], strict=False) if here != there]) == 11
+    )  # six dimensions in a row
 
 
 def test_the_single_arm_asks_one_dimension_a_call_of_the_same_comparisons(monkeypatch):
@@ -400,9 +523,15 @@ def test_the_released_protocol_swaps_the_roles_where_the_supporter_spoke_first(m
 
 def test_comparisons_of_two_protocols_are_each_asked_in_their_own(monkeypatch):
     histories, replies, ours = make_study()
-    theirs = pair_replies(replies, rng=np.random.default_rng(1), orders="random", protocol="heart-release")
+    theirs = pair_replies(
+        replies, rng=np.random.default_rng(1), orders="random", protocol="heart-release"
+    )
     verdicts = collect_verdicts(
-        histories, replies, pd.concat([ours, theirs]), [JUDGE], ledger=StandIn(monkeypatch, lambda request: "{}")
+        histories,
+        replies,
+        pd.concat([ours, theirs]),
+        [JUDGE],
+        ledger=StandIn(monkeypatch, lambda request: "{}"),
     )
     assert verdicts.groupby("protocol").size().to_dict() == {"heart": 72, "heart-release": 36}
 
@@ -411,8 +540,17 @@ def test_comparisons_of_two_protocols_are_each_asked_in_their_own(monkeypatch):
 
 
 def family(**families):
-    rows = [{"responder": name, "family": of, "model": f"openai/{name}"} for name, of in families.items()]
-    kinds = {"responder_kind": "model", "size": None, "released": None, "price": None, "simulated": False}
+    rows = [
+        {"responder": name, "family": of, "model": f"openai/{name}"}
+        for name, of in families.items()
+    ]
+    kinds = {
+        "responder_kind": "model",
+        "size": None,
+        "released": None,
+        "price": None,
+        "simulated": False,
+    }
     return pd.DataFrame(rows).assign(**kinds)
 
 
@@ -424,16 +562,30 @@ def flags_by_pair(verdicts):
 def test_a_judge_of_a_responders_family_is_flagged(monkeypatch):
     judge = replace(JUDGE, family="Acme")
     responders = family(human=None, model="ACME", echo=None)
-    verdicts = collect_verdicts(*make_study(), [judge], ledger=StandIn(monkeypatch, choose(0)), responders=responders)
-    assert flags_by_pair(verdicts) == {"echo human": set(), "echo model": {"own_family"}, "human model": {"own_family"}}
+    verdicts = collect_verdicts(
+        *make_study(), [judge], ledger=StandIn(monkeypatch, choose(0)), responders=responders
+    )
+    assert flags_by_pair(verdicts) == {
+        "echo human": set(),
+        "echo model": {"own_family"},
+        "human model": {"own_family"},
+    }
 
 
-@pytest.mark.parametrize("judge", [Model("model", "openai/any"), Model("other-name", "openai/model")])
+@pytest.mark.parametrize(
+    "judge", [Model("model", "openai/any"), Model("other-name", "openai/model")]
+)
 def test_a_judge_that_is_also_a_responder_is_allowed_and_flagged(monkeypatch, judge):
     responders = family(human=None, model=None, echo=None)
-    verdicts = collect_verdicts(*make_study(), [judge], ledger=StandIn(monkeypatch, choose(0)), responders=responders)
+    verdicts = collect_verdicts(
+        *make_study(), [judge], ledger=StandIn(monkeypatch, choose(0)), responders=responders
+    )
     own = {"own_reply", "own_family", "judge_is_responder"}
-    assert flags_by_pair(verdicts) == {"echo human": {"judge_is_responder"}, "echo model": own, "human model": own}
+    assert flags_by_pair(verdicts) == {
+        "echo human": {"judge_is_responder"},
+        "echo model": own,
+        "human model": own,
+    }
 
 
 def test_a_reply_that_says_choose_a_is_shown_verbatim_and_flagged(monkeypatch):
@@ -443,7 +595,9 @@ def test_a_reply_that_says_choose_a_is_shown_verbatim_and_flagged(monkeypatch):
     ledger = StandIn(monkeypatch, choose(0))
     verdicts = collect_verdicts(histories, replies, comparisons, [JUDGE], ledger=ledger)
     flagged = verdicts["flags"].map(lambda flags: "instructs_judge" in flags)
-    named = (verdicts["history_id"] == "h1") & (verdicts[["responder_a", "responder_b"]] == "echo").any(axis=1)
+    named = (verdicts["history_id"] == "h1") & (
+        verdicts[["responder_a", "responder_b"]] == "echo"
+    ).any(axis=1)
     assert (flagged == named).all()
     with_it = [request for request in ledger.asked if order in request.messages[1]["content"]]
     assert len(with_it) == 4
@@ -465,7 +619,9 @@ def test_recorded_calls_are_found_again_when_the_list_of_models_with_schemas_cha
     ledger = StandIn(monkeypatch, choose(0), schema=True)
     before = collect_verdicts(*study, [JUDGE], ledger=ledger)
     monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: False)
-    pd.testing.assert_frame_equal(collect_verdicts(*study, [JUDGE], ledger=ledger, mode="replay"), before)
+    pd.testing.assert_frame_equal(
+        collect_verdicts(*study, [JUDGE], ledger=ledger, mode="replay"), before
+    )
 
 
 def test_how_one_question_is_asked_does_not_depend_on_what_else_is_asked_or_recorded(monkeypatch):
@@ -495,14 +651,18 @@ def test_a_model_is_asked_as_it_was_first_asked_or_as_its_settings_say(monkeypat
     assert not any("response_format" in request.options for request in ledger.asked)
     told = replace(JUDGE, json_schema=True)
     questions = plan_questions(*study, [told], seed=1)
-    assert all("response_format" in request.options for request in question_requests(questions, ledger))
+    assert all(
+        "response_format" in request.options for request in question_requests(questions, ledger)
+    )
 
 
 def test_rederiving_all_verdicts_asks_nothing_though_repairs_were_never_asked(monkeypatch):
     study = make_study()
     ledger = StandIn(monkeypatch, choose(0))
     collect_verdicts(*study, [JUDGE], ledger=ledger)
-    ledger.calls = {key: replace(call, text="a parser that reads less") for key, call in ledger.calls.items()}
+    ledger.calls = {
+        key: replace(call, text="a parser that reads less") for key, call in ledger.calls.items()
+    }
     verdicts = collect_verdicts(*study, [JUDGE], ledger=ledger, mode="replay")
     assert len(ledger.asked) == 12
     assert set(verdicts["state"]) == {"unparsed"}
@@ -510,7 +670,10 @@ def test_rederiving_all_verdicts_asks_nothing_though_repairs_were_never_asked(mo
 
 def test_only_what_failed_is_asked_again(monkeypatch):
     study = make_study()
-    ledger = StandIn(monkeypatch, lambda request: Call("", "error") if request.tag == "h1" else choose(0)(request))
+    ledger = StandIn(
+        monkeypatch,
+        lambda request: Call("", "error") if request.tag == "h1" else choose(0)(request),
+    )
     collect_verdicts(*study, [JUDGE], ledger=ledger)
     ledger.say = choose(0)
     ledger.asked.clear()
@@ -521,9 +684,14 @@ def test_only_what_failed_is_asked_again(monkeypatch):
 
 def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     study = make_study()
-    ledger = StandIn(monkeypatch, lambda request: Call("", "error") if request.tag == "h2" else choose(0)(request))
+    ledger = StandIn(
+        monkeypatch,
+        lambda request: Call("", "error") if request.tag == "h2" else choose(0)(request),
+    )
     judges = [replace(judge, price_prompt=1.0, price_completion=2.0) for judge in (JUDGE, LETTERS)]
-    rows = pd.concat([study[2].query("history_id == 'h1'").head(4), study[2].query("history_id == 'h2'").head(1)])
+    rows = pd.concat(
+        [study[2].query("history_id == 'h1'").head(4), study[2].query("history_id == 'h2'").head(1)]
+    )
     collect_verdicts(*study[:2], rows, judges[:1], ledger=ledger)
     asked = len(ledger.asked)
     plan = collect_verdicts(*study, judges, ledger=ledger, plan=True).set_index("answer_format")
@@ -531,16 +699,26 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     assert plan["n_calls"].to_dict() == {"json": 12, "logprob": 72}
     assert plan["n_recorded"].to_dict() == {"json": 4, "logprob": 0}  # what failed is asked again
     texts = [question.messages for question in plan_questions(*study, judges[1:])]
-    prompts = sum(sum(len(message["content"]) for message in messages) // 4 + 24 for messages in texts)
+    prompts = sum(
+        sum(len(message["content"]) for message in messages) // 4 + 24 for messages in texts
+    )
     assert plan["prompt_tokens"]["logprob"] == prompts
     assert plan["completion_tokens"].to_dict() == {"json": 8 * (200 + 6 * 120), "logprob": 72}
     assert plan["cost_usd"]["logprob"] == pytest.approx((prompts + 2 * 72) / 1e6)
-    plan = collect_verdicts(*study, [judges[0], LETTERS], ledger=ledger, plan=True).set_index("answer_format")
-    assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}  # a price not known is not zero
+    plan = collect_verdicts(*study, [judges[0], LETTERS], ledger=ledger, plan=True).set_index(
+        "answer_format"
+    )
+    assert plan["cost_usd"].isna().to_dict() == {
+        "json": False,
+        "logprob": True,
+    }  # a price not known is not zero
 
 
 def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):
-    ledger, judge = StandIn(monkeypatch, choose(0)), replace(JUDGE, price_prompt=1.0, price_completion=2.0)
+    ledger, judge = (
+        StandIn(monkeypatch, choose(0)),
+        replace(JUDGE, price_prompt=1.0, price_completion=2.0),
+    )
     collect_verdicts(*make_study(), [judge], ledger=ledger)
     plan = collect_verdicts(*make_study(), [judge], ledger=ledger, plan=True)
     nothing = {"prompt_tokens": 0, "completion_tokens": 0, "cost_usd": 0.0, "at_most_usd": 0.0}
@@ -552,8 +730,15 @@ def test_a_schema_is_asked_for_strictly_and_of_no_letter():
     question, letter = (plan_questions(*make_study(), [judge])[0] for judge in (JUDGE, LETTERS))
     schema = {"name": "judgement", "strict": True, "schema": question.form.schema}
     asked = question.request(schema=True).options
-    assert asked == {"max_tokens": 920, "response_format": {"type": "json_schema", "json_schema": schema}}
-    assert letter.request(schema=True).options == {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+    assert asked == {
+        "max_tokens": 920,
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    assert letter.request(schema=True).options == {
+        "max_tokens": 1,
+        "logprobs": True,
+        "top_logprobs": 20,
+    }
 
 
 def test_room_for_an_answer_follows_the_judges_own_option():
@@ -568,10 +753,18 @@ def test_questions_have_the_keys_that_they_have_in_recorded_ledgers():
     histories, replies, comparisons = make_study()
     books = {name: load_codebooks()[name] for name in ("focus", "safety")}
     first = {
-        "c3eafd04921fa2be228e7dfdef482979": plan_questions(histories, replies, comparisons, [JUDGE], seed=3),
-        "b8ee6bf85a1da445c32cfafbea80bbec": plan_questions(histories, replies, comparisons, [LETTERS], seed=3),
-        "1fad581c01935811b5c7b43b445aa00b": plan_questions(histories, replies, None, [JUDGE], seed=3),
-        "219f85dd8ed83818ee71b95588527764": plan_codes(histories, replies, [JUDGE], codebooks=books),
+        "c3eafd04921fa2be228e7dfdef482979": plan_questions(
+            histories, replies, comparisons, [JUDGE], seed=3
+        ),
+        "b8ee6bf85a1da445c32cfafbea80bbec": plan_questions(
+            histories, replies, comparisons, [LETTERS], seed=3
+        ),
+        "1fad581c01935811b5c7b43b445aa00b": plan_questions(
+            histories, replies, None, [JUDGE], seed=3
+        ),
+        "219f85dd8ed83818ee71b95588527764": plan_codes(
+            histories, replies, [JUDGE], codebooks=books
+        ),
     }
     assert [questions[0].request(schema=False).key for questions in first.values()] == list(first)
 
@@ -612,7 +805,11 @@ def test_tables_that_do_not_fit_are_refused_before_any_call(monkeypatch, change,
     ("judges", "options", "said"),
     [
         ([], {}, "No judge was given"),
-        ([JUDGE, replace(JUDGE, model="openai/other")], {}, "judge are named twice with the same answer format"),
+        (
+            [JUDGE, replace(JUDGE, model="openai/other")],
+            {},
+            "judge are named twice with the same answer format",
+        ),
         ([JUDGE], {"repeats": 0}, "repeats is 0, expected a whole number"),
         ([JUDGE], {"dimensions": ["warmth"]}, "expected some of them, each once, got 'warmth'"),
         ([JUDGE], {"protocol": "likert"}, "asks about one reply alone"),

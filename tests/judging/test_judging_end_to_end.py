@@ -37,7 +37,9 @@ def test_verdicts_come_back_from_the_ledger_without_a_server(judge, tmp_path):
         judge = replace(judge, api_base=provider.address)
         plan = collect_verdicts(*study, [judge], ledger=ledger, plan=True)
         live = collect_verdicts(*study, [judge], ledger=ledger, progress=False)
-    again = collect_verdicts(*study, [judge], ledger=open_ledger(f"sqlite:///{tmp_path}/calls.db"), mode="replay")
+    again = collect_verdicts(
+        *study, [judge], ledger=open_ledger(f"sqlite:///{tmp_path}/calls.db"), mode="replay"
+    )
     pd.testing.assert_frame_equal(live, again)
     assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[12, 0]]
     assert set(live["state"]) == {"valid"}
@@ -51,7 +53,9 @@ def test_letters_come_with_their_probabilities(judge, tmp_path):
     with serving(Provider(logprobs=(("B", -0.1), ("A", -1.1), ("The", -4.0)))) as provider:
         judge = replace(judge, api_base=provider.address, answer_format="logprob")
         ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
-        verdicts = collect_verdicts(*make_study(), [judge], ledger=ledger, dimensions=["overall"], progress=False)
+        verdicts = collect_verdicts(
+            *make_study(), [judge], ledger=ledger, dimensions=["overall"], progress=False
+        )
     assert verdicts.groupby("order")["p_a"].unique().map(list).to_dict() == {
         # 1 / (1 + e^1): the letters differ by one in log-probability, and B, the second shown, has more.
         "ab": pytest.approx([0.268941], abs=1e-6),
@@ -63,10 +67,14 @@ def test_a_judge_that_talks_instead_is_asked_once_more_and_then_unparsed(judge, 
     with serving(Provider("I like the second one.")) as provider:
         judge = replace(judge, api_base=provider.address)
         ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
-        scores = collect_verdicts(make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False)
+        scores = collect_verdicts(
+            make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False
+        )
         assert len(provider.requests) == 12
         assert set(scores["state"]) == {"unparsed"}
-        collect_verdicts(make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False)
+        collect_verdicts(
+            make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False
+        )
         assert len(provider.requests) == 12
 
 
@@ -79,7 +87,13 @@ def test_the_embedded_model_answers_in_the_form_asked_for(answer_format, tmp_pat
     judge = replace(local_model(), answer_format=answer_format)
     try:
         verdicts = collect_verdicts(
-            histories, replies, comparisons.head(2), [judge], ledger=ledger, dimensions=["overall"], progress=False
+            histories,
+            replies,
+            comparisons.head(2),
+            [judge],
+            ledger=ledger,
+            dimensions=["overall"],
+            progress=False,
         )
     except NotInstalledError as error:
         pytest.skip(f"needs the embedded model: {error}")

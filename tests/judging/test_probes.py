@@ -36,12 +36,17 @@ def test_no_probe_says_the_same_as_its_reference(texts):
 
 def test_the_four_that_add_leave_the_reply_whole(texts):
     for name in ("padded", "injected-instruction", "fakes-a-person", "says-it-is-an-ai"):
-        assert all(base in spoilt for base, spoilt in zip(texts["reference"], texts[name], strict=True)), name
+        assert all(
+            base in spoilt for base, spoilt in zip(texts["reference"], texts[name], strict=True)
+        ), name
 
 
 def test_a_reply_from_another_history_is_the_next_ones_reference(texts):
     there = texts.loc[make_probes()["histories"]["history_id"]]
-    assert there["other-history"].tolist() == [*there["reference"].iloc[1:], there["reference"].iloc[0]]
+    assert there["other-history"].tolist() == [
+        *there["reference"].iloc[1:],
+        there["reference"].iloc[0],
+    ]
 
 
 def test_only_the_injected_instruction_speaks_to_the_judge(texts):
@@ -54,9 +59,14 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
     probes = make_probes()
     said = {
         history: {
-            word.strip(".,?!\"'").lower() for turn in turns if turn["speaker"] == "seeker" for word in turn["text"].split()
+            word.strip(".,?!\"'").lower()
+            for turn in turns
+            if turn["speaker"] == "seeker"
+            for word in turn["text"].split()
         }
-        for history, turns in zip(probes["histories"]["history_id"], probes["histories"]["turns"], strict=True)
+        for history, turns in zip(
+            probes["histories"]["history_id"], probes["histories"]["turns"], strict=True
+        )
     }
 
     def shared(column):
@@ -67,7 +77,9 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
 
     assert (shared("specifics-removed") <= shared("reference")).mean() > 0.9
     assert shared("specifics-removed").mean() < shared("reference").mean() / 1.5
-    ratio = texts["specifics-removed"].str.split().str.len() / texts["reference"].str.split().str.len()
+    ratio = (
+        texts["specifics-removed"].str.split().str.len() / texts["reference"].str.split().str.len()
+    )
     assert 0.8 < ratio.mean() < 1.25
 
 
@@ -77,4 +89,6 @@ def test_a_plan_asks_nothing_and_a_replay_of_nothing_says_what_to_do():
     plan = collect("verdicts", questions, ledger=open_ledger("sqlite://"), plan=True)
     assert int(plan["n_calls"].sum()) == 2 * 24 * len(CHECKS)
     with pytest.raises(ReplayError, match="make collect"):
-        collect("verdicts", questions, ledger=open_ledger("sqlite://"), mode="replay", progress=False)
+        collect(
+            "verdicts", questions, ledger=open_ledger("sqlite://"), mode="replay", progress=False
+        )

@@ -34,7 +34,10 @@ from heart_utils.judging.recipe import (
 from heart_utils.runs import find_root
 
 HISTORY = {
-    "turns": [{"speaker": "supporter", "text": "Hello."}, {"speaker": "seeker", "text": "I am low."}],
+    "turns": [
+        {"speaker": "supporter", "text": "Hello."},
+        {"speaker": "seeker", "text": "I am low."},
+    ],
     "emotion": "sadness",
 }
 PROTOCOLS = ["heart", "heart-single", "heart-release", "likert"]
@@ -44,7 +47,13 @@ def form(name="heart", answer_format="json", dimensions=None):
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric)
     rubric = rubric.select(dimensions) if dimensions else rubric
-    codes = ("reply",) if protocol.asks == "reply" else ("A", "B") if answer_format == "logprob" else ("K482", "T905")
+    codes = (
+        ("reply",)
+        if protocol.asks == "reply"
+        else ("A", "B")
+        if answer_format == "logprob"
+        else ("K482", "T905")
+    )
     return Form(protocol, rubric.dimensions, codes, answer_format)
 
 
@@ -52,12 +61,15 @@ def test_all_keys_that_a_file_lacks_are_named_at_once(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("name: mine\nasks: pair\nrubrik: heart\n")
     with pytest.raises(
-        ProtocolError, match="lacks about, rubric, .*dimension_order.* and has unknown rubrik. The keys are name"
+        ProtocolError,
+        match="lacks about, rubric, .*dimension_order.* and has unknown rubrik. The keys are name",
     ):
         load_protocol(file)
 
 
-def test_a_protocol_of_the_project_is_named_as_its_file_and_a_users_own_as_they_like(tmp_path, monkeypatch):
+def test_a_protocol_of_the_project_is_named_as_its_file_and_a_users_own_as_they_like(
+    tmp_path, monkeypatch
+):
     words = (find_root() / "data" / "protocols" / "heart.yaml").read_text()
     (tmp_path / "mine.yaml").write_text(words)
     assert load_protocol(tmp_path / "mine.yaml").name == "heart"
@@ -77,20 +89,29 @@ def test_a_prompt_goes_from_what_is_fixed_to_what_varies():
     rules, rest = prompt(form())
     assert rules["role"] == "system"
     places = [
-        rest["content"].index(part) for part in ("Supporter: Hello.", "Reply K482", "First text.", "Reply T905", "- attunement")
+        rest["content"].index(part)
+        for part in ("Supporter: Hello.", "Reply K482", "First text.", "Reply T905", "- attunement")
     ]
     assert places == sorted(places)
 
 
 def test_prompts_of_one_pair_share_all_but_the_dimension():
-    one, other = (prompt(form(answer_format="logprob", dimensions=[name]))[1]["content"] for name in ("attunement", "overall"))
-    shared = next(i for i, (here, there) in enumerate(zip(one, other, strict=False)) if here != there)
+    one, other = (
+        prompt(form(answer_format="logprob", dimensions=[name]))[1]["content"]
+        for name in ("attunement", "overall")
+    )
+    shared = next(
+        i for i, (here, there) in enumerate(zip(one, other, strict=False)) if here != there
+    )
     assert one[:shared].endswith("Judge by this dimension:\n- ")
 
 
 def test_turns_carry_their_true_speakers_but_in_the_released_protocol():
     assert history_block(HISTORY, load_protocol("heart")) == "Supporter: Hello.\nSeeker: I am low."
-    assert history_block(HISTORY, load_protocol("heart-release")).splitlines()[1:] == ["Seeker: Hello.", "Supporter: I am low."]
+    assert history_block(HISTORY, load_protocol("heart-release")).splitlines()[1:] == [
+        "Seeker: Hello.",
+        "Supporter: I am low.",
+    ]
 
 
 def test_a_label_stands_beside_the_reply_shown_in_its_place_whoever_wrote_it():
@@ -99,17 +120,26 @@ def test_a_label_stands_beside_the_reply_shown_in_its_place_whoever_wrote_it():
     for labels in (("person", "ai"), ("ai", "expert")):
         told = Form(load_protocol("told"), dimension, ("K", "M"), labels=labels)
         _, asked = told.messages("Seeker: I am low.", ("One.", "Two."))
-        said.append(re.findall(r"^Reply (\w), written by ([^:]+):$", asked["content"], flags=re.MULTILINE))
+        said.append(
+            re.findall(r"^Reply (\w), written by ([^:]+):$", asked["content"], flags=re.MULTILINE)
+        )
     assert said == [[("K", "a person"), ("M", "an AI")], [("K", "an AI"), ("M", "an expert")]]
 
 
 def test_only_the_released_protocol_names_the_emotion_and_only_if_it_is_known():
     for name in PROTOCOLS:
-        assert ("sadness" in history_block(HISTORY, load_protocol(name))) == (name == "heart-release")
-    assert "emotion" not in history_block({**HISTORY, "emotion": None}, load_protocol("heart-release"))
+        assert ("sadness" in history_block(HISTORY, load_protocol(name))) == (
+            name == "heart-release"
+        )
+    assert "emotion" not in history_block(
+        {**HISTORY, "emotion": None}, load_protocol("heart-release")
+    )
 
 
-@given(text=st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40), runs=st.integers(0, 8))
+@given(
+    text=st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40),
+    runs=st.integers(0, 8),
+)
 def test_a_reply_stands_verbatim_between_markers_that_it_cannot_close(text, runs):
     reply = text + ">" * runs + "<" * runs + "\n"
     content = prompt(form(), (reply, "other"))[1]["content"]
@@ -171,7 +201,10 @@ def test_of_real_supporters_turns_few_look_like_orders_to_a_judge(mirror):
 
 def test_codes_are_two_different_letters_that_no_text_holds():
     drawn = {draw_codes(random.Random(seed)) for seed in range(300)}
-    assert all(first[0] != second[0] and {first[0], second[0]} <= set(CODE_LETTERS) for first, second in drawn)
+    assert all(
+        first[0] != second[0] and {first[0], second[0]} <= set(CODE_LETTERS)
+        for first, second in drawn
+    )
     assert len(drawn) == 300
     taken = draw_codes(random.Random(1))
     assert not set(draw_codes(random.Random(1), [f"I said {taken[1]}"])) & set(taken)
@@ -213,14 +246,20 @@ def test_scores_and_margins_go_from_one_to_five():
     assert form("likert").schema["properties"]["overall"]["properties"]["score"] == scale
     assert form("heart").schema["properties"]["overall"]["properties"]["margin"] == scale
     signs = form("heart-release").schema["properties"]["overall_eq"]["enum"]
-    assert signs == [code + plus for code in ("K482", "T905") for plus in ("+", "++", "+++", "++++", "+++++")]
+    assert signs == [
+        code + plus for code in ("K482", "T905") for plus in ("+", "++", "+++", "++++", "+++++")
+    ]
 
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_hits_are_one_nought_or_null_one_an_item_where_a_schema_may_say_so(exact):
-    asked = Items(({"ability": "Warmth", "item": "Q1-1"}, {"ability": "Warmth", "item": "Q1-2"}), "en", exact)
+    asked = Items(
+        ({"ability": "Warmth", "item": "Q1-1"}, {"ability": "Warmth", "item": "Q1-2"}), "en", exact
+    )
     hits, reason = asked.schema["properties"]["hits"], asked.schema["properties"]["reason"]
-    assert hits == {"type": "array", "items": {"enum": [1, 0, None]}} | ({"minItems": 2, "maxItems": 2} if exact else {})
+    assert hits == {"type": "array", "items": {"enum": [1, 0, None]}} | (
+        {"minItems": 2, "maxItems": 2} if exact else {}
+    )
     assert reason == {"type": "string"} | ({"minLength": 1, "maxLength": 120} if exact else {})
 
 
@@ -232,9 +271,15 @@ def test_a_pattern_with_plus_signs_names_the_codes_of_the_pair():
 def test_an_answer_has_more_room_the_more_is_asked():
     def room(asked):
         about = {"history_id": "h"}
-        return Question(about, JUDGE, asked, "Seeker: Hi.", ("one", "two")).request(schema=False).options["max_tokens"]
+        return (
+            Question(about, JUDGE, asked, "Seeker: Hi.", ("one", "two"))
+            .request(schema=False)
+            .options["max_tokens"]
+        )
 
-    items = tuple({"ability": "Warmth", "item": f"Q1-{n}", "points": 1, "content": "x"} for n in range(3))
+    items = tuple(
+        {"ability": "Warmth", "item": f"Q1-{n}", "points": 1, "content": "x"} for n in range(3)
+    )
     labels = (Code("question", "It asks."), Code("advice", "It advises."))
     asked = form(dimensions=["overall", "attunement"]), Items(items, "en"), Labels(labels)
     assert [room(one) for one in asked] == [440, 680, 92]
@@ -257,7 +302,11 @@ def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_no
 
 def test_ties_may_be_called_in_our_protocol_and_not_in_the_released_one():
     ours, released = form("heart"), form("heart-release")
-    assert ours.schema["properties"]["overall"]["properties"]["winner"]["enum"] == ["K482", "T905", "tie"]
+    assert ours.schema["properties"]["overall"]["properties"]["winner"]["enum"] == [
+        "K482",
+        "T905",
+        "tie",
+    ]
     assert released.schema["properties"]["overall_eq"]["enum"][:2] == ["K482+", "K482++"]
     assert len(released.schema["properties"]["overall_eq"]["enum"]) == 10
     assert '"tie"' in ours.answer_form()
@@ -271,12 +320,18 @@ def test_the_single_arm_differs_from_the_main_protocol_in_nothing_else():
 
 def test_a_prompt_never_names_who_wrote_a_reply():
     text = json.dumps(prompt(form()))
-    assert not [word for word in ("human", "model", "gpt", "responder") if word in text.lower().replace("human_alignment", "")]
+    assert not [
+        word
+        for word in ("human", "model", "gpt", "responder")
+        if word in text.lower().replace("human_alignment", "")
+    ]
 
 
 def test_the_hash_of_a_prompt_changes_with_a_word_of_rules_or_rubric_and_with_the_format():
     protocol, rubric = load_protocol("heart"), load_rubric("heart")
-    other = replace(rubric, dimensions=(replace(rubric.dimensions[0], low="Cold."), *rubric.dimensions[1:]))
+    other = replace(
+        rubric, dimensions=(replace(rubric.dimensions[0], low="Cold."), *rubric.dimensions[1:])
+    )
     hashes = {
         prompt_hash(protocol, rubric),
         prompt_hash(protocol, rubric, "logprob"),
@@ -286,7 +341,9 @@ def test_the_hash_of_a_prompt_changes_with_a_word_of_rules_or_rubric_and_with_th
     }
     assert len(hashes) == 5
     assert prompt_hash(protocol, rubric).startswith("f2df1003")  # manifests of earlier runs hold it
-    assert prompt_hash(protocol, rubric) == prompt_hash(load_protocol("heart"), load_rubric("heart"))
+    assert prompt_hash(protocol, rubric) == prompt_hash(
+        load_protocol("heart"), load_rubric("heart")
+    )
 
 
 def test_a_repair_shows_the_answer_and_what_was_wrong_with_it():
@@ -316,6 +373,10 @@ def test_a_faulty_protocol_is_refused(tmp_path, content, said):
 
     good = yaml.safe_load((find_root() / "data/protocols/heart.yaml").read_text())
     file = tmp_path / "mine.yaml"
-    file.write_text(content if content.startswith("asks") else yaml.safe_dump({**good, **yaml.safe_load(content)}))
+    file.write_text(
+        content
+        if content.startswith("asks")
+        else yaml.safe_dump({**good, **yaml.safe_load(content)})
+    )
     with pytest.raises(ProtocolError, match=said):
         load_protocol(file)

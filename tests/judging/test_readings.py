@@ -16,7 +16,9 @@ def form(name="heart", dimensions=("overall",), answer_format="json"):
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric)
     chosen = rubric.select(dimensions).dimensions if dimensions else rubric.dimensions
-    return Form(protocol, chosen, ("A", "B") if answer_format == "logprob" else CODES, answer_format)
+    return Form(
+        protocol, chosen, ("A", "B") if answer_format == "logprob" else CODES, answer_format
+    )
 
 
 def read(text, asked=None, **call):
@@ -83,7 +85,12 @@ def test_a_winner_is_one_of_the_words_asked_for(winner, reading):
 )  # fmt: skip
 def test_a_margin_is_a_whole_number_from_one_to_five_and_nothing_else(margin, read_as):
     reading, fault = one(said(margin=margin))
-    assert (reading.state, reading.winner, reading.margin, fault) == ("valid", "second", read_as, None)
+    assert (reading.state, reading.winner, reading.margin, fault) == (
+        "valid",
+        "second",
+        read_as,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +134,9 @@ def test_plus_signs_say_how_clearly(text, winner, margin):
     asked = form("heart-release", None)
     answer = {"reasoning": " Both. ", **{d.name: text for d in asked.dimensions}}
     readings, fault = read(json.dumps(answer), asked)
-    assert readings == [Reading("valid", winner, margin, None, None, "Both.")] * len(asked.dimensions)
+    assert readings == [Reading("valid", winner, margin, None, None, "Both.")] * len(
+        asked.dimensions
+    )
     assert fault is None
 
 
@@ -139,7 +148,16 @@ def test_a_protocol_without_ties_knows_no_tie():
     assert "T905, tie" not in fault
 
 
-WRAPPERS = ("dimensions", "verdicts", "scores", "answer", "result", "judgement", "judgment", "scales")
+WRAPPERS = (
+    "dimensions",
+    "verdicts",
+    "scores",
+    "answer",
+    "result",
+    "judgement",
+    "judgment",
+    "scales",
+)
 INNER = {"overall": {"reasoning": "Warm.", "winner": "T905", "margin": 2}}
 
 
@@ -291,7 +309,11 @@ def test_one_key_with_two_winners_is_no_verdict(text):
 def test_one_key_that_says_the_same_twice_is_one_verdict():
     twice = '{"overall": {"reasoning": "a", "winner": "T905", "margin": 2}, "overall": {"reasoning": "b", "winner": "T905"}}'
     assert one(twice)[0][:2] == ("valid", "second")
-    assert one('{"overall": {"winner": "T905", "margin": 2, "margin": 4}}')[0][:3] == ("valid", "second", None)
+    assert one('{"overall": {"winner": "T905", "margin": 2, "margin": 4}}')[0][:3] == (
+        "valid",
+        "second",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -360,9 +382,14 @@ def test_two_dimensions_are_read_apart_and_what_is_missing_is_named():
     assert read("{}", asked)[1] == "it holds no JSON object of the form asked for"
     readings, fault = read(json.dumps({"winner": "K482"}), asked)  # of which of the two?
     assert {reading.state for reading in readings} == {"unparsed"}
-    cut = json.dumps({names[0]: {"winner": "K482", "margin": 3}, names[1]: {"winner": "T905", "margin": 2}})
+    cut = json.dumps(
+        {names[0]: {"winner": "K482", "margin": 3}, names[1]: {"winner": "T905", "margin": 2}}
+    )
     readings, fault = read(cut[: cut.index(names[1]) + len(names[1]) + 8], asked)
-    assert (readings, fault) == ([Reading("valid", "first", 3.0), UNPARSED], f"{names[1]} is missing")
+    assert (readings, fault) == (
+        [Reading("valid", "first", 3.0), UNPARSED],
+        f"{names[1]} is missing",
+    )
     readings, fault = read(json.dumps({names[0]: "nobody", names[1]: 7}), asked)
     assert fault.split("; ") == [
         f"the winner on {names[0]} is 'nobody', expected one of K482, T905, tie",
@@ -373,7 +400,9 @@ def test_two_dimensions_are_read_apart_and_what_is_missing_is_named():
 def test_a_dimension_that_is_missing_spoils_no_other_where_a_judge_wrote_the_names_its_own_way():
     asked = form(dimensions=("overall", "attunement"))
     names = [dimension.name for dimension in asked.dimensions]
-    readings, fault = read(json.dumps({f" {names[1].upper()} ": {"winner": "K482", "margin": 2}}), asked)
+    readings, fault = read(
+        json.dumps({f" {names[1].upper()} ": {"winner": "K482", "margin": 2}}), asked
+    )
     assert readings == [UNPARSED, Reading("valid", "first", 2.0)]
     assert fault == f"{names[0]} is missing"
 
@@ -416,7 +445,12 @@ def test_a_refusal_in_words_is_a_refusal_and_is_not_asked_again(text, state):
 )
 def test_letters_are_weighed_by_their_probabilities(tokens, p_first, winner, little):
     reading, fault = one("A", form(answer_format="logprob"), logprobs=tuple(tokens))
-    assert (reading.state, reading.winner, reading.little_mass, fault) == ("valid", winner, little, None)
+    assert (reading.state, reading.winner, reading.little_mass, fault) == (
+        "valid",
+        winner,
+        little,
+        None,
+    )
     assert reading.p_first == pytest.approx(p_first, abs=1e-9)
 
 
@@ -431,8 +465,13 @@ def test_letters_are_weighed_by_their_probabilities(tokens, p_first, winner, lit
 def test_a_label_holds_or_does_not_and_what_is_neither_is_unparsed(told, score):
     call = Call("c", "ok", text=json.dumps({"advice": told, "question": True}))
     readings, fault = read_labels(call, ["advice", "question"])
-    assert readings == [UNPARSED if score is None else Reading("valid", score=score), Reading("valid", score=1.0)]
-    assert fault == (f"advice is {json.dumps(told)}; expected true or false" if score is None else None)
+    assert readings == [
+        UNPARSED if score is None else Reading("valid", score=score),
+        Reading("valid", score=1.0),
+    ]
+    assert fault == (
+        f"advice is {json.dumps(told)}; expected true or false" if score is None else None
+    )
 
 
 @pytest.mark.parametrize("tokens", [None, (), (("The", -0.1), ("C", -2.0)), (("AB", -0.1),)])

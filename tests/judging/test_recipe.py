@@ -47,13 +47,26 @@ def project(tmp_path, provider, monkeypatch):
     monkeypatch.setenv("HEART_ROOT", str(tmp_path))
     monkeypatch.delenv("HEART_LEDGER", raising=False)
     monkeypatch.setenv("CANARY_API_KEY", CANARY)
-    paid = {"model": "openai/test", "api_base": provider.address, "api_key_env": "CANARY_API_KEY", "price_prompt": 1}
+    paid = {
+        "model": "openai/test",
+        "api_base": provider.address,
+        "api_key_env": "CANARY_API_KEY",
+        "price_prompt": 1,
+    }
     settings = {
         "histories": "sample",
         "slices": {"standard": 2, "adversarial": 1},
         "responders": [{"name": "m", **paid, "price_completion": 2}],
         "probes": ["echo"],
-        "judges": [{"name": "j", **paid, "price_completion": 2, "answer_format": "logprob", "max_concurrency": 4}],
+        "judges": [
+            {
+                "name": "j",
+                **paid,
+                "price_completion": 2,
+                "answer_format": "logprob",
+                "max_concurrency": 4,
+            }
+        ],
         "protocols": {"heart": ["overall"]},
         "budget_usd": 1,
     }
@@ -67,7 +80,9 @@ def read_mine(project, settings):
 
 def write(folder, settings):
     (folder / "params").mkdir(exist_ok=True)
-    (folder / "params" / "mine.yaml").write_text(yaml.safe_dump({"chapters": [], "collect": settings}))
+    (folder / "params" / "mine.yaml").write_text(
+        yaml.safe_dump({"chapters": [], "collect": settings})
+    )
     return folder
 
 
@@ -79,18 +94,24 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(project, provider, c
     assert provider.requests == []
 
 
-def test_a_dry_run_bounds_the_time_by_latencies_numbers_in_flight_and_limits(project, provider, capsys):
+def test_a_dry_run_bounds_the_time_by_latencies_numbers_in_flight_and_limits(
+    project, provider, capsys
+):
     """Replies are asked one by one: 3 of 1 s, or 3 twice of 30 s. Verdicts four at once: 18 of 1 s, or 18 twice of 30 s."""
     folder, settings = project
     assert main(["mine", "--dry-run"]) == 0
-    assert "Between 0.1 and 7.5 minutes." in capsys.readouterr().out  # 3 + 18 / 4 = 7.5 s; 180 + 36 * 30 / 4 = 450 s
+    assert (
+        "Between 0.1 and 7.5 minutes." in capsys.readouterr().out
+    )  # 3 + 18 / 4 = 7.5 s; 180 + 36 * 30 / 4 = 450 s
     write(folder, {**settings, "max_concurrency": 1})
     assert main(["mine", "--dry-run"]) == 0
     assert "Between 0.3 and 21.0 minutes." in capsys.readouterr().out  # 3 + 18 s; 180 + 36 * 30 s
     slow = [{**settings["judges"][0], "requests_per_minute": 6}]
     write(folder, {**settings, "judges": slow})
     assert main(["mine", "--dry-run"]) == 0
-    assert "Between 3.0 and 9.0 minutes." in capsys.readouterr().out  # 3 s + 18 / 6 min; 3 + 36 / 6 min
+    assert (
+        "Between 3.0 and 9.0 minutes." in capsys.readouterr().out
+    )  # 3 s + 18 / 6 min; 3 + 36 / 6 min
     write(folder, {**settings, "judges": [{**settings["judges"][0], "tokens_per_minute": 100}]})
     assert main(["mine", "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -106,10 +127,15 @@ def test_a_dry_run_takes_the_latencies_that_are_recorded(project, provider, caps
     ledger = open_ledger("mine")
     with ledger.writing() as connection:
         connection.execute(
-            sa.text("UPDATE calls SET digest = NULL, total_ms = 1000 * (SELECT count(*) FROM calls c WHERE c.key < calls.key)")
+            sa.text(
+                "UPDATE calls SET digest = NULL, total_ms = 1000 * (SELECT count(*) FROM calls c WHERE c.key < calls.key)"
+            )
         )
     write(folder, {**settings, "slices": {"standard": 2, "adversarial": 2}})
-    assert ledger.quick_and_slow(Model("j", "openai/test", api_base=provider.address)) == (2.0, 18.0)  # of 0 to 20 s
+    assert ledger.quick_and_slow(Model("j", "openai/test", api_base=provider.address)) == (
+        2.0,
+        18.0,
+    )  # of 0 to 20 s
     capsys.readouterr()
     assert main(["mine", "--dry-run"]) == 0
     # One reply and six verdicts, four at once: 2 + 6 * 2 / 4 s, and 36 + 12 * 18 / 4 s.
@@ -120,12 +146,17 @@ def test_a_dry_run_takes_the_latencies_that_are_recorded(project, provider, caps
 
 def test_paid_calls_need_a_word_from_somebody(project, provider, capsys):
     assert main(["mine", "--quiet"]) == 2
-    assert "21 calls cost money, and no more than 1 USD. Nobody is there to ask; --yes allows it." in capsys.readouterr().err
+    assert (
+        "21 calls cost money, and no more than 1 USD. Nobody is there to ask; --yes allows it."
+        in capsys.readouterr().err
+    )
     assert provider.requests == []
 
 
 @pytest.mark.parametrize("arguments", [["mine", "--quiet"], ["mine", "--quiet", "--yes"]])
-def test_without_a_budget_nothing_is_asked_where_nobody_is_there_to_name_one(project, provider, capsys, arguments):
+def test_without_a_budget_nothing_is_asked_where_nobody_is_there_to_name_one(
+    project, provider, capsys, arguments
+):
     folder, settings = project
     write(folder, {name: value for name, value in settings.items() if name != "budget_usd"})
     assert main(arguments) == 2
@@ -141,8 +172,13 @@ class Terminal:
         return True
 
 
-@pytest.mark.parametrize(("answer", "code", "asked"), [("", 2, 0), ("0", 2, 0), ("much", 1, 0), ("0.5", 0, 21), ("1e-9", 1, 0)])
-def test_on_a_terminal_somebody_is_asked_for_the_budget(project, provider, monkeypatch, capsys, answer, code, asked):
+@pytest.mark.parametrize(
+    ("answer", "code", "asked"),
+    [("", 2, 0), ("0", 2, 0), ("much", 1, 0), ("0.5", 0, 21), ("1e-9", 1, 0)],
+)
+def test_on_a_terminal_somebody_is_asked_for_the_budget(
+    project, provider, monkeypatch, capsys, answer, code, asked
+):
     folder, settings = project
     write(folder, {name: value for name, value in settings.items() if name != "budget_usd"})
     monkeypatch.setattr("sys.stdin", Terminal())
@@ -153,9 +189,13 @@ def test_on_a_terminal_somebody_is_asked_for_the_budget(project, provider, monke
     assert "21 calls cost money, at most 0.0" in questions[0]
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_is_asked(project, provider, capsys, tmp_path):
+def test_a_log_that_cannot_be_written_is_said_before_anything_is_asked(
+    project, provider, capsys, tmp_path
+):
     assert main(["mine", "--quiet", "--yes", "--log", str(tmp_path / "nowhere" / "log.jsonl")]) == 1
-    assert re.fullmatch("collect: .*No such file or directory: .*log.jsonl'\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        "collect: .*No such file or directory: .*log.jsonl'\n", capsys.readouterr().err
+    )
     assert provider.requests == []
 
 
@@ -165,7 +205,9 @@ def test_what_a_plan_warns_of_is_said_once(project, provider, capsys):
     assert main(["mine", "--quiet", "--yes"]) == 0
     write(folder, {**settings, "slices": {"standard": 3, "adversarial": 1}})
     capsys.readouterr()
-    assert main(["mine", "--dry-run"]) == 0  # with replies of 40 words, and once more with the longest
+    assert (
+        main(["mine", "--dry-run"]) == 0
+    )  # with replies of 40 words, and once more with the longest
     assert capsys.readouterr().err.count("replies are not paired (1 refused)") == 1
 
 
@@ -183,7 +225,9 @@ def test_a_service_manager_that_ends_a_run_loses_no_answer_in_flight(project, pr
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 2), ("", 2)])
-def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(project, provider, monkeypatch, answer, code):
+def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(
+    project, provider, monkeypatch, answer, code
+):
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("builtins.input", lambda question: answer)
     assert main(["mine", "--quiet"]) == code
@@ -199,7 +243,9 @@ def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(project, provider, m
         "openrouter/anthropic/claude-sonnet-4",
     ],
 )
-def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(project, provider, capsys, monkeypatch, name):
+def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(
+    project, provider, capsys, monkeypatch, name
+):
     """With standard input closed and no way out: a connection is an error of its own."""
     folder, settings = project
     write(folder, {**settings, "judges": [{"name": "dear", "model": name}]})
@@ -215,33 +261,54 @@ def test_a_judge_whose_listed_price_is_zero_keeps_everything_from_being_asked(pr
     assert "The first figure" not in out
     for arguments in ([], ["--yes"], ["--yes", "--budget", "5"]):
         assert main(["mine", "--quiet", *arguments]) == 1
-        assert f"Nothing was asked. No price is known of dear ({name}). Give price_prompt" in capsys.readouterr().err
+        assert (
+            f"Nothing was asked. No price is known of dear ({name}). Give price_prompt"
+            in capsys.readouterr().err
+        )
     assert provider.requests == []  # nor for replies, whose price is known
 
 
-@pytest.mark.parametrize("arguments", [[], ["--yes"], ["--yes", "--budget", "5"], ["--budget", "5"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--yes"], ["--yes", "--budget", "5"], ["--budget", "5"]]
+)
 def test_a_price_of_zero_for_a_listed_model_keeps_everything_from_being_asked(
     project, provider, capsys, monkeypatch, arguments
 ):
     folder, settings = project
     write(
-        folder, {**settings, "judges": [{"name": "dear", "model": "openai/gpt-4o", "price_prompt": 0, "price_completion": 0}]}
+        folder,
+        {
+            **settings,
+            "judges": [
+                {"name": "dear", "model": "openai/gpt-4o", "price_prompt": 0, "price_completion": 0}
+            ],
+        },
     )
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     monkeypatch.setenv("OPENAI_BASE_URL", provider.address)
     monkeypatch.setattr("sys.stdin", None)
     assert main(["mine", "--dry-run"]) == 0
-    assert "Dear: price_prompt and price_completion is 0, but openai/gpt-4o is listed" in capsys.readouterr().out
+    assert (
+        "Dear: price_prompt and price_completion is 0, but openai/gpt-4o is listed"
+        in capsys.readouterr().out
+    )
     assert main(["mine", "--quiet", *arguments]) == 1
-    assert "Nothing was asked: dear: price_prompt and price_completion is 0" in capsys.readouterr().err
+    assert (
+        "Nothing was asked: dear: price_prompt and price_completion is 0" in capsys.readouterr().err
+    )
     assert provider.requests == []
 
 
-def test_a_reply_that_holds_no_words_is_told_apart_from_a_call_that_is_asked_again(project, provider, capsys):
+def test_a_reply_that_holds_no_words_is_told_apart_from_a_call_that_is_asked_again(
+    project, provider, capsys
+):
     provider.answer = lambda body: "A" if body.get("logprobs") else "Supporter:"
     assert main(["mine", "--quiet", "--yes"]) == 3
     said = capsys.readouterr().err
-    assert "3 replies of m hold no words although their calls were answered, and are not asked for again" in said
+    assert (
+        "3 replies of m hold no words although their calls were answered, and are not asked for again"
+        in said
+    )
     assert "the same command asks for them again" not in said
     n = len(provider.requests)
     assert main(["mine", "--quiet", "--yes"]) == 3
@@ -250,7 +317,13 @@ def test_a_reply_that_holds_no_words_is_told_apart_from_a_call_that_is_asked_aga
 
 def test_what_costs_nothing_goes_on_where_the_budget_is_spent(project, provider, capsys):
     folder, settings = project
-    free = {**settings["judges"][0], "name": "free", "model": "openai/free", "price_prompt": 0, "price_completion": 0}
+    free = {
+        **settings["judges"][0],
+        "name": "free",
+        "model": "openai/free",
+        "price_prompt": 0,
+        "price_completion": 0,
+    }
     write(folder, {**settings, "orders": "random"})
     assert main(["mine", "--quiet", "--yes"]) == 0
     write(folder, {**settings, "judges": [*settings["judges"], free], "budget_usd": 1e-9})
@@ -262,7 +335,9 @@ def test_what_costs_nothing_goes_on_where_the_budget_is_spent(project, provider,
     assert len(asked) == 18
 
 
-def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_never_stops(project, provider, capsys):
+def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_never_stops(
+    project, provider, capsys
+):
     folder, settings = project
     provider.piece_s = 0.0
     provider.answer = lambda body: "A" if body.get("logprobs") else "word" * 100_000
@@ -272,21 +347,31 @@ def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_ne
     assert "at_most_usd" in table
     assert main(["mine", "--quiet", "--yes"]) == 0
     said = capsys.readouterr().out
-    prompts = ["".join(message["content"] for message in body["messages"]) for body in provider.requests]
-    assert max(map(len, prompts)) < 3 * 4040  # two replies of at most 4,040 characters, and the conversation
+    prompts = [
+        "".join(message["content"] for message in body["messages"]) for body in provider.requests
+    ]
+    assert (
+        max(map(len, prompts)) < 3 * 4040
+    )  # two replies of at most 4,040 characters, and the conversation
     bound, replies = 0.0, [body for body in provider.requests if not body.get("logprobs")]
     assert len(replies) == 3
     spent = float(re.search(r"Spent on this ledger so far: ([0-9.]+)", said)[1])
     assert bound < spent <= most + 0.005
 
 
-def test_a_run_ends_with_what_each_model_took_and_who_answered_under_its_name(project, provider, capsys):
+def test_a_run_ends_with_what_each_model_took_and_who_answered_under_its_name(
+    project, provider, capsys
+):
     folder, settings = project
     provider.served, provider.fingerprint = "test-2026-01", "fp_1"
     provider.script = [None, "filter", "nousage"]
     assert main(["mine", "--quiet", "--yes"]) == 0
     said = capsys.readouterr().out
-    rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith(("m,", " m", "model", "j"))}
+    rows = {
+        line.split()[0]: line.split()
+        for line in said.splitlines()
+        if line.startswith(("m,", " m", "model", "j"))
+    }
     assert "prompt tokens" in said
     assert "their cost is an estimate" in said
     assert "changed in the middle" not in said
@@ -326,7 +411,9 @@ def test_a_run_is_collected_and_then_there_is_nothing_to_do(project, provider, c
     assert len(provider.requests) == 21
 
 
-def test_a_full_disk_under_the_tables_loses_no_answer_and_leaves_no_half_table(project, provider, capsys, monkeypatch):
+def test_a_full_disk_under_the_tables_loses_no_answer_and_leaves_no_half_table(
+    project, provider, capsys, monkeypatch
+):
     folder, _ = project
     with full_disk(monkeypatch):  # the ledger's own is full in tests/calls/test_ledger.py
         assert main(["mine", "--quiet", "--yes"]) == 1
@@ -341,7 +428,12 @@ def test_a_full_disk_under_the_tables_loses_no_answer_and_leaves_no_half_table(p
 def test_a_log_on_a_full_disk_ends_with_a_sentence_and_the_run_goes_on(project, provider, capsys):
     assert main(["mine", "--quiet", "--yes", "--log", "/dev/full"]) == 0
     said = capsys.readouterr()
-    assert said.err.count("The log /dev/full could not be written (No space left on device) and ends here.") == 1
+    assert (
+        said.err.count(
+            "The log /dev/full could not be written (No space left on device) and ends here."
+        )
+        == 1
+    )
     assert "never retrieved" not in said.err
     assert "18 verdicts" in said.out
 
@@ -364,7 +456,9 @@ def test_no_file_of_a_run_holds_the_key(project, provider, capsys):
     folder, _ = project
     provider.keys = (CANARY,)
     assert main(["mine", "--quiet", "--yes", "--record", str(folder / "calls.jsonl")]) == 0
-    files = [file for file in (folder / "runs").rglob("*") if file.is_file()] + [folder / "calls.jsonl"]
+    files = [file for file in (folder / "runs").rglob("*") if file.is_file()] + [
+        folder / "calls.jsonl"
+    ]
     assert len(files) >= 2
     assert not [file for file in files if CANARY.encode() in file.read_bytes()]
     printed = capsys.readouterr()
@@ -406,7 +500,9 @@ def test_a_judge_whose_key_is_refused_is_said_and_the_exit_code_tells(project, p
     assert CANARY not in said
 
 
-def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provider, capsys, monkeypatch):
+def test_a_key_that_is_not_there_is_said_before_anything_is_asked(
+    project, provider, capsys, monkeypatch
+):
     folder, settings = project
     judge = {**settings["judges"][0], "api_key_env": "MY_KEY"}
     write(folder, {**settings, "judges": [judge]})
@@ -414,7 +510,9 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provi
     assert main(["mine", "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "The environment variable MY_KEY is not set."
     assert main(["mine", "--quiet", "--yes"]) == 1
-    assert "Nothing was asked: the environment variable MY_KEY is not set." in capsys.readouterr().err
+    assert (
+        "Nothing was asked: the environment variable MY_KEY is not set." in capsys.readouterr().err
+    )
     assert provider.requests == []  # the replies' key is there, and they wait all the same
     monkeypatch.setenv("MY_KEY", CANARY)
     assert main(["mine", "--quiet", "--yes"]) == 0
@@ -423,7 +521,9 @@ def test_a_key_that_is_not_there_is_said_before_anything_is_asked(project, provi
     assert CANARY not in capsys.readouterr().out
 
 
-def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it(project, provider, capsys):
+def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it(
+    project, provider, capsys
+):
     folder, _ = project
     assert main(["mine", "--check"]) == 3
     assert "3 replies of m are missing, failed or damaged." in capsys.readouterr().out
@@ -436,7 +536,9 @@ def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it
     judged = "FROM calls WHERE logprobs LIKE '%-0.2%'"
     changed = "logprobs = replace(logprobs, '-0.2', '-0.3')"
     file.execute(f"UPDATE calls SET {changed} WHERE key = (SELECT max(key) {judged})")
-    file.execute(f"UPDATE calls SET logprobs = '[]', answer = NULL WHERE key = (SELECT min(key) {judged})")
+    file.execute(
+        f"UPDATE calls SET logprobs = '[]', answer = NULL WHERE key = (SELECT min(key) {judged})"
+    )
     file.close()
     assert main(["mine", "--check"]) == 3
     said = capsys.readouterr().out
@@ -445,14 +547,19 @@ def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it
     assert main(["mine", "--quiet"]) == 2  # they are paid for like any other, so not unasked
     said = capsys.readouterr().out
     assert "2 calls to make" in said
-    assert "2 stored answers are damaged: `make collect RUN=mine` asks again; with ARGS=--check it says which" in said
+    assert (
+        "2 stored answers are damaged: `make collect RUN=mine` asks again; with ARGS=--check it says which"
+        in said
+    )
     assert len(provider.requests) == asked
     main(["mine", "--quiet", "--yes"])
     assert len(provider.requests) == asked + 2
     assert main(["mine", "--check"]) == 0
 
 
-def test_calls_go_out_with_one_command_and_into_another_ledger_with_one(project, provider, capsys, monkeypatch, tmp_path):
+def test_calls_go_out_with_one_command_and_into_another_ledger_with_one(
+    project, provider, capsys, monkeypatch, tmp_path
+):
     main(["mine", "--quiet", "--yes"])
     asked = len(provider.requests)
     assert main(["mine", "--export", str(tmp_path / "all.jsonl")]) == 0
@@ -499,8 +606,15 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
     there = recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0})).head(8)
     names = ["s1", "s2", "a1", "c1", "a2", "c2", "a3", "c3"]
     kinds = {"s": "standard", "a": "adversarial", "c": "calm_twin"}
-    twin = {name: f"{'c' if name[0] == 'a' else 'a'}{name[1]}" if name[0] != "s" else None for name in names}
-    there = there.assign(history_id=names, slice=[kinds[name[0]] for name in names], twin_id=[twin[name] for name in names])
+    twin = {
+        name: f"{'c' if name[0] == 'a' else 'a'}{name[1]}" if name[0] != "s" else None
+        for name in names
+    }
+    there = there.assign(
+        history_id=names,
+        slice=[kinds[name[0]] for name in names],
+        twin_id=[twin[name] for name in names],
+    )
     monkeypatch.setattr("heart_utils.judging.recipe.load_histories", lambda given, twins: there)
 
     def chosen(n_twins):
@@ -509,7 +623,10 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
 
     assert chosen(2) == ["s1", "s2", "a1", "c1", "a2", "c2"]
     assert chosen(1) == ["s1", "s2", "a1", "c1", "a2"]
-    with pytest.raises(RecipeError, match="3 calm_twin histories were asked for, and mine has 2 beside the adversarial"):
+    with pytest.raises(
+        RecipeError,
+        match="3 calm_twin histories were asked for, and mine has 2 beside the adversarial",
+    ):
         chosen(3)
 
 
@@ -519,18 +636,31 @@ def test_what_a_recipe_does_not_name_is_not_asked():
     assert recipe_step(judged, "probes", ledger=None).empty
     assert recipe_step(judged, "again", nothing, nothing, nothing, ledger=None).empty
     assert recipe_step(judged, "codes", nothing, nothing, ledger=None).empty
-    with pytest.raises(RecipeError, match="There is no step 'code'; there are verdicts, scores, codes, probes, again"):
+    with pytest.raises(
+        RecipeError,
+        match="There is no step 'code'; there are verdicts, scores, codes, probes, again",
+    ):
         recipe_step(judged, "code", nothing, nothing, ledger=None)
 
 
 @pytest.mark.mirror
 def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirror):
-    settings = {"histories": "heart", "twins": True, "slices": {"standard": 3, "adversarial": 4, "calm_twin": 4}}
+    settings = {
+        "histories": "heart",
+        "twins": True,
+        "slices": {"standard": 3, "adversarial": 4, "calm_twin": 4},
+    }
     histories = recipe_histories(read_mine(project, settings))
-    assert histories["slice"].value_counts().to_dict() == {"standard": 3, "adversarial": 4, "calm_twin": 4}
+    assert histories["slice"].value_counts().to_dict() == {
+        "standard": 3,
+        "adversarial": 4,
+        "calm_twin": 4,
+    }
     twins = dict(zip(histories["history_id"], histories["twin_id"], strict=True))
     adversarial = histories.loc[histories["slice"] == "adversarial", "history_id"]
-    assert {twins[name] for name in adversarial} == set(histories.loc[histories["slice"] == "calm_twin", "history_id"])
+    assert {twins[name] for name in adversarial} == set(
+        histories.loc[histories["slice"] == "calm_twin", "history_id"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -556,7 +686,9 @@ def test_settings_that_are_wrong_are_named(project, capsys, change, words):
 
 def test_a_key_in_the_settings_is_refused_and_not_shown(project, capsys):
     folder, settings = project
-    write(folder, {**settings, "judges": [{"name": "j", "model": "openai/test", "api_key": CANARY}]})
+    write(
+        folder, {**settings, "judges": [{"name": "j", "model": "openai/test", "api_key": CANARY}]}
+    )
     assert main(["mine", "--dry-run"]) == 1
     said = capsys.readouterr().err
     assert "a key does not belong in a file" in said
@@ -579,7 +711,9 @@ def test_settings_that_are_not_there_are_said(project, capsys):
 def test_the_settings_that_come_with_the_project_can_be_read(run):
     recipe = read_recipe(run)
     assert recipe.judges
-    assert {model.name for model in recipe.responders}.isdisjoint({judge.name for judge in recipe.judges})
+    assert {model.name for model in recipe.responders}.isdisjoint(
+        {judge.name for judge in recipe.judges}
+    )
 
 
 def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, provider, capsys):
@@ -587,7 +721,9 @@ def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, p
     assert "0 of 18 judging calls are answered, 18 are in batches" in capsys.readouterr().out
     assert len(provider.requests) == 3  # the replies, whose times are measured
     finish_batch(provider, "batch-1", expire=[2])
-    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4  # the one that expired is in a second batch
+    assert (
+        main(["mine", "--quiet", "--yes", "--batch"]) == 4
+    )  # the one that expired is in a second batch
     assert "17 of 18 judging calls are answered, 1 are in batches" in capsys.readouterr().out
     finish_batch(provider, "batch-2")
     assert main(["mine", "--quiet", "--yes", "--batch"]) == 0
@@ -609,7 +745,9 @@ def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys
     write(folder, {**settings, **more, "protocols": {"heart": ["overall"], "likert": None}})
     assert main(["mine", "--dry-run"]) == 0
     steps = {
-        line.split()[0]: int(line.split()[2]) for line in capsys.readouterr().out.splitlines() if " j " in line or " k " in line
+        line.split()[0]: int(line.split()[2])
+        for line in capsys.readouterr().out.splitlines()
+        if " j " in line or " k " in line
     }
     assert set(steps) == {"verdicts", "scores", "codes", "probes"}
     assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
@@ -618,6 +756,8 @@ def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys
 
 
 def test_a_slice_can_be_left_out_and_not_all_of_them():
-    assert set(recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0}))["slice"]) == {"standard"}
+    assert set(recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0}))["slice"]) == {
+        "standard"
+    }
     with pytest.raises(RecipeError, match="slices: .* leaves none of the 36 histories"):
         recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0, "standard": 0}))

@@ -24,7 +24,14 @@ def history(name, *texts, first="seeker", **columns):
     speakers = ["seeker", "supporter"] if first == "seeker" else ["supporter", "seeker"]
     turns = [{"speaker": speakers[i % 2], "text": text} for i, text in enumerate(texts)]
     nothing = dict.fromkeys(["twin_id", "emotion", "problem", "situation"])
-    row = {"history_id": name, "dialogue_id": name, "source": "test", "slice": "standard", "turns": turns, "licence": "CC0-1.0"}
+    row = {
+        "history_id": name,
+        "dialogue_id": name,
+        "source": "test",
+        "slice": "standard",
+        "turns": turns,
+        "licence": "CC0-1.0",
+    }
     return {**row, **nothing, "flags": [], "simulated": False, **columns}
 
 
@@ -39,7 +46,9 @@ HISTORIES = pd.DataFrame(
 
 @pytest.fixture
 def provider():
-    with serving(Provider(answer="That sounds heavy to carry alone. What made you keep it to yourself?")) as running:
+    with serving(
+        Provider(answer="That sounds heavy to carry alone. What made you keep it to yourself?")
+    ) as running:
         yield running
 
 
@@ -49,7 +58,14 @@ def ledger(tmp_path):
 
 
 def model(provider, name="m"):
-    return Model(name, "openai/test", api_base=provider.address, price_prompt=1, price_completion=2, family="acme")
+    return Model(
+        name,
+        "openai/test",
+        api_base=provider.address,
+        price_prompt=1,
+        price_completion=2,
+        family="acme",
+    )
 
 
 def read(text, status="ok"):
@@ -58,11 +74,17 @@ def read(text, status="ok"):
 
 def test_each_responder_answers_each_history_that_can_be_answered(provider, ledger):
     replies = collect_replies(HISTORIES, [model(provider), *PROBES], ledger=ledger, progress=False)
-    assert sorted(replies["reply_id"]) == sorted(f"{h}--{r}" for h in ("h1", "h2") for r in ("m", *PROBES))
+    assert sorted(replies["reply_id"]) == sorted(
+        f"{h}--{r}" for h in ("h1", "h2") for r in ("m", *PROBES)
+    )
     assert skipped_histories(HISTORIES)["history_id"].tolist() == ["h3"]
     assert provider.most_in_flight == 1
     mine = replies[replies["responder"] == "m"]
-    assert mine[["ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "call_id"]].notna().all(axis=None)
+    assert (
+        mine[["ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "call_id"]]
+        .notna()
+        .all(axis=None)
+    )
     assert (mine["ttft_ms"] < mine["total_ms"]).all()
     assert (mine["state"] == "valid").all()
 
@@ -70,7 +92,9 @@ def test_each_responder_answers_each_history_that_can_be_answered(provider, ledg
 def test_a_probe_has_no_latency_and_needs_no_call(ledger):
     replies = collect_replies(HISTORIES, list(PROBES), ledger=ledger, mode="replay")
     assert replies[["ttft_ms", "total_ms", "cost_usd", "call_id"]].isna().all(axis=None)
-    texts = replies.pivot_table(index="history_id", columns="responder", values="text", aggfunc="first")
+    texts = replies.pivot_table(
+        index="history_id", columns="responder", values="text", aggfunc="first"
+    )
     assert texts["echo"].to_dict() == {"h1": "Last week, and I told nobody.", "h2": "My dog died."}
     assert texts["generic-comfort"].nunique() == texts["advice-only"].nunique() == 1
     assert not replies["flags"].map(lambda flags: "over_40_words" in flags).any()
@@ -84,7 +108,9 @@ def test_replies_come_from_the_ledger_the_second_time(provider, ledger):
 
 
 def test_repeats_are_replies_of_their_own(provider, ledger):
-    replies = collect_replies(HISTORIES.head(1), [model(provider), "echo"], ledger=ledger, repeats=2, progress=False)
+    replies = collect_replies(
+        HISTORIES.head(1), [model(provider), "echo"], ledger=ledger, repeats=2, progress=False
+    )
     assert sorted(replies["reply_id"]) == ["h1--echo", "h1--m", "h1--m--r1"]
     assert len(provider.requests) == 2
 
@@ -98,20 +124,34 @@ def test_the_roles_are_as_spoken_and_the_model_is_told_the_protocol(provider, le
     assert provider.requests[1]["stream"] is True
 
 
-def test_a_reply_has_room_for_120_tokens_in_ones_own_length_600_and_what_a_models_options_say_before(provider, ledger):
+def test_a_reply_has_room_for_120_tokens_in_ones_own_length_600_and_what_a_models_options_say_before(
+    provider, ledger
+):
     mine = dataclasses.replace(model(provider, "mine"), options={"max_tokens": 77})
     for language in (None, "en"):
-        collect_replies(HISTORIES.head(1), [model(provider), mine], ledger=ledger, language=language, progress=False)
+        collect_replies(
+            HISTORIES.head(1),
+            [model(provider), mine],
+            ledger=ledger,
+            language=language,
+            progress=False,
+        )
     assert sorted(body["max_tokens"] for body in provider.requests) == [77, 77, 120, 600]
 
 
-@pytest.mark.parametrize(("free", "longest"), [(False, 200 + 8 * 4 * 120), (True, 200 + 8 * 4 * 600)])
+@pytest.mark.parametrize(
+    ("free", "longest"), [(False, 200 + 8 * 4 * 120), (True, 200 + 8 * 4 * 600)]
+)
 def test_what_is_only_planned_is_made_as_long_as_it_may_be(provider, ledger, free, longest):
     mine = dataclasses.replace(model(provider, "mine"), options={"max_tokens": 10})
     models = [model(provider), mine]
     planned = collect_replies(HISTORIES, [*models, "echo"], ledger=ledger, mode="dry")
     long = lengthen_planned(planned, models, free=free)
-    assert dict(zip(long["responder"], long["text"].str.len(), strict=True)) == {"m": longest, "mine": 520, "echo": 12}
+    assert dict(zip(long["responder"], long["text"].str.len(), strict=True)) == {
+        "m": longest,
+        "mine": 520,
+        "echo": 12,
+    }
     echoes = long["responder"] == "echo"
     assert long[echoes].equals(planned[echoes])
     assert lengthen_planned(planned[echoes], models, free=free).equals(planned[echoes])
@@ -170,7 +210,12 @@ def test_an_answer_of_nothing_but_a_label_or_marks_is_an_error(raw):
 
 
 def test_a_reply_whose_end_nobody_gave_a_reason_for_is_flagged():
-    row = _reply(history("h", "I am sad."), "m", 0, Call("k", "ok", text="I hear you.", finish_reason="unsaid"))
+    row = _reply(
+        history("h", "I am sad."),
+        "m",
+        0,
+        Call("k", "ok", text="I hear you.", finish_reason="unsaid"),
+    )
     assert (row["state"], row["flags"]) == ("valid", ["end_unsaid"])
 
 
@@ -181,7 +226,9 @@ def test_a_truncated_reply_is_kept_and_flagged():
 
 def test_times_taken_beside_other_calls_are_flagged(provider, ledger):
     provider.latency_s = 0.1
-    replies = collect_replies(HISTORIES, [model(provider)], ledger=ledger, max_concurrency=4, progress=False)
+    replies = collect_replies(
+        HISTORIES, [model(provider)], ledger=ledger, max_concurrency=4, progress=False
+    )
     assert replies["flags"].map(lambda flags: "timed_beside_others" in flags).any()
 
 

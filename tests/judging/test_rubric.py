@@ -40,7 +40,9 @@ def test_the_released_rubric_has_the_six_scales_of_the_released_script():
 
 @pytest.mark.parametrize("name", ["heart", "heart-release"])
 def test_no_anchor_of_a_rubric_is_written_twice(name):
-    said = [words for one in load_rubric(name).dimensions for words in (one.question, one.high, one.low)]
+    said = [
+        words for one in load_rubric(name).dimensions for words in (one.question, one.high, one.low)
+    ]
     assert len(set(said)) == len(said)
 
 
@@ -51,12 +53,20 @@ def test_a_rubric_of_a_user_works_by_path(tmp_path):
 
 
 def test_selected_dimensions_stay_in_the_order_of_the_rubric():
-    assert load_rubric("heart").select(["overall", "attunement", "resonance"]).names == ("attunement", "resonance", "overall")
+    assert load_rubric("heart").select(["overall", "attunement", "resonance"]).names == (
+        "attunement",
+        "resonance",
+        "overall",
+    )
 
 
 @pytest.mark.parametrize(
     ("names", "said"),
-    [(["warmth"], "got 'warmth'"), ([], "got none"), (["overall", "overall"], "each once, got 'overall', 'overall'")],
+    [
+        (["warmth"], "got 'warmth'"),
+        ([], "got none"),
+        (["overall", "overall"], "each once, got 'overall', 'overall'"),
+    ],
 )
 def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
     with pytest.raises(RubricError, match=said):
@@ -70,13 +80,19 @@ def test_a_selection_that_is_no_part_of_the_rubric_is_an_error(names, said):
         ("", "lacks name"),
         ("name: [", "is not YAML"),
         ({**GOOD, "title": ""}, "title is empty, expected text"),
-        ({**GOOD, "dimensions": []}, "dimensions is empty, expected a list with at least one entry"),
+        (
+            {**GOOD, "dimensions": []},
+            "dimensions is empty, expected a list with at least one entry",
+        ),
         ({**GOOD, "dimensions": "warmth"}, "dimensions is 'warmth', expected a list"),
         ({**GOOD, "dimensions": ["warmth"]}, "dimensions: 0 is 'warmth', expected a mapping"),
         ({**GOOD, "scale": "1-5"}, "unknown scale"),
         ({"name": "mine", "title": "x"}, "lacks dimensions"),
         (changed(name="Task Following"), "'Task Following' is not in snake_case"),
-        ({**GOOD, "dimensions": [{**GOOD["dimensions"][0], "name": n} for n in ("A b", "C d")]}, "'A b' is not.*'C d' is not"),
+        (
+            {**GOOD, "dimensions": [{**GOOD["dimensions"][0], "name": n} for n in ("A b", "C d")]},
+            "'A b' is not.*'C d' is not",
+        ),
         (changed(name="reasoning"), "a word that a judge's answer uses itself"),
         (changed(high=None), "high is empty, expected text"),
         (changed(low=3), "low is 3, expected text"),

@@ -19,11 +19,18 @@ from heart_utils.judging.respond import collect_replies
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import TableError, check_table
 
-RUBRIC = [("Warmth", 3, "says that it cares"), ("Warmth", -4, "lectures"), ("special", None, "plays the user")]
+RUBRIC = [
+    ("Warmth", 3, "says that it cares"),
+    ("Warmth", -4, "lectures"),
+    ("special", None, "plays the user"),
+]
 QUESTIONS = [
     {
         "question_id": name,
-        "rubric": [{"dimension": ability, "score": points, "content": words} for ability, points, words in RUBRIC],
+        "rubric": [
+            {"dimension": ability, "score": points, "content": words}
+            for ability, points, words in RUBRIC
+        ],
         "dialogue": [{"role": "A", "content": f"{name}: nobody asked how I am."}],
     }
     for name in ("Q1", "Q2")
@@ -54,14 +61,33 @@ def ask(questions, ledger, *answers, judge="judge", replies=None, **options):
         rubric, histories = load_questions(questions), load_question_histories(questions)
         replies = make_replies() if replies is None else replies
         scores = collect_hits(
-            rubric, histories, replies, [model], ledger=ledger, language="en", progress=False, max_concurrency=1, **options
+            rubric,
+            histories,
+            replies,
+            [model],
+            ledger=ledger,
+            language="en",
+            progress=False,
+            max_concurrency=1,
+            **options,
         )
         return scores, provider
 
 
 def make_replies(**columns):
-    empty = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
-    table = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": ["Q1", "Q2"], "responder": "m", "text": "I care."})
+    empty = [
+        "author_id",
+        "ttft_ms",
+        "total_ms",
+        "prompt_tokens",
+        "completion_tokens",
+        "cost_usd",
+        "typing_ms",
+        "call_id",
+    ]
+    table = pd.DataFrame(
+        {"reply_id": ["r1", "r2"], "history_id": ["Q1", "Q2"], "responder": "m", "text": "I care."}
+    )
     table = table.assign(**dict.fromkeys(empty), state="valid", simulated=False, **columns)
     table["flags"] = [[], []]
     return check_table("replies", table)
@@ -87,7 +113,9 @@ def test_a_list_of_the_wrong_length_is_asked_for_once_more(questions, ledger):
     scores, provider = ask(questions, ledger, hits(1, 0), hits(1, 0, 0), hits(0, 0, 0))
     assert len(provider.requests) == 3
     second = (
-        provider.requests[-1]["messages"] if len(provider.requests[-1]["messages"]) > 1 else provider.requests[1]["messages"]
+        provider.requests[-1]["messages"]
+        if len(provider.requests[-1]["messages"]) > 1
+        else provider.requests[1]["messages"]
     )
     assert "hits has 2 entries, expected 3" in second[-1]["content"]
     assert (scores["state"] == "valid").all()
@@ -128,10 +156,14 @@ def test_everything_comes_from_the_ledger_the_second_time(questions, ledger):
     with serving(Provider(answer=hits(1, 0))) as provider:
         judge = Model("judge", "openai/judge", api_base=provider.address)
         asked = {"ledger": ledger, "language": "en", "progress": False}
-        before = collect_hits(rubric, histories, make_replies(), [judge], ledger=ledger, language="en", plan=True)
+        before = collect_hits(
+            rubric, histories, make_replies(), [judge], ledger=ledger, language="en", plan=True
+        )
         first = collect_hits(rubric, histories, make_replies(), [judge], **asked)
         n = len(provider.requests)
-        after = collect_hits(rubric, histories, make_replies(), [judge], ledger=ledger, language="en", plan=True)
+        after = collect_hits(
+            rubric, histories, make_replies(), [judge], ledger=ledger, language="en", plan=True
+        )
         again = collect_hits(rubric, histories, make_replies(), [judge], mode="replay", **asked)
         assert len(provider.requests) == n == 4
     pd.testing.assert_frame_equal(first, again)
@@ -142,12 +174,21 @@ def test_everything_comes_from_the_ledger_the_second_time(questions, ledger):
 
 def test_a_judge_of_the_responders_family_is_flagged(questions, ledger):
     rubric, histories = load_questions(questions), load_question_histories(questions)
-    responders = pd.DataFrame({"responder": ["m"], "responder_kind": "model", "family": "Acme", "model": "acme/m"})
+    responders = pd.DataFrame(
+        {"responder": ["m"], "responder_kind": "model", "family": "Acme", "model": "acme/m"}
+    )
     responders = responders.assign(size=None, released=None, price=None, simulated=False)
     with serving(Provider(answer=hits(1, 0, 0))) as provider:
         judge = Model("judge", "openai/judge", api_base=provider.address, family="acme")
         scores = collect_hits(
-            rubric, histories, make_replies(), [judge], ledger=ledger, responders=responders, language="en", progress=False
+            rubric,
+            histories,
+            make_replies(),
+            [judge],
+            ledger=ledger,
+            responders=responders,
+            language="en",
+            progress=False,
         )
     assert set(map(tuple, scores["flags"])) == {("own_family",)}
 
@@ -167,21 +208,31 @@ def test_an_empty_reply_is_an_error(questions, ledger):
     with serving(Provider(answer="  ")) as provider:
         model = Model("m", "openai/m", api_base=provider.address, timeout_s=5)
         replies = collect_replies(
-            load_question_histories(questions).iloc[:1], [model], ledger=ledger, language="zh", progress=False
+            load_question_histories(questions).iloc[:1],
+            [model],
+            ledger=ledger,
+            language="zh",
+            progress=False,
         )
     assert replies["state"].tolist() == ["error"]
     assert replies["text"].isna().all()
 
 
 def test_what_does_not_fit_is_refused_before_the_first_call(questions, ledger):
-    with pytest.raises(TableError, match="replies.history_id: expected a history that is given too; row 1 has 'Q9'"):
+    with pytest.raises(
+        TableError, match="replies.history_id: expected a history that is given too; row 1 has 'Q9'"
+    ):
         ask_nothing(questions, ledger, replies=make_replies().assign(history_id=["Q1", "Q9"]))
     with pytest.raises(JudgeError, match="No judge"):
         ask_nothing(questions, ledger, judges=[])
 
 
 def ask_nothing(questions, ledger, *, language="en", replies=None, judges=None):
-    judges = [Model("judge", "openai/judge", api_base="http://127.0.0.1:1/v1")] if judges is None else judges
+    judges = (
+        [Model("judge", "openai/judge", api_base="http://127.0.0.1:1/v1")]
+        if judges is None
+        else judges
+    )
     rubric, histories = load_questions(questions), load_question_histories(questions)
     replies = make_replies() if replies is None else replies
     return collect_hits(rubric, histories, replies, judges, ledger=ledger, language=language)
@@ -219,12 +270,18 @@ def test_what_models_put_around_json_does_not_matter():
         f"First {{draft}}.\n{hits(0, 0, 0)}\nNo:\n{hits(1, 0, None)}",
     ):
         found, fault = read(text, 3)
-        assert [(reading.state, reading.score) for reading in found] == [("valid", 1), ("valid", 0), ("abstained", None)]
+        assert [(reading.state, reading.score) for reading in found] == [
+            ("valid", 1),
+            ("valid", 0),
+            ("abstained", None),
+        ]
         assert fault is None
 
 
 @settings(max_examples=50)
-@given(values=st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=23), n=st.integers(1, 23))
+@given(
+    values=st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=23), n=st.integers(1, 23)
+)
 def test_hits_are_read_whole_or_not_at_all(values, n):
     found, fault = read(hits(*values), n)
     assert len(found) == n
@@ -242,7 +299,9 @@ def test_reasons_come_before_hits_in_prompt_and_schema():
     for language in ("zh", "en"):
         asked = Items((ITEM,), language).messages("x", ("y",))[0]["content"]
         assert asked.rindex('"reason"') < asked.rindex('"hits"')
-    exact, loose = (Items((ITEM,) * 3, "en", exact=exact).schema["properties"] for exact in (True, False))
+    exact, loose = (
+        Items((ITEM,) * 3, "en", exact=exact).schema["properties"] for exact in (True, False)
+    )
     assert list(exact) == ["reason", "hits"]
     assert exact["hits"]["minItems"] == exact["hits"]["maxItems"] == 3
     assert "minItems" not in loose["hits"]

@@ -8,11 +8,29 @@ import pandas as pd
 import pytest
 
 from heart_utils.agreement.baselines import agreement_with_baselines
-from heart_utils.judging.trained import LEAST_REPLIES, TrainedJudgeError, load_trained_judge, train_judge
+from heart_utils.judging.trained import (
+    LEAST_REPLIES,
+    TrainedJudgeError,
+    load_trained_judge,
+    train_judge,
+)
 
 GOOD = ["i", "hear", "how", "hard", "this", "is", "and", "you", "are", "not", "alone", "with", "it"]
 BAD = ["just", "get", "over", "it", "because", "other", "people", "have", "it", "much", "worse"]
-PLAIN = ["today", "we", "talk", "about", "work", "home", "school", "friends", "family", "time", "and", "things"]
+PLAIN = [
+    "today",
+    "we",
+    "talk",
+    "about",
+    "work",
+    "home",
+    "school",
+    "friends",
+    "family",
+    "time",
+    "and",
+    "things",
+]
 
 
 def drawn_replies(n_dialogues=60, seed=1, responders=("x", "y"), shift=0.0):
@@ -33,15 +51,22 @@ def drawn_replies(n_dialogues=60, seed=1, responders=("x", "y"), shift=0.0):
 def scored(replies, raters=("ann",), seed=2):
     rng = np.random.default_rng(seed)
     rows = [
-        replies[["reply_id"]].assign(score=replies["quality"] + rng.normal(0, 0.3, len(replies)), rater=rater)
+        replies[["reply_id"]].assign(
+            score=replies["quality"] + rng.normal(0, 0.3, len(replies)), rater=rater
+        )
         for rater in raters
     ]
-    return pd.concat(rows, ignore_index=True).assign(rater_kind="human", state="valid", dimension="overall")
+    return pd.concat(rows, ignore_index=True).assign(
+        rater_kind="human", state="valid", dimension="overall"
+    )
 
 
 def voted(replies, seed=3):
     rng = np.random.default_rng(seed)
-    a, b = (replies[replies["responder"] == name].set_index("history_id")["quality"] for name in ("x", "y"))
+    a, b = (
+        replies[replies["responder"] == name].set_index("history_id")["quality"]
+        for name in ("x", "y")
+    )
     for_a = rng.random(len(a)) < 1 / (1 + np.exp(-2 * (a - b)))
     return pd.DataFrame({
         "pair_id": a.index + "--x--y", "history_id": a.index, "dialogue_id": a.index, "responder_a": "x", "responder_b": "y",
@@ -67,7 +92,9 @@ def test_labels_without_a_link_to_words_teach_nothing():
     rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions.merge(
         labels[["reply_id", "score"]], on="reply_id"
     )
-    assert abs(rows["score_x"].corr(rows["score_y"])) < 0.25  # 120 replies: two standard errors are 0.18
+    assert (
+        abs(rows["score_x"].corr(rows["score_y"])) < 0.25
+    )  # 120 replies: two standard errors are 0.18
 
 
 def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
@@ -100,7 +127,9 @@ def test_verdicts_train_a_judge_that_agrees_more_than_the_authors_names():
     votes = voted(replies)
     judge = train_judge(replies, votes, leave_out=["dialogue_id"], n_folds=4)
     both = pd.concat([votes, judge.predictions], ignore_index=True)
-    rates = agreement_with_baselines(both, between=("human", "trained"), by=[], n_resamples=100).set_index("who")
+    rates = agreement_with_baselines(
+        both, between=("human", "trained"), by=[], n_resamples=100
+    ).set_index("who")
     assert rates.loc["author_only", "lead_low"] > 0.0
     assert judge.predictions["rater_kind"].unique().tolist() == ["trained"]
     assert judge.predictions["p_a"].between(0, 1).all()
@@ -115,15 +144,20 @@ def test_probabilities_of_a_judge_of_verdicts_are_calibrated():
     )
     bins = pd.qcut(found["p_a"], 10)
     won = (found["verdict_y"] == "a").groupby(bins, observed=True).mean()
-    assert np.abs(won - found["p_a"].groupby(bins, observed=True).mean()).max() < 4 * np.sqrt(0.25 / 40)
+    assert np.abs(won - found["p_a"].groupby(bins, observed=True).mean()).max() < 4 * np.sqrt(
+        0.25 / 40
+    )
 
 
 def test_turning_sides_turns_the_answers():
     replies = drawn_replies(n_dialogues=80)
     votes = voted(replies)
-    turned = votes.assign(responder_a="y", responder_b="x", verdict=votes["verdict"].map({"a": "b", "b": "a"}))
+    turned = votes.assign(
+        responder_a="y", responder_b="x", verdict=votes["verdict"].map({"a": "b", "b": "a"})
+    )
     here, there = (
-        train_judge(replies, rows, leave_out=["dialogue_id"], n_folds=2).predictions["p_a"] for rows in (votes, turned)
+        train_judge(replies, rows, leave_out=["dialogue_id"], n_folds=2).predictions["p_a"]
+        for rows in (votes, turned)
     )
     assert here.to_numpy() == pytest.approx(1 - there.to_numpy(), abs=1e-3)
 
@@ -132,10 +166,14 @@ def test_within_an_author_a_judge_no_longer_lives_on_the_author():
     """All of the difference in quality is between authors, whose words differ: within them nothing is left to learn."""
     rng = np.random.default_rng(4)
     replies = drawn_replies(n_dialogues=100, shift=3.0)
-    labels = scored(replies).assign(score=np.where(replies["responder"] == "x", 5.0, 2.0) + rng.normal(0, 0.3, len(replies)))
+    labels = scored(replies).assign(
+        score=np.where(replies["responder"] == "x", 5.0, 2.0) + rng.normal(0, 0.3, len(replies))
+    )
     spread = {}
     for within in (None, "responder"):
-        rows = train_judge(replies, labels, leave_out=["dialogue_id"], within=within, n_folds=3).predictions
+        rows = train_judge(
+            replies, labels, leave_out=["dialogue_id"], within=within, n_folds=3
+        ).predictions
         means = rows.groupby("responder")["score"].mean()
         spread[within] = means["x"] - means["y"]
         assert means.mean() == pytest.approx(3.5, abs=0.1)
@@ -155,7 +193,9 @@ def test_replies_that_nobody_labelled_are_answered_too(judge):
 def test_a_saved_judge_answers_as_before(judge, tmp_path):
     new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
     again = load_trained_judge(judge.save(tmp_path / "judge.json"))
-    assert again.score(new)["score"].to_numpy() == pytest.approx(judge.score(new)["score"].to_numpy())
+    assert again.score(new)["score"].to_numpy() == pytest.approx(
+        judge.score(new)["score"].to_numpy()
+    )
 
 
 def test_a_saved_judge_whose_weights_were_edited_is_refused(judge, tmp_path):
@@ -179,7 +219,9 @@ def test_a_saved_judge_holds_no_word_that_few_replies_share(tmp_path):
     secret = "zanzibarquist"
     replies.loc[: LEAST_REPLIES - 2, "text"] += f" {secret}"  # in four replies
     replies.loc[10, "text"] += " hapax" * 9
-    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(tmp_path / "judge.json")
+    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
+        tmp_path / "judge.json"
+    )
     saved = path.read_text()
     assert '"hear"' in saved  # which many share
     for start in range(len(secret) - 3):
@@ -190,8 +232,12 @@ def test_a_saved_judge_holds_no_word_that_few_replies_share(tmp_path):
 
 def test_a_word_that_one_dialogue_repeats_is_not_kept(tmp_path):
     replies = drawn_replies(responders=tuple("uvwxyz"))
-    replies.loc[replies["history_id"] == "h0", "text"] += " zanzibarquist"  # six replies, one dialogue
-    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(tmp_path / "judge.json")
+    replies.loc[replies["history_id"] == "h0", "text"] += (
+        " zanzibarquist"  # six replies, one dialogue
+    )
+    path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
+        tmp_path / "judge.json"
+    )
     assert '"zanzibarquist"' not in path.read_text()
 
 
@@ -226,8 +272,14 @@ def test_replies_without_words_are_counted(judge):
     replies = drawn_replies()
     replies["text"] = replies["text"].astype(object)
     replies.loc[[3, 7], "text"] = None
-    trained_on = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).trained_on
-    assert (trained_on["n_without_words"], trained_on["n_left_out"], trained_on["n_labels"]) == (2, 2, 118)
+    trained_on = train_judge(
+        replies, scored(replies), leave_out=["dialogue_id"], n_folds=2
+    ).trained_on
+    assert (trained_on["n_without_words"], trained_on["n_left_out"], trained_on["n_labels"]) == (
+        2,
+        2,
+        118,
+    )
 
 
 def test_a_history_that_it_was_trained_on_is_refused_where_its_dialogue_is_not_named():
@@ -242,8 +294,12 @@ def test_a_word_that_one_writer_uses_everywhere_is_not_kept(tmp_path):
     replies = drawn_replies(responders=tuple("uvwxyz"))
     authors = np.where(replies["responder"] == "u", "ann", "writer " + replies.index.astype(str))
     replies = replies.assign(author_id=authors)
-    replies.loc[replies["responder"] == "u", "text"] += " zanzibarquist"  # 60 replies to 60 dialogues
-    saved = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(tmp_path / "judge.json")
+    replies.loc[replies["responder"] == "u", "text"] += (
+        " zanzibarquist"  # 60 replies to 60 dialogues
+    )
+    saved = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
+        tmp_path / "judge.json"
+    )
     assert '"zanzibarquist"' not in saved.read_text()
     assert '"hear"' in saved.read_text()
 
@@ -255,9 +311,13 @@ def test_an_ordinal_scale_reads_only_the_order_of_scores():
     judges = {}
     for top in (3.0, 30.0):
         labels = scored(replies).assign(score=near.replace(3.0, top))
-        judges[top] = train_judge(replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=3)
+        judges[top] = train_judge(
+            replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=3
+        )
         assert judges[top].predictions["score"].between(1.0, top).all()
-        assert judges[top].predictions["score"].mean() == pytest.approx(labels["score"].mean(), rel=0.05)
+        assert judges[top].predictions["score"].mean() == pytest.approx(
+            labels["score"].mean(), rel=0.05
+        )
     assert judges[3.0].model.weights == pytest.approx(judges[30.0].model.weights)
     assert judges[3.0].predictions["score"].corr(replies["quality"], method="spearman") > 0.6
 
@@ -268,14 +328,20 @@ def test_an_ordinal_judge_is_saved_and_read(tmp_path):
     trained = train_judge(replies, labels, scale="ordinal", leave_out=["dialogue_id"], n_folds=2)
     new = drawn_replies(seed=9).assign(history_id=lambda rows: "new-" + rows["history_id"])
     again = load_trained_judge(trained.save(tmp_path / "judge.json"))
-    assert again.score(new)["score"].to_numpy() == pytest.approx(trained.score(new)["score"].to_numpy())
-    with pytest.raises(TrainedJudgeError, match="120 different values; an ordinal scale may have 20"):
+    assert again.score(new)["score"].to_numpy() == pytest.approx(
+        trained.score(new)["score"].to_numpy()
+    )
+    with pytest.raises(
+        TrainedJudgeError, match="120 different values; an ordinal scale may have 20"
+    ):
         train_judge(replies, scored(replies), scale="ordinal", leave_out=["dialogue_id"])
 
 
 def test_features_know_a_script_that_they_never_saw_too():
     def lengths(texts):
-        return np.array([[float(len(text)), sum(word in GOOD for word in text.split())] for text in texts])
+        return np.array(
+            [[float(len(text)), sum(word in GOOD for word in text.split())] for text in texts]
+        )
 
     replies = drawn_replies()
     trained = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=lengths)
@@ -297,7 +363,10 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
     def answer(model, input):
         asked.append(len(input))
         counts = [[float(sum(word in GOOD for word in text.split())), 1.0] for text in input]
-        rows = [{"object": "embedding", "index": place, "embedding": row} for place, row in enumerate(counts)]
+        rows = [
+            {"object": "embedding", "index": place, "embedding": row}
+            for place, row in enumerate(counts)
+        ]
         return EmbeddingResponse(model=model, data=rows)
 
     monkeypatch.setattr(litellm, "embedding", answer)
@@ -305,7 +374,9 @@ def test_embeddings_of_a_provider_are_features(monkeypatch):
     names = {"np": np}
     exec("def embed(texts):" + example.replace("\n    ... ", "\n"), names)
     replies = drawn_replies(n_dialogues=300)
-    trained = train_judge(replies, scored(replies), leave_out=["dialogue_id"], features=names["embed"])
+    trained = train_judge(
+        replies, scored(replies), leave_out=["dialogue_id"], features=names["embed"]
+    )
     assert asked == [500, 100]  # each text once
     assert trained.predictions["score"].corr(replies["quality"]) > 0.6
 
@@ -326,20 +397,38 @@ def test_features_of_ones_own_are_used_and_wanted_again(tmp_path):
     ("spoil", "message"),
     [
         (lambda replies, labels: (replies, labels.head(10)), "10 labels by people.*50 or more"),
-        (lambda replies, labels: (replies, labels.assign(score=3.0)), "All 120 labels on 'overall' are 3"),
-        (lambda replies, labels: (replies.assign(text=replies["reply_id"]), labels), "a single word.*column of ids"),
         (
-            lambda replies, labels: (replies.assign(text=[f"dialogue {k} reply {k % 7}" for k in replies.index]), labels),
+            lambda replies, labels: (replies, labels.assign(score=3.0)),
+            "All 120 labels on 'overall' are 3",
+        ),
+        (
+            lambda replies, labels: (replies.assign(text=replies["reply_id"]), labels),
+            "a single word.*column of ids",
+        ),
+        (
+            lambda replies, labels: (
+                replies.assign(text=[f"dialogue {k} reply {k % 7}" for k in replies.index]),
+                labels,
+            ),
             "without digits the 120 texts are 1 different ones.*column of ids",
         ),
         (lambda replies, labels: (replies.assign(text=None), labels), "No reply holds a word"),
-        (lambda replies, labels: (replies.assign(dialogue_id="one"), labels), "All labels are of one dialogue"),
-        (lambda replies, labels: (replies, labels.assign(rater_kind="model")), "0 labels by people"),
+        (
+            lambda replies, labels: (replies.assign(dialogue_id="one"), labels),
+            "All labels are of one dialogue",
+        ),
+        (
+            lambda replies, labels: (replies, labels.assign(rater_kind="model")),
+            "0 labels by people",
+        ),
         (
             lambda replies, labels: (replies, labels.assign(dimension="warmth")),
             "No label is on the dimension 'overall'.*warmth",
         ),
-        (lambda replies, labels: (pd.concat([replies, replies.head(1)]), labels), "'h0--x' is there twice"),
+        (
+            lambda replies, labels: (pd.concat([replies, replies.head(1)]), labels),
+            "'h0--x' is there twice",
+        ),
     ],
 )
 def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
@@ -353,12 +442,18 @@ def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
 def test_a_judge_of_published_replies_gives_back_no_ones_words(mirror, tmp_path):
     """Counted by other code: each word or pair in the file is in five replies to five messages, and no longer run is in it."""
     rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")
-    replies = pd.DataFrame({"history_id": rated["dialog_id"], "responder": "person", "text": rated["response_human"]})
-    replies = replies.assign(reply_id=replies["history_id"] + "--person", rater=rated["annotator_human"])
+    replies = pd.DataFrame(
+        {"history_id": rated["dialog_id"], "responder": "person", "text": rated["response_human"]}
+    )
+    replies = replies.assign(
+        reply_id=replies["history_id"] + "--person", rater=rated["annotator_human"]
+    )
     labels = replies[["reply_id", "rater"]].assign(
         score=rated["rating_human"], rater_kind="human", state="valid", dimension="overall"
     )
-    path = train_judge(replies, labels, n_folds=2, licence="none stated").save(tmp_path / "judge.json")
+    path = train_judge(replies, labels, n_folds=2, licence="none stated").save(
+        tmp_path / "judge.json"
+    )
     content = json.loads(path.read_text())
     holders = {}
     for number, text in enumerate(replies["text"]):

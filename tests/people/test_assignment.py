@@ -26,8 +26,14 @@ def both_orders(n_histories: int, n_responders: int) -> pd.DataFrame:
         for one, other in combinations(range(n_responders), 2):
             a, b = (one, other) if (history + one) % 2 else (other, one)
             pair = f"h{history}-{one}-{other}"
-            rows += [(f"{pair}-{order}", pair, f"h{history}", f"r{a}", f"r{b}", order) for order in ("ab", "ba")]
-    return pd.DataFrame(rows, columns=["comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order"])
+            rows += [
+                (f"{pair}-{order}", pair, f"h{history}", f"r{a}", f"r{b}", order)
+                for order in ("ab", "ba")
+            ]
+    return pd.DataFrame(
+        rows,
+        columns=["comparison_id", "pair_id", "history_id", "responder_a", "responder_b", "order"],
+    )
 
 
 @given(
@@ -40,7 +46,9 @@ def both_orders(n_histories: int, n_responders: int) -> pd.DataFrame:
 @settings(max_examples=40)
 def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, seed):
     comparisons = both_orders(n_histories, n_responders)
-    assignment = assign_raters(comparisons, raters_per_pair=votes, load=load, n_checks=2, rng=np.random.default_rng(seed))
+    assignment = assign_raters(
+        comparisons, raters_per_pair=votes, load=load, n_checks=2, rng=np.random.default_rng(seed)
+    )
     rated = assignment[assignment["task"] == "rate"]
     assert (rated.groupby("pair_id")["seat"].nunique() == votes).all()
     assert rated.groupby("seat").size().max() <= load
@@ -50,20 +58,33 @@ def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, se
 
 @pytest.mark.parametrize(
     ("n_histories", "n_responders", "load"),
-    [(36, 5, 30), (40, 5, 30), (30, 5, 30), (24, 5, 20), (30, 5, 20), (10, 4, 10), (20, 3, 20), (8, 4, 8)],
+    [
+        (36, 5, 30),
+        (40, 5, 30),
+        (30, 5, 30),
+        (24, 5, 20),
+        (30, 5, 20),
+        (10, 4, 10),
+        (20, 3, 20),
+        (8, 4, 8),
+    ],
 )
 def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, load):
     """The first is the sample with the settings that come with the project; in each, seats fill up with one history."""
     comparisons = both_orders(n_histories, n_responders)
     for seed in range(4 if n_histories < 24 else 1):
-        balance = check_balance(assign_raters(comparisons, raters_per_pair=15, load=load, rng=np.random.default_rng(seed)))
+        balance = check_balance(
+            assign_raters(
+                comparisons, raters_per_pair=15, load=load, rng=np.random.default_rng(seed)
+            )
+        )
         assert balance["holds"].all(), balance.to_string()
 
 
 @given(
-    raters=st.lists(st.lists(st.integers(0, 15), min_size=1, max_size=10), min_size=1, max_size=10).filter(
-        lambda raters: any(map(any, raters))
-    ),
+    raters=st.lists(
+        st.lists(st.integers(0, 15), min_size=1, max_size=10), min_size=1, max_size=10
+    ).filter(lambda raters: any(map(any, raters))),
     load=st.integers(1, 20),
     seed=st.integers(0, 2**32),
 )
@@ -78,13 +99,17 @@ def test_the_largest_load_is_balanced_and_no_larger_one_is(raters, load, seed):
     }
 
     def balance(load: int) -> pd.DataFrame:
-        return check_balance(assign_raters(both, raters_per_pair=chosen, load=load, rng=np.random.default_rng(seed)))
+        return check_balance(
+            assign_raters(both, raters_per_pair=chosen, load=load, rng=np.random.default_rng(seed))
+        )
 
     largest = largest_load(both, raters_per_pair=chosen, load=load)
     assert balance(largest)["holds"].all()
     if largest < load:
         beyond = balance(largest + 1)
-        assert beyond[~beyond["holds"]]["measure"].tolist() == ["times a rater meets the same history"]
+        assert beyond[~beyond["holds"]]["measure"].tolist() == [
+            "times a rater meets the same history"
+        ]
 
 
 def test_each_row_names_the_comparison_of_its_pair_and_order():
@@ -98,7 +123,13 @@ def test_each_row_names_the_comparison_of_its_pair_and_order():
 
 def test_the_same_seed_gives_the_same_seats_and_another_seed_others():
     def draw(seed: int) -> pd.DataFrame:
-        return assign_raters(both_orders(4, 3), raters_per_pair=3, load=9, n_checks=1, rng=np.random.default_rng(seed))
+        return assign_raters(
+            both_orders(4, 3),
+            raters_per_pair=3,
+            load=9,
+            n_checks=1,
+            rng=np.random.default_rng(seed),
+        )
 
     pd.testing.assert_frame_equal(draw(1), draw(1))
     assert not draw(1).equals(draw(2))
@@ -107,7 +138,9 @@ def test_the_same_seed_gives_the_same_seats_and_another_seed_others():
 @pytest.mark.parametrize("seed", range(5))
 def test_checks_are_never_first_and_each_part_of_a_seat_has_one(seed):
     """30 comparisons and three checks: one after the first to tenth, one after the 11th to 20th, one after the 21st to 30th."""
-    table = assign_raters(both_orders(10, 3), raters_per_pair=3, load=30, n_checks=3, rng=np.random.default_rng(seed))
+    table = assign_raters(
+        both_orders(10, 3), raters_per_pair=3, load=30, n_checks=3, rng=np.random.default_rng(seed)
+    )
     for _, seat in table.groupby("seat"):
         checks = seat[seat["task"] == "check"]
         rated_before = checks["position"] - checks["check"]
@@ -116,7 +149,9 @@ def test_checks_are_never_first_and_each_part_of_a_seat_has_one(seed):
 
 
 def test_a_history_does_not_come_twice_running_where_others_are_left():
-    assignment = assign_raters(both_orders(6, 4), raters_per_pair=2, load=12, rng=np.random.default_rng(2))
+    assignment = assign_raters(
+        both_orders(6, 4), raters_per_pair=2, load=12, rng=np.random.default_rng(2)
+    )
     for _, rows in assignment.groupby("seat"):
         if rows["history_id"].value_counts().iloc[0] * 2 <= len(rows):
             assert (rows["history_id"] != rows["history_id"].shift()).all()
@@ -131,16 +166,24 @@ def test_some_pairs_may_get_more_raters_for_agreement_and_some_none():
 
 
 def test_a_repeat_by_one_rater_is_seen_in_the_balance():
-    assignment = assign_raters(both_orders(2, 2), raters_per_pair=2, load=4, rng=np.random.default_rng(1))
+    assignment = assign_raters(
+        both_orders(2, 2), raters_per_pair=2, load=4, rng=np.random.default_rng(1)
+    )
     spoilt = assignment.assign(seat="seat-001")
     balance = check_balance(spoilt).set_index("measure")
     assert not balance.loc["times a rater meets the same pair", "holds"]
 
 
 def test_chosen_pairs_let_all_responders_meet_equally_often():
-    kept = choose_pairs(both_orders(30, 6), pairs_per_history=5, rng=np.random.default_rng(1)).drop_duplicates("pair_id")
+    kept = choose_pairs(
+        both_orders(30, 6), pairs_per_history=5, rng=np.random.default_rng(1)
+    ).drop_duplicates("pair_id")
     assert (kept.groupby("history_id").size() == 5).all()
-    duels = kept[["responder_a", "responder_b"]].apply(lambda row: tuple(sorted(row)), axis=1).value_counts()
+    duels = (
+        kept[["responder_a", "responder_b"]]
+        .apply(lambda row: tuple(sorted(row)), axis=1)
+        .value_counts()
+    )
     assert len(duels) == 15  # 6 choose 2: everyone meets everyone
     assert duels.max() - duels.min() <= 1
     assert pd.concat([kept["responder_a"], kept["responder_b"]]).value_counts().to_dict() == {
@@ -151,16 +194,24 @@ def test_chosen_pairs_let_all_responders_meet_equally_often():
 @pytest.mark.parametrize("seed", range(5))
 def test_where_few_pairs_of_responders_meet_all_responders_appear_equally_often_nevertheless(seed):
     """60 pairs of 36: which pairs of responders meet twice leaves open how often one responder appears."""
-    kept = choose_pairs(both_orders(30, 9), pairs_per_history=2, rng=np.random.default_rng(seed)).drop_duplicates("pair_id")
+    kept = choose_pairs(
+        both_orders(30, 9), pairs_per_history=2, rng=np.random.default_rng(seed)
+    ).drop_duplicates("pair_id")
     appearances = pd.concat([kept["responder_a"], kept["responder_b"]]).value_counts()
     assert appearances.sum() == 120  # 30 * 2 * 2
     assert set(appearances) == {13, 14}  # 120 / 9 is 13.3
-    duels = kept[["responder_a", "responder_b"]].apply(lambda row: tuple(sorted(row)), axis=1).value_counts()
+    duels = (
+        kept[["responder_a", "responder_b"]]
+        .apply(lambda row: tuple(sorted(row)), axis=1)
+        .value_counts()
+    )
     assert set(duels) == {1, 2}
 
 
 def test_twelve_writers_with_three_a_history_write_the_same_and_all_overlap():
-    table = assign_writers(pd.DataFrame({"history_id": [f"h{k}" for k in range(300)]}), rng=np.random.default_rng(1))
+    table = assign_writers(
+        pd.DataFrame({"history_id": [f"h{k}" for k in range(300)]}), rng=np.random.default_rng(1)
+    )
     assert table.groupby("seat").size().tolist() == [75] * 12  # 300 * 3 / 12
     assert (table.groupby("history_id")["seat"].nunique() == 3).all()
     met = table.merge(table, on="history_id")
@@ -172,7 +223,13 @@ def test_twelve_writers_with_three_a_history_write_the_same_and_all_overlap():
 
 def test_the_costs_of_heart_s_design_by_hand():
     row = study_cost(
-        2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12, fee_share=0.25
+        2800,
+        raters_per_pair=[15],
+        load=35,
+        seconds_each=60,
+        minutes_around=10,
+        pay_per_hour=12,
+        fee_share=0.25,
     ).iloc[0]
     assert row["verdicts"] == 42_000
     assert row["raters"] == 1200  # 42,000 / 35
@@ -209,11 +266,18 @@ def test_a_pair_in_one_order_only_is_refused():
 
 def test_a_table_without_its_columns_is_refused():
     with pytest.raises(StudyError, match="no column order"):
-        assign_raters(both_orders(1, 2).drop(columns="order"), raters_per_pair=2, load=4, rng=np.random.default_rng(1))
+        assign_raters(
+            both_orders(1, 2).drop(columns="order"),
+            raters_per_pair=2,
+            load=4,
+            rng=np.random.default_rng(1),
+        )
     with pytest.raises(StudyError, match="no rows"):
         assign_writers(pd.DataFrame({"history_id": []}), rng=np.random.default_rng(1))
 
 
 def test_more_writers_a_history_than_writers_are_refused():
     with pytest.raises(StudyError, match="3 writers a history out of 2"):
-        assign_writers(pd.DataFrame({"history_id": ["h"]}), n_writers=2, rng=np.random.default_rng(1))
+        assign_writers(
+            pd.DataFrame({"history_id": ["h"]}), n_writers=2, rng=np.random.default_rng(1)
+        )

@@ -33,11 +33,15 @@ def preferring_the_model(study, seat):
 
 
 def payments_of(run):
-    return read_csv_text((run.folder / "keys" / "payments-rating.csv").read_text()).set_index("person")
+    return read_csv_text((run.folder / "keys" / "payments-rating.csv").read_text()).set_index(
+        "person"
+    )
 
 
 def test_each_person_is_approved_reviewed_or_rejected_with_the_rule_s_reason(run, study, capsys):
-    answer_seat(study, "seat-001", "5f1a2b3c4d5e6f7a8b9c0d1e", preferring_the_model(study, "seat-001"))
+    answer_seat(
+        study, "seat-001", "5f1a2b3c4d5e6f7a8b9c0d1e", preferring_the_model(study, "seat-001")
+    )
     answer_seat(study, "seat-002", "careless", seat_answers(study, "seat-002", pass_checks=False))
     half = dict(list(preferring_the_model(study, "seat-003").items())[:7])
     answer_seat(study, "seat-003", "stopped", half)
@@ -66,21 +70,29 @@ def test_the_file_of_payments_is_its_owner_s_alone_and_no_table_names_anybody(ru
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "5f1a2b3c4d5e6f7a8b9c0d1e" in file.read_text()
-    assert b"5f1a2b3c4d5e6f7a8b9c0d1e" not in b"".join(table.read_bytes() for table in run.folder.rglob("*.parquet"))
+    assert b"5f1a2b3c4d5e6f7a8b9c0d1e" not in b"".join(
+        table.read_bytes() for table in run.folder.rglob("*.parquet")
+    )
 
 
 def test_who_withdrew_has_worked_and_is_paid(run, study):
     for seat, name in (("seat-001", "ann"), ("seat-002", "ben")):
         answer_seat(study, seat, name, seat_answers(study, seat))
     assert main([str(run.folder), "rating", "--withdraw", "ben"]) == 0
-    assert payments_of(run).loc["ben", ["decision", "reason"]].tolist() == ["approve", "withdrew their answers, having worked"]
+    assert payments_of(run).loc["ben", ["decision", "reason"]].tolist() == [
+        "approve",
+        "withdrew their answers, having worked",
+    ]
 
 
 def test_a_study_s_own_rule_decides(run, study):
     answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", pass_checks=False))
     imported = import_study(run, study)
     assert propose_payments(imported)["decision"].item() == "reject"
-    assert propose_payments(imported, ExclusionRule(max_failed_checks=3))["decision"].item() != "reject"
+    assert (
+        propose_payments(imported, ExclusionRule(max_failed_checks=3))["decision"].item()
+        != "reject"
+    )
 
 
 def test_an_answer_that_is_changed_after_another_page_is_flagged_and_told(run, study):
@@ -97,8 +109,12 @@ def test_an_answer_that_is_changed_after_another_page_is_flagged_and_told(run, s
         (first, "preference", "selection", "A"),  # sent again, unchanged
     )
     assert "changed_later" not in import_study(run, study).verdicts["flags"].explode().tolist()
-    note_history(file, "ann", (first, "preference", "selection", "B"))  # a second tab that was left open
-    with pytest.warns(UserWarning, match="1 answers were changed after another page had been answered"):
+    note_history(
+        file, "ann", (first, "preference", "selection", "B")
+    )  # a second tab that was left open
+    with pytest.warns(
+        UserWarning, match="1 answers were changed after another page had been answered"
+    ):
         verdicts = import_study(run, study).verdicts
     flagged = verdicts[verdicts["flags"].map(lambda flags: "changed_later" in flags)]
     assert flagged["comparison_id"].tolist() == [first.split(".", 2)[2]]

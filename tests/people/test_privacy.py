@@ -60,15 +60,23 @@ def test_the_key_file_is_its_owner_s_alone_from_the_first_byte(tmp_path, monkeyp
 
 
 def test_a_name_that_is_a_formula_is_none_in_the_key_file_and_keeps_its_code(tmp_path):
-    file, names = tmp_path / "people.csv", ["=cmd|'/C calc'!A0", "@SUM(1)", "'=1", "' -", "-", "ann"]
+    file, names = (
+        tmp_path / "people.csv",
+        ["=cmd|'/C calc'!A0", "@SUM(1)", "'=1", "' -", "-", "ann"],
+    )
     codes = code_people(names, file)
     assert code_people(names, file) == codes
-    assert not any(line.split(",", 1)[1].lstrip('"')[0] in "=+-@" for line in file.read_text().splitlines()[1:])
+    assert not any(
+        line.split(",", 1)[1].lstrip('"')[0] in "=+-@" for line in file.read_text().splitlines()[1:]
+    )
 
 
 def test_one_person_is_one_rater_and_one_writer(tmp_path):
     file = tmp_path / "people.csv"
-    rater, writer = code_people(["ann"], file)["ann"], code_people(["ann"], file, prefix="writer")["ann"]
+    rater, writer = (
+        code_people(["ann"], file)["ann"],
+        code_people(["ann"], file, prefix="writer")["ann"],
+    )
     assert rater.startswith("rater-")
     assert writer.startswith("writer-")
     assert code_people(["ann"], file)["ann"] == rater
@@ -139,7 +147,14 @@ def test_texts_that_would_compute_or_run_are_flagged(text, flags):
     assert suspicious_text(text) == flags
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("=+-@' "), min_size=1), min_size=1))
+@given(
+    st.lists(
+        st.text(
+            st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("=+-@' "), min_size=1
+        ),
+        min_size=1,
+    )
+)
 def test_texts_come_back_from_a_csv_in_which_none_is_a_formula(texts):
     written = csv_text(pd.DataFrame({"text": texts}))
     assert read_csv_text(written, keep_default_na=False, dtype=str)["text"].tolist() == texts

@@ -12,7 +12,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from study_builders import AGREED, STATEMENT, answer_seat, assignment, note_history, seat_answers, small_run
+from study_builders import (
+    AGREED,
+    STATEMENT,
+    answer_seat,
+    assignment,
+    note_history,
+    seat_answers,
+    small_run,
+)
 
 from heart_utils.judging.design import pair_replies
 from heart_utils.people.assignment import StudyError
@@ -68,8 +76,14 @@ def test_an_order_that_potato_swapped_itself_is_swapped_back(run, study):
     swapped = {item: {"preference": [1, 0]} for item in answers}
     answer_seat(study, "seat-001", "ann", answers, instance_id_to_presentation_order=swapped)
     verdicts = import_study(run, study).verdicts
-    shown = assignment(study).query("seat == 'seat-001' and task == 'rate'").set_index("comparison_id")["order"]
-    assert (verdicts["verdict"] == verdicts["comparison_id"].map(shown).map({"ab": "b", "ba": "a"})).all()
+    shown = (
+        assignment(study)
+        .query("seat == 'seat-001' and task == 'rate'")
+        .set_index("comparison_id")["order"]
+    )
+    assert (
+        verdicts["verdict"] == verdicts["comparison_id"].map(shown).map({"ab": "b", "ba": "a"})
+    ).all()
     assert (verdicts["order"] != verdicts["comparison_id"].map(shown)).all()
 
 
@@ -86,7 +100,9 @@ def test_checks_are_counted_and_are_no_verdicts(run, study):
     answer_seat(study, "seat-002", "ben", seat_answers(study, "seat-002", pass_checks=False))
     imported = import_study(run, study)
     assert sorted(imported.raters["n_checks_passed"]) == [0, 1]
-    assert imported.raters[["n_checks", "n_shown", "n_answered"]].drop_duplicates().to_numpy().tolist() == [[1, 5, 5]]
+    assert imported.raters[
+        ["n_checks", "n_shown", "n_answered"]
+    ].drop_duplicates().to_numpy().tolist() == [[1, 5, 5]]
     assert len(imported.verdicts) == 10
 
 
@@ -145,14 +161,19 @@ def test_without_a_rater_statement_nothing_is_imported(run, study):
 
 
 def test_ties_have_no_margin_and_the_second_question_may_stay_open(run):
-    study = rating_study(run, ties=True, dimension="Which has understood better?", dimension_name="attunement")
+    study = rating_study(
+        run, ties=True, dimension="Which has understood better?", dimension_name="attunement"
+    )
     answers = seat_answers(study, "seat-001", "tie")
     rated = [item for item, given in answers.items() if given["reason"] != "read"]
     answers[rated[0]]["dimension"] = "Reply A"
     answers[rated[1]]["dimension"] = "No difference"
     answer_seat(study, "seat-001", "ann", answers)
     verdicts = import_study(run, study).verdicts
-    overall, second = verdicts[verdicts["dimension"] == "overall"], verdicts[verdicts["dimension"] == "attunement"]
+    overall, second = (
+        verdicts[verdicts["dimension"] == "overall"],
+        verdicts[verdicts["dimension"] == "attunement"],
+    )
     assert overall["verdict"].tolist() == ["tie"] * 5
     assert overall["margin"].isna().all()
     assert second["state"].value_counts().to_dict() == {"valid": 2, "abstained": 3}
@@ -182,11 +203,19 @@ def test_who_withdraws_is_left_out_and_counted(run, study):
 
 def test_who_did_not_agree_has_no_row_and_may_have_no_answers(run, study):
     answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
-    refused = {"consent": {"consent": [AGREED[0], [{"schema": "consent_agree", "name": "no"}, "no"]]}}
+    refused = {
+        "consent": {"consent": [AGREED[0], [{"schema": "consent_agree", "name": "no"}, "no"]]}
+    }
     answer_seat(study, "seat-002", "ben", {}, phase_to_page_to_label_to_value=refused)
     answer_seat(study, "seat-003", "cy", {}, phase_to_page_to_label_to_value={})
     assert len(import_study(run, study).raters) == 1
-    answer_seat(study, "seat-002", "dee", seat_answers(study, "seat-002"), phase_to_page_to_label_to_value=refused)
+    answer_seat(
+        study,
+        "seat-002",
+        "dee",
+        seat_answers(study, "seat-002"),
+        phase_to_page_to_label_to_value=refused,
+    )
     with pytest.raises(StudyError, match="answers of somebody who did not agree"):
         import_study(run, study)
 
@@ -194,12 +223,22 @@ def test_who_did_not_agree_has_no_row_and_may_have_no_answers(run, study):
 def test_reasons_are_redacted_and_formulas_and_scripts_kept_as_text(run, study):
     answers = seat_answers(study, "seat-001")
     rated = [item for item, given in answers.items() if given["reason"] != "read"]
-    for item, reason in zip(rated, ["=1+1", "<script>alert(1)</script>", "mail me@example.org", "kind", "kind"], strict=True):
+    for item, reason in zip(
+        rated,
+        ["=1+1", "<script>alert(1)</script>", "mail me@example.org", "kind", "kind"],
+        strict=True,
+    ):
         answers[item]["reason"] = reason
     answer_seat(study, "seat-001", "ann", answers)
-    with pytest.warns(UserWarning, match="1 reasons with formula and 1 reasons with markup. They are kept as text"):
+    with pytest.warns(
+        UserWarning, match="1 reasons with formula and 1 reasons with markup. They are kept as text"
+    ):
         verdicts = import_study(run, study).verdicts
-    assert verdicts["rationale"].tolist()[:3] == ["=1+1", "<script>alert(1)</script>", "mail [email]"]
+    assert verdicts["rationale"].tolist()[:3] == [
+        "=1+1",
+        "<script>alert(1)</script>",
+        "mail [email]",
+    ]
     assert verdicts["flags"].tolist()[:4] == [["formula"], ["markup"], ["redacted"], []]
     assert import_study(run, study, redact="all").verdicts["rationale"].isna().all()
 
@@ -237,12 +276,15 @@ def test_an_answer_to_a_page_never_shown_is_refused(run, study):
     answers = seat_answers(study, "seat-001") | {"seat-009.001.nothing": {"preference": "A"}}
     file = answer_seat(study, "seat-001", "ann", answers)
     with pytest.raises(
-        StudyError, match="1 answers are to pages that were never shown in this study, first 'seat-009.001.nothing'"
+        StudyError,
+        match="1 answers are to pages that were never shown in this study, first 'seat-009.001.nothing'",
     ):
         import_study(run, study)
     file.unlink()
     file.parent.rmdir()
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001") | seat_answers(study, "seat-002"))
+    answer_seat(
+        study, "seat-001", "ann", seat_answers(study, "seat-001") | seat_answers(study, "seat-002")
+    )
     with pytest.raises(StudyError, match="answered pages of 2 seats"):
         import_study(run, study)
 
@@ -251,9 +293,13 @@ def test_two_answers_to_one_question_are_refused(run, study):
     file = answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
     state = json.loads(file.read_text())
     item = next(iter(state["instance_id_to_label_to_value"]))
-    state["instance_id_to_label_to_value"][item].append([{"schema": "preference", "name": "selection"}, "B"])
+    state["instance_id_to_label_to_value"][item].append(
+        [{"schema": "preference", "name": "selection"}, "B"]
+    )
     file.write_text(json.dumps(state))
-    with pytest.raises(StudyError, match="Somebody gave two answers to a question of the page 'seat-001"):
+    with pytest.raises(
+        StudyError, match="Somebody gave two answers to a question of the page 'seat-001"
+    ):
         import_study(run, study)
 
 
@@ -287,7 +333,10 @@ def last_lost(study, typed=None):
     last = answers.pop(items[-1])
     summaries = {items[-1]: {"total_time_ms": 9_000, "typing_summaries": typed or {}}}
     file = answer_seat(study, "seat-001", "ann", answers, instance_id_to_behavioral_data=summaries)
-    actions = [(items[-1], question, {"reason": "text_box"}.get(question, value), value) for question, value in last.items()]
+    actions = [
+        (items[-1], question, {"reason": "text_box"}.get(question, value), value)
+        for question, value in last.items()
+    ]
     return file, items[-1], note_history(file, "ann", *actions)
 
 
@@ -295,7 +344,11 @@ def test_an_answer_that_the_state_lost_comes_back_from_the_history(run, study):
     _, item, _ = last_lost(study, {"reason:::text_box": {"final_chars": 10}})
     found = read_potato(study).set_index("item_id")
     assert found["answered"].all()
-    assert found.loc[item].dropna().index.intersection(QUESTIONS).tolist() == ["preference", "strength", "reason"]
+    assert found.loc[item].dropna().index.intersection(QUESTIONS).tolist() == [
+        "preference",
+        "strength",
+        "reason",
+    ]
     assert found.loc[item, "seconds"] == 9
 
 
@@ -328,7 +381,9 @@ def test_a_text_wiped_before_leaving_stays_wiped(run, study):
 def test_the_last_word_in_the_history_counts(run, study):
     file = answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", side="A"))
     item = json.loads(file.read_text())["instance_id_ordering"][0]
-    note_history(file, "ann", (item, "preference", "selection", "A"), (item, "preference", "selection", "B"))
+    note_history(
+        file, "ann", (item, "preference", "selection", "A"), (item, "preference", "selection", "B")
+    )
     assert read_potato(study).set_index("item_id").loc[item, "preference"] == "B"
 
 
@@ -349,14 +404,20 @@ def test_how_a_text_was_typed_comes_from_the_database_of_notes(run, study):
         {"active_ms": 100, "final_chars": 20, "pasted_chars": 16, "external_insert_chars": 16},
     ]
     with closing(sqlite3.connect(study / "project.sqlite")) as database:
-        database.execute("CREATE TABLE typing_sessions (user_id, instance_id, schema_name, label_name, ended_at, summary)")
+        database.execute(
+            "CREATE TABLE typing_sessions (user_id, instance_id, schema_name, label_name, ended_at, summary)"
+        )
         for number, row in enumerate(rows):
             note = ("ann", item, "reason", "text_box", number, json.dumps(row))
             database.execute("INSERT INTO typing_sessions VALUES (?, ?, ?, ?, ?, ?)", note)
         database.commit()
     page = read_potato(study).set_index("item_id").loc[item]
     assert page[["typing_ms", "pasted_share"]].tolist() == [500, 0.8]
-    assert page.dropna().index.intersection(QUESTIONS).tolist() == ["preference", "strength", "reason"]
+    assert page.dropna().index.intersection(QUESTIONS).tolist() == [
+        "preference",
+        "strength",
+        "reason",
+    ]
     (study / "project.sqlite").write_bytes(b"SQLite format 3\0cut")
     with pytest.raises(StudyError, match="project.sqlite cannot be read"):
         read_potato(study)
@@ -378,7 +439,13 @@ def writing_study(run, *, name=None, **behaviour):
     items = assignment(folder).query("seat == 'seat-001'")["item_id"].tolist()
     texts = ["I am glad you wrote.", " ".join(["long"] * 41)]
     summary = {
-        "reply:::text_box": {"final_chars": 20, "pasted_chars": 0, "external_insert_chars": 0, "active_ms": 9000} | behaviour
+        "reply:::text_box": {
+            "final_chars": 20,
+            "pasted_chars": 0,
+            "external_insert_chars": 0,
+            "active_ms": 9000,
+        }
+        | behaviour
     }
     data = {item: {"total_time_ms": 45_000, "typing_summaries": summary} for item in items}
     answers = {item: {"reply": text} for item, text in zip(items, texts, strict=True)}
@@ -388,7 +455,9 @@ def writing_study(run, *, name=None, **behaviour):
 
 def test_replies_of_people_are_human_and_their_writers_coded(run):
     imported = import_study(run, writing_study(run))
-    assert imported.responders[["responder", "responder_kind"]].to_numpy().tolist() == [["human", "human"]]
+    assert imported.responders[["responder", "responder_kind"]].to_numpy().tolist() == [
+        ["human", "human"]
+    ]
     replies = imported.replies
     assert replies["author_id"].str.startswith("writer-").all()
     assert replies["typing_ms"].tolist() == [9000, 9000]
@@ -451,7 +520,11 @@ def test_a_plain_csv_becomes_verdicts(compared):
     verdicts = imported.verdicts.set_index("margin", drop=False)
     # model-h00 is the smaller id, so it is a.
     assert verdicts.loc[3, ["verdict", "order", "seconds"]].tolist() == ["b", "ba", 12.5]
-    assert verdicts.loc[5, ["verdict", "order", "rationale"]].tolist() == ["a", "ab", "short, clear"]
+    assert verdicts.loc[5, ["verdict", "order", "rationale"]].tolist() == [
+        "a",
+        "ab",
+        "short, clear",
+    ]
     assert imported.verdicts["state"].value_counts().to_dict() == {"valid": 3, "abstained": 1}
     assert not imported.verdicts["simulated"].any()
     assert len(imported.raters) == 4
@@ -489,13 +562,22 @@ def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
             lambda text: text.replace("ann,person-h00", "ann,"),
             "answers.left: expected .* line 2 of votes.csv has nothing",
         ),
-        (lambda text: text.replace("ann,", ","), "answers.rater: expected text, .* line 2 of votes.csv has nothing"),
+        (
+            lambda text: text.replace("ann,", ","),
+            "answers.rater: expected text, .* line 2 of votes.csv has nothing",
+        ),
         (
             lambda text: text.replace("12.5", "soon"),
             "seconds: expected a number of .* line 2 of votes.csv has 'soon'",
         ),
-        (lambda text: text[:-8], "line 5 of votes.csv has fewer cells than the header. The file may have been cut short there"),
-        (lambda text: text.replace('clear"', "clear"), "cannot be read as CSV .* may have been cut short"),
+        (
+            lambda text: text[:-8],
+            "line 5 of votes.csv has fewer cells than the header. The file may have been cut short there",
+        ),
+        (
+            lambda text: text.replace('clear"', "clear"),
+            "cannot be read as CSV .* may have been cut short",
+        ),
         (lambda text: text.splitlines()[0] + "\n", "holds no answer"),
         (
             lambda text: text.replace("ann,person-h00,model-h00", "ann,person-h00,model-h09"),
@@ -526,12 +608,29 @@ def test_the_same_pair_with_its_sides_changed_is_a_second_order_of_an_imported_f
 def test_an_imported_file_may_have_headers_and_words_of_its_own_and_rejected_rows(compared):
     batch = "WorkerId,Input.left,Input.right,Answer.choice,AssignmentStatus,Approve,Reject\n"
     batch += "A1XYZ23456789,person-h00,model-h00,L,Approved\nA2XYZ23456789,model-h00,person-h00,R,Rejected\n"
-    named = {"WorkerId": "rater", "Input.left": "left", "Input.right": "right", "Answer.choice": "choice"}
-    how = {"columns": named, "words": {"L": "left", "R": "right"}, "only": {"AssignmentStatus": "Approved"}}
+    named = {
+        "WorkerId": "rater",
+        "Input.left": "left",
+        "Input.right": "right",
+        "Answer.choice": "choice",
+    }
+    how = {
+        "columns": named,
+        "words": {"L": "left", "R": "right"},
+        "only": {"AssignmentStatus": "Approved"},
+    }
     imported = import_study(compared, csv_file(compared, batch), statement=STATEMENT, **how)
     assert imported.verdicts[["verdict", "order"]].to_numpy().tolist() == [["b", "ba"]]
-    with pytest.raises(StudyError, match="1 of 2 rows may not count: AssignmentStatus is 'Rejected'"):
-        import_study(compared, csv_file(compared, batch), statement=STATEMENT, columns=named, words=how["words"])
+    with pytest.raises(
+        StudyError, match="1 of 2 rows may not count: AssignmentStatus is 'Rejected'"
+    ):
+        import_study(
+            compared,
+            csv_file(compared, batch),
+            statement=STATEMENT,
+            columns=named,
+            words=how["words"],
+        )
 
 
 def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
@@ -551,7 +650,9 @@ def test_a_csv_needs_a_rater_statement_too(compared, tmp_path, capsys):
 # Several imports side by side
 
 
-def test_two_rating_studies_a_writing_study_and_two_files_of_one_name_stand_side_by_side(compared, study, tmp_path):
+def test_two_rating_studies_a_writing_study_and_two_files_of_one_name_stand_side_by_side(
+    compared, study, tmp_path
+):
     answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001"))
     import_study(compared, study).write(compared)
     second = rating_study(compared, name="later")
@@ -566,7 +667,9 @@ def test_two_rating_studies_a_writing_study_and_two_files_of_one_name_stand_side
     assert sorted(compared.read("verdicts")["rater"].value_counts()) == [1, 1, 5, 5]
     assert compared.read("raters")["study"].nunique() == 5
     assert len(compared.read("replies")) == 12
-    assert set(compared.read("verdicts")["comparison_id"]) <= set(compared.read("comparisons")["comparison_id"])
+    assert set(compared.read("verdicts")["comparison_id"]) <= set(
+        compared.read("comparisons")["comparison_id"]
+    )
     assert compared.read("responders")["responder"].tolist() == ["human"]
 
 
@@ -575,7 +678,9 @@ def test_a_study_or_a_file_imported_again_replaces_its_own_rows_only(compared, s
     import_study(compared, study).write(compared)
     import_study(compared, csv_file(compared, GOOD), statement=STATEMENT).write(compared)
     assert len(compared.read("verdicts")) == 5 + 4
-    import_study(compared, csv_file(compared, "\n".join(GOOD.splitlines()[:3])), statement=STATEMENT).write(compared)
+    import_study(
+        compared, csv_file(compared, "\n".join(GOOD.splitlines()[:3])), statement=STATEMENT
+    ).write(compared)
     assert len(compared.read("verdicts")) == 5 + 2
     answer_seat(study, "seat-002", "hal", seat_answers(study, "seat-002"))
     import_study(compared, study, withdrawn=["gil"]).write(compared)
@@ -588,7 +693,10 @@ def test_the_same_answers_from_another_place_are_refused_and_nothing_is_written(
     moved = tmp_path / "moved.csv"
     moved.write_text(GOOD)
     before = {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")}
-    with pytest.raises(StudyError, match=r"4 of 4 verdicts are in the run already, in its part 'people-votes-\w{8}'"):
+    with pytest.raises(
+        StudyError,
+        match=r"4 of 4 verdicts are in the run already, in its part 'people-votes-\w{8}'",
+    ):
         import_study(compared, moved, statement=STATEMENT).write(compared)
     assert {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")} == before
 
@@ -606,7 +714,11 @@ def test_somebody_who_writes_in_two_studies_has_two_replies(run):
     import_study(run, writing_study(run)).write(run)
     import_study(run, writing_study(run, name="second")).write(run)
     written = run.read("replies").query("responder == 'human'")
-    assert (len(written), written["author_id"].nunique(), written["reply_id"].nunique()) == (4, 1, 4)
+    assert (len(written), written["author_id"].nunique(), written["reply_id"].nunique()) == (
+        4,
+        1,
+        4,
+    )
 
 
 def test_the_answers_to_a_rehearsal_count_as_a_rehearsal_s(run, study):
@@ -632,7 +744,11 @@ def task(**changes):
         "was_cancelled": False,
         "result": result,
     }
-    return {"id": 7, "data": {"left_reply": "person-h00", "right_reply": "model-h00"}, "annotations": [annotation | changes]}
+    return {
+        "id": 7,
+        "data": {"left_reply": "person-h00", "right_reply": "model-h00"},
+        "annotations": [annotation | changes],
+    }
 
 
 def label_studio(run, tasks):
@@ -644,10 +760,17 @@ def label_studio(run, tasks):
 def test_a_label_studio_export_becomes_verdicts(compared):
     tie = task(completed_by=4, result=[{"type": "choices", "value": {"choices": ["tie"]}}])
     skipped = task(completed_by=5, was_cancelled=True)
-    imported = import_study(compared, label_studio(compared, [task(), tie, skipped]), statement=STATEMENT)
+    imported = import_study(
+        compared, label_studio(compared, [task(), tie, skipped]), statement=STATEMENT
+    )
     verdicts = imported.verdicts.sort_values(["state", "verdict"], ignore_index=True)
     assert verdicts["state"].tolist() == ["abstained", "valid", "valid"]
-    assert verdicts.loc[1, ["verdict", "margin", "rationale", "seconds"]].tolist() == ["b", 4, "warm", 20.5]
+    assert verdicts.loc[1, ["verdict", "margin", "rationale", "seconds"]].tolist() == [
+        "b",
+        4,
+        "warm",
+        20.5,
+    ]
     assert verdicts.loc[2, "verdict"] == "tie"
 
 
@@ -658,11 +781,20 @@ def test_a_label_studio_export_becomes_verdicts(compared):
             [{**task(), "data": {"left_reply": "person-h00"}}],
             "answers.right: .* answer 0 of export.json .task 7. has nothing.* right are left_reply and right_reply",
         ),
-        ([task(completed_by=None)], "answers.rater: .* answer 0 of export.json .task 7. has nothing. The rater is completed"),
-        ([task(), task()], "2 rows repeat another row's rater, .* answer 1 of export.json .task 7.: "),
+        (
+            [task(completed_by=None)],
+            "answers.rater: .* answer 0 of export.json .task 7. has nothing. The rater is completed",
+        ),
+        (
+            [task(), task()],
+            "2 rows repeat another row's rater, .* answer 1 of export.json .task 7.: ",
+        ),
         ([{**task(), "annotations": []}], "holds no answer"),
         ({"tasks": []}, "one object with no array of objects; inside are tasks"),
-        ([task(result=[{"type": "pairwise", "value": {"selected": "middle"}}])], "choice: expected one of .* has 'middle'"),
+        (
+            [task(result=[{"type": "pairwise", "value": {"selected": "middle"}}])],
+            "choice: expected one of .* has 'middle'",
+        ),
     ],
 )
 def test_a_label_studio_export_that_does_not_fit_is_refused(compared, tasks, message):
@@ -681,11 +813,20 @@ def test_exports_cut_short_are_named(compared):
 
 def test_potato_s_times_and_pastes_are_read(run, study):
     answers = seat_answers(study, "seat-001")
-    typed = {"reason:::text_box": {"final_chars": 40, "pasted_chars": 30, "external_insert_chars": 30, "active_ms": 800}}
+    typed = {
+        "reason:::text_box": {
+            "final_chars": 40,
+            "pasted_chars": 30,
+            "external_insert_chars": 30,
+            "active_ms": 800,
+        }
+    }
     data = {item: {"total_time_ms": 12_000, "typing_summaries": typed} for item in answers}
     answer_seat(study, "seat-001", "ann", answers, instance_id_to_behavioral_data=data)
     pages = read_potato(study)
-    assert pages[["seconds", "typing_ms", "pasted_share"]].drop_duplicates().to_numpy().tolist() == [[12, 800, 0.75]]
+    assert pages[
+        ["seconds", "typing_ms", "pasted_share"]
+    ].drop_duplicates().to_numpy().tolist() == [[12, 800, 0.75]]
     assert all(flags == ["pasted"] for flags in import_study(run, study).verdicts["flags"])
 
 
@@ -698,7 +839,9 @@ def test_a_history_that_went_missing_is_named(run, study):
 
 
 def test_nothing_is_written_before_all_fits(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001") | {"strange": {"preference": "A"}})
+    answer_seat(
+        study, "seat-001", "ann", seat_answers(study, "seat-001") | {"strange": {"preference": "A"}}
+    )
     before = sorted(run.folder.rglob("*.parquet"))
     with pytest.raises(StudyError):
         import_study(run, study)

@@ -35,7 +35,9 @@ def run(tmp_path):
 
 
 def filled_in() -> str:
-    return yaml.safe_dump({"rehearsal": False, "statement": STATEMENT, **dict.fromkeys(ASKED_OF_PUBLIC, "told")})
+    return yaml.safe_dump(
+        {"rehearsal": False, "statement": STATEMENT, **dict.fromkeys(ASKED_OF_PUBLIC, "told")}
+    )
 
 
 def small(run, **rating):
@@ -45,7 +47,9 @@ def small(run, **rating):
 
 
 def pages(study: Path) -> dict[str, str]:
-    return {file.stem: file.read_text(encoding="utf-8") for file in (study / "pages").glob("*.json")}
+    return {
+        file.stem: file.read_text(encoding="utf-8") for file in (study / "pages").glob("*.json")
+    }
 
 
 def seats_and_pages(study: Path) -> tuple[int, int]:
@@ -62,10 +66,13 @@ def test_a_rating_study_holds_every_page_and_seat(run):
     assert order[-2:] == ["annotation", "debrief"]
     assert set(pages(study)) == set(order) - {"annotation"}
     types = [config["phases"][page]["type"] for page in order]
-    assert len([one for one, before in zip(types, [None, *types], strict=False) if one != before]) == len(set(types)), (
-        "Potato shows all pages of one type where the first of them stands"
-    )
-    items = {json.loads(line)["id"]: json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()}
+    assert len(
+        [one for one, before in zip(types, [None, *types], strict=False) if one != before]
+    ) == len(set(types)), "Potato shows all pages of one type where the first of them stands"
+    items = {
+        json.loads(line)["id"]: json.loads(line)
+        for line in (study / "items.jsonl").read_text().splitlines()
+    }
     seats = {group["name"]: group["instances"] for group in config["batch_assignment"]["groups"]}
     assert [item for seat in seats.values() for item in seat] == list(items)
     assert {group["max_annotators"] for group in config["batch_assignment"]["groups"]} == {1}
@@ -73,26 +80,44 @@ def test_a_rating_study_holds_every_page_and_seat(run):
 
 def test_the_sample_makes_a_study_with_the_settings_that_come_with_the_project(tmp_path):
     run, recipe = Run("sample", tmp_path, find_root()), read_recipe("sample")
-    histories, ledger = recipe_histories(recipe), open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
+    histories, ledger = (
+        recipe_histories(recipe),
+        open_ledger("sqlite://", seed_file=find_root() / recipe.recorded),
+    )
     run.write("histories", histories)
-    run.write("replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False))
+    run.write(
+        "replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False)
+    )
     study = write_study(run, "rating")
-    assert seats_and_pages(study) == (216, 216 * 33)  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
+    assert seats_and_pages(study) == (
+        216,
+        216 * 33,
+    )  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
 
 
 def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
     study = write_study(run, "rating", settings=small(run))
-    items = {json.loads(line)["id"]: json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()}
+    items = {
+        json.loads(line)["id"]: json.loads(line)
+        for line in (study / "items.jsonl").read_text().splitlines()
+    }
     for row in assignment(study).query("task == 'rate'").to_dict("records"):
-        shown = [f"model {row['history_id']}", f"person {row['history_id']}"]  # model-... is the smaller id, so it is a
+        shown = [
+            f"model {row['history_id']}",
+            f"person {row['history_id']}",
+        ]  # model-... is the smaller id, so it is a
         assert items[row["item_id"]]["replies"] == (shown if row["order"] == "ab" else shown[::-1])
 
 
 def test_nothing_on_a_page_tells_who_wrote_a_reply(run):
     """The texts of this run name their responders; with those taken out, no file that Potato serves does."""
-    blind = small_run(run.folder.parent / "blind", texts={"person": "I am here.", "model": "I hear you."})
+    blind = small_run(
+        run.folder.parent / "blind", texts={"person": "I am here.", "model": "I hear you."}
+    )
     study = write_study(blind, "rating", settings=small(blind))
-    served = "".join(file.read_text() for file in [study / "items.jsonl", *(study / "pages").glob("*.json")])
+    served = "".join(
+        file.read_text() for file in [study / "items.jsonl", *(study / "pages").glob("*.json")]
+    )
     items = (study / "items.jsonl").read_text()
     assert "responder" not in served
     assert "person-" not in items
@@ -102,17 +127,24 @@ def test_nothing_on_a_page_tells_who_wrote_a_reply(run):
 def test_raters_are_shown_no_rubric(run):
     said = pages(write_study(run, "rating", settings=small(run)))
     for word in ("empath", "attun", "resonan", "rubric", "criteri"):
-        assert not any(word in text.lower() for name, text in said.items() if name != "debrief"), word
+        assert not any(word in text.lower() for name, text in said.items() if name != "debrief"), (
+            word
+        )
 
 
 def test_checks_say_what_they_want_and_the_assignment_knows_it(run):
     study = write_study(run, "rating", settings=small(run, n_checks=2))
-    items = {json.loads(line)["id"]: json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()}
+    items = {
+        json.loads(line)["id"]: json.loads(line)
+        for line in (study / "items.jsonl").read_text().splitlines()
+    }
     checks = assignment(study).query("task == 'check'")
     assert len(checks) == 6
     for row in checks.to_dict("records"):
         asks = items[row["item_id"]]["replies"]["AB".index(row["check_side"])]
-        assert f"this reply, {row['check_side']}, with strength {int(row['check_strength'])}" in asks
+        assert (
+            f"this reply, {row['check_side']}, with strength {int(row['check_strength'])}" in asks
+        )
 
 
 def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
@@ -123,11 +155,15 @@ def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
     assert "<script" not in text
     assert "<!--" not in text
     assert "<b>" not in text  # of the history
-    assert text.replace("\u2060", "").count("</script>") == 30  # nothing else was lost: two in each of 15 pages
+    assert (
+        text.replace("\u2060", "").count("</script>") == 30
+    )  # nothing else was lost: two in each of 15 pages
 
 
 def test_a_text_that_would_turn_the_page_round_is_shown_and_a_formula_in_an_id_comes_back(tmp_path):
-    run = small_run(tmp_path / "run", responders=("=cmd", "model"), texts={"model": "Fine \u202eyrros\x00"})
+    run = small_run(
+        tmp_path / "run", responders=("=cmd", "model"), texts={"model": "Fine \u202eyrros\x00"}
+    )
     study = write_study(run, "rating", settings=small(run))
     items = (study / "items.jsonl").read_text()
     assert "Fine [U+202E]yrros[U+0000]" in items
@@ -141,7 +177,9 @@ def test_a_text_that_would_turn_the_page_round_is_shown_and_a_formula_in_an_id_c
 
 def test_writers_read_exactly_what_models_are_told(run):
     study = write_study(run, "reply")
-    assert html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
+    assert (
+        html.escape(REPLY_INSTRUCTIONS) in json.loads(pages(study)["instructions"])[0]["labels"][0]
+    )
     assert set(pages(study)) == {"consent", "declined", "instructions", "debrief"}
     config = yaml.safe_load((study / "config.yaml").read_text())
     assert [scheme["name"] for scheme in config["annotation_schemes"]] == ["reply", "stop"]
@@ -154,9 +192,14 @@ def test_writers_read_exactly_what_models_are_told(run):
 
 
 def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
-    assert "[not filled in: support_line]" in pages(write_study(run, "rating", settings=small(run)))["consent"]
+    assert (
+        "[not filled in: support_line]"
+        in pages(write_study(run, "rating", settings=small(run)))["consent"]
+    )
 
-    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
+    (run.folder / "study.yaml").write_text(
+        filled_in().replace("support_line: told", "support_line: '116 123 <at night>'")
+    )
     consent = pages(write_study(run, "rating", settings=load_settings(run)))["consent"]
     assert "116 123 &lt;at night&gt;" in consent
     assert "not filled in" not in consent
@@ -164,7 +207,9 @@ def test_a_rehearsal_shows_what_is_not_filled_in_and_a_study_what_is(run):
 
 @pytest.mark.parametrize("kind", ["rating", "reply"])
 def test_every_page_of_the_task_says_that_one_can_stop_and_whom_to_call(run, kind):
-    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: '116 123 <at night>'"))
+    (run.folder / "study.yaml").write_text(
+        filled_in().replace("support_line: told", "support_line: '116 123 <at night>'")
+    )
     config = yaml.safe_load((write_study(run, kind) / "config.yaml").read_text())
     [said] = config["annotation_schemes"][-1]["labels"]
     assert "You can stop at any time" in said
@@ -172,21 +217,31 @@ def test_every_page_of_the_task_says_that_one_can_stop_and_whom_to_call(run, kin
 
 
 def test_who_says_no_leaves_at_once(run):
-    config = yaml.safe_load((write_study(run, "rating", settings=small(run)) / "config.yaml").read_text())
+    config = yaml.safe_load(
+        (write_study(run, "rating", settings=small(run)) / "config.yaml").read_text()
+    )
     declined = config["phases"]["declined"]
     for rule in (declined, declined["exit_when"]):
-        assert [(one["schema"], one["value"]) for one in rule["show_when"]] == [("consent_age", "no"), ("consent_agree", "no")]
+        assert [(one["schema"], one["value"]) for one in rule["show_when"]] == [
+            ("consent_age", "no"),
+            ("consent_agree", "no"),
+        ]
         assert rule["logic"] == "any"
     assert config["phases"]["order"][:2] == ["consent", "declined"]
 
 
 def test_a_platform_s_parameters_and_codes_are_used_if_asked(run):
     settings = small(run) | {"arrival": "prolific", "completion_code": "C1"}
-    config = yaml.safe_load((write_study(run, "rating", settings=settings) / "config.yaml").read_text())
+    config = yaml.safe_load(
+        (write_study(run, "rating", settings=settings) / "config.yaml").read_text()
+    )
     assert config["login"] == {"type": "url_direct", "url_argument": "PROLIFIC_PID"}
     # At the top level it would be shown to who declined, too.
     assert "completion_code" not in config
-    assert config["crowdsourcing"]["prolific"]["completion"] == {"code": "C1", "screened_out_code": ""}
+    assert config["crowdsourcing"]["prolific"]["completion"] == {
+        "code": "C1",
+        "screened_out_code": "",
+    }
     turk = small(run) | {"arrival": "mturk", "completion_code": "C1", "screened_out_code": "C2"}
     folder = write_study(run, "rating", settings=turk)
     config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -196,7 +251,9 @@ def test_a_platform_s_parameters_and_codes_are_used_if_asked(run):
     }  # fmt: skip
     assert "a code that tells Mechanical Turk so" in pages(folder)["declined"]
     named = small(run) | {"arrival": "name", "completion_code": "C1"}
-    config = yaml.safe_load((write_study(run, "rating", settings=named) / "config.yaml").read_text())
+    config = yaml.safe_load(
+        (write_study(run, "rating", settings=named) / "config.yaml").read_text()
+    )
     assert config["completion_code"] == "C1"
 
 
@@ -214,7 +271,12 @@ def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
     replace = os.replace
 
     def watched(part, file):
-        seen.update({stat.S_IMODE(path.stat().st_mode) for path in (part, *([part.parent] if part.is_file() else []))})
+        seen.update(
+            {
+                stat.S_IMODE(path.stat().st_mode)
+                for path in (part, *([part.parent] if part.is_file() else []))
+            }
+        )
         replace(part, file)
 
     monkeypatch.setattr(os, "replace", watched)
@@ -224,22 +286,34 @@ def test_a_study_is_its_owner_s_alone_whatever_the_umask(run, monkeypatch):
     finally:
         os.umask(before)
     assert seen == {0o600, 0o700}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {
+        0o600
+    }
     assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "pages")} == {0o700}
 
 
-def test_a_full_disk_leaves_the_study_that_was_there_and_nothing_half_written(run, monkeypatch, capsys):
-    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+def test_a_full_disk_leaves_the_study_that_was_there_and_nothing_half_written(
+    run, monkeypatch, capsys
+):
+    (run.folder / "study.yaml").write_text(
+        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n"
+    )
     command = [str(run.folder), "rating", "--write-only"]
     with full_disk(monkeypatch, after=3):
         assert main(command) == 1
     assert "could not be written (No space left on device)" in capsys.readouterr().err
     assert list((run.folder / "study").iterdir()) == []
     assert main(command) == 0
-    before = {file: file.read_bytes() for file in (run.folder / "study" / "rating").rglob("*") if file.is_file()}
+    before = {
+        file: file.read_bytes()
+        for file in (run.folder / "study" / "rating").rglob("*")
+        if file.is_file()
+    }
     with full_disk(monkeypatch, after=3):
         assert main(command) == 1
-    assert {file: file.read_bytes() for file in (run.folder / "study").rglob("*") if file.is_file()} == before
+    assert {
+        file: file.read_bytes() for file in (run.folder / "study").rglob("*") if file.is_file()
+    } == before
 
 
 STAND_IN = """\
@@ -261,14 +335,31 @@ http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler
 
 
 @pytest.mark.parametrize("word", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_private(run, tmp_path, word):
+def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_private(
+    run, tmp_path, word
+):
     program = tmp_path / "potato"
     program.write_text(f"#!{sys.executable}\n{STAND_IN}")
     program.chmod(0o755)
-    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
-    command = [sys.executable, "-m", "heart_utils.people.study", str(run.folder), "rating", "--port", str(free_port())]
+    (run.folder / "study.yaml").write_text(
+        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "heart_utils.people.study",
+        str(run.folder),
+        "rating",
+        "--port",
+        str(free_port()),
+    ]
     study = subprocess.Popen(
-        command, env={**os.environ, "HEART_POTATO": str(program)}, stdout=subprocess.PIPE, text=True, umask=0, cwd=find_root()
+        command,
+        env={**os.environ, "HEART_POTATO": str(program)},
+        stdout=subprocess.PIPE,
+        text=True,
+        umask=0,
+        cwd=find_root(),
     )
     try:
         assert any(line.startswith("Open http") for line in study.stdout)
@@ -301,7 +392,9 @@ def is_alive(pid: int) -> bool:
 
 def test_the_seed_decides_the_seats(run):
     def seats(seed: int, name: str) -> pd.DataFrame:
-        return assignment(write_study(run, "rating", settings=small(run) | {"seed": seed}, name=name))
+        return assignment(
+            write_study(run, "rating", settings=small(run) | {"seed": seed}, name=name)
+        )
 
     pd.testing.assert_frame_equal(seats(1, "one"), seats(1, "again"))
     assert not seats(1, "first").equals(seats(2, "second"))
@@ -309,22 +402,30 @@ def test_the_seed_decides_the_seats(run):
 
 def test_pairs_may_be_fewer_than_all(tmp_path):
     run = small_run(tmp_path / "run", n_histories=6, responders=("r1", "r2", "r3", "r4"))
-    rated = assignment(write_study(run, "rating", settings=small(run, pairs_per_history=2, load=12))).query("task == 'rate'")
+    rated = assignment(
+        write_study(run, "rating", settings=small(run, pairs_per_history=2, load=12))
+    ).query("task == 'rate'")
     assert rated.groupby("history_id")["pair_id"].nunique().tolist() == [2] * 6
 
 
 def test_spare_seats_come_last_and_hold_whole_seats(run):
     seats = assignment(write_study(run, "rating", settings=small(run, spare=0.5)))
-    assert seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2  # half of three, rounded up
+    assert (
+        seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2
+    )  # half of three, rounded up
     assert seats.groupby("seat").size().tolist() == [6] * 5
     assert not seats.duplicated(["seat", "pair_id"]).loc[seats["task"] == "rate"].any()
-    assert assignment(write_study(run, "reply", name="w"))["seat"].nunique() == 15  # twelve writers and a fifth of them
+    assert (
+        assignment(write_study(run, "reply", name="w"))["seat"].nunique() == 15
+    )  # twelve writers and a fifth of them
     with pytest.raises(StudyError, match="spare is 2, expected a share"):
         write_study(run, "rating", settings=small(run, spare=2))
 
 
 def test_long_conversations_are_shown_whole(run):
-    config = yaml.safe_load((write_study(run, "rating", settings=small(run)) / "config.yaml").read_text())
+    config = yaml.safe_load(
+        (write_study(run, "rating", settings=small(run)) / "config.yaml").read_text()
+    )
     assert config["instance_display"]["resizable"] is False
 
 
@@ -333,9 +434,13 @@ def test_a_top_up_asks_for_what_is_missing(run):
     answer_seat(first, "seat-001", "ann", seat_answers(first, "seat-001"))
     import_study(run, first).write(run)
     more = write_study(run, "rating", settings=small(run), name="rating-2", top_up=True)
-    assert assignment(more).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5  # of 3, one is there
+    assert (
+        assignment(more).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5
+    )  # of 3, one is there
     with pytest.raises(StudyError, match="Each of the 5 pairs has its 1 verdicts"):
-        write_study(run, "rating", settings=small(run, raters_per_pair=1), name="rating-3", top_up=True)
+        write_study(
+            run, "rating", settings=small(run, raters_per_pair=1), name="rating-3", top_up=True
+        )
 
 
 # What is refused
@@ -345,7 +450,9 @@ def test_answers_are_never_overwritten(run):
     study = write_study(run, "rating", settings=small(run))
     write_study(run, "rating", settings=small(run))  # nobody has begun: written anew
     file = answer_seat(study, "seat-001", "ann", {})
-    with pytest.raises(StudyError, match="already holds answers of 1 people, and is never overwritten"):
+    with pytest.raises(
+        StudyError, match="already holds answers of 1 people, and is never overwritten"
+    ):
         write_study(run, "rating", settings=small(run))
     assert file.is_file()
 
@@ -366,26 +473,35 @@ def test_a_folder_of_somebody_else_is_left_alone(run):
 
 
 def test_a_study_with_real_people_needs_a_support_line_and_all_else_they_must_be_told(run):
-    (run.folder / "study.yaml").write_text(filled_in().replace("support_line: told", "support_line: ''"))
+    (run.folder / "study.yaml").write_text(
+        filled_in().replace("support_line: told", "support_line: ''")
+    )
     with pytest.raises(
-        StudyError, match="needs support_line. Without a support line nobody in distress would know where to turn"
+        StudyError,
+        match="needs support_line. Without a support line nobody in distress would know where to turn",
     ):
         load_settings(run)
     (run.folder / "study.yaml").write_text("rehearsal: false\n")
-    with pytest.raises(StudyError, match="support_line, researcher, review_board, .* statement: population"):
+    with pytest.raises(
+        StudyError, match="support_line, researcher, review_board, .* statement: population"
+    ):
         load_settings(run)
 
 
 def test_the_pictures_in_the_book_are_of_the_pages_as_they_are():
     kept = (find_root() / "book" / "images" / "study" / "pages.sha256").read_text().strip()
-    assert kept == checksum_of_pages(find_root()), "the pages changed; take their pictures again: python -m tools.shoot_study"
+    assert kept == checksum_of_pages(find_root()), (
+        "the pages changed; take their pictures again: python -m tools.shoot_study"
+    )
 
 
 CODES = "arrival: prolific\ncompletion_code: C1\nscreened_out_code: C2\n"
 
 
 @pytest.mark.parametrize("arrival", ["prolific", "mturk"])
-def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written(run, capsys, arrival):
+def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written(
+    run, capsys, arrival
+):
     file, platform = run.folder / "study.yaml", CODES.replace("prolific", arrival)
     for codes, said in (
         (platform.replace("C1", "''"), r"it needs completion_code, "),
@@ -397,13 +513,21 @@ def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written
             load_settings(run)
         assert main([str(run.folder), "rating", "--write-only"]) == 1
         assert not (run.folder / "study").exists()
-    settings = small(small_run(run.folder.parent / "other")) | yaml.safe_load(filled_in()) | {"arrival": arrival}
+    settings = (
+        small(small_run(run.folder.parent / "other"))
+        | yaml.safe_load(filled_in())
+        | {"arrival": arrival}
+    )
     with pytest.raises(StudyError, match="needs completion_code and screened_out_code"):
         write_study(run, "rating", settings=settings)
     capsys.readouterr()
-    file.write_text(filled_in() + platform + "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    file.write_text(
+        filled_in() + platform + "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n"
+    )
     folder = write_study(run, "rating")
-    completion = yaml.safe_load((folder / "config.yaml").read_text())["crowdsourcing"][arrival]["completion"]
+    completion = yaml.safe_load((folder / "config.yaml").read_text())["crowdsourcing"][arrival][
+        "completion"
+    ]
     assert completion == {"code": "C1", "screened_out_code": "C2"}
     about = json.loads((folder / "study.json").read_text())
     about["settings"]["completion_code"] = ""  # as an earlier version would have written it
@@ -438,7 +562,9 @@ def test_all_faults_of_the_settings_are_told_at_once(run):
 @pytest.mark.parametrize("minutes", ["-5", "0", ".inf", ".nan", "true", "[30]"])
 def test_minutes_are_a_positive_number(run, minutes):
     (run.folder / "study.yaml").write_text(f"minutes: {minutes}\n")
-    with pytest.raises(StudyError, match="minutes is .*, expected (a number|a finite number|more than 0)"):
+    with pytest.raises(
+        StudyError, match="minutes is .*, expected (a number|a finite number|more than 0)"
+    ):
         load_settings(run)
 
 
@@ -450,9 +576,14 @@ def test_people_are_told_the_time_that_is_reckoned_and_what_it_is_an_hour(run, c
     promise = "about 16 minutes. You get 3.20 GBP for it, which is 12.00 GBP an hour."
     assert promise in capsys.readouterr().out
     assert promise in pages(run.folder / "study" / "rating")["consent"]
-    (run.folder / "study.yaml").write_text(rules + "minutes: 20\n")  # more than reckoned: paid for what people are told
+    (run.folder / "study.yaml").write_text(
+        rules + "minutes: 20\n"
+    )  # more than reckoned: paid for what people are told
     assert main([str(run.folder), "rating", "--write-only"]) == 0
-    assert "20 minutes a person (16 by the reckoning of `cost:`), 1.0 hours: 15.96 GBP" in capsys.readouterr().out
+    assert (
+        "20 minutes a person (16 by the reckoning of `cost:`), 1.0 hours: 15.96 GBP"
+        in capsys.readouterr().out
+    )
     assert "about 20 minutes. You get 4.00 GBP" in pages(run.folder / "study" / "rating")["consent"]
     (run.folder / "study.yaml").write_text(rules + "cost: {pay_per_hour: 0}\n")
     write_study(run, "rating")
@@ -466,7 +597,10 @@ def test_less_time_than_is_reckoned_is_refused_unless_a_reason_is_given_and_kept
     overruled = {"overruled": {"minutes": "the pilot took 12", "language": ""}}
     write_study(run, "rating", settings=small(run) | {"minutes": 15} | overruled)
     assert main([str(run.folder), "rating", "--write-only", "--resume"]) == 0
-    assert "which is 12.00 GBP an hour. By the reckoning it is 11.25 GBP an hour." in capsys.readouterr().out
+    assert (
+        "which is 12.00 GBP an hour. By the reckoning it is 11.25 GBP an hour."
+        in capsys.readouterr().out
+    )
     assert run.manifest["studies"]["rating"] == {
         "overruled": {"minutes": "the pilot took 12"},
         "minutes": 15,
@@ -485,9 +619,13 @@ SPANISH = [
 def test_pages_in_another_language_than_the_conversations_are_refused(run):
     histories = run.read("histories")
     run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
-    with pytest.raises(StudyError, match="language is English, and the conversations seem to be in Spanish"):
+    with pytest.raises(
+        StudyError, match="language is English, and the conversations seem to be in Spanish"
+    ):
         write_study(run, "rating", settings=small(run))
-    with pytest.raises(StudyError, match=r"language is Spanish, and the pages .* seem to be in English"):
+    with pytest.raises(
+        StudyError, match=r"language is Spanish, and the pages .* seem to be in English"
+    ):
         write_study(run, "rating", settings=small(run) | {"language": "Spanish"})
     reason = {"minutes": "", "language": "raters read both"}
     write_study(run, "rating", settings=small(run) | {"language": "Spanish", "overruled": reason})
@@ -541,13 +679,20 @@ def _in_spanish(words):
         return {name: _in_spanish(value) for name, value in words.items()}
     if isinstance(words, list):
         return [_in_spanish(value) for value in words]
-    return "Por favor elija esta respuesta, {side}, {strength}." if isinstance(words, str) and " " in words else words
+    return (
+        "Por favor elija esta respuesta, {side}, {strength}."
+        if isinstance(words, str) and " " in words
+        else words
+    )
 
 
 def test_a_run_that_is_not_there_yet_says_which_command_makes_it(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("heart_utils.runs.find_home", lambda: tmp_path)
     assert main(["sample", "rating"]) == 1
-    assert "`make collect RUN=sample` makes it, in seconds and without a call" in capsys.readouterr().err
+    assert (
+        "`make collect RUN=sample` makes it, in seconds and without a call"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_rehearsal_starts_on_this_machine_only(run):
@@ -562,7 +707,9 @@ def test_a_rehearsal_starts_on_this_machine_only(run):
 
 def test_settings_that_are_none_are_refused(run):
     (run.folder / "study.yaml").write_text("suport_line: 116 123\n")
-    with pytest.raises(StudyError, match="suport_line is no setting. There are rehearsal, language"):
+    with pytest.raises(
+        StudyError, match="suport_line is no setting. There are rehearsal, language"
+    ):
         load_settings(run)
     (run.folder / "study.yaml").write_text("rating: {raters: 3}\n")
     with pytest.raises(StudyError, match="raters is no setting"):
@@ -571,14 +718,19 @@ def test_settings_that_are_none_are_refused(run):
     with pytest.raises(StudyError, match="is not YAML"):
         load_settings(run)
     (run.folder / "study.yaml").write_text("just words\n")
-    with pytest.raises(StudyError, match="study.yaml: the whole is 'just words', expected a mapping"):
+    with pytest.raises(
+        StudyError, match="study.yaml: the whole is 'just words', expected a mapping"
+    ):
         load_settings(run)
 
 
 def test_potato_that_is_not_there_is_named_with_the_remedy(run, tmp_path, monkeypatch):
     study = write_study(run, "rating", settings=small(run))
     monkeypatch.setenv("HEART_POTATO", str(tmp_path / "nowhere"))
-    with pytest.raises(StudyError, match=r"Potato is not installed \(looked for .*nowhere\). `make study` installs it"):
+    with pytest.raises(
+        StudyError,
+        match=r"Potato is not installed \(looked for .*nowhere\). `make study` installs it",
+    ):
         start_study(study)
 
 
@@ -591,7 +743,9 @@ def test_a_port_that_is_taken_is_named(run, tmp_path, monkeypatch):
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(StudyError, match=rf"Port {port} on 127.0.0.1 cannot be used .* PORT={port + 1}"):
+        with pytest.raises(
+            StudyError, match=rf"Port {port} on 127.0.0.1 cannot be used .* PORT={port + 1}"
+        ):
             start_study(study, port=port)
 
 
@@ -615,12 +769,19 @@ def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
     """Four responders answered the first history, two the other twenty: 18 of 78 ratings are of one history."""
     run = small_run(tmp_path / "run", n_histories=21, responders=("r1", "r2", "r3", "r4"))
     replies = run.read("replies")
-    run.write("replies", replies[(replies["history_id"] == "h00") | replies["responder"].isin(["r1", "r2"])])
+    run.write(
+        "replies",
+        replies[(replies["history_id"] == "h00") | replies["responder"].isin(["r1", "r2"])],
+    )
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 12, spare: 0}")
-    with pytest.raises(StudyError, match=r"(?s)not balanced.*the same history.*study\.yaml \(9 works\)\.$"):
+    with pytest.raises(
+        StudyError, match=r"(?s)not balanced.*the same history.*study\.yaml \(9 works\)\.$"
+    ):
         write_study(run, "rating")
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 9, spare: 0}")
-    assert seats_and_pages(write_study(run, "rating"))[0] == 9  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
+    assert (
+        seats_and_pages(write_study(run, "rating"))[0] == 9
+    )  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
 
 
 def test_a_run_without_such_histories_says_so(run):
@@ -632,19 +793,24 @@ def test_a_run_without_such_histories_says_so(run):
         write_study(run, "voting")
 
 
-def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and_spares(run, capsys):
+def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and_spares(
+    run, capsys
+):
     """Three people: six pages of a minute, one a check, and ten minutes around them; 12 GBP an hour, a quarter as fee."""
-    write = (
-        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: %s}\ncost: {fee_share: 0.25, seconds_a_page: {reply: 240}}\n"
-    )
+    write = "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: %s}\ncost: {fee_share: 0.25, seconds_a_page: {reply: 240}}\n"
     (run.folder / "study.yaml").write_text(write % 0)
     assert main([str(run.folder), "rating", "--write-only"]) == 0
     said = capsys.readouterr().out  # 3 * 16 minutes; 0.8 * 12 * 1.25
     assert "16 minutes a person, 0.8 hours: 12.00 GBP, at 12 an hour and a fee of 25 %" in said
     (run.folder / "study.yaml").write_text(write % 0.5)
     assert main([str(run.folder), "rating", "--name", "more", "--write-only"]) == 0
-    assert "0.8 hours: 12.00 GBP, and 20.00 if all 2 spare seats are taken too" in capsys.readouterr().out
-    (run.folder / "study.yaml").write_text(write % 0 + "reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n")
+    assert (
+        "0.8 hours: 12.00 GBP, and 20.00 if all 2 spare seats are taken too"
+        in capsys.readouterr().out
+    )
+    (run.folder / "study.yaml").write_text(
+        write % 0 + "reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n"
+    )
     assert main([str(run.folder), "reply", "--write-only"]) == 0
     n = len(assignment(run.folder / "study" / "reply")) // 2  # each writes to each history
     assert (
@@ -654,7 +820,9 @@ def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and
 
 
 def test_the_command_writes_resumes_and_explains(run, capsys):
-    (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n")
+    (run.folder / "study.yaml").write_text(
+        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n"
+    )
     assert main([str(run.folder), "rating", "--write-only"]) == 0
     assert "3 people, 18 pages between them, 0 have begun" in capsys.readouterr().out
     folder = run.folder / "study" / "rating"

@@ -30,8 +30,12 @@ PATHS = {
     "judge-aware": fit_judge_aware,
     "powered": lambda rows: prediction_powered_ratings(rows[JUDGE | FIRST]),
     "agreement": lambda rows: pairwise_agreement(rows, n_resamples=50),
-    "gate": lambda rows: compare_responders(rows, baseline="x", candidate="y", n_resamples=50, rng=np.random.default_rng(1)),
-    "position": lambda rows: position_bias(rows[JUDGE], n_resamples=50, rng=np.random.default_rng(1)),
+    "gate": lambda rows: compare_responders(
+        rows, baseline="x", candidate="y", n_resamples=50, rng=np.random.default_rng(1)
+    ),
+    "position": lambda rows: position_bias(
+        rows[JUDGE], n_resamples=50, rng=np.random.default_rng(1)
+    ),
 }
 
 
@@ -41,7 +45,9 @@ def said_of(path, rows):
     return str(refused.value)
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if path not in ("fit_ratings", "fit_boards")])
+@pytest.mark.parametrize(
+    "path", [path for path in PATHS if path not in ("fit_ratings", "fit_boards")]
+)
 def test_verdicts_without_dialogues_are_told_what_may_stand_for_them(path):
     said = said_of(path, ALL.drop(columns="dialogue_id"))
     assert "lack the column dialogue_id" in said
@@ -57,12 +63,30 @@ def test_names_of_several_types_are_refused_alike(path):
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        (lambda: fit_ratings("votes.csv"), "verdicts are a str, expected a DataFrame, such as load_verdicts"),
-        (lambda: fit_ratings(ALL[PEOPLE], n_resamples=1.5), "n_resamples is 1.5; expected 1000 or so"),
-        (lambda: fit_ratings(ALL[PEOPLE], dimension="empthy"), "They have overall: name one, as in dimension='overall'"),
-        (lambda: plot_leaderboard(ALL), "drawn from what fit_ratings gives; this table has no column responder, rating"),
-        (lambda: load_verdicts(None), "given a NoneType; expected the name of a set .*, a path or a DataFrame"),
-        (lambda: load_verdicts(ALL, columns=["verdict"]), "columns is a list, expected a mapping, as in columns={"),
+        (
+            lambda: fit_ratings("votes.csv"),
+            "verdicts are a str, expected a DataFrame, such as load_verdicts",
+        ),
+        (
+            lambda: fit_ratings(ALL[PEOPLE], n_resamples=1.5),
+            "n_resamples is 1.5; expected 1000 or so",
+        ),
+        (
+            lambda: fit_ratings(ALL[PEOPLE], dimension="empthy"),
+            "They have overall: name one, as in dimension='overall'",
+        ),
+        (
+            lambda: plot_leaderboard(ALL),
+            "drawn from what fit_ratings gives; this table has no column responder, rating",
+        ),
+        (
+            lambda: load_verdicts(None),
+            "given a NoneType; expected the name of a set .*, a path or a DataFrame",
+        ),
+        (
+            lambda: load_verdicts(ALL, columns=["verdict"]),
+            "columns is a list, expected a mapping, as in columns={",
+        ),
         (lambda: load_verdicts(ALL, words="links"), "words is a str, expected a mapping"),
     ],
 )
@@ -78,7 +102,10 @@ def test_a_separator_of_two_characters_is_refused(tmp_path):
 
 
 def test_a_whole_number_is_a_seed():
-    boards = [fit_ratings(ALL[PEOPLE], n_resamples=20, rng=rng).table for rng in (3, np.random.default_rng(3))]
+    boards = [
+        fit_ratings(ALL[PEOPLE], n_resamples=20, rng=rng).table
+        for rng in (3, np.random.default_rng(3))
+    ]
     pd.testing.assert_frame_equal(*boards)
 
 

@@ -14,7 +14,12 @@ def duels(rng, n_dialogues, n_votes, spread):
     chance = np.clip(0.6 + spread * rng.normal(size=n_dialogues), 0.02, 0.98)
     dialogue = np.repeat(np.arange(n_dialogues), n_votes)
     won = rng.random(len(dialogue)) < chance[dialogue]
-    rows = {"responder_a": "x", "responder_b": "y", "verdict": np.where(won, "a", "b"), "dialogue_id": dialogue.astype(str)}
+    rows = {
+        "responder_a": "x",
+        "responder_b": "y",
+        "verdict": np.where(won, "a", "b"),
+        "dialogue_id": dialogue.astype(str),
+    }
     return pd.DataFrame(rows), chance
 
 
@@ -39,9 +44,17 @@ def field(rng, n_dialogues, sd, votes, size=5):
     won = rng.random((votes, *chance.shape)) < chance
     _, dialogue, pair = np.unravel_index(np.arange(won.size), won.shape)
     names = np.array(list("vwxyz"))
-    rows = {"responder_a": names[a[pair]], "responder_b": names[b[pair]], "verdict": np.where(won.ravel(), "a", "b")}
+    rows = {
+        "responder_a": names[a[pair]],
+        "responder_b": names[b[pair]],
+        "verdict": np.where(won.ravel(), "a", "b"),
+    }
     mean = np.stack(
-        [np.where(a == i, chance, np.where(b == i, 1 - chance, 0)).sum(axis=1) / (size - 1) for i in range(size)], axis=1
+        [
+            np.where(a == i, chance, np.where(b == i, 1 - chance, 0)).sum(axis=1) / (size - 1)
+            for i in range(size)
+        ],
+        axis=1,
     )
     return pd.DataFrame({**rows, "dialogue_id": dialogue.astype(str)}), mean
 
@@ -53,7 +66,9 @@ def test_strong_and_weak_opponents_are_not_taken_for_noise(rng, votes):
     found = consistency(rows, rng=rng, n_resamples=50).set_index("responder")
     assert found["sd"].tolist() == pytest.approx(chance.std(axis=0).tolist(), rel=0.08)
     assert (found["sd"] / chance.std(axis=0)).mean() == pytest.approx(1, abs=0.04)
-    assert found["tenth"].tolist() == pytest.approx(np.quantile(chance, 0.1, axis=0).tolist(), abs=0.03)
+    assert found["tenth"].tolist() == pytest.approx(
+        np.quantile(chance, 0.1, axis=0).tolist(), abs=0.03
+    )
     assert found["mean"].tolist() == pytest.approx(chance.mean(axis=0).tolist(), abs=0.02)
 
 
@@ -67,7 +82,14 @@ def test_a_responder_that_meets_one_of_several_in_each_dialogue_has_no_spread_to
 def test_by_hand():
     """Shares 1, 1/2 and 0 of four verdicts: variance 1/4, less a mean noise of (0 + 1/12 + 0) / 3."""
     verdicts = ["a"] * 4 + ["a", "a", "b", "b"] + ["b"] * 4
-    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": verdicts, "dialogue_id": np.repeat(list("def"), 4)})
+    rows = pd.DataFrame(
+        {
+            "responder_a": "x",
+            "responder_b": "y",
+            "verdict": verdicts,
+            "dialogue_id": np.repeat(list("def"), 4),
+        }
+    )
     found = consistency(rows, rng=np.random.default_rng(1), n_resamples=20).set_index("responder")
     assert found.loc["x", "sd"] == pytest.approx(np.sqrt(1 / 4 - 1 / 36))
     assert found.loc["x", "provisional"]
@@ -89,7 +111,14 @@ def test_one_dialogue_is_refused(rng):
 
 def test_dialogues_of_unequal_length_by_hand():
     """Shares 3/4 of four verdicts and 0 of two: variance 9/32, less a mean noise of (1/16 + 0) / 2; one tells nothing."""
-    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaabbba"), "dialogue_id": list("ddddeef")})
+    rows = pd.DataFrame(
+        {
+            "responder_a": "x",
+            "responder_b": "y",
+            "verdict": list("aaabbba"),
+            "dialogue_id": list("ddddeef"),
+        }
+    )
     found = consistency(rows, rng=np.random.default_rng(1), n_resamples=20).set_index("responder")
     assert found["mean"].to_dict() == pytest.approx({"x": 3 / 8, "y": 5 / 8})
     assert found["sd"].tolist() == pytest.approx([np.sqrt(9 / 32 - 1 / 32)] * 2)
@@ -100,7 +129,9 @@ def test_dialogues_of_unequal_length_by_hand():
 def test_one_dialogue_in_ten_is_a_percentile_of_the_beta_distribution(rng):
     found = consistency(duels(rng, 60, 6, 0.2)[0], rng=rng, n_resamples=20)
     mean, size = found["mean"], found["mean"] * (1 - found["mean"]) / found["sd"] ** 2 - 1
-    assert found["tenth"].tolist() == pytest.approx(stats.beta.ppf(0.1, mean * size, (1 - mean) * size).tolist())
+    assert found["tenth"].tolist() == pytest.approx(
+        stats.beta.ppf(0.1, mean * size, (1 - mean) * size).tolist()
+    )
 
 
 def test_who_always_wins_does_so_in_the_worst_dialogues_too(rng):
@@ -115,8 +146,13 @@ def test_intervals_are_as_wide_as_dialogues_drawn_again_say(rng):
     found = consistency(rows, rng=rng, n_resamples=2000).iloc[0]
     by_dialogue, again = [some for _, some in rows.groupby("dialogue_id")], []
     for _ in range(150):
-        drawn = [by_dialogue[k].assign(dialogue_id=str(n)) for n, k in enumerate(rng.integers(60, size=60))]
-        again.append(consistency(pd.concat(drawn), rng=rng, n_resamples=2).iloc[0][["sd", "tenth"]].tolist())
+        drawn = [
+            by_dialogue[k].assign(dialogue_id=str(n))
+            for n, k in enumerate(rng.integers(60, size=60))
+        ]
+        again.append(
+            consistency(pd.concat(drawn), rng=rng, n_resamples=2).iloc[0][["sd", "tenth"]].tolist()
+        )
     for name, se in zip(("sd", "tenth"), np.std(again, axis=0), strict=True):
         low, high = found[[f"{name}_low", f"{name}_high"]]
         assert low + high == pytest.approx(2 * found[name])
@@ -125,10 +161,15 @@ def test_intervals_are_as_wide_as_dialogues_drawn_again_say(rng):
 
 def test_intervals_widen_with_the_level_by_students_t(rng):
     rows = duels(rng, 6, 40, 0.15)[0]
-    wide, narrow = (consistency(rows, rng=np.random.default_rng(2), n_resamples=50, ci_level=at).iloc[0] for at in (0.8, 0.5))
+    wide, narrow = (
+        consistency(rows, rng=np.random.default_rng(2), n_resamples=50, ci_level=at).iloc[0]
+        for at in (0.8, 0.5)
+    )
     ratio = stats.t.ppf(0.9, 5) / stats.t.ppf(0.75, 5)
     for name in ("sd", "tenth"):
-        assert wide[f"{name}_high"] - wide[name] == pytest.approx(ratio * (narrow[f"{name}_high"] - narrow[name]))
+        assert wide[f"{name}_high"] - wide[name] == pytest.approx(
+            ratio * (narrow[f"{name}_high"] - narrow[name])
+        )
 
 
 def test_among_three_who_meet_once_in_a_dialogue_the_spread_is_estimated_too(rng):
@@ -146,6 +187,8 @@ def test_the_high_end_of_one_dialogue_in_ten_lies_above_it_and_the_low_end_below
 def test_who_wins_all_or_nothing_by_dialogue_wins_nothing_in_one_of_ten():
     """Shares 1, 1, 0 and 0 vary by 1/3, which is more than the 1/4 of any beta distribution with their mean."""
     rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbbbb")})
-    found = consistency(rows.assign(dialogue_id=rows.index // 3), rng=np.random.default_rng(1), n_resamples=20)
+    found = consistency(
+        rows.assign(dialogue_id=rows.index // 3), rng=np.random.default_rng(1), n_resamples=20
+    )
     assert found["sd"].tolist() == pytest.approx([np.sqrt(1 / 3)] * 2)
     assert found["tenth"].tolist() == pytest.approx([0, 0])

@@ -42,7 +42,9 @@ def test_delta_is_the_gap_of_gaps_of_two_boards(study):
     }
     row = found.table.set_index("contrast").loc["human_01 - model_02"]
     gap = {name: board["human_01"] - board["model_02"] for name, board in boards.items()}
-    assert (row["adversarial"], row["calm"]) == pytest.approx((gap["adversarial"], gap["calm_twin"]), abs=1e-7)
+    assert (row["adversarial"], row["calm"]) == pytest.approx(
+        (gap["adversarial"], gap["calm_twin"]), abs=1e-7
+    )
     assert row["delta"] == pytest.approx(gap["adversarial"] - gap["calm_twin"], abs=1e-7)
     assert row["ci_high"] - row["delta"] == pytest.approx(stats.t.ppf(0.975, 17) * row["se"])
     assert found.table["simulated"].all()
@@ -50,7 +52,9 @@ def test_delta_is_the_gap_of_gaps_of_two_boards(study):
 
 def test_a_known_shift_comes_back():
     study = twins(8, 1.0, n_twins=150)
-    truth = study.truth.query("rater_kind == 'all'").pivot_table(index="responder", columns="slice", values="marginal")
+    truth = study.truth.query("rater_kind == 'all'").pivot_table(
+        index="responder", columns="slice", values="marginal"
+    )
     shift = truth["adversarial"] - truth["calm_twin"]
     table = twin_contrasts(study.verdicts, n_resamples=300, n_flips=200).table
     for row in table.itertuples():
@@ -73,9 +77,15 @@ def test_exact_p_by_hand():
     """Four dialogues, x always preferred when adversarial and never when calm: 2 of 16 ways are as wide."""
     rows = []
     for dialogue in "abcd":
-        rows += [("x", "y", "a", "adversarial", dialogue)] * 3 + [("x", "y", "b", "adversarial", dialogue)]
-        rows += [("x", "y", "b", "calm_twin", dialogue)] * 3 + [("x", "y", "a", "calm_twin", dialogue)]
-    table = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "slice", "dialogue_id"])
+        rows += [("x", "y", "a", "adversarial", dialogue)] * 3 + [
+            ("x", "y", "b", "adversarial", dialogue)
+        ]
+        rows += [("x", "y", "b", "calm_twin", dialogue)] * 3 + [
+            ("x", "y", "a", "calm_twin", dialogue)
+        ]
+    table = pd.DataFrame(
+        rows, columns=["responder_a", "responder_b", "verdict", "slice", "dialogue_id"]
+    )
     found = twin_contrasts(table, n_resamples=50)
     assert found.table["delta"].item() == pytest.approx(2 * np.log(3))
     assert found.table["p_value"].item() == pytest.approx(2 / 16)
@@ -104,9 +114,15 @@ def test_what_is_no_contrast_is_refused(study):
 
 def test_pairs_weigh_the_same_however_often_they_were_judged(study):
     """One pair's verdicts copied ten times over within each of its dialogues."""
-    often = study.verdicts[(study.verdicts["responder_a"] == "human_01") & (study.verdicts["responder_b"] == "model_01")]
+    often = study.verdicts[
+        (study.verdicts["responder_a"] == "human_01")
+        & (study.verdicts["responder_b"] == "model_01")
+    ]
     more = pd.concat([study.verdicts, *[often] * 9], ignore_index=True)
-    deltas = [twin_contrasts(rows, n_resamples=20, n_flips=20).table["delta"].tolist() for rows in (study.verdicts, more)]
+    deltas = [
+        twin_contrasts(rows, n_resamples=20, n_flips=20).table["delta"].tolist()
+        for rows in (study.verdicts, more)
+    ]
     assert deltas[0] == pytest.approx(deltas[1])
 
 
@@ -125,8 +141,13 @@ def test_a_gap_to_who_won_all_in_a_slice_has_no_interval_and_says_so(study):
 
 def test_a_contrast_of_groups_is_the_mean_of_the_contrasts_of_its_members(study):
     pairs = {"one": (["human_01"], ["model_01"]), "two": (["human_01"], ["model_02"])}
-    both = pairs | {"both": (["human_01"], ["model_01", "model_02"]), "turned": (["model_01", "model_02"], ["human_01"])}
-    delta = twin_contrasts(study.verdicts, contrasts=both, n_resamples=20, n_flips=20).table.set_index("contrast")["delta"]
+    both = pairs | {
+        "both": (["human_01"], ["model_01", "model_02"]),
+        "turned": (["model_01", "model_02"], ["human_01"]),
+    }
+    delta = twin_contrasts(
+        study.verdicts, contrasts=both, n_resamples=20, n_flips=20
+    ).table.set_index("contrast")["delta"]
     assert delta["both"] == pytest.approx(delta[list(pairs)].mean())
     assert delta["turned"] == pytest.approx(-delta["both"])
 
@@ -137,7 +158,9 @@ def shares(told):
     for dialogue, won in enumerate(told):
         for name, n in zip(("adversarial", "calm_twin"), won, strict=True):
             rows += [("x", "y", "a" if k < n else "b", name, str(dialogue)) for k in range(10)]
-    return pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "slice", "dialogue_id"])
+    return pd.DataFrame(
+        rows, columns=["responder_a", "responder_b", "verdict", "slice", "dialogue_id"]
+    )
 
 
 TOLD = np.array([[8, 5], [7, 6], [6, 6], [4, 5], [9, 3], [7, 5]])
@@ -146,7 +169,12 @@ TOLD = np.array([[8, 5], [7, 6], [6, 6], [4, 5], [9, 3], [7, 5]])
 def test_each_way_to_flip_signs_counts_in_the_p_value():
     """All 64 ways, from the log-odds of mean shares."""
     found = twin_contrasts(shares(TOLD), n_resamples=20)
-    turned = np.array([np.where(np.array(flip)[:, None], TOLD[:, ::-1], TOLD) for flip in itertools.product([0, 1], repeat=6)])
+    turned = np.array(
+        [
+            np.where(np.array(flip)[:, None], TOLD[:, ::-1], TOLD)
+            for flip in itertools.product([0, 1], repeat=6)
+        ]
+    )
     gap = np.subtract(*logit(turned.mean(axis=1) / 10).T)
     assert found.n_flips == 64
     assert found.table["p_value"].item() == (np.abs(gap) >= np.abs(gap[0]) - 1e-6).mean()
@@ -157,7 +185,9 @@ def test_the_error_of_a_contrast_is_that_of_dialogues_drawn_again(rng):
     drawn = TOLD[rng.integers(6, size=(4000, 6))].mean(axis=1) / 10
     error = np.subtract(*logit(drawn).T).std() * np.sqrt(6 / 5)
     assert table["se"].item() == pytest.approx(error, rel=0.1)
-    assert table["ci_high"].item() - table["delta"].item() == pytest.approx(stats.t.ppf(0.975, 5) * table["se"].item())
+    assert table["ci_high"].item() - table["delta"].item() == pytest.approx(
+        stats.t.ppf(0.975, 5) * table["se"].item()
+    )
 
 
 def test_a_drawn_test_counts_the_data_as_one_way():
@@ -167,14 +197,23 @@ def test_a_drawn_test_counts_the_data_as_one_way():
 
 
 def test_the_slices_that_are_there_are_named(study):
-    rows = study.verdicts[study.verdicts["slice"] == "adversarial"].assign(dialogue_id=lambda table: table["history_id"])
-    with pytest.raises(RatingsError, match="both adversarial and calm_twin; the slices here are adversarial"):
+    rows = study.verdicts[study.verdicts["slice"] == "adversarial"].assign(
+        dialogue_id=lambda table: table["history_id"]
+    )
+    with pytest.raises(
+        RatingsError, match="both adversarial and calm_twin; the slices here are adversarial"
+    ):
         twin_contrasts(rows)
 
 
 def test_a_standard_history_is_no_twin_and_fifteen_dialogues_have_too_many_ways():
     rows = shares([[8, 5]] * 16)
-    rows["slice"] = rows["slice"].mask((rows["dialogue_id"] == "0") & (rows["slice"] == "calm_twin"), "standard")
+    rows["slice"] = rows["slice"].mask(
+        (rows["dialogue_id"] == "0") & (rows["slice"] == "calm_twin"), "standard"
+    )
     found = twin_contrasts(rows, n_resamples=20, n_flips=99)
     assert found.table["n_clusters"].item() == 15
-    assert (found.n_flips, found.n_unpaired) == (99, 10)  # of a dialogue's adversarial history, whose twin was not judged
+    assert (found.n_flips, found.n_unpaired) == (
+        99,
+        10,
+    )  # of a dialogue's adversarial history, whose twin was not judged

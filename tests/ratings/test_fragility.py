@@ -41,7 +41,14 @@ def test_without_the_set_another_leads_and_with_less_of_it_nobody_else(rows, uni
 
 def test_the_set_is_as_small_as_trying_all_of_them_finds():
     """Nine verdicts of three: every subset is tried."""
-    verdicts = [("x", "y", "a"), ("x", "y", "a"), ("x", "y", "b"), ("y", "z", "a"), ("y", "z", "b"), ("z", "x", "a")]
+    verdicts = [
+        ("x", "y", "a"),
+        ("x", "y", "a"),
+        ("x", "y", "b"),
+        ("y", "z", "a"),
+        ("y", "z", "b"),
+        ("z", "x", "a"),
+    ]
     verdicts += [("z", "x", "b"), ("z", "x", "b"), ("y", "z", "a")]
     table = pd.DataFrame(verdicts, columns=["responder_a", "responder_b", "verdict"])
     first = fit_ratings(table, weights="verdicts").strength.index[0]
@@ -53,12 +60,23 @@ def test_the_set_is_as_small_as_trying_all_of_them_finds():
             return False
         return strength.index[0] != first and strength.iloc[0] > strength.iloc[1] + 1e-9
 
-    smallest = next(n for n in range(1, 9) if any(flips(some) for some in itertools.combinations(table.index, n)))
+    smallest = next(
+        n
+        for n in range(1, 9)
+        if any(flips(some) for some in itertools.combinations(table.index, n))
+    )
     assert find_fragility(table, weights="verdicts").n_removed == smallest
 
 
 def test_one_dialogue_may_hold_up_the_first_place():
-    table = pd.DataFrame({"dialogue_id": list("dddef"), "responder_a": "x", "responder_b": "y", "verdict": list("aaabb")})
+    table = pd.DataFrame(
+        {
+            "dialogue_id": list("dddef"),
+            "responder_a": "x",
+            "responder_b": "y",
+            "verdict": list("aaabb"),
+        }
+    )
     found = find_fragility(table, unit="dialogue_id", weights="verdicts")
     assert (found.n_removed, found.removed.tolist(), found.n_units) == (1, ["d"], 3)
 
@@ -67,8 +85,12 @@ def test_no_set_holds_one_too_many(rng):
     """Sixty small tables: without the last of a set, the first place is where it was or nobody's alone."""
     sizes = []
     for _ in range(60):
-        table = pd.DataFrame(rng.choice(list("xyz"), (12, 2)), columns=["responder_a", "responder_b"])
-        table = table.assign(verdict=rng.choice(["a", "b", "tie"], 12)).query("responder_a != responder_b")
+        table = pd.DataFrame(
+            rng.choice(list("xyz"), (12, 2)), columns=["responder_a", "responder_b"]
+        )
+        table = table.assign(verdict=rng.choice(["a", "b", "tie"], 12)).query(
+            "responder_a != responder_b"
+        )
         try:
             found = find_fragility(table, weights="verdicts")
         except RatingsError:  # not all three met
@@ -76,10 +98,14 @@ def test_no_set_holds_one_too_many(rng):
         if found.n_removed:
             sizes.append(found.n_removed)
             try:
-                strength = fit_ratings(table.drop(index=found.removed[:-1]), weights="verdicts", n_resamples=0).strength
+                strength = fit_ratings(
+                    table.drop(index=found.removed[:-1]), weights="verdicts", n_resamples=0
+                ).strength
             except RatingsError:
                 continue
-            assert strength.index[0] == found.first or strength.iloc[0] == pytest.approx(strength.iloc[1], abs=1e-8)
+            assert strength.index[0] == found.first or strength.iloc[0] == pytest.approx(
+                strength.iloc[1], abs=1e-8
+            )
     assert min(sizes) == 1 < max(sizes)
 
 

@@ -20,7 +20,11 @@ SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 def readiness(rows, weights):
     """Davidson's nu: the exponential of the propensity of ties."""
     cluster = "dialogue_id" if "dialogue_id" in rows else None
-    return np.exp(fit_model(read_verdicts(rows, dimension="overall", cluster=cluster), "davidson", weights, None).alpha.item())
+    return np.exp(
+        fit_model(
+            read_verdicts(rows, dimension="overall", cluster=cluster), "davidson", weights, None
+        ).alpha.item()
+    )
 
 
 def answers(rng, theta, alpha, scores, n):
@@ -30,10 +34,15 @@ def answers(rng, theta, alpha, scores, n):
         chance = np.exp(alpha + scores * (theta[i] - theta[j]))
         steps = scores[rng.choice(len(scores), size=n, p=chance / chance.sum())]
         word = np.where(steps > 0, "a", np.where(steps < 0, "b", "tie"))
-        rows.append(pd.DataFrame({"responder_a": NAMES[i], "responder_b": NAMES[j], "verdict": word, "step": steps}))
+        rows.append(
+            pd.DataFrame(
+                {"responder_a": NAMES[i], "responder_b": NAMES[j], "verdict": word, "step": steps}
+            )
+        )
     table = pd.concat(rows, ignore_index=True)
     return table.assign(
-        margin=(table["step"].abs() + 0.5).where(table["step"] != 0), dialogue_id=np.arange(len(table)).astype(str)
+        margin=(table["step"].abs() + 0.5).where(table["step"] != 0),
+        dialogue_id=np.arange(len(table)).astype(str),
     )
 
 
@@ -58,9 +67,16 @@ def poisson_strengths(rows, scores):
     pair = pd.get_dummies(grid["responder_a"] + grid["responder_b"], dtype=float)
     kind = pd.get_dummies(grid["step"].abs(), dtype=float).drop(columns=0.5)
     sides = np.stack(
-        [(grid["responder_a"] == name) * grid["step"] - (grid["responder_b"] == name) * grid["step"] for name in NAMES[1:]], 1
+        [
+            (grid["responder_a"] == name) * grid["step"]
+            - (grid["responder_b"] == name) * grid["step"]
+            for name in NAMES[1:]
+        ],
+        1,
     )
-    fit = sm.GLM(grid["n"], np.hstack([pair, kind, sides]), family=sm.families.Poisson()).fit(tol=1e-13)
+    fit = sm.GLM(grid["n"], np.hstack([pair, kind, sides]), family=sm.families.Poisson()).fit(
+        tol=1e-13
+    )
     theta = np.concatenate([[0.0], np.asarray(fit.params)[-3:]])
     return dict(zip(NAMES, theta - theta.mean(), strict=True))
 
@@ -69,12 +85,21 @@ def test_davidson_is_newmans_model_as_evalica_fits_it():
     import evalica
 
     rows = simulate_study(
-        rng=np.random.default_rng(5), n_responders=5, n_dialogues=40, pairs=8, panels=[Panel("human", 9, 3, ties=0.7)]
+        rng=np.random.default_rng(5),
+        n_responders=5,
+        n_dialogues=40,
+        pairs=8,
+        panels=[Panel("human", 9, 3, ties=0.7)],
     )
     rows = rows.verdicts
     words = {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
     theirs = evalica.newman(
-        rows["responder_a"], rows["responder_b"], rows["verdict"].map(words), tolerance=1e-14, limit=100_000, tie_weight=1.0
+        rows["responder_a"],
+        rows["responder_b"],
+        rows["verdict"].map(words),
+        tolerance=1e-14,
+        limit=100_000,
+        tie_weight=1.0,
     )
     ours = fit_ratings(rows, method="davidson", weights="verdicts", n_resamples=0)
     expected = np.log(theirs.scores) - np.log(theirs.scores).mean()
@@ -97,15 +122,23 @@ def test_margins_are_a_log_linear_model_as_statsmodels_fits_it(ladder):
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
 def test_strengths_of_the_ladder_come_back_within_their_intervals(ladder, weights):
     theta, rows = ladder
-    table = fit_ratings(rows, method="margins", weights=weights, n_resamples=200).table.set_index("responder").loc[NAMES]
+    table = (
+        fit_ratings(rows, method="margins", weights=weights, n_resamples=200)
+        .table.set_index("responder")
+        .loc[NAMES]
+    )
     reach = (table["ci_high"] - table["ci_low"]).to_numpy() / 2
     assert (np.abs(table["strength"] - (theta - theta.mean())) < 2 * reach).all()
-    assert reach.max() < 0.05  # five margins tell more than a win: Bradley-Terry's reach here is about 0.08
+    assert (
+        reach.max() < 0.05
+    )  # five margins tell more than a win: Bradley-Terry's reach here is about 0.08
 
 
 def test_davidson_by_hand():
     """6 wins, 3 ties, 2 losses: odds 3 without ties, and nu = 3 / sqrt(6 * 2)."""
-    rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 6 + ["tie"] * 3 + ["b"] * 2})
+    rows = pd.DataFrame(
+        {"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 6 + ["tie"] * 3 + ["b"] * 2}
+    )
     ratings = fit_ratings(rows, method="davidson")
     assert ratings.strength["x"] - ratings.strength["y"] == pytest.approx(np.log(3), abs=1e-6)
     assert readiness(rows, "pairs") == pytest.approx(3 / np.sqrt(12), rel=1e-5)
@@ -132,16 +165,24 @@ def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
 
 def test_without_ties_davidson_is_bradley_terry():
     rows = simulate_study(
-        rng=np.random.default_rng(5), n_responders=5, n_dialogues=20, pairs=8, panels=[Panel("human", 9, 3)]
+        rng=np.random.default_rng(5),
+        n_responders=5,
+        n_dialogues=20,
+        pairs=8,
+        panels=[Panel("human", 9, 3)],
     ).verdicts
-    davidson, plain = (fit_ratings(rows, method=method, n_resamples=20) for method in ("davidson", "bradley-terry"))
+    davidson, plain = (
+        fit_ratings(rows, method=method, n_resamples=20) for method in ("davidson", "bradley-terry")
+    )
     assert davidson.strength.to_dict() == pytest.approx(plain.strength.to_dict(), abs=1e-6)
     np.testing.assert_allclose(davidson.replicates, plain.replicates, atol=1e-6)
 
 
 def test_with_one_margin_the_ladder_is_davidson(ladder):
     rows = ladder[1].assign(margin=1)
-    one, two = (fit_ratings(rows, method=method, n_resamples=5) for method in ("davidson", "margins"))
+    one, two = (
+        fit_ratings(rows, method=method, n_resamples=5) for method in ("davidson", "margins")
+    )
     np.testing.assert_allclose(one.replicates, two.replicates, atol=1e-7)
 
 
@@ -160,8 +201,14 @@ def test_with_one_margin_the_ladder_is_davidson(ladder):
     )
 )
 def test_any_small_table_gives_finite_strengths_that_turn_with_the_sides(rows):
-    rows = [row for row in rows if row[0] != row[1]] + [("x", "y", "tie", 1, 1), ("y", "z", "tie", 1, 2), ("x", "y", "a", 1, 1)]
-    table = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "margin", "dialogue_id"])
+    rows = [row for row in rows if row[0] != row[1]] + [
+        ("x", "y", "tie", 1, 1),
+        ("y", "z", "tie", 1, 2),
+        ("x", "y", "a", 1, 1),
+    ]
+    table = pd.DataFrame(
+        rows, columns=["responder_a", "responder_b", "verdict", "margin", "dialogue_id"]
+    )
     turned = table.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
     turned["verdict"] = table["verdict"].map({"a": "b", "b": "a", "tie": "tie"})
     for method in ("davidson", "margins"):

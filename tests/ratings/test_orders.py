@@ -13,7 +13,13 @@ from heart_utils.tables import check_table
 def both(ab, ba, states=("valid", "valid"), **columns):
     """One pair shown as ab and as ba to one rater."""
     rows = pd.DataFrame(
-        {"comparison_id": ["p:ab", "p:ba"], "pair_id": "p", "rater": "judge", "dimension": "overall", "repeat": 0}
+        {
+            "comparison_id": ["p:ab", "p:ba"],
+            "pair_id": "p",
+            "rater": "judge",
+            "dimension": "overall",
+            "repeat": 0,
+        }
     )
     return rows.assign(order=["ab", "ba"], verdict=[ab, ba], state=list(states)).assign(**columns)
 
@@ -33,7 +39,11 @@ def both(ab, ba, states=("valid", "valid"), **columns):
 def test_two_answers_become_one(ab, ba, state, verdict, p_a):
     row = combine_orders(both(ab, ba)).iloc[0]
     assert row["state"] == state
-    assert row["verdict"] is verdict or row["verdict"] == verdict or (pd.isna(row["verdict"]) and pd.isna(verdict))
+    assert (
+        row["verdict"] is verdict
+        or row["verdict"] == verdict
+        or (pd.isna(row["verdict"]) and pd.isna(verdict))
+    )
     assert row["p_a"] == pytest.approx(p_a, nan_ok=True)
     assert pd.isna(row["order"])
 
@@ -41,13 +51,22 @@ def test_two_answers_become_one(ab, ba, state, verdict, p_a):
 def test_probabilities_of_the_two_orders_are_averaged():
     joined = combine_orders(both("a", "b", p_a=[0.9, 0.2]))
     assert joined["p_a"].tolist() == pytest.approx([0.55])
-    assert joined["state"].tolist() == ["inconsistent"]  # counted as such, and worth 0.55 of a win in a fit
+    assert joined["state"].tolist() == [
+        "inconsistent"
+    ]  # counted as such, and worth 0.55 of a win in a fit
 
 
 def test_a_failed_order_leaves_the_other_and_a_flag():
-    joined = combine_orders(both(None, "b", ("unparsed", "valid"), flags=[["greeting"], []], margin=[None, 4]))
+    joined = combine_orders(
+        both(None, "b", ("unparsed", "valid"), flags=[["greeting"], []], margin=[None, 4])
+    )
     row = joined.iloc[0]
-    assert (row["state"], row["verdict"], row["order"], row["comparison_id"]) == ("valid", "b", "ba", "p:ba")
+    assert (row["state"], row["verdict"], row["order"], row["comparison_id"]) == (
+        "valid",
+        "b",
+        "ba",
+        "p:ba",
+    )
     assert row["flags"] == ["greeting", "one_order"]
     assert row["margin"] == 4
 
@@ -64,7 +83,9 @@ def test_margins_are_those_of_the_answers_that_name_the_winner():
 
 
 def test_repeats_raters_and_single_orders_stay_apart():
-    rows = pd.concat([both("a", "a"), both("a", "b", repeat=1), both("b", "b", rater="other").iloc[:1]])
+    rows = pd.concat(
+        [both("a", "a"), both("a", "b", repeat=1), both("b", "b", rater="other").iloc[:1]]
+    )
     joined = combine_orders(rows)
     assert joined["state"].tolist() == ["valid", "inconsistent", "valid"]
     assert joined["order"].isna().tolist() == [True, True, False]
@@ -72,7 +93,9 @@ def test_repeats_raters_and_single_orders_stay_apart():
 
 def test_the_same_order_twice_is_refused():
     rows = pd.concat([both("a", "a"), both("b", "b").iloc[:1]])
-    with pytest.raises(RatingsError, match="same order twice: pair_id 'p', rater 'judge'.*Number repeated answers"):
+    with pytest.raises(
+        RatingsError, match="same order twice: pair_id 'p', rater 'judge'.*Number repeated answers"
+    ):
         combine_orders(rows)
     with pytest.raises(RatingsError, match="row 0 has 'both bad'"):
         combine_orders(both("both bad", "a"))
@@ -80,9 +103,17 @@ def test_the_same_order_twice_is_refused():
 
 @pytest.fixture(scope="module")
 def study():
-    panels = (Panel("human", 9, 2, failures=0.1, ties=0.5), Panel("model", 2, 2, position_bias=1.0, answer_format="logprob"))
+    panels = (
+        Panel("human", 9, 2, failures=0.1, ties=0.5),
+        Panel("model", 2, 2, position_bias=1.0, answer_format="logprob"),
+    )
     return simulate_study(
-        rng=np.random.default_rng(8), n_responders=4, n_dialogues=40, pairs="all", orders="both", panels=panels
+        rng=np.random.default_rng(8),
+        n_responders=4,
+        n_dialogues=40,
+        pairs="all",
+        orders="both",
+        panels=panels,
     )
 
 
@@ -97,12 +128,16 @@ def test_the_order_of_rows_does_not_matter(study):
     here = combine_orders(study.verdicts)
     there = combine_orders(study.verdicts.sample(frac=1, random_state=1))
     keys = ["pair_id", "rater", "dimension"]
-    pd.testing.assert_frame_equal(here.sort_values(keys, ignore_index=True), there.sort_values(keys, ignore_index=True))
+    pd.testing.assert_frame_equal(
+        here.sort_values(keys, ignore_index=True), there.sort_values(keys, ignore_index=True)
+    )
 
 
 def test_ratings_of_joined_and_unjoined_answers_agree_where_none_failed(study):
     rows = study.verdicts[study.verdicts["rater_kind"] == "model"]
-    here, there = (fit_ratings(table, n_resamples=0).strength for table in (rows, combine_orders(rows)))
+    here, there = (
+        fit_ratings(table, n_resamples=0).strength for table in (rows, combine_orders(rows))
+    )
     assert here.to_dict() == pytest.approx(there.to_dict(), abs=1e-8)
 
 

@@ -15,7 +15,9 @@ from heart_utils.ratings.resampling import crossed_error, draw_weights
 from heart_utils.ratings.verdicts import AgreementError, RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]
-WHO = pd.DataFrame({"responder": list("wxyz"), "responder_kind": ["human", "model", "model", "human"]})
+WHO = pd.DataFrame(
+    {"responder": list("wxyz"), "responder_kind": ["human", "model", "model", "human"]}
+)
 
 
 def wilson(share, variance, n_clusters):
@@ -43,7 +45,9 @@ def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_tw
     squares = [(off.groupby(by)["off"].sum() ** 2).sum() for by in ("dialogue_id", "rater", BOTH)]
     variance = max(squares[0] + squares[1] - squares[2], squares[1]) / len(met) ** 2 * 24 / 23
     assert found["share"] == pytest.approx((met["verdict"] == "tie").mean())
-    assert [found["ci_low"], found["ci_high"]] == pytest.approx(wilson(found["share"], variance, 24))
+    assert [found["ci_low"], found["ci_high"]] == pytest.approx(
+        wilson(found["share"], variance, 24)
+    )
     assert found["n_clusters"] == 24
     assert found["provisional"]
 
@@ -51,7 +55,13 @@ def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_tw
 def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
     """Agreement of people with people, without ties, gone through pair by pair; the dialogues' part is the bootstrap's."""
     found = pairwise_agreement(
-        people, between=("human", "human"), ties="exclude", by=[], cluster=BOTH, n_resamples=300, rng=np.random.default_rng(3)
+        people,
+        between=("human", "human"),
+        ties="exclude",
+        by=[],
+        cluster=BOTH,
+        n_resamples=300,
+        rng=np.random.default_rng(3),
     ).table.iloc[0]
     firm = people[(people["rater_kind"] == "human") & (people["verdict"] != "tie")]
     met = [
@@ -77,13 +87,19 @@ def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
 def test_what_the_names_get_right_by_cluster_adds_up(people, ties, other):
     pairs = pair_votes(read_votes(people), people, between=("human", other), by=[], ties=ties)
     names = pairs.names()
-    assert names.right_by_cluster().sum(axis=0) == pytest.approx(names.count_right(np.ones((1, pairs.n_clusters)))[0])
-    assert replace(names, first=names.first / 2).right_by_cluster().sum() == pytest.approx(names.right_by_cluster().sum() / 2)
+    assert names.right_by_cluster().sum(axis=0) == pytest.approx(
+        names.count_right(np.ones((1, pairs.n_clusters)))[0]
+    )
+    assert replace(names, first=names.first / 2).right_by_cluster().sum() == pytest.approx(
+        names.right_by_cluster().sum() / 2
+    )
 
 
 def test_other_raters_widen_every_measure_s_interval_where_raters_have_habits(people):
     tables = [
-        pairwise_agreement(people, cluster=cluster, n_resamples=300, rng=np.random.default_rng(3)).table.iloc[0]
+        pairwise_agreement(
+            people, cluster=cluster, n_resamples=300, rng=np.random.default_rng(3)
+        ).table.iloc[0]
         for cluster in ("dialogue_id", BOTH)
     ]
     for measure in ("agreement", "author_only", "advantage", "kappa", "kappa_within"):
@@ -94,7 +110,9 @@ def test_other_raters_widen_every_measure_s_interval_where_raters_have_habits(pe
 def test_an_error_below_that_of_raters_alone_is_theirs():
     dialogue, rater = np.repeat(np.arange(4), 3), np.tile(np.arange(3), 4)
     likes = (rater == 2).astype(float)
-    assert crossed_error((likes - 1 / 3) / 12, dialogue, rater) ** 2 == pytest.approx(3 / 2 * (4 / 9 + 2 / 9) / 9)
+    assert crossed_error((likes - 1 / 3) / 12, dialogue, rater) ** 2 == pytest.approx(
+        3 / 2 * (4 / 9 + 2 / 9) / 9
+    )
 
 
 def test_few_raters_or_nested_ones_or_judges_cannot_stand_for_others(people, rng):

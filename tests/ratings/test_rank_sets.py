@@ -27,7 +27,9 @@ def pisa():
     names = [name.strip() for name, _, _ in rows]
     score, error = (np.array([float(row[place]) for row in rows]) for place in (1, 2))
     z = np.random.default_rng(1).normal(size=(4000, len(names)))
-    z = (z - z.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(z, rowvar=False))).T  # exactly uncorrelated
+    z = (z - z.mean(axis=0)) @ np.linalg.inv(
+        np.linalg.cholesky(np.cov(z, rowvar=False))
+    ).T  # exactly uncorrelated
     return names, score, score + error * z
 
 
@@ -84,9 +86,15 @@ def test_those_told_apart_leave_more_room_for_the_rest(rng):
     """The second step: 0 and 2.45 are too close while the far pairs count, and told apart once these are out."""
     estimate = np.array([60.0, 2.45, 0.0, -60.0])
     noise = rng.normal(size=(4000, 4))
-    noise = (noise - noise.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(noise, rowvar=False))).T / np.sqrt(2.0)
+    noise = (
+        (noise - noise.mean(axis=0))
+        @ np.linalg.inv(np.linalg.cholesky(np.cov(noise, rowvar=False))).T
+        / np.sqrt(2.0)
+    )
     among_all = simultaneous_quantile(4, 10**6, 0.95)
-    alone = stats.t.isf(level_of_one(np.isin(np.arange(16).reshape(4, 4), [6, 9]), 10**6, 0.95), 10**6)
+    alone = stats.t.isf(
+        level_of_one(np.isin(np.arange(16).reshape(4, 4), [6, 9]), 10**6, 0.95), 10**6
+    )
     assert alone < 2.45 < among_all
     assert Gaps(estimate, estimate + noise, 10**6, 0.95, 10**6).ranks()[1].tolist() == [1, 2, 3, 4]
 
@@ -95,26 +103,41 @@ def test_those_told_apart_leave_more_room_for_the_rest(rng):
 def test_two_responders_need_students_t_and_more_need_less_than_bonferroni(df):
     assert simultaneous_quantile(2, df + 1, 0.95) == pytest.approx(stats.t.ppf(0.975, df))
     for size in (3, 10):
-        assert simultaneous_quantile(size, df + 1, 0.95) <= stats.t.isf(0.05 / (size * (size - 1)), df)
+        assert simultaneous_quantile(size, df + 1, 0.95) <= stats.t.isf(
+            0.05 / (size * (size - 1)), df
+        )
 
 
 def test_with_many_clusters_the_quantile_is_tukeys_and_with_few_beyond_it():
     """Own standard errors: with few clusters the largest difference is often one whose error came out small."""
-    assert simultaneous_quantile(10, 300, 0.95) == pytest.approx(stats.studentized_range.ppf(0.95, 10, 299) / 2**0.5, rel=0.015)
-    assert simultaneous_quantile(10, 6, 0.95) > 1.25 * stats.studentized_range.ppf(0.95, 10, 5) / 2**0.5
+    assert simultaneous_quantile(10, 300, 0.95) == pytest.approx(
+        stats.studentized_range.ppf(0.95, 10, 299) / 2**0.5, rel=0.015
+    )
+    assert (
+        simultaneous_quantile(10, 6, 0.95)
+        > 1.25 * stats.studentized_range.ppf(0.95, 10, 5) / 2**0.5
+    )
 
 
 def test_simultaneous_reach_by_hand(rng):
     """Uncorrelated replicates of variance 1, 4 and 9; ten clusters make each variance 10/9 as large."""
     noise = rng.normal(size=(500, 3))
-    noise = (noise - noise.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(noise, rowvar=False))).T * [1, 2, 3]
+    noise = (
+        (noise - noise.mean(axis=0))
+        @ np.linalg.inv(np.linalg.cholesky(np.cov(noise, rowvar=False))).T
+        * [1, 2, 3]
+    )
     strength, quantile = np.array([3.0, 0.0, -3.0]), simultaneous_quantile(3, 10, 0.95)
     gaps = Gaps(strength, strength + noise, 10, 0.95, 10)
     wide = quantile * np.sqrt(10 / 9 * np.array([[0, 5, 10], [5, 0, 13], [10, 13, 0]]))
     np.testing.assert_allclose(gaps.reach(), wide, atol=1e-6)
-    bounded = replace(gaps, ends=(np.array([2.0, np.nan, np.nan]), np.array([np.inf, np.nan, np.nan])))
+    bounded = replace(
+        gaps, ends=(np.array([2.0, np.nan, np.nan]), np.array([np.inf, np.nan, np.nan]))
+    )
     spread = quantile * np.sqrt(10 / 9 * np.array([1, 4, 9]))
-    np.testing.assert_allclose(bounded.reach()[0, 1:], 1 + spread[1:])  # down to its end, and the other's interval up
+    np.testing.assert_allclose(
+        bounded.reach()[0, 1:], 1 + spread[1:]
+    )  # down to its end, and the other's interval up
     assert np.isposinf(bounded.reach()[1:, 0]).all()
     np.testing.assert_allclose(bounded.reach()[1:, 1:], wide[1:, 1:], atol=1e-6)
     assert bounded.ranks()[1].tolist() == [3, 3, 3]
@@ -123,7 +146,10 @@ def test_simultaneous_reach_by_hand(rng):
 
 def test_without_resamples_every_rank_is_open_and_without_error_none():
     strength = np.array([1.0, 1.0, -2.0])
-    assert [ranks.tolist() for ranks in Gaps(strength, np.empty((0, 3)), 10, 0.95, 10).ranks()] == [[1, 1, 1], [3, 3, 3]]
+    assert [ranks.tolist() for ranks in Gaps(strength, np.empty((0, 3)), 10, 0.95, 10).ranks()] == [
+        [1, 1, 1],
+        [3, 3, 3],
+    ]
     certain = Gaps(strength, np.tile(strength, (50, 1)), 10, 0.95, 10)
     assert [ranks.tolist() for ranks in certain.ranks()] == [[1, 1, 3], [2, 2, 3]]
 

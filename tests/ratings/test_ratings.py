@@ -48,7 +48,9 @@ def swap_sides(verdicts):
 
 @pytest.fixture(scope="module")
 def baseball():
-    return votes(*[(TEAMS[i], TEAMS[j], "a", WON[i][j]) for i, j in itertools.permutations(range(7), 2)])
+    return votes(
+        *[(TEAMS[i], TEAMS[j], "a", WON[i][j]) for i, j in itertools.permutations(range(7), 2)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +115,16 @@ def test_rows_without_a_group_are_a_board_of_their_own():
 def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
     """Three wins and the loan: 3 s(-d) = (1/4) (1 - 2 s(-d/2)) at the gap d; solved by bisection here."""
 
-    def slope(gap):  # derivative in theta_human at theta = gap / 2; the model is penalised alike, at -gap / 2
+    def slope(
+        gap,
+    ):  # derivative in theta_human at theta = gap / 2; the model is penalised alike, at -gap / 2
         return 3 / (1 + np.exp(gap)) + 0.25 * (1 - 2 / (1 + np.exp(-gap / 2)))
 
     low, high = 0.0, 30.0
     for _ in range(80):
-        low, high = ((low + high) / 2, high) if slope((low + high) / 2) > 0 else (low, (low + high) / 2)
+        low, high = (
+            ((low + high) / 2, high) if slope((low + high) / 2) > 0 else (low, (low + high) / 2)
+        )
     ratings = fit_ratings(duel(["a"] * 3))
     assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(low, abs=1e-8)
     assert ratings.table["penalised"].all()
@@ -126,7 +132,12 @@ def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
 
 def test_pairs_weigh_the_same_and_dialogues_are_averaged_within_them():
     """d1 says 1/1 on the pair, d2 says 1/4: mean 5/8, so log(5/3); by verdicts it is 2 of 5, so log(2/3)."""
-    rows = votes(("x", "y", "a"), ("x", "y", "a"), ("x", "y", "b", 3), dialogue=["d1", "d2", "d2", "d2", "d2"])
+    rows = votes(
+        ("x", "y", "a"),
+        ("x", "y", "a"),
+        ("x", "y", "b", 3),
+        dialogue=["d1", "d2", "d2", "d2", "d2"],
+    )
     even = fit_ratings(rows, n_resamples=2).strength
     counted = fit_ratings(rows, weights="verdicts", n_resamples=2).strength
     assert even["x"] - even["y"] == pytest.approx(np.log(5 / 3))
@@ -138,7 +149,9 @@ def test_a_pair_judged_often_pulls_no_harder_than_one_judged_once():
     rest = [("y", "z", "a", 2), ("y", "z", "b"), ("x", "z", "a"), ("x", "z", "b", 2)]
     once = votes(("x", "y", "a", 2), ("x", "y", "b"), *rest)
     often = votes(("x", "y", "a", 60), ("x", "y", "b", 30), *rest)
-    assert fit_ratings(once).strength.to_dict() == pytest.approx(fit_ratings(often).strength.to_dict(), abs=1e-8)
+    assert fit_ratings(once).strength.to_dict() == pytest.approx(
+        fit_ratings(often).strength.to_dict(), abs=1e-8
+    )
     moved = fit_ratings(often, weights="verdicts").strength
     assert moved["x"] - moved["z"] > 0.2
 
@@ -152,13 +165,17 @@ def test_soft_wins_count_in_place_of_the_word():
 def test_an_inconsistent_pair_is_half_a_win_to_each_and_no_tie():
     rows = duel(["a", "b", "a", None]).assign(state=["valid", "valid", "valid", "inconsistent"])
     ratings = fit_ratings(rows)
-    assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(np.log(5 / 3))  # 2.5 of 4
+    assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(
+        np.log(5 / 3)
+    )  # 2.5 of 4
     assert ratings.n_inconsistent == 1
     assert ratings.table["tie_share"].tolist() == [0, 0]
 
 
 def test_failures_are_counted_and_never_become_ties():
-    rows = duel(["a", "a", "b", None, None, None]).assign(state=["valid"] * 3 + ["unparsed", "unparsed", "error"])
+    rows = duel(["a", "a", "b", None, None, None]).assign(
+        state=["valid"] * 3 + ["unparsed", "unparsed", "error"]
+    )
     ratings = fit_ratings(rows)
     assert ratings.strength.to_dict() == fit_ratings(duel(["a", "a", "b"])).strength.to_dict()
     assert ratings.left_out.to_dict() == {"unparsed": 2, "error": 1}
@@ -166,7 +183,14 @@ def test_failures_are_counted_and_never_become_ties():
 
 
 def test_win_probability_is_the_mean_over_opponents():
-    rows = votes(("x", "y", "a", 3), ("x", "y", "b"), ("x", "z", "a", 9), ("x", "z", "b"), ("y", "z", "a", 3), ("y", "z", "b"))
+    rows = votes(
+        ("x", "y", "a", 3),
+        ("x", "y", "b"),
+        ("x", "z", "a", 9),
+        ("x", "z", "b"),
+        ("y", "z", "a", 3),
+        ("y", "z", "b"),
+    )
     ratings = fit_ratings(rows)  # consistent: 3, 9 and 3 to one
     table = ratings.table.set_index("responder")
     assert table.loc["x", "win_probability"] == pytest.approx((3 / 4 + 9 / 10) / 2)
@@ -182,16 +206,22 @@ def test_choix_gives_the_same_strengths(baseball):
     wins = np.array(WON, dtype=float)
     theirs = choix.ilsr_pairwise_dense(wins, alpha=0, tol=1e-12)
     strength = fit_ratings(baseball, weights="verdicts").strength
-    assert strength.to_dict() == pytest.approx(dict(zip(TEAMS, theirs - theirs.mean(), strict=True)), abs=1e-6)
+    assert strength.to_dict() == pytest.approx(
+        dict(zip(TEAMS, theirs - theirs.mean(), strict=True)), abs=1e-6
+    )
 
 
 def test_evalica_gives_the_same_strengths_with_ties(study):
     import evalica
 
     rows = study.verdicts
-    winners = rows["verdict"].map({"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw})
+    winners = rows["verdict"].map(
+        {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
+    )
     theirs = np.log(
-        evalica.bradley_terry(rows["responder_a"], rows["responder_b"], winners, tolerance=1e-13, limit=10_000).scores
+        evalica.bradley_terry(
+            rows["responder_a"], rows["responder_b"], winners, tolerance=1e-13, limit=10_000
+        ).scores
     )
     strength = fit_ratings(rows, weights="verdicts", n_resamples=0).strength
     assert strength.to_dict() == pytest.approx((theirs - theirs.mean()).to_dict(), abs=1e-6)
@@ -199,13 +229,17 @@ def test_evalica_gives_the_same_strengths_with_ties(study):
 
 def test_the_bootstrap_refits_what_was_drawn():
     """Replicates against separate fits to tables in which drawn dialogues are repeated as often."""
-    study = simulate_study(rng=np.random.default_rng(3), n_responders=4, n_dialogues=20, pairs="all")
+    study = simulate_study(
+        rng=np.random.default_rng(3), n_responders=4, n_dialogues=20, pairs="all"
+    )
     ratings = fit_ratings(study.verdicts, n_resamples=5, rng=np.random.default_rng(7))
     counts = draw_weights(20, 5, np.random.default_rng(7)).astype(int)
     dialogues = sorted(study.verdicts["dialogue_id"].unique())
     for replicate, drawn in zip(ratings.replicates.itertuples(index=False), counts, strict=True):
         parts = [
-            study.verdicts[study.verdicts["dialogue_id"] == name].assign(dialogue_id=f"{name}.{copy}")
+            study.verdicts[study.verdicts["dialogue_id"] == name].assign(
+                dialogue_id=f"{name}.{copy}"
+            )
             for name, times in zip(dialogues, drawn, strict=True)
             for copy in range(times)
         ]
@@ -224,7 +258,12 @@ def test_swapping_sides_changes_nothing(verdicts):
 
 
 boards = st.lists(
-    st.tuples(st.sampled_from("wxyz"), st.sampled_from("wxyz"), st.sampled_from(["a", "b", "tie"]), st.sampled_from("123")),
+    st.tuples(
+        st.sampled_from("wxyz"),
+        st.sampled_from("wxyz"),
+        st.sampled_from(["a", "b", "tie"]),
+        st.sampled_from("123"),
+    ),
     min_size=4,
     max_size=40,
 )
@@ -232,7 +271,12 @@ boards = st.lists(
 
 def board(rows):
     """Some rows as verdicts; ties close the circle so that all can be compared, one row is decided."""
-    link = [("w", "x", "tie", "1"), ("x", "y", "tie", "2"), ("y", "z", "tie", "3"), ("w", "x", "a", "1")]
+    link = [
+        ("w", "x", "tie", "1"),
+        ("x", "y", "tie", "2"),
+        ("y", "z", "tie", "3"),
+        ("w", "x", "a", "1"),
+    ]
     rows = [row for row in rows if row[0] != row[1]] + link
     return pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "dialogue_id"])
 
@@ -244,7 +288,9 @@ def test_names_sides_and_the_order_of_rows_change_nothing(weights, rows, names, 
     verdicts = board(rows)
     renamed = dict(zip("wxyz", names, strict=True))
     turned = swap_sides(verdicts).sample(frac=1, random_state=seed)
-    turned = turned.assign(**{side: turned[side].map(renamed) for side in ("responder_a", "responder_b")})
+    turned = turned.assign(
+        **{side: turned[side].map(renamed) for side in ("responder_a", "responder_b")}
+    )
     here = fit_ratings(verdicts, weights=weights, n_resamples=0).strength
     there = fit_ratings(turned, weights=weights, n_resamples=0).strength
     assert here.rename(renamed).to_dict() == pytest.approx(there.to_dict(), abs=1e-7)
@@ -276,8 +322,12 @@ def test_each_board_is_a_ratings_table_whose_rank_ranges_hold_its_ranks(rows):
 def test_copies_of_a_dialogue_narrow_nothing_when_they_stay_one_cluster(study):
     rows = study.verdicts
     copied = pd.concat([rows] * 5)
-    here, there = (fit_ratings(table, rng=np.random.default_rng(1)).table for table in (rows, copied))
-    assert (there["ci_high"] - there["ci_low"]).tolist() == pytest.approx((here["ci_high"] - here["ci_low"]).tolist())
+    here, there = (
+        fit_ratings(table, rng=np.random.default_rng(1)).table for table in (rows, copied)
+    )
+    assert (there["ci_high"] - there["ci_low"]).tolist() == pytest.approx(
+        (here["ci_high"] - here["ci_low"]).tolist()
+    )
 
 
 # Known strengths
@@ -285,8 +335,12 @@ def test_copies_of_a_dialogue_narrow_nothing_when_they_stay_one_cluster(study):
 
 def test_known_strengths_come_back():
     strengths = {"human": 1.0, "model_1": 0.3, "model_2": -0.2, "model_3": -1.1}
-    study = simulate_study(rng=np.random.default_rng(11), strengths=strengths, n_dialogues=1500, pairs="all")
-    table = fit_ratings(study.verdicts, responders=study.responders, n_resamples=200).table.set_index("responder")
+    study = simulate_study(
+        rng=np.random.default_rng(11), strengths=strengths, n_dialogues=1500, pairs="all"
+    )
+    table = fit_ratings(
+        study.verdicts, responders=study.responders, n_resamples=200
+    ).table.set_index("responder")
     truth = study.truth.query("rater_kind == 'all'").set_index("responder")["marginal"]
     reach = (table["ci_high"] - table["ci_low"]) / 2
     assert ((table["strength"] - truth).abs() < 2 * reach).all()
@@ -300,15 +354,27 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     covered, off = [], []
     panel = Panel("human", 30, 5)
     for seed in range(40):
-        study = simulate_study(rng=np.random.default_rng(seed), n_responders=5, n_dialogues=60, pairs="all", panels=[panel])
-        table = fit_ratings(study.verdicts, n_resamples=200, rng=np.random.default_rng(seed)).table.set_index("responder")
-        truth = study.truth.query("rater_kind == 'all'").set_index("responder")["marginal"][table.index]
+        study = simulate_study(
+            rng=np.random.default_rng(seed),
+            n_responders=5,
+            n_dialogues=60,
+            pairs="all",
+            panels=[panel],
+        )
+        table = fit_ratings(
+            study.verdicts, n_resamples=200, rng=np.random.default_rng(seed)
+        ).table.set_index("responder")
+        truth = study.truth.query("rater_kind == 'all'").set_index("responder")["marginal"][
+            table.index
+        ]
         covered.append(((table["ci_low"] <= truth) & (truth <= table["ci_high"])).mean())
         off.append(2.0 * (table["strength"] - truth) / (table["ci_high"] - table["ci_low"]))
     error = np.std(covered, ddof=1) / np.sqrt(len(covered))
     assert abs(np.mean(covered) - 0.95) < 4 * error
     assert error < 0.03
-    assert 1.96 * np.sqrt(np.mean(np.square(off))) == pytest.approx(1.0, abs=0.12)  # standard error some 0.06
+    assert 1.96 * np.sqrt(np.mean(np.square(off))) == pytest.approx(
+        1.0, abs=0.12
+    )  # standard error some 0.06
 
 
 # Hard cases
@@ -329,16 +395,22 @@ def test_someone_who_never_loses_is_finite_first_and_flagged(study):
 def ladder(n_dialogues, size):
     """The first always wins, the second beats all others, and so on."""
     pairs = [(f"r{one}", f"r{other}", "a") for one in range(size) for other in range(one + 1, size)]
-    return pd.concat([votes(*pairs).assign(dialogue_id=f"d{k}") for k in range(n_dialogues)], ignore_index=True)
+    return pd.concat(
+        [votes(*pairs).assign(dialogue_id=f"d{k}") for k in range(n_dialogues)], ignore_index=True
+    )
 
 
 def test_nothing_bounds_someone_who_was_never_beaten_from_above():
     """Sixty dialogues, each as one game: the lower end against equals is where p to the 60 is .025, so log-odds of 2.76."""
     twin = [("r0", "r1", "a"), ("r0", "r2", "a"), ("r1", "r2", "a"), ("r1", "r2", "b")]
-    rows = pd.concat([votes(*twin).assign(dialogue_id=f"d{k}") for k in range(60)], ignore_index=True)
+    rows = pd.concat(
+        [votes(*twin).assign(dialogue_id=f"d{k}") for k in range(60)], ignore_index=True
+    )
     first = fit_ratings(rows).table.iloc[0]
     p = 0.025 ** (1 / 60)
-    assert first["ci_low"] == pytest.approx(np.log(p / (1 - p)))  # the zero is the mean of the others, whom it does not move
+    assert first["ci_low"] == pytest.approx(
+        np.log(p / (1 - p))
+    )  # the zero is the mean of the others, whom it does not move
     assert first["ci_high"] == np.inf
     assert (first["rank_low"], first["rank_high"], first["provisional"]) == (1, 1, True)
 
@@ -346,24 +418,40 @@ def test_nothing_bounds_someone_who_was_never_beaten_from_above():
 def test_who_was_never_beaten_moves_nobody_elses_rating():
     """The zero held the lent strength: the others' intervals held the truth in 33 to 70 % of simulated studies."""
     rng = np.random.default_rng(3)
-    close = [(f"d{k}", a, b, rng.choice(["a", "b"])) for k in range(40) for a, b in (("r1", "r2"), ("r1", "r3"), ("r2", "r3"))]
+    close = [
+        (f"d{k}", a, b, rng.choice(["a", "b"]))
+        for k in range(40)
+        for a, b in (("r1", "r2"), ("r1", "r3"), ("r2", "r3"))
+    ]
     ahead = [(f"d{k}", "r0", other, "a") for k in range(40) for other in ("r1", "r2", "r3")]
-    rows = pd.DataFrame([*close, *ahead], columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
+    rows = pd.DataFrame(
+        [*close, *ahead], columns=["dialogue_id", "responder_a", "responder_b", "verdict"]
+    )
     for options in ({}, {"interval": "sandwich"}, {"method": "davidson"}):
         columns = ["strength", "ci_low", "ci_high"]
         alone, both = (
-            fit_ratings(part, **options).table.set_index("responder")[columns].loc[["r1", "r2", "r3"]]
+            fit_ratings(part, **options)
+            .table.set_index("responder")[columns]
+            .loc[["r1", "r2", "r3"]]
             for part in (rows[rows["responder_a"] != "r0"], rows)
         )
         assert both.to_numpy() == pytest.approx(alone.to_numpy(), abs=0.02)
 
 
 def test_a_board_does_not_depend_on_the_boards_beside_it():
-    people = simulate_study(rng=np.random.default_rng(2), n_responders=3, n_dialogues=30, pairs="all").verdicts
+    people = simulate_study(
+        rng=np.random.default_rng(2), n_responders=3, n_dialogues=30, pairs="all"
+    ).verdicts
     people = people[people["rater_kind"] == "human"]
     everybody = pd.concat([people, people.assign(rater_kind="a panel")], ignore_index=True)
     alone, beside = (
-        fit_boards(rows, by=["rater_kind"], dimension="overall", n_resamples=50, rng=np.random.default_rng(4))[("human",)]
+        fit_boards(
+            rows,
+            by=["rater_kind"],
+            dimension="overall",
+            n_resamples=50,
+            rng=np.random.default_rng(4),
+        )[("human",)]
         for rows in (people, everybody)
     )
     pd.testing.assert_frame_equal(alone.table, beside.table)
@@ -415,7 +503,10 @@ def test_a_group_that_never_lost_to_the_rest_is_flagged_whole():
 def test_degenerate_resamples_are_kept():
     """x lost once, in dialogue d0: a resample without d0 makes x a lone winner."""
     rows = [votes(("x", "y", "b", 1), dialogue="d0")]
-    rows += [votes(("x", "y", "a"), ("y", "z", "a"), ("y", "z", "b"), dialogue=f"d{k}") for k in range(1, 60)]
+    rows += [
+        votes(("x", "y", "a"), ("y", "z", "a"), ("y", "z", "b"), dialogue=f"d{k}")
+        for k in range(1, 60)
+    ]
     ratings = fit_ratings(pd.concat(rows), n_resamples=400, rng=np.random.default_rng(2))
     assert not ratings.table["penalised"].any()
     without = draw_weights(60, 400, np.random.default_rng(2))[:, 0] == 0
@@ -437,7 +528,9 @@ def test_a_flat_board_is_flat_and_claims_no_interval():
 
 
 def test_few_clusters_are_provisional_and_widen_by_t():
-    rows = pd.concat([duel(["a", "b", "a"][: 2 + k % 2]).assign(dialogue_id=f"d{k}") for k in range(18)])
+    rows = pd.concat(
+        [duel(["a", "b", "a"][: 2 + k % 2]).assign(dialogue_id=f"d{k}") for k in range(18)]
+    )
     ratings = fit_ratings(rows, rng=np.random.default_rng(4))
     first = ratings.table.iloc[0]
     assert first["provisional"]
@@ -447,7 +540,10 @@ def test_few_clusters_are_provisional_and_widen_by_t():
 
 
 def test_the_same_verdicts_give_the_same_table(study):
-    one, two = fit_ratings(study.verdicts, n_resamples=50), fit_ratings(study.verdicts, n_resamples=50)
+    one, two = (
+        fit_ratings(study.verdicts, n_resamples=50),
+        fit_ratings(study.verdicts, n_resamples=50),
+    )
     pd.testing.assert_frame_equal(one.table, two.table)
 
 
@@ -465,22 +561,37 @@ def test_intervals_of_differences_hold_all_at_once(study):
 def test_one_rank_alone_is_known_better_than_all_at_once(study):
     ratings = fit_ratings(study.verdicts.head(300), n_resamples=400)
     alone, together = ratings.ranks(simultaneous=False), ratings.ranks()
-    assert together[["rank_low", "rank_high"]].astype("Int64").equals(ratings.table[["rank_low", "rank_high"]])
-    assert ((alone["rank_low"] >= together["rank_low"]) & (alone["rank_high"] <= together["rank_high"])).all()
-    assert (alone["rank_high"] - alone["rank_low"]).sum() < (together["rank_high"] - together["rank_low"]).sum()
+    assert (
+        together[["rank_low", "rank_high"]]
+        .astype("Int64")
+        .equals(ratings.table[["rank_low", "rank_high"]])
+    )
+    assert (
+        (alone["rank_low"] >= together["rank_low"]) & (alone["rank_high"] <= together["rank_high"])
+    ).all()
+    assert (alone["rank_high"] - alone["rank_low"]).sum() < (
+        together["rank_high"] - together["rank_low"]
+    ).sum()
 
 
 def test_boards_by_rater_kind_are_the_boards_of_their_rows(study):
     boards = fit_boards(study.verdicts, by=["dimension", "rater_kind"], n_resamples=0)
     assert set(boards) == {("overall", "human"), ("overall", "model")}
     people = study.verdicts[study.verdicts["rater_kind"] == "human"]
-    pd.testing.assert_series_equal(boards["overall", "human"].strength, fit_ratings(people, n_resamples=0).strength)
-    assert set(pd.concat([ratings.table for ratings in boards.values()])["rater_kind"]) == {"human", "model"}
+    pd.testing.assert_series_equal(
+        boards["overall", "human"].strength, fit_ratings(people, n_resamples=0).strength
+    )
+    assert set(pd.concat([ratings.table for ratings in boards.values()])["rater_kind"]) == {
+        "human",
+        "model",
+    }
 
 
 def test_boards_by_what_the_table_has_no_column_for_are_told_apart(study):
     emotion = np.where(study.verdicts["dialogue_id"] < "d00030", "anger", "fear")
-    boards = fit_boards(study.verdicts.assign(emotion=emotion), by=["emotion"], dimension="overall", n_resamples=20)
+    boards = fit_boards(
+        study.verdicts.assign(emotion=emotion), by=["emotion"], dimension="overall", n_resamples=20
+    )
     whole = check_table("ratings", pd.concat([ratings.table for ratings in boards.values()]))
     assert set(whole["group"]) == {"emotion=anger", "emotion=fear"}
 
@@ -490,7 +601,11 @@ def test_boards_by_what_the_table_has_no_column_for_are_told_apart(study):
 
 def test_groups_that_never_met_are_named():
     with pytest.raises(NotComparableError, match="u, v cannot be rated with the others") as caught:
-        fit_ratings(votes(("x", "y", "a"), ("y", "z", "a"), ("z", "x", "a"), ("u", "v", "a"), ("v", "u", "a")))
+        fit_ratings(
+            votes(
+                ("x", "y", "a"), ("y", "z", "a"), ("z", "x", "a"), ("u", "v", "a"), ("v", "u", "a")
+            )
+        )
     assert caught.value.groups == [["x", "y", "z"], ["u", "v"]]
 
 
@@ -514,7 +629,10 @@ def test_one_cluster_has_no_interval():
         ({"responder_a": ["human", "model", "human"]}, "compared with itself; row 1 has 'model'"),
         ({"responder_b": ["model", None, "model"]}, "`responder_b` must not be empty; row 1"),
         ({"dialogue_id": ["d1", None, "d2"]}, "`dialogue_id` must not be empty; row 1"),
-        ({"state": ["valid", "lost", "valid"]}, "`state` must be one of valid, .*; row 1 has 'lost'"),
+        (
+            {"state": ["valid", "lost", "valid"]},
+            "`state` must be one of valid, .*; row 1 has 'lost'",
+        ),
         ({"state": ["valid", None, "valid"]}, "`state` must be one of valid, .*; row 1"),
         ({"dimension": ["overall", None, "overall"]}, "`dimension` must not be empty; row 1"),
         ({"p_a": [0.5, 1.2, 0.1]}, "`p_a` must be from 0 to 1; row 1 has 1.2"),
@@ -532,7 +650,9 @@ def test_bad_rows_are_named(change, message):
 
 
 def test_missing_columns_and_unknown_choices_are_named():
-    with pytest.raises(RatingsError, match="lack the column verdict. They have responder_a, responder_b"):
+    with pytest.raises(
+        RatingsError, match="lack the column verdict. They have responder_a, responder_b"
+    ):
         fit_ratings(duel(["a"]).drop(columns="verdict"))
     with pytest.raises(RatingsError, match="lack the column dialog_id"):
         fit_ratings(duel(["a"]), cluster="dialog_id")
@@ -543,7 +663,10 @@ def test_missing_columns_and_unknown_choices_are_named():
     with pytest.raises(RatingsError, match="weights is nan"):
         fit_ratings(duel(["a"]), weights=float("nan"))
     with pytest.raises(RatingsError, match="what kind model is of"):
-        fit_ratings(duel(["a", "b"]), responders=pd.DataFrame({"responder": ["human"], "responder_kind": ["human"]}))
+        fit_ratings(
+            duel(["a", "b"]),
+            responders=pd.DataFrame({"responder": ["human"], "responder_kind": ["human"]}),
+        )
 
 
 def test_a_failing_board_names_its_group(study):
@@ -560,9 +683,18 @@ def test_a_search_that_does_not_end_raises(monkeypatch):
 
 
 def test_a_board_that_is_not_there_lists_those_that_are_and_no_verdict_is_no_board():
-    votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"], "dimension": ["empathy", "safety"]})
+    votes = pd.DataFrame(
+        {
+            "responder_a": "x",
+            "responder_b": "y",
+            "verdict": ["a", "b"],
+            "dimension": ["empathy", "safety"],
+        }
+    )
     boards = fit_boards(votes, by=["dimension"], n_resamples=0)
-    with pytest.raises(RatingsError, match="There is no board of 'empaty'; there are empathy; safety."):
+    with pytest.raises(
+        RatingsError, match="There is no board of 'empaty'; there are empathy; safety."
+    ):
         boards[("empaty",)]
     assert boards.get(("empaty",)) is None
     with pytest.raises(RatingsError, match="no verdict to fit by dimension"):
@@ -574,13 +706,18 @@ def test_ids_of_mixed_type_are_refused_with_the_way_out(column):
     rows = duel(["a", "b", "a"]).assign(dialogue_id=["d1", "d2", "d3"])
     rows[column] = rows[column].astype(object)
     rows.loc[1, column] = 7
-    with pytest.raises(RatingsError, match=rf"`{column}` mixes text and other types, such as .* and 7.*astype\(str\)"):
+    with pytest.raises(
+        RatingsError,
+        match=rf"`{column}` mixes text and other types, such as .* and 7.*astype\(str\)",
+    ):
         fit_ratings(rows)
 
 
 def test_a_probability_that_contradicts_its_verdict_is_refused_by_its_row():
     rows = duel(["a", "b", "tie"]).assign(p_a=[0.2, 0.1, 0.6])
-    with pytest.raises(RatingsError, match=r"must not contradict the verdict; row 0 has 0.2 \(1 in all\)"):
+    with pytest.raises(
+        RatingsError, match=r"must not contradict the verdict; row 0 has 0.2 \(1 in all\)"
+    ):
         fit_ratings(rows)
 
 
@@ -606,8 +743,13 @@ def test_without_dialogues_there_is_no_interval_whether_or_not_a_generator_is_gi
 
 @pytest.mark.parametrize("rng", [None, np.random.default_rng(1)])
 def test_without_dialogues_the_way_to_an_interval_is_said(rng):
-    duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
-    with pytest.warns(UserWarning, match="no column dialogue_id, so these ratings have no interval. Name what stands for"):
+    duel = pd.DataFrame(
+        {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
+    )
+    with pytest.warns(
+        UserWarning,
+        match="no column dialogue_id, so these ratings have no interval. Name what stands for",
+    ):
         table = fit_ratings(duel, rng=rng).table
     assert table["ci_low"].isna().all()
     assert table["provisional"].all()
@@ -626,7 +768,9 @@ def test_without_resamples_nothing_is_said_of_clusters(study):
 
 def test_a_category_without_verdicts_gets_no_board():
     votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aabb")})
-    votes["emotion"] = pd.Categorical(["anger", "anger", "fear", "fear"], categories=["anger", "joy", "fear"])
+    votes["emotion"] = pd.Categorical(
+        ["anger", "anger", "fear", "fear"], categories=["anger", "joy", "fear"]
+    )
     boards = fit_boards(votes, by=["emotion"], dimension="overall", n_resamples=0)
     assert list(boards) == [("anger",), ("fear",)]
     with pytest.raises(RatingsError, match="no board of 'joy'; there are anger; fear"):

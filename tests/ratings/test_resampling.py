@@ -26,7 +26,13 @@ def votes(rng, n_clusters, per_cluster, spread):
     """Votes whose chance of agreement differs by cluster."""
     chance = np.clip(0.6 + spread * rng.normal(size=n_clusters), 0, 1)
     cluster = np.repeat(np.arange(n_clusters), per_cluster)
-    return pd.DataFrame({"agree": (rng.random(len(cluster)) < chance[cluster]).astype(int), "n": 1, "dialogue_id": cluster})
+    return pd.DataFrame(
+        {
+            "agree": (rng.random(len(cluster)) < chance[cluster]).astype(int),
+            "n": 1,
+            "dialogue_id": cluster,
+        }
+    )
 
 
 def test_the_estimate_is_the_statistic_of_all_rows(rng):
@@ -39,10 +45,17 @@ def test_the_estimate_is_the_statistic_of_all_rows(rng):
 
 def test_replicates_are_the_statistic_of_rows_drawn_by_cluster(rng):
     table = votes(rng, 5, 3, 0.2)
-    interval = bootstrap_ci(table, share, cluster="dialogue_id", rng=np.random.default_rng(3), n_resamples=4)
+    interval = bootstrap_ci(
+        table, share, cluster="dialogue_id", rng=np.random.default_rng(3), n_resamples=4
+    )
     weights = draw_weights(5, 4, np.random.default_rng(3)).astype(int)
     by_hand = [
-        table.loc[np.concatenate([np.tile(np.flatnonzero(table["dialogue_id"] == c), w[c]) for c in range(5)])] for w in weights
+        table.loc[
+            np.concatenate(
+                [np.tile(np.flatnonzero(table["dialogue_id"] == c), w[c]) for c in range(5)]
+            )
+        ]
+        for w in weights
     ]
     assert interval.replicates.tolist() == pytest.approx([rows["agree"].mean() for rows in by_hand])
 
@@ -50,7 +63,9 @@ def test_replicates_are_the_statistic_of_rows_drawn_by_cluster(rng):
 def test_few_clusters_get_a_t_interval_about_the_estimate(rng):
     interval = bootstrap_ci(votes(rng, 18, 5, 0.2), share, cluster="dialogue_id", rng=rng)
     reach = stats.t.ppf(0.975, 17) * interval.se
-    assert (interval.ci_low, interval.ci_high) == pytest.approx((interval.estimate - reach, interval.estimate + reach))
+    assert (interval.ci_low, interval.ci_high) == pytest.approx(
+        (interval.estimate - reach, interval.estimate + reach)
+    )
     assert interval.provisional
 
 
@@ -66,7 +81,9 @@ def test_the_interval_covers_about_as_often_as_it_says(rng):
     """Sixty clusters of eight votes, chance 0.6 on average: 95 % of 400 studies, give or take four standard errors."""
     hits = []
     for _ in range(400):
-        interval = bootstrap_ci(votes(rng, 60, 8, 0.15), share, cluster="dialogue_id", rng=rng, n_resamples=300)
+        interval = bootstrap_ci(
+            votes(rng, 60, 8, 0.15), share, cluster="dialogue_id", rng=rng, n_resamples=300
+        )
         hits.append(interval.ci_low <= 0.6 <= interval.ci_high)
     assert np.mean(hits) == pytest.approx(0.95, abs=4 * np.sqrt(0.95 * 0.05 / 400))
 
@@ -89,7 +106,9 @@ def test_one_cluster_or_an_absent_number_is_refused(rng):
 def test_percentiles_serve_many_clusters_taken_out_as_far_as_t_and_the_lost_degree_of_freedom_ask():
     """With 50 clusters the normal quantile of the level becomes t49 times the root of 50 / 49: 2.0096 x 1.0102 = 2.0300."""
     low, high = interval_of(500.0, np.arange(1001.0), 50, 0.95)
-    assert (low, high) == pytest.approx((1000 * stats.norm.cdf(-2.0300), 1000 * stats.norm.cdf(2.0300)), abs=0.01)
+    assert (low, high) == pytest.approx(
+        (1000 * stats.norm.cdf(-2.0300), 1000 * stats.norm.cdf(2.0300)), abs=0.01
+    )
 
 
 def test_the_standard_error_of_a_mean_is_the_textbooks(rng):
@@ -101,8 +120,12 @@ def test_the_standard_error_of_a_mean_is_the_textbooks(rng):
 
 @pytest.mark.parametrize(("n_clusters", "right"), [(20, 20), (20, 19), (20, 0), (80, 80), (80, 79)])
 def test_a_share_never_leaves_its_range_and_has_a_width_where_all_agree(n_clusters, right, rng):
-    table = pd.DataFrame({"agree": np.arange(n_clusters) < right, "n": 1, "dialogue_id": range(n_clusters)})
-    interval = bootstrap_ci(table.astype(float), share, cluster="dialogue_id", rng=rng, least=0.0, most=1.0)
+    table = pd.DataFrame(
+        {"agree": np.arange(n_clusters) < right, "n": 1, "dialogue_id": range(n_clusters)}
+    )
+    interval = bootstrap_ci(
+        table.astype(float), share, cluster="dialogue_id", rng=rng, least=0.0, most=1.0
+    )
     assert 0 <= interval.ci_low < interval.ci_high <= 1
     assert interval.ci_low <= interval.estimate <= interval.ci_high
     assert interval.ci_high - interval.ci_low > 1 / n_clusters
@@ -123,8 +146,12 @@ def test_the_interval_of_a_high_share_covers_with_few_clusters():
     rng, hits = np.random.default_rng(20), []
     for _ in range(400):
         chance = rng.beta(3.8, 0.2, 20)
-        table = pd.DataFrame({"agree": rng.binomial(5, chance), "n": 5, "dialogue_id": range(20)}).astype(float)
-        found = bootstrap_ci(table, share, cluster="dialogue_id", rng=rng, n_resamples=200, least=0.0, most=1.0)
+        table = pd.DataFrame(
+            {"agree": rng.binomial(5, chance), "n": 5, "dialogue_id": range(20)}
+        ).astype(float)
+        found = bootstrap_ci(
+            table, share, cluster="dialogue_id", rng=rng, n_resamples=200, least=0.0, most=1.0
+        )
         hits.append(found.ci_low <= 0.95 <= found.ci_high)
     assert np.mean(hits) > 0.95 - 3 * np.sqrt(0.05 * 0.95 / 400)
 
@@ -146,7 +173,9 @@ def test_p_values_are_right_where_dialogues_are_few():
     for _ in range(600):
         values = rng.normal(size=10)
         found.append(p_value(values.mean(), draw_weights(10, 300, rng) @ values / 10, 10))
-    assert np.mean(np.array(found) < 0.05) == pytest.approx(0.05, abs=3 * np.sqrt(0.05 * 0.95 / 600))
+    assert np.mean(np.array(found) < 0.05) == pytest.approx(
+        0.05, abs=3 * np.sqrt(0.05 * 0.95 / 600)
+    )
 
 
 def test_columns_leave_out_the_resamples_in_which_they_have_no_value(rng):
@@ -161,13 +190,18 @@ def test_columns_leave_out_the_resamples_in_which_they_have_no_value(rng):
 
 @pytest.mark.parametrize("level", [1.5, 0.0, 1.0, 95])
 def test_a_level_that_is_no_probability_is_refused(level, rng):
-    with pytest.raises(ValueError, match=r"ci_level is .*; expected a number between 0 and 1, such as 0.95"):
+    with pytest.raises(
+        ValueError, match=r"ci_level is .*; expected a number between 0 and 1, such as 0.95"
+    ):
         bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", ci_level=level)
 
 
 @pytest.mark.parametrize("number", [-5, 1])
 def test_a_number_of_resamples_that_gives_no_interval_is_refused(number, rng):
-    with pytest.raises(ValueError, match=rf"n_resamples is {number}; expected 1000 or so, or 0 for the estimate alone"):
+    with pytest.raises(
+        ValueError,
+        match=rf"n_resamples is {number}; expected 1000 or so, or 0 for the estimate alone",
+    ):
         bootstrap_ci(votes(rng, 9, 2, 0.1), share, cluster="dialogue_id", n_resamples=number)
 
 
@@ -197,9 +231,13 @@ def test_resamples_that_never_move_leave_nothing_or_no_doubt():
 
 def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
     """Dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10, times 2 / 1."""
-    error = crossed_error(np.array([2.0, 1.0, 0.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    error = crossed_error(
+        np.array([2.0, 1.0, 0.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    )
     assert error == pytest.approx(np.sqrt(10 * 2))
-    error = crossed_error(np.array([2.0, 2.0, 1.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    error = crossed_error(
+        np.array([2.0, 2.0, 1.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    )
     assert error == pytest.approx(np.sqrt((20 + 18 - 10) * 2))
 
 
@@ -219,11 +257,17 @@ def test_the_degrees_of_freedom_are_satterthwaites():
     matrix = moved @ moved.T
     even = clustered_error(np.array([0.1, -0.1, 0.2, -0.2]), share, np.arange(4))[1]
     assert even == pytest.approx(1 + np.trace(matrix) ** 2 / np.trace(matrix @ matrix))
-    assert clustered_error(np.array([0.1, -0.1, 0.0]), np.ones(3), np.arange(3))[1] == pytest.approx(3)
+    assert clustered_error(np.array([0.1, -0.1, 0.0]), np.ones(3), np.arange(3))[
+        1
+    ] == pytest.approx(3)
 
 
 def test_rows_of_no_weight_are_no_cluster():
-    influence, weight, cluster = np.array([0.1, -0.1, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]), np.array([0, 1, 2, 3])
+    influence, weight, cluster = (
+        np.array([0.1, -0.1, 0.0, 0.0]),
+        np.array([1.0, 1.0, 0.0, 0.0]),
+        np.array([0, 1, 2, 3]),
+    )
     two = clustered_error(influence[:2], weight[:2], cluster[:2])
     assert clustered_error(influence, weight, cluster) == pytest.approx(two)
     assert np.isnan(clustered_error(influence[1:], weight[1:], cluster[1:])[0])
@@ -233,7 +277,9 @@ def test_a_share_over_few_clusters_of_unequal_size_has_that_error_too():
     rows = pd.DataFrame({"cluster": np.repeat(range(6), [2, 4, 9, 19, 39, 80])})
     yes = np.random.default_rng(3).random(len(rows)) < 0.4
     found = share_ci(yes, 1, cluster=rows["cluster"])
-    error, even = clustered_error((yes - yes.mean()) / len(yes), np.ones(len(yes)), rows["cluster"].to_numpy())
+    error, even = clustered_error(
+        (yes - yes.mean()) / len(yes), np.ones(len(yes)), rows["cluster"].to_numpy()
+    )
     assert (found.se, found.n_clusters, found.provisional) == (pytest.approx(error), 6, True)
     low, high = error_ends(yes.mean(), error, even, 0.95, least=0.0, most=1.0)
     assert (found.ci_low, found.ci_high) == pytest.approx((float(low), float(high)))

@@ -23,18 +23,25 @@ from heart_utils.tables import check_table
 @pytest.fixture(scope="module")
 def rows():
     panel = Panel("human", 30, 3, rater_sd=0.5, ties=0.3)
-    return simulate_study(rng=np.random.default_rng(12), n_responders=5, n_dialogues=80, pairs=8, panels=[panel]).verdicts
+    return simulate_study(
+        rng=np.random.default_rng(12), n_responders=5, n_dialogues=80, pairs=8, panels=[panel]
+    ).verdicts
 
 
 def fitted(rows, method="bradley-terry", weights="verdicts", rater="rater"):
     entries = read_verdicts(rows, dimension="overall", cluster="dialogue_id", rater=rater)
     if method == "bradley-terry":
         return BradleyTerry.fit(entries, weights)
-    return fit_model(entries, method, weights, read_margins(rows, entries) if method == "margins" else None)
+    return fit_model(
+        entries, method, weights, read_margins(rows, entries) if method == "margins" else None
+    )
 
 
 def design(rows, names):
-    a, b = (np.stack([rows[side] == name for name in names], 1).astype(float) for side in ("responder_a", "responder_b"))
+    a, b = (
+        np.stack([rows[side] == name for name in names], 1).astype(float)
+        for side in ("responder_a", "responder_b")
+    )
     return (a - b)[:, 1:]  # the first responder is the zero point
 
 
@@ -52,9 +59,13 @@ def test_without_leverage_the_sandwich_is_statsmodels_cluster_robust_covariance(
     for group in (rows["dialogue_id"], rows["rater"], rows["dialogue_id"] + rows["rater"]):
         codes, names = pd.factorize(group)
         fit = sm.GLM(share, design(rows, model.entries.responders), family=sm.families.Binomial())
-        theirs = fit.fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}, tol=1e-12)
+        theirs = fit.fit(
+            cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False}, tol=1e-12
+        )
         sums = sums_of_scores(model, codes, len(names))
-        parts.append((model.bread @ sums.T @ sums @ model.bread)[: len(model.theta), : len(model.theta)])
+        parts.append(
+            (model.bread @ sums.T @ sums @ model.bread)[: len(model.theta), : len(model.theta)]
+        )
         np.testing.assert_allclose(against_first(parts[-1]), theirs.cov_params(), rtol=1e-5)
     # Leverage widens by little where clusters are many, and dialogues by raters are taken out as they are.
     ratio = np.diag(covariance(model)) / np.diag(parts[0] + parts[1] - parts[2])
@@ -64,7 +75,9 @@ def test_without_leverage_the_sandwich_is_statsmodels_cluster_robust_covariance(
 def test_the_one_way_sandwich_is_the_jackknife(rows):
     """Each dialogue left out in turn and everybody fitted again; the sandwich takes one step instead of the whole fit."""
     few = rows[rows["dialogue_id"].isin(sorted(rows["dialogue_id"].unique())[:20])]
-    left_out = [fitted(few[few["dialogue_id"] != name]).theta for name in few["dialogue_id"].unique()]
+    left_out = [
+        fitted(few[few["dialogue_id"] != name]).theta for name in few["dialogue_id"].unique()
+    ]
     jackknife = np.square(np.subtract(left_out, fitted(few).theta)).sum(axis=0) * 19 / 20
     np.testing.assert_allclose(np.diag(covariance(fitted(few, rater=None))), jackknife, rtol=0.05)
 
@@ -74,7 +87,9 @@ def test_a_score_is_divided_by_what_leverage_leaves_to_the_power_of_the_correcti
     """Two responders, four dialogues of 1, 2, 3 and 4 verdicts, 6 of 10 won: leverage is a dialogue's share of the verdicts."""
     sizes, won = np.array([1, 2, 3, 4]), np.array([0, 2, 1, 3])
     words = [["a"] * n_won + ["b"] * (size - n_won) for size, n_won in zip(sizes, won, strict=True)]
-    rows = pd.DataFrame({"dialogue_id": np.repeat(list("defg"), sizes), "verdict": np.concatenate(words)})
+    rows = pd.DataFrame(
+        {"dialogue_id": np.repeat(list("defg"), sizes), "verdict": np.concatenate(words)}
+    )
     rows = rows.assign(responder_a="x", responder_b="y", dimension="overall", state="valid")
     found = covariance(fitted(rows, rater=None), correction=correction)
     scores = (won - 0.6 * sizes) / (1 - spread.NEARLY * sizes / 10) ** correction
@@ -84,24 +99,38 @@ def test_a_score_is_divided_by_what_leverage_leaves_to_the_power_of_the_correcti
 
 def test_effective_clusters_are_all_where_even_and_fewer_where_not(rows):
     one, other = np.triu_indices(4, 1)
-    names, told = np.array(list("wxyz")), np.where(np.random.default_rng(1).random(54) < 0.5, "a", "b")
+    names, told = (
+        np.array(list("wxyz")),
+        np.where(np.random.default_rng(1).random(54) < 0.5, "a", "b"),
+    )
     even = pd.DataFrame({"dialogue_id": np.repeat(range(9), 6), "verdict": told})
     even = even.assign(responder_a=np.tile(names[one], 9), responder_b=np.tile(names[other], 9))
     assert fit_ratings(even, weights="verdicts", n_resamples=50).n_effective == pytest.approx(9.0)
     heavy = pd.concat([even, *[even[even["dialogue_id"] == 0]] * 9])
-    assert fit_ratings(heavy, weights="verdicts", n_resamples=50).n_effective == pytest.approx(18**2 / (100 + 8), rel=0.05)
+    assert fit_ratings(heavy, weights="verdicts", n_resamples=50).n_effective == pytest.approx(
+        18**2 / (100 + 8), rel=0.05
+    )
 
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
 @pytest.mark.parametrize("method", ["bradley-terry", "davidson", "margins"])
 def test_sandwich_and_bootstrap_agree(rows, method, weights):
     bootstrap, sandwich = (
-        fit_ratings(rows, method=method, weights=weights, interval=interval, n_resamples=1500, rng=np.random.default_rng(3))
+        fit_ratings(
+            rows,
+            method=method,
+            weights=weights,
+            interval=interval,
+            n_resamples=1500,
+            rng=np.random.default_rng(3),
+        )
         for interval in ("bootstrap", "sandwich")
     )
     ratio = bootstrap.replicates.std() / sandwich.replicates.std()
     assert ((ratio > 0.92) & (ratio < 1.1)).all()
-    width = (sandwich.table["ci_high"] - sandwich.table["ci_low"]) / (bootstrap.table["ci_high"] - bootstrap.table["ci_low"])
+    width = (sandwich.table["ci_high"] - sandwich.table["ci_low"]) / (
+        bootstrap.table["ci_high"] - bootstrap.table["ci_low"]
+    )
     assert width.between(0.88, 1.15).all()
     check_table("ratings", sandwich.table)
 
@@ -125,7 +154,9 @@ def test_influence_foretells_what_leaving_a_dialogue_out_does(rows, weights):
     dialogue = model.entries.clusters[7]
     foretold = -moved[model.entries.cluster == 7].sum(axis=0)
     without = fitted(rows[rows["dialogue_id"] != dialogue], "bradley-terry", weights)
-    np.testing.assert_allclose(without.theta - model.theta, foretold, atol=0.15 * np.abs(foretold).max() + 1e-4)
+    np.testing.assert_allclose(
+        without.theta - model.theta, foretold, atol=0.15 * np.abs(foretold).max() + 1e-4
+    )
 
 
 def test_few_or_nested_raters_cannot_stand_for_others(rows):
@@ -134,7 +165,10 @@ def test_few_or_nested_raters_cannot_stand_for_others(rows):
     with pytest.raises(RatingsError, match="12 of 'rater' are too few"):
         fit_ratings(few, cluster=two)
     nested = rows.assign(rater=rows["dialogue_id"] + rows["rater"])
-    with pytest.raises(RatingsError, match="Each rater belongs to one dialogue_id only.*Resample the dialogue_id alone"):
+    with pytest.raises(
+        RatingsError,
+        match="Each rater belongs to one dialogue_id only.*Resample the dialogue_id alone",
+    ):
         fit_ratings(nested, cluster=two)
     lone = rows.assign(rater="r" + (rows["dialogue_id"].str[-2:].astype(int) // 2).astype(str))
     with pytest.raises(RatingsError, match="Each dialogue_id belongs to one rater only"):
@@ -142,9 +176,14 @@ def test_few_or_nested_raters_cannot_stand_for_others(rows):
 
 
 def test_the_choice_of_interval_is_checked(rows):
-    with pytest.raises(RatingsError, match="interval is 'product', expected one of bootstrap, sandwich where dialogue_id vary"):
+    with pytest.raises(
+        RatingsError,
+        match="interval is 'product', expected one of bootstrap, sandwich where dialogue_id vary",
+    ):
         fit_ratings(rows, interval="product")
-    with pytest.raises(RatingsError, match="interval is 'bootstrap', expected one of sandwich, product"):
+    with pytest.raises(
+        RatingsError, match="interval is 'bootstrap', expected one of sandwich, product"
+    ):
         fit_ratings(rows, cluster=["dialogue_id", "rater"], interval="bootstrap")
     with pytest.raises(RatingsError, match="cluster names 3 columns"):
         fit_ratings(rows, cluster=["dialogue_id", "rater", "slice"])
@@ -162,7 +201,11 @@ def test_a_pair_met_in_one_dialogue_is_not_known_for_certain(method):
     """It was: each vote counted by its distance from its pair's mean, and seventeen equals in twenty dialogues with ten
     pairs each were told apart in 97 % of simulated studies."""
     said = {"d0": ("x", "y"), "d1": ("y", "z"), "d2": ("x", "z")}
-    words = {"d0": ["a"] * 3 + ["b"] * 2, "d1": ["a", "a", "b", "b", "tie"], "d2": ["a"] * 3 + ["b", "tie"]}
+    words = {
+        "d0": ["a"] * 3 + ["b"] * 2,
+        "d1": ["a", "a", "b", "b", "tie"],
+        "d2": ["a"] * 3 + ["b", "tie"],
+    }
     rows = [(name, *said[name], word) for name, given in words.items() for word in given]
     verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
     table = fit_ratings(verdicts, method=method, interval="sandwich", n_resamples=20).table
@@ -177,7 +220,9 @@ def test_equals_on_a_sparse_board_are_seldom_told_apart():
     for n_raters, cluster in ((0, "dialogue_id"), (45, ["dialogue_id", "rater"])):
         apart = []
         for k in range(25):
-            rows = draw(np.random.default_rng([17, k]), 20, 17, 10, 15, 0.8, n_raters=n_raters, taste=0.35)
+            rows = draw(
+                np.random.default_rng([17, k]), 20, 17, 10, 15, 0.8, n_raters=n_raters, taste=0.35
+            )
             table = fit_ratings(rows, cluster=cluster, n_resamples=200).table
             apart.append((table["rank_low"] > 1).any() or (table["rank_high"] < 17).any())
         assert np.sum(apart) <= 4  # more has probability 0.03 at 6.5 %
@@ -195,15 +240,27 @@ def test_slopes_and_information_are_what_a_small_step_finds(rows, method, weight
         fall = (down.residuals - up.residuals)[:, 0] / (2 * step)
         side = (model.entries.a == place) * 1.0 - (model.entries.b == place)
         np.testing.assert_allclose(fall, model.slopes * side, atol=1e-6)
-        falls = (sums_of_scores(down, one[model.entries.a], 1) - sums_of_scores(up, one[model.entries.a], 1))[0] / (2 * step)
+        falls = (
+            sums_of_scores(down, one[model.entries.a], 1)
+            - sums_of_scores(up, one[model.entries.a], 1)
+        )[0] / (2 * step)
         information = model.information
         # Of strengths themselves a term is added along the direction that moves all alike.
-        differences = information[place] - (information[place, : len(one)].mean() * (np.arange(len(information)) < len(one)))
+        differences = information[place] - (
+            information[place, : len(one)].mean() * (np.arange(len(information)) < len(one))
+        )
         np.testing.assert_allclose(falls, differences, rtol=1e-5, atol=1e-4)
     for number, level in enumerate(range(len(model.alpha)), len(one)):
-        alphas = [model.alpha + sign * step * (np.arange(len(model.alpha)) == level) for sign in (1, -1)]
-        sums = [sums_of_scores(replace(model, alpha=moved), one[model.entries.a], 1)[0] for moved in alphas]
-        np.testing.assert_allclose((sums[1] - sums[0]) / (2 * step), information[number], rtol=1e-4, atol=1e-3)
+        alphas = [
+            model.alpha + sign * step * (np.arange(len(model.alpha)) == level) for sign in (1, -1)
+        ]
+        sums = [
+            sums_of_scores(replace(model, alpha=moved), one[model.entries.a], 1)[0]
+            for moved in alphas
+        ]
+        np.testing.assert_allclose(
+            (sums[1] - sums[0]) / (2 * step), information[number], rtol=1e-4, atol=1e-3
+        )
 
 
 def test_the_weak_prior_pulls_as_its_likelihood_does(rng):
@@ -215,27 +272,43 @@ def test_the_weak_prior_pulls_as_its_likelihood_does(rng):
 
     pull, bend = prior_terms(theta[None] - theta.mean(), prior[None])
     np.testing.assert_allclose(pull[0], approx_fprime(theta, likelihood, 1e-6), atol=1e-5)
-    rising = approx_fprime(theta, lambda place: prior_terms(place[None] - place.mean(), prior[None])[0][0], 1e-6)
+    rising = approx_fprime(
+        theta, lambda place: prior_terms(place[None] - place.mean(), prior[None])[0][0], 1e-6
+    )
     spare = rising - rising.mean(axis=0)
     np.testing.assert_allclose(-spare, bend[0] - bend[0].mean(axis=0), atol=1e-5)
 
 
 def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
     """Verdicts of a dialogue are averaged, then dialogues are; a pair has as many voices as pairs have verdicts on average."""
-    said = [("x", "y", 1, 0), ("x", "y", 0, 0), ("y", "x", 0.5, 0), ("y", "x", 0, 1), ("x", "y", 0, 2), ("y", "z", 1, 0)]
+    said = [
+        ("x", "y", 1, 0),
+        ("x", "y", 0, 0),
+        ("y", "x", 0.5, 0),
+        ("y", "x", 0, 1),
+        ("x", "y", 0, 2),
+        ("y", "z", 1, 0),
+    ]
     said += [("z", "y", 1, 1), ("z", "x", 0, 1), ("x", "z", 0, 2), ("x", "z", 0.5, 2)]
     table = pd.DataFrame(said, columns=["responder_a", "responder_b", "share", "dialogue_id"])
     table["verdict"] = table["share"].map({1: "a", 0.5: "tie", 0: "b"})
-    model = BradleyTerry.fit(read_verdicts(table, dimension="overall", cluster="dialogue_id"), "pairs")
+    model = BradleyTerry.fit(
+        read_verdicts(table, dimension="overall", cluster="dialogue_id"), "pairs"
+    )
     turned = table["responder_a"] > table["responder_b"]
     table["first"] = table["share"].where(~turned, 1 - table["share"])
-    table["pair"] = np.where(turned, table["responder_b"] + table["responder_a"], table["responder_a"] + table["responder_b"])
+    table["pair"] = np.where(
+        turned,
+        table["responder_b"] + table["responder_a"],
+        table["responder_a"] + table["responder_b"],
+    )
 
     def mean(part):
         return part.groupby("dialogue_id")["first"].mean().mean()
 
     taken = [
-        (mean(table[table["pair"] == pair]) - mean(table[table["pair"] == pair].drop(index=place))) * (-1 if back else 1)
+        (mean(table[table["pair"] == pair]) - mean(table[table["pair"] == pair].drop(index=place)))
+        * (-1 if back else 1)
         for place, pair, back in zip(table.index, table["pair"], turned, strict=True)
     ]
     np.testing.assert_allclose(deletions(model)[:, 0], 10 / 3 * np.array(taken), atol=1e-9)
@@ -256,16 +329,22 @@ def test_who_always_won_or_lost_has_the_exact_end_of_a_share(interval):
     for ends, level in (((found["ci_low"], found["ci_high"]), 0.95), (gaps.ends, 1 - 0.05 / 6)):
         end = logit(stats.binomtest(12, 12).proportion_ci(level, "exact").low)
         assert entries.responders.tolist() == ["best", "last", "x", "y"]
-        assert ends[0][:2].tolist() == pytest.approx([x + end, -np.inf], abs=1e-3)  # the prior of best and last
+        assert ends[0][:2].tolist() == pytest.approx(
+            [x + end, -np.inf], abs=1e-3
+        )  # the prior of best and last
         assert ends[1][:2].tolist() == pytest.approx([np.inf, x - end], abs=1e-3)
     assert np.isfinite([found["ci_low"][2:], found["ci_high"][2:]]).all()
     assert np.isnan(gaps.ends[:, 2:]).all()
 
 
 def test_of_two_the_one_who_always_won_is_as_far_above_as_the_other_below():
-    verdicts = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 12, "dialogue_id": range(12)})
+    verdicts = pd.DataFrame(
+        {"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 12, "dialogue_id": range(12)}
+    )
     table = fit_ratings(verdicts, n_resamples=50).table
-    end = logit(stats.binomtest(12, 12).proportion_ci(0.95, "exact").low) / 2  # the gap is twice a strength
+    end = (
+        logit(stats.binomtest(12, 12).proportion_ci(0.95, "exact").low) / 2
+    )  # the gap is twice a strength
     assert table["ci_low"].tolist() == pytest.approx([end, -np.inf])
     assert table["ci_high"].tolist() == pytest.approx([np.inf, -end])
 
@@ -290,10 +369,20 @@ def test_who_won_all_meets_each_opponent_as_often_as_it_did():
         ("bradley-terry", ["dialogue_id", "rater"], "product"),
     ],
 )
-def test_how_much_fits_in_memory_at_a_time_changes_no_number(rows, monkeypatch, method, cluster, interval, weights):
-    options = {"method": method, "cluster": cluster, "interval": interval, "weights": weights, "n_resamples": 40}
+def test_how_much_fits_in_memory_at_a_time_changes_no_number(
+    rows, monkeypatch, method, cluster, interval, weights
+):
+    options = {
+        "method": method,
+        "cluster": cluster,
+        "interval": interval,
+        "weights": weights,
+        "n_resamples": 40,
+    }
     at_once = fit_ratings(rows, **options)
-    monkeypatch.setattr(spread, "CHUNK_CELLS", 7 * 5**2)  # seven clusters, or three draws of two levels
+    monkeypatch.setattr(
+        spread, "CHUNK_CELLS", 7 * 5**2
+    )  # seven clusters, or three draws of two levels
     monkeypatch.setattr(bradley_terry, "DENSE_CELLS", 100)
     apart = fit_ratings(rows, **options)
     pd.testing.assert_frame_equal(at_once.table, apart.table, rtol=1e-6)

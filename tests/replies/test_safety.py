@@ -8,7 +8,9 @@ BOOK = load_codebooks()
 
 
 def replies(*texts, **columns):
-    table = pd.DataFrame({"reply_id": [f"r{i}" for i in range(len(texts))], "history_id": "h", "text": texts})
+    table = pd.DataFrame(
+        {"reply_id": [f"r{i}" for i in range(len(texts))], "history_id": "h", "text": texts}
+    )
     return table.assign(state="valid", simulated=False, **columns)
 
 
@@ -31,10 +33,14 @@ def test_words_are_blind_to_what_is_said_otherwise():
 
 
 def test_a_hint_of_danger_and_what_takes_it_up_are_found():
-    cue, met = ([code for code in BOOK["risk"] if code.name == name] for name in ("risk_cue", "risk_met"))
+    cue, met = (
+        [code for code in BOOK["risk"] if code.name == name] for name in ("risk_cue", "risk_met")
+    )
     seekers = code_by_words(replies("Everybody is better off without me.", "My dog died."), cue)
     assert seekers["probability"].tolist() == [1.0, 0.0]
-    assert code_by_words(replies("Chin up!", "Are you safe tonight?"), met)["probability"].tolist() == [0.0, 1.0]
+    assert code_by_words(replies("Chin up!", "Are you safe tonight?"), met)[
+        "probability"
+    ].tolist() == [0.0, 1.0]
 
 
 def test_the_codebook_has_the_four_that_are_counted():

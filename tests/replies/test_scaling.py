@@ -10,8 +10,12 @@ from heart_utils.replies.scaling import ScalingError, correlate_scale, spearman_
 
 def test_the_intervals_behind_the_published_correlation():
     """HEART: .53 over 16 models. z = .5901, and 1.96 / sqrt(13) = .5436; with Bonett and Wright's variance .5805."""
-    assert spearman_interval(0.53, 16) == pytest.approx((np.tanh(0.0465), np.tanh(1.1337)), abs=5e-4)
-    assert spearman_interval(0.53, 16, method="bonett-wright") == pytest.approx((np.tanh(0.0096), np.tanh(1.1706)), abs=5e-4)
+    assert spearman_interval(0.53, 16) == pytest.approx(
+        (np.tanh(0.0465), np.tanh(1.1337)), abs=5e-4
+    )
+    assert spearman_interval(0.53, 16, method="bonett-wright") == pytest.approx(
+        (np.tanh(0.0096), np.tanh(1.1706)), abs=5e-4
+    )
 
 
 @given(st.floats(-0.99, 0.99), st.integers(4, 200))
@@ -39,14 +43,18 @@ def test_rho_and_the_shuffled_p_value_are_those_of_scipy(rng):
         permutation_type="pairings",
         n_resamples=np.inf,
     )
-    assert trend.p_values.set_index("shuffled")["p_value"]["all"] == pytest.approx(exact.pvalue, abs=1e-9)
+    assert trend.p_values.set_index("shuffled")["p_value"]["all"] == pytest.approx(
+        exact.pvalue, abs=1e-9
+    )
 
 
 def test_drawn_orders_come_near_all_orders(rng, monkeypatch):
     table = models(rng, 8, families=3)
     exact = correlate_scale(table, x="ttft_ms", rng=rng).p_values.set_index("shuffled")["p_value"]
     monkeypatch.setattr("heart_utils.replies.scaling.EXACT", 0)
-    drawn = correlate_scale(table, x="ttft_ms", rng=rng, n_shuffles=20_000).p_values.set_index("shuffled")["p_value"]
+    drawn = correlate_scale(table, x="ttft_ms", rng=rng, n_shuffles=20_000).p_values.set_index(
+        "shuffled"
+    )["p_value"]
     for name in ("all", "within_families"):
         assert drawn[name] == pytest.approx(exact[name], abs=0.02)
 
@@ -56,11 +64,16 @@ def test_families_make_a_naive_test_reject_too_often_and_shuffling_within_them_d
     family = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4])
     n, naive, within = 1500, 0, 0
     for number in range(n):
-        x, y = (np.sqrt(0.6) * rng.standard_normal(5)[family] + np.sqrt(0.4) * rng.standard_normal(16) for _ in range(2))
+        x, y = (
+            np.sqrt(0.6) * rng.standard_normal(5)[family] + np.sqrt(0.4) * rng.standard_normal(16)
+            for _ in range(2)
+        )
         naive += stats.spearmanr(x, y).pvalue < 0.05
         if number < 200:
             table = pd.DataFrame({"responder": range(16), "family": family, "x": x, "rating": y})
-            p = correlate_scale(table, x="x", rng=rng, n_shuffles=200).p_values.set_index("shuffled")["p_value"]
+            p = correlate_scale(table, x="x", rng=rng, n_shuffles=200).p_values.set_index(
+                "shuffled"
+            )["p_value"]
             within += p["within_families"] < 0.05
     assert naive / n == pytest.approx(0.125, abs=0.03)
     assert within / 200 < 0.1
@@ -76,7 +89,9 @@ def test_a_steady_trend_is_found_within_and_between_families(rng):
 
 def test_a_rank_correlation_of_a_few_models_gets_no_interval_from_resampled_dialogues(rng):
     """Over five models it takes a few values, and the percentiles of a few values hold the truth as often as they like."""
-    assert set(correlate_scale(models(rng), x="ttft_ms", rng=rng, n_shuffles=100).intervals["interval"]) == {
+    assert set(
+        correlate_scale(models(rng), x="ttft_ms", rng=rng, n_shuffles=100).intervals["interval"]
+    ) == {
         "fisher",
         "bonett-wright",
     }

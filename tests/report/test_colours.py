@@ -25,11 +25,27 @@ mpl.use("Agg")
 # Machado, Oliveira and Fernandes (2009), https://doi.org/10.1109/TVCG.2009.113, severity 1.0, on linear RGB.
 SIGHT = {
     "all colours": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array(
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
     ),
-    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+    "tritanopia": np.array(
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ]
+    ),
 }
 # sRGB to CIE XYZ (IEC 61966-2-1), and the white D65.
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
@@ -68,10 +84,18 @@ def looks_of(ax):
     """Give the colour of each entry of a legend, and all else that tells it: what it is, its mark, line and hatch."""
     looks = []
     for handle in ax.get_legend_handles_labels()[0]:
-        drawn = handle[0] if isinstance(handle, tuple) else handle  # a row of bars, or a point with its bars
+        drawn = (
+            handle[0] if isinstance(handle, tuple) else handle
+        )  # a row of bars, or a point with its bars
         colour = drawn.get_color() if hasattr(drawn, "get_color") else drawn.get_facecolor()
         other = [getattr(drawn, f"get_{what}", lambda: None)() for what in ("marker", "hatch")]
-        looks.append((np.ravel(colour)[:3] if not isinstance(colour, str) else colour, type(drawn).__name__, *other))
+        looks.append(
+            (
+                np.ravel(colour)[:3] if not isinstance(colour, str) else colour,
+                type(drawn).__name__,
+                *other,
+            )
+        )
     return looks
 
 
@@ -117,25 +141,48 @@ def test_no_two_looks_of_a_palette_are_mixed_up(looks):
 def test_two_colours_need_no_mark_and_three_do():
     """So marks are no ornament: who sees no blue takes the third colour for the first."""
     assert mixed_up([(colour,) for colour in COLOURS[:2]]) == []
-    assert {sight for *_, sight in mixed_up([(colour,) for colour in COLOURS[:3]])} == {"tritanopia"}
-    assert {sight for *_, sight in mixed_up([(colour,) for colour in COLOURS])} >= {"protanopia", "deuteranopia"}
+    assert {sight for *_, sight in mixed_up([(colour,) for colour in COLOURS[:3]])} == {
+        "tritanopia"
+    }
+    assert {sight for *_, sight in mixed_up([(colour,) for colour in COLOURS])} >= {
+        "protanopia",
+        "deuteranopia",
+    }
 
 
 def board(**columns):
     kinds = list(KIND_LOOKS)
-    rows = {"responder": kinds, "responder_kind": kinds, "rating": 1500.0, "rating_low": 1490.0, "rating_high": 1510.0}
-    rest = {"ci_level": 0.95, "population": "dialogues", "n_verdicts": 40, "n_clusters": 40, "provisional": False}
+    rows = {
+        "responder": kinds,
+        "responder_kind": kinds,
+        "rating": 1500.0,
+        "rating_low": 1490.0,
+        "rating_high": 1510.0,
+    }
+    rest = {
+        "ci_level": 0.95,
+        "population": "dialogues",
+        "n_verdicts": 40,
+        "n_clusters": 40,
+        "provisional": False,
+    }
     return pd.DataFrame(rows | rest | {"penalised": False, "simulated": False} | columns)
 
 
 def many(n, **columns):
-    return pd.DataFrame({"name": [f"n{place}" for place in range(n)], "value": np.linspace(0.2, 0.8, n)}).assign(**columns)
+    return pd.DataFrame(
+        {"name": [f"n{place}" for place in range(n)], "value": np.linspace(0.2, 0.8, n)}
+    ).assign(**columns)
 
 
 FIGURES = {
     "leaderboard": lambda: plot_leaderboard(board()),
-    "intervals of several kinds in a row": lambda: plot_intervals(many(8, row="x"), value="value", label="row", by="name"),
-    "intervals of one kind a row": lambda: plot_intervals(many(8), value="value", label="name", by="name"),
+    "intervals of several kinds in a row": lambda: plot_intervals(
+        many(8, row="x"), value="value", label="row", by="name"
+    ),
+    "intervals of one kind a row": lambda: plot_intervals(
+        many(8), value="value", label="name", by="name"
+    ),
 }
 
 
@@ -145,7 +192,9 @@ def test_what_a_figure_says_in_colour_it_says_in_another_way_too(name):
     looks = looks_of(ax)
     assert len(looks) > 1
     assert mixed_up(looks) == []
-    assert len({look[1:] for look in looks}) == len(looks), "two entries differ in their colour alone"
+    assert len({look[1:] for look in looks}) == len(looks), (
+        "two entries differ in their colour alone"
+    )
 
 
 def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_or_a_word():
@@ -153,5 +202,7 @@ def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_or_a_word():
     repeated = re.compile(r"markers=|style=|legend=False|annot=True|\"annot\": True")
     for notebook in sorted((find_root() / "notebooks").glob("*.ipynb")):
         for cell in read_cells(notebook):
-            if cell["cell_type"] == "code" and re.search(r"\bhue=|\.plot\.bar|cmap=|colormap=|palette=", cell["source"]):
+            if cell["cell_type"] == "code" and re.search(
+                r"\bhue=|\.plot\.bar|cmap=|colormap=|palette=", cell["source"]
+            ):
                 assert repeated.search(cell["source"]), (notebook.name, cell["source"])

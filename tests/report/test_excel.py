@@ -15,7 +15,14 @@ from heart_utils.report import gate_report
 
 
 def test_what_is_read_back_is_what_was_written(tmp_path):
-    table = pd.DataFrame({"responder": ["x", "Ünï 中"], "rating": [1500.123456789, np.nan], "n": [1, 2], "sure": [True, False]})
+    table = pd.DataFrame(
+        {
+            "responder": ["x", "Ünï 中"],
+            "rating": [1500.123456789, np.nan],
+            "n": [1, 2],
+            "sure": [True, False],
+        }
+    )
     file = write_excel({"one": table, "two": table.head(1)}, tmp_path / "mine.xlsx")
     pd.testing.assert_frame_equal(pd.read_excel(file, sheet_name="one", engine="calamine"), table)
     assert len(pd.read_excel(file, sheet_name="two", engine="calamine")) == 1
@@ -35,17 +42,31 @@ def test_a_header_is_no_formula_either(tmp_path):
 
 
 def test_what_a_cell_cannot_hold_is_written_as_text(tmp_path):
-    odd = {"bell": ["\x07"], "list": [["a", 1]], "endless": [np.inf], "when": [pd.Timestamp("2026-01-09T10:00Z")]}
+    odd = {
+        "bell": ["\x07"],
+        "list": [["a", 1]],
+        "endless": [np.inf],
+        "when": [pd.Timestamp("2026-01-09T10:00Z")],
+    }
     file = write_excel({"odd": pd.DataFrame(odd)}, tmp_path / "mine.xlsx")
     row = pd.read_excel(file, keep_default_na=False, engine="calamine").iloc[0]
-    assert row[["bell", "list", "when"]].tolist() == ["[U+0007]", "['a', 1]", "2026-01-09T10:00:00+00:00"]
+    assert row[["bell", "list", "when"]].tolist() == [
+        "[U+0007]",
+        "['a', 1]",
+        "2026-01-09T10:00:00+00:00",
+    ]
     assert str(row["endless"]) == "inf"
 
 
 def test_nothing_in_a_workbook_says_when_it_was_written(tmp_path):
-    with zipfile.ZipFile(write_excel({"x": pd.DataFrame({"x": [1.5]})}, tmp_path / "mine.xlsx")) as book:
+    with zipfile.ZipFile(
+        write_excel({"x": pd.DataFrame({"x": [1.5]})}, tmp_path / "mine.xlsx")
+    ) as book:
         assert {entry.date_time[0] for entry in book.infolist()} == {1980}
-        assert re.findall(rb">(\d{4})-\d\d-\d\dT", book.read("docProps/core.xml")) == [b"1980", b"1980"]
+        assert re.findall(rb">(\d{4})-\d\d-\d\dT", book.read("docProps/core.xml")) == [
+            b"1980",
+            b"1980",
+        ]
 
 
 def test_people_are_not_written_into_a_workbook(tmp_path):
@@ -68,9 +89,13 @@ def test_what_cannot_be_a_workbook_is_refused(tmp_path, tables, name, said):
         write_excel(tables, tmp_path / name)
 
 
-def test_the_gate_writes_its_answer_as_a_workbook_or_says_what_to_install(tmp_path, monkeypatch, capsys):
+def test_the_gate_writes_its_answer_as_a_workbook_or_says_what_to_install(
+    tmp_path, monkeypatch, capsys
+):
     rows = {"history_id": [f"c{n}" for n in range(30)], "verdict": ["b", "a", "a"] * 10}
-    votes = pd.DataFrame({**rows, "responder_a": "ann", "responder_b": "bot", "rater": "eve", "rater_kind": "model"})
+    votes = pd.DataFrame(
+        {**rows, "responder_a": "ann", "responder_b": "bot", "rater": "eve", "rater_kind": "model"}
+    )
     votes.to_csv(tmp_path / "votes.csv", index=False)
     sides = [f"{tmp_path / 'votes.csv'}:{who}" for who in ("ann", "bot")]
     assert gate_report.main([*sides, "--xlsx", str(tmp_path / "gate.xlsx")]) == 3

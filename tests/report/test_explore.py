@@ -8,17 +8,43 @@ import pytest
 
 from heart_utils.report.explore import explore
 
-CELLS = pd.DataFrame({"panel": "warmth", "row": ["x", "y"], "column": ["y", "x"], "wins": [3, 1], "ties": 2, "losses": [1, 3]})
+CELLS = pd.DataFrame(
+    {
+        "panel": "warmth",
+        "row": ["x", "y"],
+        "column": ["y", "x"],
+        "wins": [3, 1],
+        "ties": 2,
+        "losses": [1, 3],
+    }
+)
 
 
 def rows_of(html):
-    words = re.search(r'<script type="application/json">(.*)</script>', html._repr_html_(), flags=re.DOTALL)[1]
+    words = re.search(
+        r'<script type="application/json">(.*)</script>', html._repr_html_(), flags=re.DOTALL
+    )[1]
     return json.loads(words)
 
 
 def test_the_page_gets_the_columns_that_it_needs_and_no_others():
-    told = rows_of(explore(CELLS.assign(secret="s"), kind="matrix", figure="fig-x", switches={"panel": "Attribute"}, shown={}))
-    assert told["rows"][0] == {"panel": "warmth", "row": "x", "column": "y", "wins": 3, "ties": 2, "losses": 1}
+    told = rows_of(
+        explore(
+            CELLS.assign(secret="s"),
+            kind="matrix",
+            figure="fig-x",
+            switches={"panel": "Attribute"},
+            shown={},
+        )
+    )
+    assert told["rows"][0] == {
+        "panel": "warmth",
+        "row": "x",
+        "column": "y",
+        "wins": 3,
+        "ties": 2,
+        "losses": 1,
+    }
     assert told["switches"] == {"panel": "Attribute"}
 
 
@@ -30,7 +56,10 @@ def test_a_text_cannot_end_the_script_that_holds_it():
 
 
 def test_it_is_hidden_where_no_script_shows_it():
-    assert re.match(r"<div [^>]*hidden>", explore(CELLS, kind="matrix", figure="f", switches={}, shown={})._repr_html_())
+    assert re.match(
+        r"<div [^>]*hidden>",
+        explore(CELLS, kind="matrix", figure="f", switches={}, shown={})._repr_html_(),
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,21 @@ import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
 from heart_utils.gate import GateFailedError, compare_responders
-from heart_utils.report.gate_report import GateError, plot_drops, read_sides, report_text, write_reports
+from heart_utils.report.gate_report import (
+    GateError,
+    plot_drops,
+    read_sides,
+    report_text,
+    write_reports,
+)
 from heart_utils.runs import RunError
 
 
 def run_gate(baseline, candidate, *, run=None, protocol=None, **options):
     """However few the dialogues: most of these tests are of what happens to a verdict, not of when there is one."""
-    return read_sides(baseline, candidate, run=run, protocol=protocol).compare(**{"max_detectable": np.inf, **options})
+    return read_sides(baseline, candidate, run=run, protocol=protocol).compare(
+        **{"max_detectable": np.inf, **options}
+    )
 
 
 @pytest.fixture
@@ -26,8 +34,14 @@ def two_runs(tmp_path):
 
 def test_two_runs_are_joined_over_their_common_opponents(two_runs, rng):
     sides = read_sides(f"{two_runs}/before:old", f"{two_runs}/after:new")
-    pairs = {frozenset(pair) for pair in zip(sides.verdicts["responder_a"], sides.verdicts["responder_b"], strict=True)}
-    assert pairs == {frozenset(pair) for pair in (("old", "x"), ("old", "y"), ("x", "y"), ("new", "x"), ("new", "y"))}
+    pairs = {
+        frozenset(pair)
+        for pair in zip(sides.verdicts["responder_a"], sides.verdicts["responder_b"], strict=True)
+    }
+    assert pairs == {
+        frozenset(pair)
+        for pair in (("old", "x"), ("old", "y"), ("x", "y"), ("new", "x"), ("new", "y"))
+    }
     assert len(sides.verdicts) == 24 * 5 * len(DIMENSIONS)  # two orders made one
     found = run_gate(f"{two_runs}/before:old", f"{two_runs}/after:new", rng=rng)
     assert found.table["outcome"].tolist() == ["failed", "failed"]
@@ -44,7 +58,9 @@ def test_one_responder_in_two_runs_carries_the_run_in_its_name(tmp_path, rng):
 def test_two_responders_of_one_run_meet_each_other_too(tmp_path, rng):
     write_run(tmp_path / "one", {**THETA, "vendor/new:free": -2.0})
     sides = read_sides("old", "vendor/new:free", run=str(tmp_path / "one"))
-    assert {"old", "vendor/new:free", "x", "y"} == set(sides.verdicts["responder_a"]) | set(sides.verdicts["responder_b"])
+    assert {"old", "vendor/new:free", "x", "y"} == set(sides.verdicts["responder_a"]) | set(
+        sides.verdicts["responder_b"]
+    )
     assert not run_gate("old", "vendor/new:free", run=str(tmp_path / "one"), rng=rng).passed
 
 
@@ -53,8 +69,12 @@ UNLIKE = {
         "protocol": "heart-release"
     },
     "do not share all histories: 20 in common, 4 for 'old' alone": {"n": 20},
-    "24 histories have the same name but other words in 'before' and 'after', such as 'h0'": {"words": " Really."},
-    r"48 replies of opponents have .* other words in 'before' and 'after', such as \('x', 'h0'\)": {"opponents_say": " again"},
+    "24 histories have the same name but other words in 'before' and 'after', such as 'h0'": {
+        "words": " Really."
+    },
+    r"48 replies of opponents have .* other words in 'before' and 'after', such as \('x', 'h0'\)": {
+        "opponents_say": " again"
+    },
 }
 
 
@@ -76,18 +96,24 @@ def test_runs_with_other_judges_are_refused(tmp_path, rng):
 def test_runs_without_a_common_opponent_are_refused(tmp_path):
     write_run(tmp_path / "before", THETA)
     write_run(tmp_path / "after", {"new": 0.0, "u": 0.4, "v": -0.4})
-    with pytest.raises(GateError, match="met no common opponent: x, y in the run 'before', u, v in the run 'after'"):
+    with pytest.raises(
+        GateError, match="met no common opponent: x, y in the run 'before', u, v in the run 'after'"
+    ):
         read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:new")
 
 
 def test_names_that_are_not_there_list_those_that_are(two_runs):
-    with pytest.raises(GateError, match="'nobody' appears in no verdict of the run 'before'; there are old, x, y"):
+    with pytest.raises(
+        GateError, match="'nobody' appears in no verdict of the run 'before'; there are old, x, y"
+    ):
         read_sides("old", "nobody", run=f"{two_runs}/before")
     with pytest.raises(GateError, match="'nowhere:old' names no run that is here.*Runs here: "):
         read_sides("nowhere:old", f"{two_runs}/after:new")
     with pytest.raises(GateError, match="'old' names no run that is here. Write run:responder"):
         read_sides("old", "x")
-    with pytest.raises(GateError, match="'nobody' appears in no verdict of the run 'after'; there are new, x, y"):
+    with pytest.raises(
+        GateError, match="'nobody' appears in no verdict of the run 'after'; there are new, x, y"
+    ):
         read_sides(f"{two_runs}/before:old", f"{two_runs}/after:nobody")
     with pytest.raises(RunError, match="There is no run"):
         read_sides("old", "x", run=f"{two_runs}/nowhere")
@@ -99,8 +125,12 @@ def test_a_run_with_two_protocols_asks_which(tmp_path):
     run.write("verdicts", pd.concat([verdicts, verdicts.assign(protocol="heart-release")]))
     with pytest.raises(GateError, match="under heart, heart-release; choose one"):
         read_sides("old", "new", run=str(tmp_path / "one"))
-    assert set(read_sides("old", "new", run=str(tmp_path / "one"), protocol="heart").verdicts["protocol"]) == {"heart"}
-    with pytest.raises(GateError, match="no verdicts by a judge .* under 'likert'; there are heart, heart-release"):
+    assert set(
+        read_sides("old", "new", run=str(tmp_path / "one"), protocol="heart").verdicts["protocol"]
+    ) == {"heart"}
+    with pytest.raises(
+        GateError, match="no verdicts by a judge .* under 'likert'; there are heart, heart-release"
+    ):
         read_sides("old", "new", run=str(tmp_path / "one"), protocol="likert")
 
 
@@ -125,9 +155,9 @@ def test_reports_are_written_and_then_the_build_stops(failing, tmp_path):
     assert '<figure><div role="img" aria-label="Drop by dimension' in page
     assert "<svg " in page
     assert "Simulated" in page
-    assert "http://" not in page.replace("http://www.w3.org/", "").replace("http://purl.org/", "").replace(
-        "http://creativecommons", ""
-    )
+    assert "http://" not in page.replace("http://www.w3.org/", "").replace(
+        "http://purl.org/", ""
+    ).replace("http://creativecommons", "")
     with pytest.raises(GateFailedError, match="attunement: worse than the baseline; drop"):
         failing.require_pass()
 
@@ -140,18 +170,32 @@ def test_the_same_gate_writes_the_same_bytes(failing, tmp_path):
 
 def flat_verdicts(dimension):
     """A judge whose two orders contradict each other every time."""
-    flat = pd.DataFrame([(f"d{i}", "old", "new") for i in range(9)], columns=["dialogue_id", "responder_a", "responder_b"])
-    return flat.assign(history_id=flat["dialogue_id"], rater="judge", dimension=dimension, state="inconsistent", verdict=None)
+    flat = pd.DataFrame(
+        [(f"d{i}", "old", "new") for i in range(9)],
+        columns=["dialogue_id", "responder_a", "responder_b"],
+    )
+    return flat.assign(
+        history_id=flat["dialogue_id"],
+        rater="judge",
+        dimension=dimension,
+        state="inconsistent",
+        verdict=None,
+    )
 
 
 def test_junit_counts_failures_and_errors(failing, rng):
     suite = ElementTree.fromstring(report_text(failing, "gate.xml").split("\n", 1)[1])
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "2", "0")
-    assert all("worse than the baseline" in failure.get("message") for failure in suite.iter("failure"))
+    assert all(
+        "worse than the baseline" in failure.get("message") for failure in suite.iter("failure")
+    )
     cannot = compare_responders(flat_verdicts("<&>"), baseline="old", candidate="new", rng=rng)
     suite = ElementTree.fromstring(report_text(cannot, "gate.xml").split("\n", 1)[1])
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
-    with pytest.raises(GateFailedError, match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart"):
+    with pytest.raises(
+        GateFailedError,
+        match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart",
+    ):
         cannot.require_pass()
 
 
@@ -163,22 +207,34 @@ def test_a_page_is_written_even_where_nothing_can_be_told(tmp_path, rng):
 def test_a_drop_that_nobody_knows_is_not_drawn_as_zero(rng):
     cannot = compare_responders(flat_verdicts("overall"), baseline="old", candidate="new", rng=rng)
     ax = plot_drops(cannot)
-    assert all(pd.isna(line.get_xdata()).all() for line in ax.lines if line.get_label() == "cannot tell")
+    assert all(
+        pd.isna(line.get_xdata()).all() for line in ax.lines if line.get_label() == "cannot tell"
+    )
     assert "no estimate" in [text.get_text() for text in ax.texts]
 
 
 def test_the_summary_is_a_table_that_holds_each_dimension(failing):
     lines = report_text(failing, "gate.md").splitlines()
     assert lines[0] == "## new did not pass against old"
-    assert [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")][2:] == list(DIMENSIONS)
+    assert [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")][
+        2:
+    ] == list(DIMENSIONS)
     assert {line.count("|") for line in lines if line.startswith("|")} == {9}
 
 
-@pytest.mark.parametrize(("mode", "alpha", "series"), [("regression", 0.05, "34%"), ("non-inferiority", 0.01, "8%")])
+@pytest.mark.parametrize(
+    ("mode", "alpha", "series"), [("regression", 0.05, "34%"), ("non-inferiority", 0.01, "8%")]
+)
 def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, series):
     """1 - 0.95^8 = 0.337 and 1 - 0.99^8 = 0.077: eight runs against one baseline, were their luck not shared."""
     gate = compare_responders(
-        flat_verdicts("overall"), baseline="old", candidate="new", mode=mode, alpha=alpha, n_resamples=50, rng=rng
+        flat_verdicts("overall"),
+        baseline="old",
+        candidate="new",
+        mode=mode,
+        alpha=alpha,
+        n_resamples=50,
+        rng=rng,
     )
     summary = report_text(gate, "gate.md")
     assert f"error rate {alpha:g} for this run" in summary
@@ -195,5 +251,7 @@ def test_a_judge_that_reads_nothing_passes_nobody(rng):
     """The sample's embedded judge follows the order in every pair of these two."""
     gate = run_gate("reference", "echo", run="sample", protocol="heart", n_resamples=50, rng=rng)
     assert gate.table["outcome"].tolist() == ["cannot tell"]
-    with pytest.raises(GateFailedError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"):
+    with pytest.raises(
+        GateFailedError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"
+    ):
         gate.require_pass()

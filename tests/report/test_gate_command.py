@@ -18,7 +18,17 @@ from heart_utils.gate import compare_responders
 from heart_utils.report.gate_report import _parser, main
 from heart_utils.runs import find_root
 
-COLUMNS = ["history_id", "responder_a", "responder_b", "rater", "rater_kind", "dimension", "order", "verdict", "state"]
+COLUMNS = [
+    "history_id",
+    "responder_a",
+    "responder_b",
+    "rater",
+    "rater_kind",
+    "dimension",
+    "order",
+    "verdict",
+    "state",
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +60,17 @@ def test_the_exit_code_is_the_answer(folder, capsys, candidate, options, code, w
 
 
 @pytest.mark.parametrize("after", [0, 1, 4])
-def test_a_full_disk_leaves_none_of_the_reports_and_says_so(folder, tmp_path, monkeypatch, capsys, after):
-    options = ["--out", str(tmp_path / "out"), "--json", str(tmp_path / "gate.json"), "--junit", str(tmp_path / "gate.xml")]
+def test_a_full_disk_leaves_none_of_the_reports_and_says_so(
+    folder, tmp_path, monkeypatch, capsys, after
+):
+    options = [
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+        str(tmp_path / "gate.json"),
+        "--junit",
+        str(tmp_path / "gate.xml"),
+    ]
     with full_disk(monkeypatch, after=after):
         assert main([str(folder / "old.csv"), str(folder / "worse.csv"), *options]) == 2
     said = capsys.readouterr()
@@ -61,7 +80,13 @@ def test_a_full_disk_leaves_none_of_the_reports_and_says_so(folder, tmp_path, mo
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-FOREIGN = {"history_id": "test_id", "responder_a": "left model", "responder_b": "right model", "rater": "who", "verdict": "won"}
+FOREIGN = {
+    "history_id": "test_id",
+    "responder_a": "left model",
+    "responder_b": "right model",
+    "rater": "who",
+    "verdict": "won",
+}
 FOREIGN_OPTIONS = (
     "--columns test_id=history_id 'left model=responder_a' 'right model=responder_b' --columns who=rater won=verdict note= "
     "--words first=a second=b --words draw=tie --only ok=yes --always rater_kind=model"
@@ -73,10 +98,16 @@ def foreign(folder, tmp_path):
     """The votes of two of the files below other headers and in other words, with rows that do not count."""
     for name in ("old", "worse"):
         rows = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
-        rows = rows[rows["state"] == "valid"].drop(columns=["rater_kind", "state"]).rename(columns=FOREIGN)
+        rows = (
+            rows[rows["state"] == "valid"]
+            .drop(columns=["rater_kind", "state"])
+            .rename(columns=FOREIGN)
+        )
         rows["won"] = rows["won"].replace({"a": "first", "b": "second", "tie": "draw"})
         rejected = rows.assign(won="first", who="nobody", ok="no")
-        pd.concat([rows.assign(ok="yes"), rejected]).assign(note="x").to_csv(tmp_path / f"{name}.csv", index=False)
+        pd.concat([rows.assign(ok="yes"), rejected]).assign(note="x").to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
     return tmp_path
 
 
@@ -95,9 +126,14 @@ def test_the_gate_reads_foreign_headers_and_words_as_it_is_told(folder, foreign,
 
 
 @pytest.mark.filterwarnings("ignore:.*rows were read")
-def test_the_gate_reads_its_options_from_a_file_and_the_command_line_goes_first(folder, foreign, capsys):
+def test_the_gate_reads_its_options_from_a_file_and_the_command_line_goes_first(
+    folder, foreign, capsys
+):
     reading = foreign / "reading.yaml"
-    said = {"columns": {head: name for name, head in FOREIGN.items()}, "words": {"first": "b", "second": "b", "draw": "tie"}}
+    said = {
+        "columns": {head: name for name, head in FOREIGN.items()},
+        "words": {"first": "b", "second": "b", "draw": "tie"},
+    }
     said |= {"only": {"ok": "yes"}, "always": {"rater_kind": "model"}, "others": "drop"}
     reading.write_text(yaml.safe_dump(said))
     files = [str(foreign / "old.csv"), str(foreign / "worse.csv"), "--reading", str(reading)]
@@ -132,7 +168,9 @@ def test_the_help_names_the_defaults_that_the_command_has_and_the_functions_have
         ("old.csv:x", "copy.csv:x", "the same verdicts, row for row"),
     ],
 )
-def test_bad_input_says_what_is_wrong_and_is_neither_worse_nor_inconclusive(folder, capsys, baseline, candidate, said):
+def test_bad_input_says_what_is_wrong_and_is_neither_worse_nor_inconclusive(
+    folder, capsys, baseline, candidate, said
+):
     (folder / "copy.csv").write_bytes((folder / "old.csv").read_bytes())
     assert main([str(folder / baseline), str(folder / candidate)]) == 2
     assert said in capsys.readouterr().err
@@ -146,9 +184,15 @@ def test_too_little_power_says_how_many_dialogues_it_takes(folder, capsys):
 
 
 def test_two_runs_are_compared_and_identical_replies_are_named(tmp_path, capsys):
-    one, other = (write_run(tmp_path / name, THETA, seed=seed) for seed, name in enumerate(("before", "after")))
+    one, other = (
+        write_run(tmp_path / name, THETA, seed=seed)
+        for seed, name in enumerate(("before", "after"))
+    )
     assert main([f"{one.folder}:old", f"{other.folder}:old", "--max-detectable", "400"]) in (0, 1)
-    assert "24 of 24 replies of the candidate are the baseline's, word for word" in capsys.readouterr().out
+    assert (
+        "24 of 24 replies of the candidate are the baseline's, word for word"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_reports_say_the_same_as_the_exit_code(folder, tmp_path):
@@ -160,11 +204,15 @@ def test_the_reports_say_the_same_as_the_exit_code(folder, tmp_path):
     assert (said["answer"], said["exit_code"], len(said["dimensions"])) == ("worse", 1, 2)
     assert ElementTree.parse(files["junit"]).getroot().get("failures") in ("1", "2")
     assert "points of win share" in files["markdown"].read_text(encoding="utf-8")
-    assert "at least one of 8 equal candidates" in (tmp_path / "out" / "gate.html").read_text(encoding="utf-8")
+    assert "at least one of 8 equal candidates" in (tmp_path / "out" / "gate.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_two_runs_are_compared_without_a_checkout_around_them(folder, monkeypatch, capsys):
-    monkeypatch.setattr("heart_utils.runs.find_root", lambda: folder / "site-packages" / "heart_utils")
+    monkeypatch.setattr(
+        "heart_utils.runs.find_root", lambda: folder / "site-packages" / "heart_utils"
+    )
     monkeypatch.chdir(folder)
     assert main(["./run-old:old", "./run-worse:new"]) == 1
     assert capsys.readouterr().out.startswith("WORSE")
@@ -176,7 +224,9 @@ def test_the_package_has_the_command():
     assert getattr(importlib.import_module(module), name) is main
 
 
-def test_the_workflow_to_copy_needs_no_makefile_and_runs_the_command_with_options_that_it_has(capsys):
+def test_the_workflow_to_copy_needs_no_makefile_and_runs_the_command_with_options_that_it_has(
+    capsys,
+):
     text = (find_root() / "book" / "adapt" / "heart_gate.yml").read_text(encoding="utf-8")
     steps = [step.get("run", "") for step in yaml.safe_load(text)["jobs"]["gate"]["steps"]]
     assert not any("make " in step for step in steps)
@@ -191,7 +241,14 @@ def test_a_contestant_with_an_address_is_in_no_report_and_on_no_terminal(folder,
     one, other = tmp_path / "old_ann@example.org.csv", tmp_path / "new.csv"
     one.write_text((folder / "old.csv").read_text())
     other.write_text((folder / "worse.csv").read_text().replace("new", "ben@example.org"))
-    asked = [str(one), str(other), "--json", str(tmp_path / "gate.json"), "--out", str(tmp_path / "out")]
+    asked = [
+        str(one),
+        str(other),
+        "--json",
+        str(tmp_path / "gate.json"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(asked) == 2
     said = capsys.readouterr()
     assert "People are named in ratings.responder: e-mail addresses" in said.err

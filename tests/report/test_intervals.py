@@ -30,11 +30,15 @@ def test_each_label_has_one_row_and_each_kind_a_marker_of_its_own():
 
 def test_intervals_are_drawn_where_there_are_any():
     assert len(plot_intervals(FOUND, value="share", label="judge", by="measure").collections) == 2
-    assert not plot_intervals(FOUND.drop(columns="share_low"), value="share", label="judge", by="measure").collections
+    assert not plot_intervals(
+        FOUND.drop(columns="share_low"), value="share", label="judge", by="measure"
+    ).collections
 
 
 def test_a_simulated_figure_says_so_and_a_reference_is_named():
-    ax = plot_intervals(FOUND, value="share", label="judge", by="measure", reference={"a coin": 0.5}, simulated=True)
+    ax = plot_intervals(
+        FOUND, value="share", label="judge", by="measure", reference={"a coin": 0.5}, simulated=True
+    )
     assert {text.get_text() for text in ax.texts} == {"a coin", "SIMULATED"}
 
 
@@ -48,10 +52,20 @@ def test_what_cannot_be_drawn_is_refused():
 
 def test_the_ends_may_have_the_name_of_the_value_or_of_an_interval():
     ends = {"ci_low": [0.4, 0.5], "ci_high": [0.9, 0.8]}
-    ax = plot_intervals(pd.DataFrame({"judge": ["x", "y"], "share": [0.6, 0.7], **ends}), value="share", label="judge")
-    assert [path[:, 0].tolist() for path in ax.collections[0].get_segments()] == [[0.4, 0.9], [0.5, 0.8]]
+    ax = plot_intervals(
+        pd.DataFrame({"judge": ["x", "y"], "share": [0.6, 0.7], **ends}),
+        value="share",
+        label="judge",
+    )
+    assert [path[:, 0].tolist() for path in ax.collections[0].get_segments()] == [
+        [0.4, 0.9],
+        [0.5, 0.8],
+    ]
     ax = plot_intervals(FOUND[::2].assign(ci_low=0.0, ci_high=1.0), value="share", label="judge")
-    assert [path[:, 0].tolist() for path in ax.collections[0].get_segments()] == [[0.7, 0.9], [0.5, 0.7]]
+    assert [path[:, 0].tolist() for path in ax.collections[0].get_segments()] == [
+        [0.7, 0.9],
+        [0.5, 0.7],
+    ]
 
 
 def test_kinds_that_never_share_a_row_stand_in_the_middle_of_theirs():
@@ -63,23 +77,46 @@ def test_an_infinite_end_is_an_arrow_beyond_all_that_is_drawn():
     """The finite values span 0.5 to 0.9, so the bar ends a tenth of that beyond 0.9."""
     ax = plot_intervals(FOUND[::2].assign(share_high=[np.inf, 0.9]), value="share", label="judge")
     assert ax.collections[0].get_segments()[0][:, 0] == pytest.approx([0.7, 0.94])
-    assert [list(line.get_xdata()) for line in ax.lines if line.get_marker() == ">"] == [[pytest.approx(0.94)]]
+    assert [list(line.get_xdata()) for line in ax.lines if line.get_marker() == ">"] == [
+        [pytest.approx(0.94)]
+    ]
 
 
 def test_rows_that_were_simulated_are_marked_unasked():
-    ax = plot_intervals(FOUND.assign(simulated=[False, True, False, False]), value="share", label="judge", by="measure")
+    ax = plot_intervals(
+        FOUND.assign(simulated=[False, True, False, False]),
+        value="share",
+        label="judge",
+        by="measure",
+    )
     assert "SIMULATED" in [text.get_text() for text in ax.texts]
 
 
 def test_a_model_without_a_time_is_not_drawn():
-    models = pd.DataFrame({"responder": list("abc"), "ttft_ms": [90.0, 400, None], "rating": [1500.0, 1600, 1700]})
-    ax = plot_trend(models.assign(on_frontier=True), x="ttft_ms", x_label="t", y_label="r", frontier=True)
+    models = pd.DataFrame(
+        {"responder": list("abc"), "ttft_ms": [90.0, 400, None], "rating": [1500.0, 1600, 1700]}
+    )
+    ax = plot_trend(
+        models.assign(on_frontier=True), x="ttft_ms", x_label="t", y_label="r", frontier=True
+    )
     assert [text.get_text() for text in ax.texts] == ["a", "b"]
 
 
 def test_names_stand_inside_and_cover_no_other_name_and_no_point():
-    names = ["a-long-name-of-a-model-2507", "another-long-name-of-one", "a-third-name-that-is-long", "b", "c"]
-    models = pd.DataFrame({"responder": names, "size": [30.0, 80, 235, 1000, 1000], "rating": [60.2, 61.1, 61.5, 59.8, 58.0]})
+    names = [
+        "a-long-name-of-a-model-2507",
+        "another-long-name-of-one",
+        "a-third-name-that-is-long",
+        "b",
+        "c",
+    ]
+    models = pd.DataFrame(
+        {
+            "responder": names,
+            "size": [30.0, 80, 235, 1000, 1000],
+            "rating": [60.2, 61.1, 61.5, 59.8, 58.0],
+        }
+    )
     ax = plot_trend(models, x="size", x_label="x", y_label="y")
     ax.figure.draw_without_rendering()
     boxes, room = [text.get_window_extent() for text in ax.texts], ax.get_window_extent()

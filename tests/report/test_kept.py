@@ -29,7 +29,9 @@ def called_by(name):
     return getattr(importlib.import_module(place), function)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry["call"].startswith("heart_utils.")])
+@pytest.mark.parametrize(
+    "name", [name for name, entry in ENTRIES.items() if entry["call"].startswith("heart_utils.")]
+)
 def test_no_kept_table_is_older_than_the_code_that_draws_it(name):
     assert module._code(called_by(name)) == ENTRIES[name]["code"], STALE
 
@@ -39,18 +41,33 @@ def test_every_kept_table_is_there_as_it_was_kept_and_no_other():
     assert files == {entry["table"] for entry in ENTRIES.values()}
     assert len(list((ROOT / FOLDER).glob("*.parquet"))) == len(ENTRIES)
     assert all(pd.read_parquet(file).size for file in (ROOT / FOLDER).glob("*.parquet"))
-    asked = [cell["source"].count("kept(") for path in (ROOT / "notebooks").glob("*.ipynb") for cell in read_cells(path)]
+    asked = [
+        cell["source"].count("kept(")
+        for path in (ROOT / "notebooks").glob("*.ipynb")
+        for cell in read_cells(path)
+    ]
     assert sum(asked) <= len(ENTRIES), "a chapter asks for a table that nobody kept"
 
 
 def test_a_kept_table_is_what_the_call_draws(monkeypatch):
     """The cheapest of them, drawn here once more as the manifest writes its call out."""
     monkeypatch.setenv("HEART_KEPT", "ignore")
-    whole = {name: entry for name, entry in ENTRIES.items() if entry["call"].startswith("heart_utils.")}
+    whole = {
+        name: entry for name, entry in ENTRIES.items() if entry["call"].startswith("heart_utils.")
+    }
     name = min(whole, key=lambda name: whole[name]["seconds"])
-    names = {"Design": Design, "Panel": Panel, "default_rng": np.random.default_rng, "call": called_by(name)}
+    names = {
+        "Design": Design,
+        "Panel": Panel,
+        "default_rng": np.random.default_rng,
+        "call": called_by(name),
+    }
     drawn = eval("call(" + whole[name]["call"].partition("(")[2], names)
-    stored = next(pd.read_parquet(file) for file in (ROOT / FOLDER).glob("*.parquet") if checksum(file) == whole[name]["table"])
+    stored = next(
+        pd.read_parquet(file)
+        for file in (ROOT / FOLDER).glob("*.parquet")
+        if checksum(file) == whole[name]["table"]
+    )
     pd.testing.assert_frame_equal(drawn, stored, rtol=1e-9)
 
 
@@ -78,7 +95,10 @@ def elsewhere(tmp_path, monkeypatch):
 def test_what_is_kept_is_read_until_the_call_changes(elsewhere):
     ask, ran, root = elsewhere
     first = ask(mode="write")
-    assert [file.name for file in sorted((root / FOLDER).iterdir())] == ["a-try-of-two.parquet", "manifest.json"]
+    assert [file.name for file in sorted((root / FOLDER).iterdir())] == [
+        "a-try-of-two.parquet",
+        "manifest.json",
+    ]
     pd.testing.assert_frame_equal(ask(), first)
     ask(seed=2)
     ask(ci_level=0.9)
@@ -110,7 +130,9 @@ def test_code_that_a_simulation_reaches_makes_it_stale_and_words_do_not(tmp_path
         module._read.cache_clear()
         return module._code(simulate_gate)
 
-    shutil.copytree(ROOT / "heart_utils", tmp_path / "heart_utils", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "heart_utils", tmp_path / "heart_utils", ignore=shutil.ignore_patterns("__pycache__")
+    )
     monkeypatch.setattr(module, "__file__", str(tmp_path / "heart_utils" / "report" / "kept.py"))
     before = code()
     assert before == module._code(coverage.simulate_gate)

@@ -14,7 +14,12 @@ from builders import full_disk
 from heart_utils.identities import IdentityError
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
 from heart_utils.report.figures import plot_boards, plot_intervals, plot_leaderboard
-from heart_utils.report.leaderboard import _plus_minus, leaderboard_html, leaderboard_rows, write_leaderboard
+from heart_utils.report.leaderboard import (
+    _plus_minus,
+    leaderboard_html,
+    leaderboard_rows,
+    write_leaderboard,
+)
 from heart_utils.runs import RunError
 from heart_utils.simulate.study import simulate_study
 from heart_utils.tables import TableError
@@ -23,7 +28,9 @@ from heart_utils.tables import TableError
 @pytest.fixture(scope="module")
 def ratings():
     study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=40, pairs=6)
-    boards = fit_boards(study.verdicts, by=["dimension", "rater_kind"], responders=study.responders, n_resamples=100)
+    boards = fit_boards(
+        study.verdicts, by=["dimension", "rater_kind"], responders=study.responders, n_resamples=100
+    )
     return pd.concat([board.table for board in boards.values()], ignore_index=True)
 
 
@@ -48,12 +55,17 @@ class Cells(HTMLParser):
 def test_a_full_disk_leaves_the_leaderboard_that_was_there(ratings, tmp_path, monkeypatch):
     write_leaderboard(ratings, tmp_path)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with full_disk(monkeypatch, after=6), pytest.raises(RunError, match=r"leaderboard-column\.svg could not be written"):
+    with (
+        full_disk(monkeypatch, after=6),
+        pytest.raises(RunError, match=r"leaderboard-column\.svg could not be written"),
+    ):
         write_leaderboard(ratings[ratings["rater_kind"] == "model"], tmp_path, title="Another")
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_without_matplotlib_all_but_the_figures_are_written_and_said(ratings, tmp_path, monkeypatch):
+def test_without_matplotlib_all_but_the_figures_are_written_and_said(
+    ratings, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "seaborn", None)
     with pytest.warns(UserWarning, match="no PDF and no SVG.*pip install matplotlib seaborn"):
         files = write_leaderboard(ratings, tmp_path)
@@ -62,7 +74,9 @@ def test_without_matplotlib_all_but_the_figures_are_written_and_said(ratings, tm
 
 def test_without_openpyxl_all_but_the_workbook_is_written_and_said(ratings, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.warns(UserWarning, match="no .xlsx: openpyxl is not installed.*pip install openpyxl"):
+    with pytest.warns(
+        UserWarning, match="no .xlsx: openpyxl is not installed.*pip install openpyxl"
+    ):
         files = write_leaderboard(ratings, tmp_path)
     assert ".xlsx" not in [file.suffix for file in files]
 
@@ -70,7 +84,9 @@ def test_without_openpyxl_all_but_the_workbook_is_written_and_said(ratings, tmp_
 def test_the_workbook_holds_the_rows_of_the_csv(ratings, tmp_path):
     files = {file.suffix: file for file in write_leaderboard(ratings, tmp_path)[:5]}
     pd.testing.assert_frame_equal(
-        pd.read_excel(files[".xlsx"], engine="calamine"), pd.read_csv(files[".csv"]), check_dtype=False
+        pd.read_excel(files[".xlsx"], engine="calamine"),
+        pd.read_csv(files[".csv"]),
+        check_dtype=False,
     )
 
 
@@ -105,12 +121,17 @@ def test_the_page_loads_nothing_and_shows_each_board_best_first(ratings):
 
 def test_boards_of_two_data_sets_that_share_all_else_stay_apart(ratings):
     one = ratings[ratings["dimension"] == ratings["dimension"].iloc[0]]
-    boards = {"Votes & scores": one, "the run mine": one.assign(responder=one["responder"] + "_mine")}
+    boards = {
+        "Votes & scores": one,
+        "the run mine": one.assign(responder=one["responder"] + "_mine"),
+    }
     page = leaderboard_html(boards)
     assert page.count("<table") == 2 * leaderboard_html(one).count("<table")
     assert "data <b>Votes &amp; scores</b>" in page
     rows = leaderboard_rows(boards)
-    assert rows.groupby("data")["responder"].agg(set).apply(len).eq(one["responder"].nunique()).all()
+    assert (
+        rows.groupby("data")["responder"].agg(set).apply(len).eq(one["responder"].nunique()).all()
+    )
     assert "data" not in leaderboard_rows(one)
 
 
@@ -123,14 +144,22 @@ def test_a_page_without_intervals_claims_none(ratings):
 
 def test_the_page_carries_its_own_csv_and_json(ratings, tmp_path):
     csv, as_json, page, *_ = write_leaderboard(ratings, tmp_path)
-    carried = re.findall(r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text())
+    carried = re.findall(
+        r'download="leaderboard\.(\w+)" href="data:[^"]*;base64,([^"]+)"', page.read_text()
+    )
     texts = {ending: base64.b64decode(data).decode() for ending, data in carried}
     assert texts == {"csv": csv.read_text(), "json": as_json.read_text()}
 
 
 def test_names_from_outside_are_escaped():
     table = fit_ratings(
-        pd.DataFrame({"responder_a": "<script>alert(1)</script>", "responder_b": "b & c", "verdict": ["a", "b", "a"]})
+        pd.DataFrame(
+            {
+                "responder_a": "<script>alert(1)</script>",
+                "responder_b": "b & c",
+                "verdict": ["a", "b", "a"],
+            }
+        )
     ).table
     page = leaderboard_html(table, whole_page=False)
     assert "<script>alert" not in page
@@ -140,23 +169,32 @@ def test_names_from_outside_are_escaped():
 
 def test_a_name_that_is_a_formula_is_none_in_the_csv_on_the_page_and_beside_it(tmp_path):
     names = {"x": "=cmd|'/C calc'!A0", "y": "@SUM(1)"}
-    duel = pd.DataFrame({"responder_a": names["x"], "responder_b": names["y"], "verdict": ["a", "b", "a"]})
+    duel = pd.DataFrame(
+        {"responder_a": names["x"], "responder_b": names["y"], "verdict": ["a", "b", "a"]}
+    )
     ratings = fit_ratings(duel, n_resamples=0).table
     write_leaderboard(ratings, tmp_path)
     saved = (tmp_path / "leaderboard.csv").read_text()
     assert "'=cmd" in saved
     assert ",'@SUM(1)," in saved
     assert not pd.read_csv(tmp_path / "leaderboard.csv")["responder"].str.match("[=@]").any()
-    [packed] = re.findall(r'href="data:text/csv;charset=utf-8;base64,([^"]+)"', leaderboard_html(ratings))
+    [packed] = re.findall(
+        r'href="data:text/csv;charset=utf-8;base64,([^"]+)"', leaderboard_html(ratings)
+    )
     assert base64.b64decode(packed).decode() == saved
 
 
 def test_a_board_without_intervals_has_empty_cells(tmp_path):
-    table = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})).table
+    table = fit_ratings(
+        pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
+    ).table
     rows = leaderboard_rows(table)
     assert rows["rank"].tolist() == ["", ""]
     assert '<td data-value=""></td>' in leaderboard_html(table)
-    assert json.loads(write_leaderboard(table, tmp_path)[1].read_text())["boards"][0]["rating_low"] is None
+    assert (
+        json.loads(write_leaderboard(table, tmp_path)[1].read_text())["boards"][0]["rating_low"]
+        is None
+    )
 
 
 def test_another_table_is_refused():
@@ -180,7 +218,9 @@ def fitted():
 def test_what_a_fit_gave_shows_itself_shortly(fitted):
     said = repr(fitted)
     assert len(said.splitlines()) == 3 + 3
-    assert said.startswith("Ratings (overall, bradley-terry): 120 verdicts, 40 clusters, 95% intervals over dialogues")
+    assert said.startswith(
+        "Ratings (overall, bradley-terry): 120 verdicts, 40 clusters, 95% intervals over dialogues"
+    )
     assert "(weights='pairs')" in said.splitlines()[1]
     assert f"{fitted.table['rating'].iloc[0]:.0f}" in said.splitlines()[3]
     html = fitted._repr_html_()
@@ -197,20 +237,33 @@ def test_a_fit_without_intervals_shows_itself_too(fitted):
 
 def test_each_figure_takes_what_a_fit_gave_or_its_table(fitted):
     assert len(plot_boards({("overall",): fitted}, by="dimension").axes) == 1
-    assert len(plot_boards(pd.concat([fitted.table.assign(group=name) for name in "xy"]), by="group").axes) == 2
-    assert plot_leaderboard(fitted).get_xlabel() == plot_leaderboard(fitted.table).get_xlabel()
-    assert plot_intervals(fitted, value="rating", label="responder").get_yticklabels()[0].get_text() in set(
-        fitted.strength.index
+    assert (
+        len(
+            plot_boards(
+                pd.concat([fitted.table.assign(group=name) for name in "xy"]), by="group"
+            ).axes
+        )
+        == 2
     )
+    assert plot_leaderboard(fitted).get_xlabel() == plot_leaderboard(fitted.table).get_xlabel()
+    assert plot_intervals(fitted, value="rating", label="responder").get_yticklabels()[
+        0
+    ].get_text() in set(fitted.strength.index)
 
 
 def test_a_paper_gets_a_table_that_latex_can_set(fitted, tmp_path):
     tex = write_leaderboard(fitted, str(tmp_path), title="100 % of #1")[3].read_text()
-    assert all(rule in tex for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{100 \% of \#1 "))
+    assert all(
+        rule in tex
+        for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\caption{100 \% of \#1 ")
+    )
     assert all(name in tex for name in (r"a\_1 \& co", r"b \{50 \%\}", r"c\textbackslash{}d"))
     row = fitted.table.iloc[0]
     above, below = row["rating_high"] - row["rating"], row["rating"] - row["rating_low"]
-    assert f"${row['rating']:.0f} \\pm {above:.0f}$" in tex or f"^{{+{above:.0f}}}_{{-{below:.0f}}}$" in tex
+    assert (
+        f"${row['rating']:.0f} \\pm {above:.0f}$" in tex
+        or f"^{{+{above:.0f}}}_{{-{below:.0f}}}$" in tex
+    )
 
 
 def test_an_interval_is_plus_minus_only_where_both_sides_are_the_same():
@@ -220,14 +273,18 @@ def test_an_interval_is_plus_minus_only_where_both_sides_are_the_same():
     assert _plus_minus(1500.0, np.nan, np.nan) == "$1500$"
 
 
-def test_figures_for_a_paper_hold_truetype_letters_in_two_widths_and_are_the_same_each_time(ratings, fitted, tmp_path):
+def test_figures_for_a_paper_hold_truetype_letters_in_two_widths_and_are_the_same_each_time(
+    ratings, fitted, tmp_path
+):
     for given in (fitted, ratings):
         files = {file.name: file for file in write_leaderboard(given, tmp_path)}
         for name, inches in (("column", 3.35), ("page", 6.9)):
             pdf = files[f"leaderboard-{name}.pdf"].read_bytes()
             assert b"/Subtype /Type3" not in pdf
             assert b"/FontFile2" in pdf  # TrueType
-            [width] = re.findall(r'<svg[^>]* width="([\d.]+)pt"', files[f"leaderboard-{name}.svg"].read_text())
+            [width] = re.findall(
+                r'<svg[^>]* width="([\d.]+)pt"', files[f"leaderboard-{name}.svg"].read_text()
+            )
             assert float(width) / 72 == pytest.approx(inches, rel=0.06)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
     write_leaderboard(ratings, tmp_path)
@@ -235,9 +292,12 @@ def test_figures_for_a_paper_hold_truetype_letters_in_two_widths_and_are_the_sam
 
 
 @pytest.mark.parametrize(
-    ("column", "person"), [("rater", "ann@example.org"), ("responder", "ann@example.org"), ("rater", "Anna Schmidt")]
+    ("column", "person"),
+    [("rater", "ann@example.org"), ("responder", "ann@example.org"), ("rater", "Anna Schmidt")],
 )
-def test_a_leaderboard_that_names_people_is_refused_by_column_and_nothing_is_written(column, person, ratings, tmp_path):
+def test_a_leaderboard_that_names_people_is_refused_by_column_and_nothing_is_written(
+    column, person, ratings, tmp_path
+):
     table = ratings.drop_duplicates(["dimension", "responder"]).assign(rater_kind="human")
     table[column] = table[column].where(table[column] != table[column].iloc[0], person)
     with pytest.raises(IdentityError, match=f"ratings.{column}: ") as caught:

@@ -33,20 +33,27 @@ def run(tmp_path):
 def test_each_count_of_the_paragraph_is_of_the_table(run):
     rows = run.read("verdicts")
     said = methods(run, fit_ratings(combine_orders(rows), n_resamples=100))
-    assert "2 responders were compared on 40 histories (40 dialogues) by 1 model judge (judge-x), 80 verdicts" in said
+    assert (
+        "2 responders were compared on 40 histories (40 dialogues) by 1 model judge (judge-x), 80 verdicts"
+        in said
+    )
     assert "100% of pairs were shown to a rater in both orders" in said
     assert "40 verdicts entered the fit, 10 of them as half a win" in said
     assert "a bootstrap with 100 resamples of dialogues and cover dialogues like these" in said
     assert "people" not in said
     assert "SIMULATED" not in said
     run.write("verdicts", rows.assign(simulated=True))
-    assert "80 of the verdicts are SIMULATED" in methods(run, fit_ratings(combine_orders(rows), n_resamples=0))
+    assert "80 of the verdicts are SIMULATED" in methods(
+        run, fit_ratings(combine_orders(rows), n_resamples=0)
+    )
 
 
 def test_whatever_it_cites_is_in_the_references(run):
     bib = (find_root() / "book" / "references.bib").read_text(encoding="utf-8")
     for method in ("bradley-terry", "davidson"):
-        said = methods(run, fit_ratings(combine_orders(run.read("verdicts")), method=method, n_resamples=0))
+        said = methods(
+            run, fit_ratings(combine_orders(run.read("verdicts")), method=method, n_resamples=0)
+        )
         keys = re.findall(r"\[@(\w+)\]", said)
         assert keys
         assert all(f"{{{key}," in bib for key in keys)

@@ -3,7 +3,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.report.figures import KIND_LOOKS, WIDTH, plot_boards, plot_leaderboard, plot_profile, use_book_style
+from heart_utils.report.figures import (
+    KIND_LOOKS,
+    WIDTH,
+    plot_boards,
+    plot_leaderboard,
+    plot_profile,
+    use_book_style,
+)
 from heart_utils.tables import RESPONDER_KINDS
 
 mpl.use("Agg")
@@ -42,7 +49,9 @@ def texts(ax):
 def test_the_best_responder_stands_on_top_with_its_interval():
     ax = plot_leaderboard(board())
     assert [label.get_text() for label in ax.get_yticklabels()] == ["cat", "bot", "ann"]
-    segments = sorted(tuple(segment[:, 0]) for lines in ax.collections for segment in lines.get_segments())
+    segments = sorted(
+        tuple(segment[:, 0]) for lines in ax.collections for segment in lines.get_segments()
+    )
     assert segments == [(1400.0, 1500.0), (1480.0, 1520.0), (1540.0, 1560.0)]
 
 
@@ -73,12 +82,21 @@ def test_every_small_board_of_simulated_rows_is_marked():
 def test_caveats_stand_in_the_figure():
     said = texts(plot_leaderboard(board(provisional=True)))
     assert "provisional: fewer than 30 dialogues" in said
-    said = texts(plot_leaderboard(board(provisional=True, n_clusters=0)))  # nobody counted dialogues where none were drawn
+    said = texts(
+        plot_leaderboard(board(provisional=True, n_clusters=0))
+    )  # nobody counted dialogues where none were drawn
     assert "600 verdicts; measured; provisional: nothing was resampled" in said
-    said = texts(plot_leaderboard(board(n_clusters=[40, 40, 30])))  # not everybody was met in each dialogue
+    said = texts(
+        plot_leaderboard(board(n_clusters=[40, 40, 30]))
+    )  # not everybody was met in each dialogue
     assert "600 verdicts, 40 dialogues at most each; measured" in said
-    said = texts(plot_leaderboard(board(population="dialogues_and_raters", n_clusters=20, provisional=True)))
-    assert "20 or more dialogues and raters; measured; provisional: fewer than 30 dialogues or raters" in said
+    said = texts(
+        plot_leaderboard(board(population="dialogues_and_raters", n_clusters=20, provisional=True))
+    )
+    assert (
+        "20 or more dialogues and raters; measured; provisional: fewer than 30 dialogues or raters"
+        in said
+    )
     ax = plot_leaderboard(board(penalised=[True, False, False]))
     assert ax.get_yticklabels()[2].get_text() == "ann *"
     assert "weak prior" in texts(ax)
@@ -86,14 +104,20 @@ def test_caveats_stand_in_the_figure():
 
 def test_each_kind_has_a_colour_and_a_marker_of_its_own():
     assert set(KIND_LOOKS) == set(RESPONDER_KINDS)
-    assert [len(set(looks)) for looks in zip(*KIND_LOOKS.values(), strict=True)] == [len(RESPONDER_KINDS)] * 2
+    assert [len(set(looks)) for looks in zip(*KIND_LOOKS.values(), strict=True)] == [
+        len(RESPONDER_KINDS)
+    ] * 2
 
 
 def test_panels_share_their_order_and_say_their_share_of_ties():
     two = pd.concat([board(), board(group="g2", rating=[1450.0, 1500.0, 1700.0], tie_share=0.5)])
     figure = plot_boards(two, by="group")
     assert [ax.get_title() for ax in figure.axes] == ["g1\nties 25 %", "g2\nties 50 %"]
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["ann", "bot", "cat"]  # means 1500, 1500, 1575
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "ann",
+        "bot",
+        "cat",
+    ]  # means 1500, 1500, 1575
 
 
 def test_a_board_with_a_responder_twice_or_none_is_refused():
@@ -106,9 +130,13 @@ def test_a_board_with_a_responder_twice_or_none_is_refused():
 
 
 def test_an_open_end_is_an_arrow_beyond_all_ratings():
-    ax = plot_leaderboard(board(rating_high=[np.inf, 1520.0, 1500.0], penalised=[True, False, False]))
+    ax = plot_leaderboard(
+        board(rating_high=[np.inf, 1520.0, 1500.0], penalised=[True, False, False])
+    )
     ends = [x for lines in ax.collections for path in lines.get_segments() for x in path[:, 0]]
-    assert max(ends) == pytest.approx(1550 + 0.1 * 150)  # a tenth of the finite ratings' span beyond them
+    assert max(ends) == pytest.approx(
+        1550 + 0.1 * 150
+    )  # a tenth of the finite ratings' span beyond them
     arrows = [line for line in ax.lines if line.get_marker() == ">" and len(line.get_xdata())]
     assert len(arrows) == 1
     assert np.isfinite(ax.get_xlim()).all()
@@ -123,13 +151,24 @@ def test_a_figure_of_the_book_is_no_wider_than_a_phone_can_show():
 
 def profile(**changes):
     lines = {"empathy": 0.0, "safety": 0.5, "guidance": 0.0, "relevance": -0.5}
-    rows = [(who, line, mean + more) for who, mean in (("x", 3.0), ("y", 4.0)) for line, more in lines.items()]
-    return pd.DataFrame(rows, columns=["responder", "dimension", "score"]).assign(ci_low=2.0, ci_high=5.0, **changes)
+    rows = [
+        (who, line, mean + more)
+        for who, mean in (("x", 3.0), ("y", 4.0))
+        for line, more in lines.items()
+    ]
+    return pd.DataFrame(rows, columns=["responder", "dimension", "score"]).assign(
+        ci_low=2.0, ci_high=5.0, **changes
+    )
 
 
 def test_a_radar_closes_each_line_over_all_dimensions_in_the_order_of_the_table():
     ax = plot_profile(profile(), kind="radar")
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["empathy", "safety", "guidance", "relevance"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == [
+        "empathy",
+        "safety",
+        "guidance",
+        "relevance",
+    ]
     first, second = ax.get_lines()
     assert first.get_ydata().tolist() == [3.0, 3.5, 3.0, 2.5, 3.0]
     assert second.get_ydata().tolist() == [4.0, 4.5, 4.0, 3.5, 4.0]
@@ -139,7 +178,12 @@ def test_a_radar_closes_each_line_over_all_dimensions_in_the_order_of_the_table(
 def test_lines_are_the_default_and_have_intervals():
     ax = plot_profile(profile())
     assert ax.name == "rectilinear"
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["empathy", "safety", "guidance", "relevance"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == [
+        "empathy",
+        "safety",
+        "guidance",
+        "relevance",
+    ]
     assert ax.collections or len(ax.get_lines()) > 2
 
 
@@ -147,7 +191,11 @@ def test_lines_are_the_default_and_have_intervals():
     ("table", "kind", "message"),
     [
         (profile(), "pie", "expected 'lines' or 'radar'"),
-        (profile().query("dimension != 'safety' and dimension != 'relevance'"), "radar", "needs three dimensions"),
+        (
+            profile().query("dimension != 'safety' and dimension != 'relevance'"),
+            "radar",
+            "needs three dimensions",
+        ),
         (profile().iloc[1:], "radar", "x has no score on empathy"),
     ],
 )

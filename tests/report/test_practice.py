@@ -14,29 +14,45 @@ KINDS = {"hand": "human", "engine": "model", "draft": "reference"}
 
 def run_of(n=6, **texts):
     """Make the tables of a small run: three responders, all pairs, one judge in both orders."""
-    told = pd.concat([histories(history_id=f"h{k}", dialogue_id=f"d{k}", problem=f"trouble {k}") for k in range(n)])
+    told = pd.concat(
+        [
+            histories(history_id=f"h{k}", dialogue_id=f"d{k}", problem=f"trouble {k}")
+            for k in range(n)
+        ]
+    )
     words = {"hand": "I am here.", "engine": "As a model.", "draft": "Drafted."} | texts
     replies = pd.DataFrame(
         [
-            {"reply_id": f"h{k}-{who}", "history_id": f"h{k}", "responder": who, "text": text, "state": "valid"}
+            {
+                "reply_id": f"h{k}-{who}",
+                "history_id": f"h{k}",
+                "responder": who,
+                "text": text,
+                "state": "valid",
+            }
             for k in range(n)
             for who, text in words.items()
         ]
     )
     names = sorted(words)
     pairs = [(k, one, other) for k in range(n) for one in names for other in names if one < other]
-    said = verdicts([(f"d{k}", one, other, "a", "judge") for k, one, other in pairs], rater_kind="model")
+    said = verdicts(
+        [(f"d{k}", one, other, "a", "judge") for k, one, other in pairs], rater_kind="model"
+    )
     said = said.assign(history_id=[f"h{k}" for k, _, _ in pairs])
     both = pd.concat([said, said.assign(order="ba", verdict="b")], ignore_index=True)
     comparisons = said.assign(
-        reply_a=[f"h{k}-{one}" for k, one, _ in pairs], reply_b=[f"h{k}-{other}" for k, _, other in pairs]
+        reply_a=[f"h{k}-{one}" for k, one, _ in pairs],
+        reply_b=[f"h{k}-{other}" for k, _, other in pairs],
     )
     responders = pd.DataFrame([{"responder": who, "responder_kind": KINDS[who]} for who in words])
     return told, replies, comparisons, both, responders
 
 
 def page(tables, licences=("CC0-1.0",), **options):
-    made = practise_comparisons(*tables, licences=licences, who_wrote="a test", rng=np.random.default_rng(1), **options)
+    made = practise_comparisons(
+        *tables, licences=licences, who_wrote="a test", rng=np.random.default_rng(1), **options
+    )
     return made._repr_html_()
 
 
@@ -63,7 +79,9 @@ def test_marks_that_turn_a_text_round_are_shown():
     assert "\u202e" not in html
 
 
-@pytest.mark.parametrize("licences", [["CC0-1.0", "CC-BY-NC-4.0"], ["none stated"], ["a licence that nobody knows"]])
+@pytest.mark.parametrize(
+    "licences", [["CC0-1.0", "CC-BY-NC-4.0"], ["none stated"], ["a licence that nobody knows"]]
+)
 def test_where_the_manifest_does_not_allow_words_there_is_a_sentence_and_no_word(licences):
     html = page(run_of(), licences)
     assert html.startswith("<p>There is no practice here: words under")
@@ -87,7 +105,10 @@ def test_every_dialogue_is_shown_once_and_pairs_of_responders_take_turns():
 
 def test_the_kind_of_each_writer_is_said_and_no_draft_passes_for_a_person():
     html = unescape(page(run_of()))
-    assert "draft (this project, drafted with a language model's help: not a person's own reply)" in html
+    assert (
+        "draft (this project, drafted with a language model's help: not a person's own reply)"
+        in html
+    )
     assert "hand (a person)" in html
     assert "draft (a person" not in html
 
@@ -114,7 +135,10 @@ def test_a_reply_named_on_one_side_is_the_one_that_the_verdict_means():
         right = article.split('data-b="')[1].split(" (")[0]
         assert f"both orders joined: Reply {'A' if left < right else 'B'}" in article
         assert (
-            article.index(f'<strong>Reply A</strong><p dir="auto">{tables[1].set_index("responder")["text"][left].iloc[0]}') > 0
+            article.index(
+                f'<strong>Reply A</strong><p dir="auto">{tables[1].set_index("responder")["text"][left].iloc[0]}'
+            )
+            > 0
         )
 
 

@@ -9,7 +9,14 @@ from tools import current_commit
 
 
 def codes(n, *, simulated):
-    frame = pd.DataFrame({"reply_id": [f"r{i}" for i in range(n)], "coder": "c", "code": "question", "state": "valid"})
+    frame = pd.DataFrame(
+        {
+            "reply_id": [f"r{i}" for i in range(n)],
+            "coder": "c",
+            "code": "question",
+            "state": "valid",
+        }
+    )
     return frame.assign(probability=None, simulated=simulated)
 
 
@@ -47,7 +54,9 @@ def test_each_part_of_a_table_has_a_note_of_its_own(run):
         ("study/codes/model", {"simulated": 3}),
         ("study/codes/people", {"not recorded": 2}),
     ]
-    assert [note.table for note in note_tables(run, tables=["codes/people"])] == ["study/codes/people"]
+    assert [note.table for note in note_tables(run, tables=["codes/people"])] == [
+        "study/codes/people"
+    ]
 
 
 def test_a_table_that_is_not_there_has_no_note(run):
@@ -85,4 +94,6 @@ def test_the_last_line_of_a_chapter_names_each_version_that_the_manifest_records
     show_versions()
     assert capsys.readouterr().out == said
     assert said.startswith("Run with python 3.")
-    assert said.removeprefix("Run with ").removesuffix(".\n").split(", ") == [" ".join(item) for item in versions().items()]
+    assert said.removeprefix("Run with ").removesuffix(".\n").split(", ") == [
+        " ".join(item) for item in versions().items()
+    ]

@@ -11,7 +11,11 @@ from heart_utils.report.leaderboard import weigh_by_hand
 from heart_utils.scores import ScaleError
 
 SCORES = pd.DataFrame(
-    {"responder": ["a", "a", "b", "b", "c<b>", "c<b>"], "dimension": ["safety", "warmth"] * 3, "score": [5, 1, 3, 4, 2, 2]}
+    {
+        "responder": ["a", "a", "b", "b", "c<b>", "c<b>"],
+        "dimension": ["safety", "warmth"] * 3,
+        "score": [5, 1, 3, 4, 2, 2],
+    }
 ).assign(dialogue_id="d")
 
 
@@ -28,7 +32,11 @@ def test_without_scripts_the_ranking_under_equal_weights_stands_there():
 def test_each_profile_is_a_button_that_knows_its_weights():
     html = page({"crisis line": {"safety": 0.75, "warmth": 0.25}, "safety alone": {"safety": 1.0}})
     found = [json.loads(unescape(text)) for text in re.findall(r'data-weights="(.*?)"', html)]
-    assert found == [{"safety": 50, "warmth": 50}, {"safety": 75, "warmth": 25}, {"safety": 100, "warmth": 0}]
+    assert found == [
+        {"safety": 50, "warmth": 50},
+        {"safety": 75, "warmth": 25},
+        {"safety": 100, "warmth": 0},
+    ]
 
 
 def test_weights_that_do_not_sum_to_one_are_refused():
@@ -45,11 +53,19 @@ def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
     """Weigh each dialogue first and take the t interval of the mean; dimensions that vary together widen it."""
     rng = np.random.default_rng(5)
     both = rng.normal(3, 0.5, 60)
-    wide = pd.DataFrame({"safety": both, "warmth": both + rng.normal(0, 0.2, 60)}).rename_axis("dialogue_id")
-    scores = wide.melt(ignore_index=False, var_name="dimension", value_name="score").reset_index().assign(responder="a")
+    wide = pd.DataFrame({"safety": both, "warmth": both + rng.normal(0, 0.2, 60)}).rename_axis(
+        "dialogue_id"
+    )
+    scores = (
+        wide.melt(ignore_index=False, var_name="dimension", value_name="score")
+        .reset_index()
+        .assign(responder="a")
+    )
     html = weigh_by_hand(scores, {}, scale="1 to 5")._repr_html_()
     found = [float(end) for end in re.search(r"<td>([\d.]+) to ([\d.]+)</td>", html).groups()]
     each = wide.mean(axis="columns")
     assert found == pytest.approx(stats.t.interval(0.95, 59, each.mean(), each.sem()), abs=0.005)
     assert "95 % interval" in html
-    assert "interval" not in page().partition("<table")[2].partition("<script")[0]  # of one dialogue there is none
+    assert (
+        "interval" not in page().partition("<table")[2].partition("<script")[0]
+    )  # of one dialogue there is none

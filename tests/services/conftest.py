@@ -28,7 +28,9 @@ def chromium():
         with browser() as program:
             yield program
     except BrowserMissing as error:
-        pytest.skip(f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt")
+        pytest.skip(
+            f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt"
+        )
 
 
 @pytest.fixture
@@ -36,7 +38,9 @@ def database_url(postgresql):
     """The address of an empty database on that server."""
     import psycopg
 
-    with psycopg.connect(postgresql.replace("+psycopg", "") + "/postgres", autocommit=True) as connection:
+    with psycopg.connect(
+        postgresql.replace("+psycopg", "") + "/postgres", autocommit=True
+    ) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
     return f"{postgresql}/postgres"

@@ -13,7 +13,15 @@ pytestmark = pytest.mark.services
 
 ROOT = find_root()
 PAGE = ROOT / "build" / "html" / "book" / "calculator.html"
-AROUND = {"load": 30, "seconds": 60, "minutes_around": 10, "pay": 12, "orders": 2, "tokens_in": 1000, "tokens_out": 500}
+AROUND = {
+    "load": 30,
+    "seconds": 60,
+    "minutes_around": 10,
+    "pay": 12,
+    "orders": 2,
+    "tokens_in": 1000,
+    "tokens_out": 500,
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +35,15 @@ def calculate(chromium):
 
 def cases():
     """Grid points, and sixty designs drawn between them."""
-    at_grid = {"responders": 17, "dialogues": 280, "pairs": 10, "votes": 15, "dialogue_sd": 0.8, "rater_sd": 0.4, "ties": 0.2}
+    at_grid = {
+        "responders": 17,
+        "dialogues": 280,
+        "pairs": 10,
+        "votes": 15,
+        "dialogue_sd": 0.8,
+        "rater_sd": 0.4,
+        "ties": 0.2,
+    }
     yield at_grid
     yield at_grid | {"rater_sd": 0.0, "dialogue_sd": 0.0, "ties": 0.0}
     yield at_grid | {"dialogues": 2, "responders": 2, "pairs": 1, "votes": 1, "load": 1000}
@@ -50,7 +66,9 @@ def compare(found, design, power):
     for name, n_contrasts in (("board", None), ("named", 1)):
         [planned] = plan_study([design], power=power, n_contrasts=n_contrasts).to_dict("records")
         if planned["why"]:
-            assert found[name]["why"].startswith("not reckoned") == planned["why"].startswith("not reckoned"), design
+            assert found[name]["why"].startswith("not reckoned") == planned["why"].startswith(
+                "not reckoned"
+            ), design
             continue
         assert found[name]["points"] == pytest.approx(planned["gap_points"], rel=0.01), design
         parts = {part: planned[part] for part in ("verdicts", "dialogues", "raters")}
@@ -61,19 +79,33 @@ def compare(found, design, power):
 def test_gaps_people_hours_and_cost_are_those_of_python(calculate, power):
     for asked in cases():
         found = calculate(asked | {"power": str(power), "judges": [[2.5, 10.0], [3.0, 15.0]]})
-        size = {"n_dialogues": asked["dialogues"], "n_responders": asked["responders"], "pairs": asked["pairs"]}
-        differ = {"dialogue_sd": asked["dialogue_sd"], "rater_sd": asked["rater_sd"], "tie_share": asked["ties"]}
+        size = {
+            "n_dialogues": asked["dialogues"],
+            "n_responders": asked["responders"],
+            "pairs": asked["pairs"],
+        }
+        differ = {
+            "dialogue_sd": asked["dialogue_sd"],
+            "rater_sd": asked["rater_sd"],
+            "tie_share": asked["ties"],
+        }
         load = asked.get("load", AROUND["load"])
         pay = {"load": load, "seconds_each": 60, "minutes_around": 10, "pay_per_hour": 12}
         n_pairs = asked["dialogues"] * asked["pairs"]
         [cost] = study_cost(n_pairs, raters_per_pair=[asked["votes"]], **pay).to_dict("records")
         people = found["people"]
         expected = [cost[name] for name in ("verdicts", "raters", "minutes_each", "hours", "cost")]
-        assert [people[name] for name in ("verdicts", "raters", "minutes", "hours", "cost")] == pytest.approx(expected)
-        compare(people, Design(**size, votes=asked["votes"], n_raters=cost["raters"], **differ), power)
+        assert [
+            people[name] for name in ("verdicts", "raters", "minutes", "hours", "cost")
+        ] == pytest.approx(expected)
+        compare(
+            people, Design(**size, votes=asked["votes"], n_raters=cost["raters"], **differ), power
+        )
         compare(found["judges"], Design(**size, votes=2, n_raters=2, **differ), power)
         # Two orders, 1,000 tokens in and 500 out: by hand.
-        assert found["judges"]["cost"] == pytest.approx(n_pairs * 2 * ((2.5 + 5.0) + (3.0 + 7.5)) / 1000)
+        assert found["judges"]["cost"] == pytest.approx(
+            n_pairs * 2 * ((2.5 + 5.0) + (3.0 + 7.5)) / 1000
+        )
 
 
 def test_reliability_and_the_cheapest_design_are_those_of_python(chromium):
@@ -97,9 +129,13 @@ def test_reliability_and_the_cheapest_design_are_those_of_python(chromium):
                 [what, party, asked],
             )
             for name, absolute in (("relative", False), ("absolute", True)):
-                assert found[name] == pytest.approx(parts.reliability(n, m, same_raters=same, absolute=absolute), abs=1e-4)
+                assert found[name] == pytest.approx(
+                    parts.reliability(n, m, same_raters=same, absolute=absolute), abs=1e-4
+                )
             try:
-                plan = cheapest_design(parts, reliability=wanted, same_raters=same, most_raters=20, **costs).iloc[0]
+                plan = cheapest_design(
+                    parts, reliability=wanted, same_raters=same, most_raters=20, **costs
+                ).iloc[0]
             except ValueError:
                 assert best is None, (what, party, asked)
             else:
@@ -126,7 +162,10 @@ def test_the_page_answers_what_python_on_it_prints_and_follows_a_change(page):
     assert page.locator("[data-row=relative] td").all_inner_texts() == ["0.91", "0.87 with 1 rater"]
     page.get_by_label("Raters of each reply").fill("4")
     assert page.locator("[data-row=relative] td").last.inner_text() == "0.89 with 4 raters"
-    assert page.locator("[data-row=cheapest] td").last.inner_text() == "22 dialogues with 4 raters, cost 119"
+    assert (
+        page.locator("[data-row=cheapest] td").last.inner_text()
+        == "22 dialogues with 4 raters, cost 119"
+    )
     page.get_by_label("Dialogues", exact=True).fill("400")
     assert page.locator("[data-row=verdicts] td").first.inner_text() == "12,000"
     for tick in page.locator("[type=checkbox]").all():

@@ -26,7 +26,9 @@ def provider():
 def cluster():
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1") as running:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as running:
         yield running
 
 
@@ -39,7 +41,12 @@ def test_two_workers_share_the_work(provider, cluster, database_url, monkeypatch
     monkeypatch.setattr("heart_utils.calls.cluster.SHARD", 20)
     ledger = open_ledger(database_url)
     provider.latency_s = 0.02
-    calls = ask_all(requests_for(provider, 200), ledger=ledger, scheduler=cluster.scheduler_address, progress=False)
+    calls = ask_all(
+        requests_for(provider, 200),
+        ledger=ledger,
+        scheduler=cluster.scheduler_address,
+        progress=False,
+    )
     assert {call.status for call in calls} == {"ok"}
     assert len(provider.requests) == 200
     with ledger.engine.connect() as connection:
@@ -48,7 +55,9 @@ def test_two_workers_share_the_work(provider, cluster, database_url, monkeypatch
     assert ask_all(requests_for(provider, 200), ledger=ledger, mode="replay") == calls
 
 
-def test_a_worker_that_is_killed_half_way_loses_no_call(provider, cluster, database_url, monkeypatch):
+def test_a_worker_that_is_killed_half_way_loses_no_call(
+    provider, cluster, database_url, monkeypatch
+):
     monkeypatch.setattr("heart_utils.calls.cluster.SHARD", 200)
     ledger = open_ledger(database_url)
     provider.latency_s = 0.05
@@ -62,7 +71,12 @@ def test_a_worker_that_is_killed_half_way_loses_no_call(provider, cluster, datab
 
     killer = threading.Thread(target=kill)
     killer.start()
-    calls = ask_all(requests_for(provider, 400), ledger=ledger, scheduler=cluster.scheduler_address, progress=False)
+    calls = ask_all(
+        requests_for(provider, 400),
+        ledger=ledger,
+        scheduler=cluster.scheduler_address,
+        progress=False,
+    )
     killer.join()
     assert {call.status for call in calls} == {"ok"}
     assert len({call.call_id for call in calls}) == 400
@@ -75,7 +89,12 @@ def test_a_worker_that_is_killed_half_way_loses_no_call(provider, cluster, datab
 def test_a_refused_key_comes_back_from_the_workers(provider, cluster, database_url):
     provider.keys = ("another",)
     ledger = open_ledger(database_url)
-    calls = ask_all(requests_for(provider, 10), ledger=ledger, scheduler=cluster.scheduler_address, progress=False)
+    calls = ask_all(
+        requests_for(provider, 10),
+        ledger=ledger,
+        scheduler=cluster.scheduler_address,
+        progress=False,
+    )
     assert {call.status for call in calls} == {"error"}
     assert "Incorrect API key" in calls[0].error
     assert ledger.counts() == {}
@@ -84,9 +103,18 @@ def test_a_refused_key_comes_back_from_the_workers(provider, cluster, database_u
 def test_a_scheduler_that_is_not_there_is_said(provider, database_url, monkeypatch):
     monkeypatch.setattr("heart_utils.calls.cluster.CONNECT_S", 1)
     with pytest.raises(ClusterError, match="No Dask scheduler answers at tcp://127.0.0.1:9"):
-        ask_all(requests_for(provider, 1), ledger=open_ledger(database_url), scheduler="tcp://127.0.0.1:9", progress=False)
+        ask_all(
+            requests_for(provider, 1),
+            ledger=open_ledger(database_url),
+            scheduler="tcp://127.0.0.1:9",
+            progress=False,
+        )
 
 
 def test_a_ledger_in_a_file_cannot_be_shared(provider, tmp_path):
     with pytest.raises(LedgerError, match="is a file of this machine. Set HEART_LEDGER=postgresql"):
-        ask_all(requests_for(provider, 1), ledger=open_ledger(f"sqlite:///{tmp_path}/l.sqlite"), scheduler="tcp://127.0.0.1:9")
+        ask_all(
+            requests_for(provider, 1),
+            ledger=open_ledger(f"sqlite:///{tmp_path}/l.sqlite"),
+            scheduler="tcp://127.0.0.1:9",
+        )

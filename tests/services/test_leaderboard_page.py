@@ -34,7 +34,9 @@ def test_a_click_on_a_heading_sorts_by_it_and_another_turns_the_order(page):
     assert rising == sorted(rising)
     rating.click()
     assert [float(text) for text in column(page, 4)] == rising[::-1]
-    assert page.get_by_role("columnheader", name="Rating").get_attribute("aria-sort") == "descending"
+    assert (
+        page.get_by_role("columnheader", name="Rating").get_attribute("aria-sort") == "descending"
+    )
     page.get_by_role("button", name="Written by").click()
     assert column(page, 2) == sorted(column(page, 2))
     page.get_by_role("button", name="Rank").click()
@@ -58,7 +60,10 @@ def test_nothing_but_the_file_was_asked_for(page):
 def test_of_several_leaderboards_the_one_that_is_chosen_is_shown(chromium, tmp_path):
     study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs=6)
     table = fit_ratings(study.verdicts, responders=study.responders, n_resamples=50).table
-    boards = {"one set": pd.concat([table, table.assign(dimension="attunement")]), "another": table.assign(rater="ann")}
+    boards = {
+        "one set": pd.concat([table, table.assign(dimension="attunement")]),
+        "another": table.assign(rater="ann"),
+    }
     (tmp_path / "boards.html").write_text(leaderboard_html(boards), encoding="utf-8")
     page = chromium.new_page()
     page.goto((tmp_path / "boards.html").as_uri())
@@ -75,7 +80,9 @@ def test_of_several_leaderboards_the_one_that_is_chosen_is_shown(chromium, tmp_p
         "rows => rows.map((row) => [5, 6].map((at) => Number(row.cells[at].dataset.value)))"
     )
     (low, high), ends = rows[0], np.ravel(rows)
-    bar = shown.locator("td.bar span").first.evaluate("one => [parseFloat(one.style.left), parseFloat(one.style.width)]")
+    bar = shown.locator("td.bar span").first.evaluate(
+        "one => [parseFloat(one.style.left), parseFloat(one.style.width)]"
+    )
     scale = 100 / (ends.max() - ends.min())
     assert bar == pytest.approx([scale * (low - ends.min()), scale * (high - low)], abs=0.1)
     page.close()

@@ -25,8 +25,14 @@ MARK = "@@ command"
 
 def read_commands():
     """List the commands of the page, each with what it shows of their outputs."""
-    blocks = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return [entry for block in blocks for entry in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE)]
+    blocks = re.findall(
+        r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    return [
+        entry
+        for block in blocks
+        for entry in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE)
+    ]
 
 
 def test_each_command_of_the_page_gives_what_the_page_shows(tmp_path, database_url, monkeypatch):
@@ -48,14 +54,23 @@ def test_each_command_of_the_page_gives_what_the_page_shows(tmp_path, database_u
             "MY_SERVER_KEY": KEY,
         }
         done = subprocess.run(
-            ["bash", "-c", "\n".join(script)], cwd=project, env=environment, capture_output=True, text=True, timeout=900
+            ["bash", "-c", "\n".join(script)],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
-    came = done.stdout.replace(database, DATABASE).replace(database_url, DATABASE.replace("postgresql:", "postgresql+psycopg:"))
+    came = done.stdout.replace(database, DATABASE).replace(
+        database_url, DATABASE.replace("postgresql:", "postgresql+psycopg:")
+    )
     outputs = came.replace(provider.address, SERVER).split(f"{MARK}\n")[1:]
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     for (command, expected), output in zip(commands, outputs, strict=True):
         right = doctest.OutputChecker().check_output(expected or "\n", output or "\n", options)
-        assert right, f"{command} gave\n{output}\n{done.stderr[-2000:]}\nand the page shows\n{expected}"
+        assert right, (
+            f"{command} gave\n{output}\n{done.stderr[-2000:]}\nand the page shows\n{expected}"
+        )
     assert "Traceback" not in done.stderr
     assert len(provider.requests) == 46  # 14 on each of two ledgers, and 18 more
 

@@ -47,7 +47,9 @@ def _tests_of(module, chosen):
     """Those that take the fixture `ledger`, which is another one here."""
     for name, test in vars(module).items():
         arguments = getattr(test, "__code__", None)
-        takes_it = arguments is not None and "ledger" in arguments.co_varnames[: arguments.co_argcount]
+        takes_it = (
+            arguments is not None and "ledger" in arguments.co_varnames[: arguments.co_argcount]
+        )
         if name.startswith("test_") and takes_it and chosen(name):
             yield name, test
 
@@ -95,7 +97,9 @@ def test_two_may_begin_at_once_on_an_empty_database(database_url):
         one.close()
 
 
-def test_a_server_that_is_restarted_costs_no_answer_and_no_second_call(provider, ledger, postgresql_server):  # noqa: F811
+def test_a_server_that_is_restarted_costs_no_answer_and_no_second_call(
+    provider, ledger, postgresql_server
+):  # noqa: F811
     provider.latency_s = 0.05
     judge = test_models.model(provider, max_concurrency=8)
     restart = threading.Timer(1.0, postgresql_server[1])

@@ -29,7 +29,9 @@ GRAVE = ("serious", "critical")
 
 @pytest.fixture(scope="module")
 def pages():
-    found = sorted(page for folder in ("book", "notebooks") for page in (HTML / folder).rglob("*.html"))
+    found = sorted(
+        page for folder in ("book", "notebooks") for page in (HTML / folder).rglob("*.html")
+    )
     if not found:
         pytest.skip("needs book: run `make book`")
     return [*found, HTML / "search.html", HTML / "genindex.html"]
@@ -121,7 +123,9 @@ def weak_words(tab, page):
 
 def grave_faults(chromium, pages, scheme, width, rules, looks=()):
     """List what axe-core calls serious or critical, by page and rule, and what else is looked for on each page before."""
-    axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(
+        encoding="utf-8"
+    )
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     context.set_default_timeout(PATIENCE)
     tab = context.new_page()
@@ -131,9 +135,15 @@ def grave_faults(chromium, pages, scheme, width, rules, looks=()):
         faults += [fault for look in looks for fault in look(tab, page)]
         tab.evaluate(THIN)
         tab.evaluate(axe)
-        found = tab.evaluate("(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})", rules)
+        found = tab.evaluate(
+            "(rules) => axe.run(document, {resultTypes: ['violations'], ...rules})", rules
+        )
         grave = [fault for fault in found["violations"] if fault["impact"] in GRAVE]
-        faults += [(page.name, fault["id"], node["html"][:200]) for fault in grave for node in fault["nodes"]]
+        faults += [
+            (page.name, fault["id"], node["html"][:200])
+            for fault in grave
+            for node in fault["nodes"]
+        ]
     context.close()
     return faults
 
@@ -141,7 +151,9 @@ def grave_faults(chromium, pages, scheme, width, rules, looks=()):
 WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]}
 
 
-def test_axe_finds_no_serious_fault_on_any_page_and_each_word_can_be_read_in_light_and_dark(pages, chromium):
+def test_axe_finds_no_serious_fault_on_any_page_and_each_word_can_be_read_in_light_and_dark(
+    pages, chromium
+):
     """Without axe's own rule of contrast, which takes most of its time; the next test holds it against ours on some pages."""
     rules = WCAG | {"rules": {"color-contrast": {"enabled": False}}}
     assert grave_faults(chromium, pages, "light", 360, rules, [weak_words]) == []
@@ -153,11 +165,15 @@ def test_words_that_cannot_be_read_are_found(visit):
     page.evaluate(
         "document.querySelector('main').insertAdjacentHTML('afterbegin', '<p style=\"color:#999\">grey on white</p>')"
     )
-    assert [fault[1] for fault in weak_words(page, HTML / "search.html")] == ["light"]  # on black it can be read
+    assert [fault[1] for fault in weak_words(page, HTML / "search.html")] == [
+        "light"
+    ]  # on black it can be read
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_light_or_dark_on_a_page_of_each_kind(pages, chromium, scheme):
+def test_axe_finds_no_serious_fault_in_light_or_dark_on_a_page_of_each_kind(
+    pages, chromium, scheme
+):
     kinds = [page for page in pages if page.stem in KINDS_OF_PAGES]
     assert len(kinds) == len(KINDS_OF_PAGES)
     assert grave_faults(chromium, kinds, scheme, 1400, WCAG) == []
@@ -184,7 +200,9 @@ def test_on_a_phone_no_chapter_scrolls_sideways_and_each_figure_is_on_the_screen
     assert len(chapters) >= 13
     assert figures >= 30
     assert faults == []
-    tab.evaluate("document.querySelector('a.heart-figure > img').style.cssText = 'max-width: none; width: 800px'")
+    tab.evaluate(
+        "document.querySelector('a.heart-figure > img').style.cssText = 'max-width: none; width: 800px'"
+    )
     assert len(tab.evaluate(TOO_WIDE)) == 2  # such a picture is found, and the page that it widens
     context.close()
 
@@ -206,12 +224,18 @@ def test_on_a_wide_screen_each_table_of_a_chapter_is_whole(pages, chromium):
         faults += [(page.name, fault) for fault in tab.evaluate(CUT)]
     assert faults == []
     tab.goto((HTML / "notebooks" / "07_can_judges_be_trusted.html").as_uri(), wait_until="load")
-    tab.add_style_tag(content="#tab-self-preference :is(td, th) { padding-inline: 0.6rem !important }")
-    assert [fault.split(":")[0] for fault in tab.evaluate(CUT)] == ["tab-self-preference"]  # such a table is found
+    tab.add_style_tag(
+        content="#tab-self-preference :is(td, th) { padding-inline: 0.6rem !important }"
+    )
+    assert [fault.split(":")[0] for fault in tab.evaluate(CUT)] == [
+        "tab-self-preference"
+    ]  # such a table is found
     context.close()
 
 
-@pytest.mark.parametrize("name", ["genindex.html", "py-modindex.html", "search.html", "book/intro.html"])
+@pytest.mark.parametrize(
+    "name", ["genindex.html", "py-modindex.html", "search.html", "book/intro.html"]
+)
 def test_a_page_runs_its_scripts_without_an_error(visit, name):
     assert visit(name).errors == []
 
@@ -228,7 +252,10 @@ def press_to(page, element):
 def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit):
     page = visit("book/practice.html")
     box = page.locator(".heart-practice")
-    kept, asked = page.evaluate("JSON.stringify({...localStorage}) + document.cookie"), len(page.asked)
+    kept, asked = (
+        page.evaluate("JSON.stringify({...localStorage}) + document.cookie"),
+        len(page.asked),
+    )
     first = box.locator("article").first
     assert not first.is_visible()
     assert "Content note" in box.inner_text()
@@ -252,9 +279,15 @@ def test_a_comparison_is_read_voted_on_and_revealed_by_the_keyboard_alone(visit)
     for place in range(1, n):
         box.locator("article").nth(place).get_by_role("button", name="Skip this one").click()
     end = box.locator(".end")
-    assert f"Your choices: Reply A 1, Reply B 0, neither 0; skipped {n - 1} of {n}." in end.inner_text()
+    assert (
+        f"Your choices: Reply A 1, Reply B 0, neither 0; skipped {n - 1} of {n}."
+        in end.inner_text()
+    )
     rows = end.locator("tbody tr").all_inner_texts()
-    assert [row.split("\t") for row in rows] == [[writers[0], "1", "1", "0"], [writers[1], "1", "0", "0"]]
+    assert [row.split("\t") for row in rows] == [
+        [writers[0], "1", "1", "0"],
+        [writers[1], "1", "0", "0"],
+    ]
     assert page.evaluate("JSON.stringify({...localStorage}) + document.cookie") == kept
     assert page.asked[asked:] == []
     assert page.errors == []
@@ -275,16 +308,21 @@ def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
     sliders = box.get_by_role("slider")
     names = [slider.get_attribute("name") for slider in sliders.all()]
     scores = {
-        row.get_attribute("data-name"): json.loads(row.get_attribute("data-scores")) for row in box.locator("tbody tr").all()
+        row.get_attribute("data-name"): json.loads(row.get_attribute("data-scores"))
+        for row in box.locator("tbody tr").all()
     }
-    means = pd.DataFrame([(who, *pair) for who, row in scores.items() for pair in zip(names, row, strict=True)])
+    means = pd.DataFrame(
+        [(who, *pair) for who, row in scores.items() for pair in zip(names, row, strict=True)]
+    )
     means.columns = ["responder", "dimension", "score"]
 
     def shown():
         return [tuple(row.split("\t")) for row in box.locator("tbody tr").all_inner_texts()]
 
     def expected(weights):
-        ranked = weigh_scores(means, {name: weight / sum(weights.values()) for name, weight in weights.items()})
+        ranked = weigh_scores(
+            means, {name: weight / sum(weights.values()) for name, weight in weights.items()}
+        )
         return [(str(row.rank), row.responder, f"{row.score:.2f}") for row in ranked.itertuples()]
 
     def places(rows):
@@ -306,7 +344,9 @@ def test_a_slider_moves_the_ranking_to_what_the_weights_give(visit):
     assert "No dimension has a weight" in box.locator("[aria-live]").inner_text()
     box.get_by_role("button", name="equal weights").click()
     found = {who: float(score) for _, who, score, _ in shown()}
-    assert found == pytest.approx({who: float(score) for _, who, score in expected(dict.fromkeys(names, 50))}, abs=0.011)
+    assert found == pytest.approx(
+        {who: float(score) for _, who, score in expected(dict.fromkeys(names, 50))}, abs=0.011
+    )
     assert page.errors == []
 
 
@@ -362,7 +402,9 @@ def test_each_colour_of_a_listing_can_be_read(visit, scheme):
 
     def light(text):
         parts = [int(part) / 255 for part in text.strip("rgba()").split(",")[:3]]
-        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        linear = [
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     for colour in colours:

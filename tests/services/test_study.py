@@ -31,15 +31,21 @@ from tools.study_visitor import Visitor, potato_program
 
 pytestmark = pytest.mark.services
 
-NASTY = "Here for you. </script><script>window.ran=1</script><img src=x onerror='window.ran=2'> =1+1"
+NASTY = (
+    "Here for you. </script><script>window.ran=1</script><img src=x onerror='window.ran=2'> =1+1"
+)
 
 
 @pytest.fixture(autouse=True)
 def _potato(monkeypatch):
     program = potato_program()
     if program is None:
-        pytest.skip("needs potato: `make study` installs it in an environment of its own, or set HEART_POTATO")
-    monkeypatch.setenv("HEART_POTATO", str(program))  # also for a study in a project that is elsewhere
+        pytest.skip(
+            "needs potato: `make study` installs it in an environment of its own, or set HEART_POTATO"
+        )
+    monkeypatch.setenv(
+        "HEART_POTATO", str(program)
+    )  # also for a study in a project that is elsewhere
 
 
 @contextmanager
@@ -62,8 +68,12 @@ def settings_for(run, **changes):
 
 
 def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path, chromium):
-    run = small_run(tmp_path / "run", n_histories=10, texts={"person": NASTY, "model": "I hear you."})
-    settings = settings_for(run, rating={"raters_per_pair": 3, "load": 10, "n_checks": 1, "ties": True})
+    run = small_run(
+        tmp_path / "run", n_histories=10, texts={"person": NASTY, "model": "I hear you."}
+    )
+    settings = settings_for(
+        run, rating={"raters_per_pair": 3, "load": 10, "n_checks": 1, "ties": True}
+    )
     study = write_study(run, "rating", settings=settings)
     seats = assignment(study).set_index("item_id")
     did = {}
@@ -77,7 +87,11 @@ def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path
                 item, left, right = visitor.read()
                 row = seats.loc[item]
                 if row["task"] == "check":
-                    side = row["check_side"] if name != "third" else {"A": "B", "B": "A"}[row["check_side"]]
+                    side = (
+                        row["check_side"]
+                        if name != "third"
+                        else {"A": "B", "B": "A"}[row["check_side"]]
+                    )
                     visitor.rate(side, int(row["check_strength"]), "read")
                     continue
                 shown = {"A": left.replace("\u2060", ""), "B": right.replace("\u2060", "")}
@@ -86,7 +100,11 @@ def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path
                 strength = None if side == "tie" else 1 + (page + number) % 5
                 reason = f"{name} on page {page}: <b>warm</b>"
                 visitor.rate(side, strength, reason)
-                did[name, row["comparison_id"]] = ("tie" if side == "tie" else shown[side], strength, reason)
+                did[name, row["comparison_id"]] = (
+                    "tie" if side == "tie" else shown[side],
+                    strength,
+                    reason,
+                )
             assert visitor.page.evaluate("window.ran") is None
             assert visitor.outside == []
             visitor.next(".completion-card, .potato-page-card, body:not(:has(#debrief_text))")
@@ -100,14 +118,20 @@ def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path
     assert len(verdicts) == 30
     for (name, comparison), (chosen, strength, reason) in did.items():
         row = verdicts.loc[codes[name], comparison]
-        said = "tie" if row["verdict"] == "tie" else texts[replies.loc[comparison, f"reply_{row['verdict']}"]]
+        said = (
+            "tie"
+            if row["verdict"] == "tie"
+            else texts[replies.loc[comparison, f"reply_{row['verdict']}"]]
+        )
         assert said == chosen
         assert (None if pd.isna(row["margin"]) else row["margin"]) == strength
         assert row["rationale"] == reason
         assert row["order"] == replies.loc[comparison, "order"]
         assert row["seconds"] > 0
     raters = imported.raters.set_index("rater")
-    assert raters.loc[codes, "n_checks_passed"].tolist() == [1 if name != "third" else 0 for name in codes.index]
+    assert raters.loc[codes, "n_checks_passed"].tolist() == [
+        1 if name != "third" else 0 for name in codes.index
+    ]
     assert raters["completed"].all()
     assert raters["n_answered"].tolist() == [10, 10, 10]
 
@@ -116,7 +140,12 @@ def wait_for_notes(folder, n_pages, seconds=60):
     """Wait until the server has written down how each of so many pages was typed."""
     for _ in range(10 * seconds):
         with closing(sqlite3.connect(folder / "project.sqlite")) as database:
-            if database.execute("SELECT COUNT(DISTINCT instance_id) FROM typing_sessions").fetchone()[0] >= n_pages:
+            if (
+                database.execute(
+                    "SELECT COUNT(DISTINCT instance_id) FROM typing_sessions"
+                ).fetchone()[0]
+                >= n_pages
+            ):
                 return
         time.sleep(0.1)
     raise AssertionError(f"no notes on how {n_pages} pages were typed within {seconds} s")
@@ -135,7 +164,9 @@ def forget_last_answer(file, wrote):
 
 def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
     run = small_run(tmp_path / "run", n_histories=3)
-    study = write_study(run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2}))
+    study = write_study(
+        run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2})
+    )
     histories = assignment(study).set_index("item_id")["history_id"]
     wrote = {}
 
@@ -158,11 +189,17 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
     with served(study) as address:
         for name, first in (("al", 2), ("beth", 0)):
             visitor = Visitor(chromium, address)
-            visitor.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+            visitor.page.context.grant_permissions(
+                ["clipboard-read", "clipboard-write"], origin=address
+            )
             if first:
-                visitor.page.goto(f"{address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session")
+                visitor.page.goto(
+                    f"{address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session"
+                )
                 visitor.page.wait_for_selector('textarea[schema="reply"]')
-                text, _, _ = wrote["al", histories[visitor.item()]]  # the page they left, with the words they left on it
+                text, _, _ = wrote[
+                    "al", histories[visitor.item()]
+                ]  # the page they left, with the words they left on it
                 assert visitor.page.input_value('textarea[schema="reply"]') == text
                 visitor.turn_page()
             else:
@@ -191,7 +228,9 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
 
 def test_who_does_not_agree_sees_no_conversation(tmp_path, chromium):
     run = small_run(tmp_path / "run", n_histories=2)
-    settings = settings_for(run, rating={"raters_per_pair": 1, "load": 5, "n_checks": 0, "spare": 1})
+    settings = settings_for(
+        run, rating={"raters_per_pair": 1, "load": 5, "n_checks": 0, "spare": 1}
+    )
     study = write_study(run, "rating", settings=settings | {"completion_code": "CODE-OF-SUCCESS"})
     with served(study) as address:
         visitor = Visitor(chromium, address)
@@ -206,7 +245,9 @@ def test_who_does_not_agree_sees_no_conversation(tmp_path, chromium):
         agreeing.practise()
         agreeing.rate("A", 1, "so")
     imported = import_study(run, study)
-    assert len(imported.raters) == 1  # who declined is not in it, and a spare seat was there for the next
+    assert (
+        len(imported.raters) == 1
+    )  # who declined is not in it, and a spare seat was there for the next
     assert len(imported.verdicts) == 1
 
 
@@ -224,7 +265,9 @@ def test_a_rehearsal_without_prolific_asks_for_a_name(tmp_path, chromium):
         visitor.consent()
 
 
-def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_side_by_side(tmp_path, chromium):
+def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_side_by_side(
+    tmp_path, chromium
+):
     run = small_run(tmp_path / "run", n_histories=3)
     run.write("comparisons", pair_replies(run.read("replies"), rng=np.random.default_rng(1)))
     for name in ("rating", "second"):
@@ -250,12 +293,16 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
             visitor.page.wait_for_selector("#debrief_text")
         files = [path for path in study.rglob("*") if path.is_file()]
         assert (study / "answers" / f"Ada of {name}" / "user_state.json") in files
-        assert {path.name: oct(path.stat().st_mode) for path in files if path.stat().st_mode & 0o077} == {}
+        assert {
+            path.name: oct(path.stat().st_mode) for path in files if path.stat().st_mode & 0o077
+        } == {}
         assert raters.main([str(run.folder), name]) == 0
     statement = tmp_path / "who.yaml"
     statement.write_text("population: invented\nlanguage: English\npay: none\n")
     votes = tmp_path / "votes.csv"
-    votes.write_text("rater,left,right,choice\nben,person-h00,model-h00,left\ncy,person-h00,model-h00,right\n")
+    votes.write_text(
+        "rater,left,right,choice\nben,person-h00,model-h00,left\ncy,person-h00,model-h00,right\n"
+    )
     assert raters.main([str(run.folder), str(votes), "--statement", str(statement)]) == 0
     assert sorted(run.read("verdicts").groupby("rater").size()) == [1, 1, 3, 3]
     assert raters.main([str(run.folder), "second"]) == 0
@@ -273,12 +320,19 @@ SIZES = """where => [...document.querySelectorAll(where)].map(one => {
 })"""
 
 
-def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_choice(tmp_path, chromium):
+def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_choice(
+    tmp_path, chromium
+):
     words = (
-        "I hear how much this weighs on you, and that nobody noticed. What would help you tonight, and who could be there? " * 2
+        "I hear how much this weighs on you, and that nobody noticed. What would help you tonight, and who could be there? "
+        * 2
     )
     run = small_run(tmp_path / "run", n_histories=3, texts={"person": words, "model": words[::-1]})
-    study = write_study(run, "rating", settings=settings_for(run, rating={"raters_per_pair": 1, "load": 3, "n_checks": 1}))
+    study = write_study(
+        run,
+        "rating",
+        settings=settings_for(run, rating={"raters_per_pair": 1, "load": 3, "n_checks": 1}),
+    )
     with served(study) as address:
         visitor = Visitor(chromium, address, width=360, height=740)
         page = visitor.page
@@ -291,14 +345,21 @@ def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_
         assert min(width for width, _ in page.evaluate(SIZES, ".pairwise-content")) >= 290
         assert min(height for _, height in page.evaluate(SIZES, ".pairwise-tile")) >= 44
         assert min(height for _, height in page.evaluate(SIZES, ".shadcn-radio-label")) >= 44
-        first, choice = (page.locator(where).first.bounding_box()["y"] for where in (".pairwise-cell", ".pairwise-tile"))
+        first, choice = (
+            page.locator(where).first.bounding_box()["y"]
+            for where in (".pairwise-cell", ".pairwise-tile")
+        )
         assert choice - first < 740  # the choice is within a screen of the first reply
         while page.query_selector(".pairwise-tile"):
             visitor.rate("A", 3, "warm")
         page.wait_for_selector("#debrief_text")
         wide["debrief"] = page.evaluate(EDGES)
     assert wide == {name: [] for name in wide}
-    kept = {file.name for file in study.rglob("*") if file.is_file() and re.search(rb"127\.0\.0\.1|Mozilla", file.read_bytes())}
+    kept = {
+        file.name
+        for file in study.rglob("*")
+        if file.is_file() and re.search(rb"127\.0\.0\.1|Mozilla", file.read_bytes())
+    }
     assert kept == set(), "no address and no browser of who took part is kept"
     assert not (study / "answers" / "pocket").exists()
 
@@ -327,7 +388,9 @@ def log_in(visitor, name, until="#consent_text"):
 def test_what_people_write_in_a_browser_comes_before_the_judges(own, chromium):  # noqa: F811
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     run = open_run("own")
-    study = write_study(run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2}))
+    study = write_study(
+        run, "reply", settings=settings_for(run, reply={"writers_per_history": 2, "n_writers": 2})
+    )
     wrote = set()
     with served(study) as address:
         for name in ("al", "beth"):
@@ -364,14 +427,23 @@ class Scripted:
             return answer.read().decode()
 
     def post(self, path: str, body: dict) -> None:
-        request = urllib.request.Request(self.address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.address + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         with self.opener.open(request, timeout=120) as answer:
             assert answer.status == 200, (self.name, path, answer.status)
 
     def send(self, item: str, annotations: dict[str, str]) -> None:
         """Send the answers and how they were typed at the same time, as a page does; the server's state may lose one."""
-        common = {"instance_id": item, "annotations": annotations, "cleared_schemas": [], "span_annotations": []}
-        typing = threading.Thread(target=self.note_typing, args=(item, annotations.get("reason:text_box", "")))
+        common = {
+            "instance_id": item,
+            "annotations": annotations,
+            "cleared_schemas": [],
+            "span_annotations": [],
+        }
+        typing = threading.Thread(
+            target=self.note_typing, args=(item, annotations.get("reason:text_box", ""))
+        )
         typing.start()
         self.post("/updateinstance", common)
         typing.join()
@@ -379,13 +451,26 @@ class Scripted:
 
     def note_typing(self, item: str, text: str) -> None:
         if text:
-            event = {"t_ms": 5, "input_type": "insertText", "key_class": "letter", "pos": 0, "delta": len(text)}
-            session = {"schema_name": "reason", "label_name": "text_box", "final_chars": len(text), "events": [event]}
+            event = {
+                "t_ms": 5,
+                "input_type": "insertText",
+                "key_class": "letter",
+                "pos": 0,
+                "delta": len(text),
+            }
+            session = {
+                "schema_name": "reason",
+                "label_name": "text_box",
+                "final_chars": len(text),
+                "events": [event],
+            }
             self.post("/api/track_typing", {"instance_id": item, "sessions": [session]})
 
     def take_part(self, n_pages: int, start: threading.Barrier) -> None:
         start.wait()
-        query = urllib.parse.urlencode({"PROLIFIC_PID": self.name, "STUDY_ID": "study", "SESSION_ID": "session"})
+        query = urllib.parse.urlencode(
+            {"PROLIFIC_PID": self.name, "STUDY_ID": "study", "SESSION_ID": "session"}
+        )
         self.get(f"/?{query}")
         first = {"consent_age:yes": "yes", "consent_agree:yes": "yes"}
         practice = [{"practice_1:Reply A": "Reply A"}, {}, {"practice_2:Reply B": "Reply B"}, {}]
@@ -393,13 +478,24 @@ class Scripted:
             self.send("__phase_page__", answers)
             page = self.get()
         for number in range(n_pages):
-            item = re.search(r'id="instance_id"[^>]*value="([^"]+)"|value="([^"]+)"[^>]*id="instance_id"', page)
+            item = re.search(
+                r'id="instance_id"[^>]*value="([^"]+)"|value="([^"]+)"[^>]*id="instance_id"', page
+            )
             assert item, (self.name, number)
             item_id = item[1] or item[2]
-            choice = ("AB"[(number + len(self.name)) % 2], str(1 + number % 5), f"{self.name} {number}")
+            choice = (
+                "AB"[(number + len(self.name)) % 2],
+                str(1 + number % 5),
+                f"{self.name} {number}",
+            )
             self.did[item_id] = choice
             self.send(
-                item_id, {"preference:selection": choice[0], f"strength:{choice[1]}": choice[1], "reason:text_box": choice[2]}
+                item_id,
+                {
+                    "preference:selection": choice[0],
+                    f"strength:{choice[1]}": choice[1],
+                    "reason:text_box": choice[2],
+                },
             )
             page = self.get()
         assert "debrief_text" in page, self.name
@@ -410,13 +506,19 @@ def test_items_can_be_taken_out_while_the_server_walks_through_them():
     python = potato_program().resolve().with_name("python")
     walk = "from potato.item_state_management import deque; left = deque('ab')\nfor x in left: left.remove(x)\nprint(*left)"
     texts = {"PYTHONPATH": str(find_root() / "data" / "study")}
-    done = subprocess.run([python, "-c", walk], env=texts, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [python, "-c", walk], env=texts, capture_output=True, text=True, check=False
+    )
     assert done.stdout == "\n", done.stderr
 
 
 def test_fifty_raters_at_once_lose_no_verdict(tmp_path):
     run = small_run(tmp_path / "run", n_histories=25)
-    study = write_study(run, "rating", settings=settings_for(run, rating={"raters_per_pair": 10, "load": 5, "n_checks": 1}))
+    study = write_study(
+        run,
+        "rating",
+        settings=settings_for(run, rating={"raters_per_pair": 10, "load": 5, "n_checks": 1}),
+    )
     assert assignment(study)["seat"].nunique() == 50
     failures: list[str] = []
     with served(study) as address:

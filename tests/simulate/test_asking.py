@@ -11,7 +11,9 @@ FOUR = {"v": 1.2, "w": 1.2, "x": -0.6, "y": -1.8}
 
 def study(rng, votes=1, n_dialogues=80):
     panels = [Panel("human", 30, votes), Panel("model", 1, 1)]
-    return simulate_study(rng=rng, strengths=FOUR, n_dialogues=n_dialogues, pairs="all", panels=panels)
+    return simulate_study(
+        rng=rng, strengths=FOUR, n_dialogues=n_dialogues, pairs="all", panels=panels
+    )
 
 
 def people(verdicts):
@@ -20,7 +22,9 @@ def people(verdicts):
 
 @pytest.mark.parametrize("first", [1.0, 0.6])
 @pytest.mark.parametrize("votes", [1, 3])
-def test_about_as_many_votes_are_asked_for_in_every_dialogue_and_all_of_the_judges(rng, first, votes):
+def test_about_as_many_votes_are_asked_for_in_every_dialogue_and_all_of_the_judges(
+    rng, first, votes
+):
     verdicts = study(rng, votes).verdicts
     asked = ask_for_votes(verdicts, len(people(verdicts)) / 2, first=first, rng=rng)
     assert len(people(asked)) == pytest.approx(len(people(verdicts)) / 2, rel=0.1)
@@ -34,7 +38,10 @@ def test_about_as_many_votes_are_asked_for_in_every_dialogue_and_all_of_the_judg
 def test_votes_stand_for_all_cells_on_average(rng, first, votes):
     """Each cell counts once on average over what chance might have asked: 480 of them."""
     verdicts = study(rng, votes).verdicts
-    many = [people(ask_for_votes(verdicts, 240 * votes, first=first, rng=rng))["stands_for"].sum() for _ in range(12)]
+    many = [
+        people(ask_for_votes(verdicts, 240 * votes, first=first, rng=rng))["stands_for"].sum()
+        for _ in range(12)
+    ]
     assert np.mean(many) == pytest.approx(480, abs=max(3.5 * np.std(many) / np.sqrt(12), 1.0))
 
 
@@ -56,7 +63,8 @@ def test_a_wrong_rank_and_a_missed_strength_are_counted(rng):
     drawn = study(rng)
     truth = drawn.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
     right, wrong = (
-        compare_designs(drawn.verdicts, truth=true, rng=rng).query("design == 'all votes'").iloc[0] for true in (truth, -truth)
+        compare_designs(drawn.verdicts, truth=true, rng=rng).query("design == 'all votes'").iloc[0]
+        for true in (truth, -truth)
     )
     assert (right["false"], wrong["false"], wrong["covered"]) == (0.0, 1.0, 0.0)
     assert wrong["error"] > 10 * right["error"]
@@ -71,7 +79,10 @@ def test_equals_that_are_told_apart_make_a_rank_false(rng):
 def test_the_same_chance_gives_the_same_studies():
     panels = {"people": Panel("human", 25, 2), "judge": Panel("model", 1, 1)}
     one, other = (
-        simulate_designs(FOUR, n_studies=2, n_dialogues=40, sizes=(10,), rng=np.random.default_rng(3), **panels) for _ in "ab"
+        simulate_designs(
+            FOUR, n_studies=2, n_dialogues=40, sizes=(10,), rng=np.random.default_rng(3), **panels
+        )
+        for _ in "ab"
     )
     pd.testing.assert_frame_equal(one, other)
     assert one.groupby("design")["votes"].first()["10 dialogues"] == pytest.approx(0.25)
@@ -80,7 +91,9 @@ def test_the_same_chance_gives_the_same_studies():
 def test_a_wave_of_few_votes_is_still_an_estimate_of_the_whole(rng):
     """What two waves say agrees with all votes, on average over what chance might have asked (same votes each time)."""
     verdicts = study(rng, 2).verdicts
-    whole = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")["strength"]
+    whole = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")[
+        "strength"
+    ]
     draws = [ask_for_votes(verdicts, 320, first=0.5, rng=rng) for _ in range(16)]
     found = [prediction_powered_ratings(part, stands_for="stands_for").table for part in draws]
     off = pd.DataFrame([table.set_index("responder")["strength"] for table in found]) - whole

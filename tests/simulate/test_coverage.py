@@ -8,11 +8,15 @@ import pytest
 from heart_utils.simulate.coverage import simulate_coverage
 from heart_utils.simulate.power import Design
 
-PLAIN = Design(n_dialogues=60, n_responders=4, pairs=6, votes=9, n_raters=45, dialogue_sd=0.0, rater_sd=0.0)
+PLAIN = Design(
+    n_dialogues=60, n_responders=4, pairs=6, votes=9, n_raters=45, dialogue_sd=0.0, rater_sd=0.0
+)
 
 
 def coverage(design, seed=1, n_studies=60):
-    found = simulate_coverage(design, rng=np.random.default_rng(seed), n_studies=n_studies, n_resamples=100)
+    found = simulate_coverage(
+        design, rng=np.random.default_rng(seed), n_studies=n_studies, n_resamples=100
+    )
     return found.set_index(["quantity", "interval"])
 
 
@@ -47,7 +51,9 @@ def test_raters_who_differ_undo_the_bootstrap_over_dialogues_for_other_raters():
 
 
 def test_a_part_of_the_pairs_makes_wider_intervals_that_hold_too():
-    some, all_pairs = (coverage(replace(PLAIN, pairs=pairs)).loc[("strength", "dialogues")] for pairs in (2, 6))
+    some, all_pairs = (
+        coverage(replace(PLAIN, pairs=pairs)).loc[("strength", "dialogues")] for pairs in (2, 6)
+    )
     assert some["width"] > 1.3 * all_pairs["width"]
     assert some["coverage"] > 0.88
 
@@ -55,7 +61,11 @@ def test_a_part_of_the_pairs_makes_wider_intervals_that_hold_too():
 def test_each_row_says_whom_it_speaks_of_and_that_it_is_simulated():
     found = coverage(PLAIN, n_studies=2).reset_index()
     assert found["simulated"].all()
-    both = {"dialogues, for other raters", "dialogues and raters", "dialogues and raters, product weights"}
+    both = {
+        "dialogues, for other raters",
+        "dialogues and raters",
+        "dialogues and raters, product weights",
+    }
     of = {
         "none": {"released formula", "verdicts"},
         "dialogues": {"dialogues", "dialogues, sandwich"},
@@ -65,7 +75,8 @@ def test_each_row_says_whom_it_speaks_of_and_that_it_is_simulated():
 
 
 @pytest.mark.parametrize(
-    ("design", "n_studies", "message"), [(replace(PLAIN, tie_share=0.2), 10, "without ties"), (PLAIN, 1, "two or more")]
+    ("design", "n_studies", "message"),
+    [(replace(PLAIN, tie_share=0.2), 10, "without ties"), (PLAIN, 1, "two or more")],
 )
 def test_what_cannot_be_drawn_is_refused(design, n_studies, message):
     with pytest.raises(ValueError, match=message):

@@ -31,9 +31,16 @@ def test_two_dimensions_are_as_alike_as_normals_correlated_by_a_half(found):
 def test_a_judge_without_faults_says_the_same_in_every_call_and_order():
     drawn = simulate_judge(Faults(), rng=np.random.default_rng(1), n_pairs=30)
     assert (drawn.groupby(["pair_id", "dimension"])["verdict"].nunique() == 1).all()
-    again = compare_answers(drawn[drawn["protocol"] == "heart"], by="repeat", rng=np.random.default_rng(2), n_resamples=20)
+    again = compare_answers(
+        drawn[drawn["protocol"] == "heart"],
+        by="repeat",
+        rng=np.random.default_rng(2),
+        n_resamples=20,
+    )
     assert again["same_share"].tolist() == [1.0] * 3
 
 
 def test_every_row_of_a_drawn_judge_is_marked_as_simulated():
-    assert simulate_judge(Faults(tires=0.3), rng=np.random.default_rng(1), n_pairs=5)["simulated"].all()
+    assert simulate_judge(Faults(tires=0.3), rng=np.random.default_rng(1), n_pairs=5)[
+        "simulated"
+    ].all()

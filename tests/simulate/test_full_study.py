@@ -17,7 +17,9 @@ def test_the_simulated_wins_and_ties_are_the_published_ones():
     """46.8 / 35.8 / 17.4. With one rater a pair there are 4,800 pairs of a person with a model, in 300 dialogues."""
     drawn = simulate_heart(rng=np.random.default_rng(20260109), layout="one rater").verdicts
     drawn = drawn[drawn["slice"] == "standard"]
-    duel = drawn[(drawn["rater_kind"] == "human") & (drawn["responder_a"] == "human")]["verdict"].value_counts(normalize=True)
+    duel = drawn[(drawn["rater_kind"] == "human") & (drawn["responder_a"] == "human")][
+        "verdict"
+    ].value_counts(normalize=True)
     assert duel["a"] == pytest.approx(0.358, abs=0.04)  # SE .02 by dialogues
     assert duel["tie"] == pytest.approx(0.174, abs=0.015)
     assert duel["b"] > duel["a"]
@@ -26,7 +28,9 @@ def test_the_simulated_wins_and_ties_are_the_published_ones():
 def test_the_simulated_agreements_are_the_published_ones(study):
     standard = study.verdicts[study.verdicts["slice"] == "standard"]
     for between, said in ((("human", "human"), 0.795), (("human", "model"), 0.787)):
-        found = pairwise_agreement(standard, between=between, ties="exclude", n_resamples=0).table.iloc[0]
+        found = pairwise_agreement(
+            standard, between=between, ties="exclude", n_resamples=0
+        ).table.iloc[0]
         assert found["agreement"] == pytest.approx(said, abs=0.012)
 
 
@@ -48,7 +52,9 @@ def test_a_layout_that_is_not_known_is_refused():
 
 
 def test_times_and_strengths_correlate_as_asked(study):
-    truth = study.truth[(study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")]
+    truth = study.truth[
+        (study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")
+    ]
     strength = truth.drop_duplicates("responder").set_index("responder")["strength"]
     for rho in (-1.0, 1.0):  # at the ends no chance is left but that of single replies
         timed = add_times(study, rng=np.random.default_rng(2), rho=rho).replies

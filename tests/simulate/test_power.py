@@ -24,7 +24,9 @@ from heart_utils.simulate.power import (
 )
 from heart_utils.simulate.study import Panel, simulate_study
 
-BASE = Design(n_dialogues=100, n_responders=6, pairs=9, votes=2, n_raters=40, dialogue_sd=0.0, rater_sd=0.0)
+BASE = Design(
+    n_dialogues=100, n_responders=6, pairs=9, votes=2, n_raters=40, dialogue_sd=0.0, rater_sd=0.0
+)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +44,13 @@ BASE = Design(n_dialogues=100, n_responders=6, pairs=9, votes=2, n_raters=40, di
 def test_the_variance_is_that_of_simulated_studies(change):
     """Estimates of 6 equals over 60 studies: the spread of their differences, within a tenth."""
     design = dataclasses.replace(BASE, **change)
-    panel = Panel("human", design.n_raters, design.votes, rater_sd=design.rater_sd, ties=design.ties)
+    panel = Panel(
+        "human", design.n_raters, design.votes, rater_sd=design.rater_sd, ties=design.ties
+    )
     strengths = {f"m{k}": 0.0 for k in range(6)}
-    together = 1 if design.rater_sd else 60  # without tastes, one long study cut up is as good as many
+    together = (
+        1 if design.rater_sd else 60
+    )  # without tastes, one long study cut up is as good as many
     found = []
     for seed in range(60 // together):
         rows = simulate_study(
@@ -56,7 +62,10 @@ def test_the_variance_is_that_of_simulated_studies(change):
             panels=[panel],
         ).verdicts
         study = rows["dialogue_id"].str[1:].astype(int) // design.n_dialogues
-        found += [fit_ratings(part, n_resamples=0).strength.sort_index().to_numpy() for _, part in rows.groupby(study)]
+        found += [
+            fit_ratings(part, n_resamples=0).strength.sort_index().to_numpy()
+            for _, part in rows.groupby(study)
+        ]
     spread = 2.0 * np.var(np.stack(found), axis=0, ddof=1).mean() * 6 / 5  # strengths sum to zero
     clusters = min(design.n_dialogues, design.n_raters) if design.rater_sd else design.n_dialogues
     quantiles = stats.t.ppf([0.975, 0.8], clusters - 1).sum()
@@ -64,14 +73,19 @@ def test_the_variance_is_that_of_simulated_studies(change):
 
 
 def test_more_of_anything_sees_smaller_gaps_but_raters_set_a_floor():
-    gaps = [minimum_gap(dataclasses.replace(BASE, n_dialogues=n, dialogue_sd=0.8)) for n in (18, 40, 300)]
+    gaps = [
+        minimum_gap(dataclasses.replace(BASE, n_dialogues=n, dialogue_sd=0.8))
+        for n in (18, 40, 300)
+    ]
     assert gaps == sorted(gaps, reverse=True)
     tasteful = dataclasses.replace(BASE, rater_sd=0.35)
     assert minimum_gap(dataclasses.replace(tasteful, n_dialogues=10**6)) > 0.2
 
 
 def test_few_raters_are_fixed():
-    fixed, drawn = (dataclasses.replace(BASE, n_raters=n, rater_sd=0.5, n_dialogues=10**6) for n in (19, 20))
+    fixed, drawn = (
+        dataclasses.replace(BASE, n_raters=n, rater_sd=0.5, n_dialogues=10**6) for n in (19, 20)
+    )
     assert plan_study([fixed, drawn], n_contrasts=1)["gap"].tolist() == pytest.approx(
         [0.0, 0.43], abs=0.02
     )  # 2.95 * sqrt(2 * 0.5**2 / 20), times 0.92
@@ -81,7 +95,9 @@ def test_few_raters_are_fixed():
 
 def test_a_duel_by_hand():
     """Two responders, N forced verdicts: the variance of the log-odds near zero is 4 / N, a share t of ties takes t off it."""
-    duel = Design(n_dialogues=400, n_responders=2, pairs=1, votes=1, n_raters=1, dialogue_sd=0, rater_sd=0)
+    duel = Design(
+        n_dialogues=400, n_responders=2, pairs=1, votes=1, n_raters=1, dialogue_sd=0, rater_sd=0
+    )
     gap = minimum_gap(duel)
     # A verdict's own leverage is 1 / 400; at the gap a verdict tells a little less than between equals.
     reach = stats.t.ppf(0.975, 399)
@@ -98,7 +114,9 @@ def test_ties_bring_the_effect_of_a_dialogue_closer_to_none():
         Design(280, 17, 10, 15, 300, dialogue_sd=spread.dialogue_sd, tie_share=0.174),
         Design(300, 17, 136, 1, 300, dialogue_sd=spread.dialogue_sd, tie_share=0.174),
     ]
-    assert plan_study(designs, n_contrasts=1)["gap_points"].tolist() == pytest.approx([59, 37], abs=0.5)
+    assert plan_study(designs, n_contrasts=1)["gap_points"].tolist() == pytest.approx(
+        [59, 37], abs=0.5
+    )
     no_ties = [dataclasses.replace(design, tie_share=0.0) for design in designs]
     parts = [plan_study(some)[["dialogues", "gap"]] for some in (designs, no_ties)]
     variance = [(one["dialogues"] * one["gap"] ** 2).to_numpy() for one in parts]
@@ -113,7 +131,9 @@ def test_the_share_has_davidsons_slope_between_equals():
 
 def test_all_pairs_at_once_reach_as_far_as_on_the_leaderboard():
     """The studentised range, by which it was planned, is 4 % narrower: at the printed gap 72 % of studies found it, not 80."""
-    study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=31, pairs="all")
+    study = simulate_study(
+        rng=np.random.default_rng(1), n_responders=5, n_dialogues=31, pairs="all"
+    )
     board = fit_ratings(study.verdicts, n_resamples=200)
     found, (first, second) = board.differences().iloc[0], board.strength.index[:2]
     se = (board.replicates[first] - board.replicates[second]).std() * np.sqrt(31 / 30)
@@ -161,7 +181,9 @@ def test_the_plan_counts_clusters_as_the_leaderboard_will(design):
     for _ in range(4):
         tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, design.n_responders))
         entries = draw_study(design, rng, np.zeros(design.n_responders), tastes, pairs)
-        model = BradleyTerry.fit(entries if design.raters_vary else dataclasses.replace(entries, rater=None), "pairs")
+        model = BradleyTerry.fit(
+            entries if design.raters_vary else dataclasses.replace(entries, rater=None), "pairs"
+        )
         found.append(min(effective_clusters(model, *group) for group in model.entries.groups()))
     assert design.n_effective == pytest.approx(np.mean(found), rel=0.06)
 
@@ -169,7 +191,9 @@ def test_the_plan_counts_clusters_as_the_leaderboard_will(design):
 def test_a_pair_met_in_few_dialogues_is_not_reckoned():
     """Two thirds of the pairs of six responders; 60 dialogues would be 40 a pair."""
     few = dataclasses.replace(BASE, n_dialogues=9)
-    with pytest.raises(NotReckonedError, match=rf"fewer than {LEAST_A_PAIR} dialogues a pair; here it is 5\.4"):
+    with pytest.raises(
+        NotReckonedError, match=rf"fewer than {LEAST_A_PAIR} dialogues a pair; here it is 5\.4"
+    ):
         minimum_gap(few)
     table = plan_study([few, BASE])
     assert table["gap"].isna().tolist() == [True, False]
@@ -187,5 +211,7 @@ def test_one_over_the_dialogues_of_a_pair_is_as_large_as_chance_makes_it():
 
 
 def test_more_contrasts_need_a_larger_gap():
-    one, six, all_pairs = (minimum_gap(BASE, n_contrasts=n_contrasts) for n_contrasts in (1, 6, None))
+    one, six, all_pairs = (
+        minimum_gap(BASE, n_contrasts=n_contrasts) for n_contrasts in (1, 6, None)
+    )
     assert one < six < all_pairs

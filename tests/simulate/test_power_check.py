@@ -17,12 +17,19 @@ DESIGN = Design(n_dialogues=60, n_responders=6, pairs=15, votes=3, n_raters=45)
         (Design(80, 6, 6, 2, 10, dialogue_sd=0.8, rater_sd=0.0), None),
         (Design(80, 6, 15, 3, 45, dialogue_sd=2.0, rater_sd=0.0, tie_share=0.3), 1),
     ],
-    ids=["all pairs at once", "one pair", "only dialogues vary, some of the pairs", "ties, one pair"],
+    ids=[
+        "all pairs at once",
+        "one pair",
+        "only dialogues vary, some of the pairs",
+        "ties, one pair",
+    ],
 )
 def test_the_smallest_gap_is_found_as_often_as_promised(design, n_contrasts):
     """200 studies at a power of 0.8 waver by 0.028; the formula is held to 0.1."""
     gap = minimum_gap(design, n_contrasts=n_contrasts)
-    found = simulate_power(design, gap, rng=np.random.default_rng(1), n_studies=200, n_contrasts=n_contrasts)
+    found = simulate_power(
+        design, gap, rng=np.random.default_rng(1), n_studies=200, n_contrasts=n_contrasts
+    )
     assert found["found"].mean() == pytest.approx(0.8, abs=0.1)
 
 

@@ -26,7 +26,10 @@ def study():
         pairs=9,
         orders="both",
         dimensions=("overall", "attunement"),
-        panels=(Panel("human", 12, 3, ties=0.4, failures=0.1), Panel("model", 2, 2, answer_format="logprob")),
+        panels=(
+            Panel("human", 12, 3, ties=0.4, failures=0.1),
+            Panel("model", 2, 2, answer_format="logprob"),
+        ),
         scores=True,
     )
 
@@ -75,7 +78,12 @@ def test_shares_of_answers_are_those_put_in():
     """Two equals without effects: ties nu / (2 + nu), first place expit(bias) of the rest, margins of a logistic."""
     panel = Panel("model", 4, 4, position_bias=1.0, ties=0.0, failures=0.05)
     study = simulate_study(
-        rng=np.random.default_rng(6), strengths={"x": 0, "y": 0}, n_dialogues=4000, pairs="all", dialogue_sd=0, panels=[panel]
+        rng=np.random.default_rng(6),
+        strengths={"x": 0, "y": 0},
+        n_dialogues=4000,
+        pairs="all",
+        dialogue_sd=0,
+        panels=[panel],
     )
     rows = study.verdicts
     failed = rows["state"] == "unparsed"
@@ -89,7 +97,12 @@ def test_shares_of_answers_are_those_put_in():
     )  # 0 < y < 0.5 about +1
     even = dataclasses.replace(panel, position_bias=0.0, ties=0.5, failures=0.0)
     ties = simulate_study(
-        rng=np.random.default_rng(6), strengths={"x": 0, "y": 0}, n_dialogues=4000, pairs="all", dialogue_sd=0, panels=[even]
+        rng=np.random.default_rng(6),
+        strengths={"x": 0, "y": 0},
+        n_dialogues=4000,
+        pairs="all",
+        dialogue_sd=0,
+        panels=[even],
     )
     assert (ties.verdicts["verdict"] == "tie").mean() == pytest.approx(0.5 / 2.5, abs=0.015)
 
@@ -113,8 +126,16 @@ def test_the_marginal_truth_is_where_the_averaged_win_probability_lies():
 
 
 def test_dimensions_are_correlated_as_told():
-    study = simulate_study(rng=np.random.default_rng(3), n_responders=150, n_dialogues=1, pairs=1, dimensions=("one", "two"))
-    wide = study.truth.query("rater_kind == 'all'").pivot_table(index="responder", columns="dimension", values="strength")
+    study = simulate_study(
+        rng=np.random.default_rng(3),
+        n_responders=150,
+        n_dialogues=1,
+        pairs=1,
+        dimensions=("one", "two"),
+    )
+    wide = study.truth.query("rater_kind == 'all'").pivot_table(
+        index="responder", columns="dimension", values="strength"
+    )
     assert wide.corr().loc["one", "two"] == pytest.approx(0.8, abs=0.1)
     assert wide.std().tolist() == pytest.approx([0.6, 0.6], abs=0.11)
 
@@ -130,14 +151,21 @@ def test_dimensions_are_correlated_as_told():
     ],
 )
 def test_impossible_studies_are_refused(change, message):
-    settings = {"strengths": {"x": 0.0, "y": 0.1, "z": 0.2}, "n_dialogues": 2, "pairs": "all", **change}
+    settings = {
+        "strengths": {"x": 0.0, "y": 0.1, "z": 0.2},
+        "n_dialogues": 2,
+        "pairs": "all",
+        **change,
+    }
     with pytest.raises(ValueError, match=message):
         simulate_study(rng=np.random.default_rng(1), **settings)
 
 
 def test_strengths_that_are_drawn_spread_as_asked():
     none, some, more = (
-        simulate_study(rng=np.random.default_rng(1), n_responders=40, n_dialogues=1, pairs=2, strength_sd=sd).truth["strength"]
+        simulate_study(
+            rng=np.random.default_rng(1), n_responders=40, n_dialogues=1, pairs=2, strength_sd=sd
+        ).truth["strength"]
         for sd in (0.0, 0.3, 1.5)
     )
     assert none.std() == 0.0
@@ -155,7 +183,12 @@ def test_a_study_is_the_same_on_a_processor_with_narrower_registers():
     )
     there = [{}, {"NPY_DISABLE_CPU_FEATURES": "AVX512_ICL X86_V4 X86_V3"}]
     said = [
-        subprocess.run([sys.executable, "-W", "ignore", "-c", draw], env=os.environ | other, capture_output=True, text=True)
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", draw],
+            env=os.environ | other,
+            capture_output=True,
+            text=True,
+        )
         for other in there
     ]
     assert said[0].stdout == said[1].stdout != ""

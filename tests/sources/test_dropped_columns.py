@@ -33,7 +33,10 @@ def outputs(capsys, caplog):
     caplog.set_level(logging.DEBUG)
 
     def clean(*tables):
-        texts = [table.to_csv() + repr(table.attrs) + "".join(map(str, table.columns)) for table in tables]
+        texts = [
+            table.to_csv() + repr(table.attrs) + "".join(map(str, table.columns))
+            for table in tables
+        ]
         texts += [caplog.text, *capsys.readouterr()]
         return [value for value in PRIVATE.values() for text in texts if value in text]
 
@@ -43,18 +46,26 @@ def outputs(capsys, caplog):
 def with_private_columns(name: str, content: bytes) -> bytes:
     """Add columns of addresses, coordinates and passwords to a file, in front, behind and in the middle."""
     if name.endswith((".csv", ".xlsx")):
-        rows = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False) if name.endswith("csv") else None
+        rows = (
+            pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)
+            if name.endswith("csv")
+            else None
+        )
         rows = pd.read_excel(io.BytesIO(content), dtype=str) if rows is None else rows
         for place, (head, value) in enumerate(PRIVATE.items()):
             rows.insert(place * rows.shape[1] // len(PRIVATE), head, value)
         written = io.BytesIO()
-        rows.to_csv(written, index=False) if name.endswith("csv") else rows.to_excel(written, index=False)
+        rows.to_csv(written, index=False) if name.endswith("csv") else rows.to_excel(
+            written, index=False
+        )
         return written.getvalue()
     if name.endswith(".jsonl") or name in ("train.json", "valid.json", "test.json"):
         lines = [json.loads(line) for line in content.decode().splitlines() if line.strip()]
         return "".join(json.dumps({**PRIVATE, **line}) + "\n" for line in lines).encode()
     found = json.loads(content)
-    return json.dumps([{**one, **PRIVATE} for one in found] if isinstance(found, list) else found).encode()
+    return json.dumps(
+        [{**one, **PRIVATE} for one in found] if isinstance(found, list) else found
+    ).encode()
 
 
 @pytest.fixture
@@ -64,17 +75,27 @@ def planted(mirror, monkeypatch, tmp_path):
     def plant(*names):
         for name in names:
             source = SOURCES[name]
-            files = {file.file: (mirror / source.folder / file.file).read_bytes() for file in source.files}
+            files = {
+                file.file: (mirror / source.folder / file.file).read_bytes()
+                for file in source.files
+            }
             if name == "mentalalign":
                 files = mentalalign_files(60, {})
-            mirrored(monkeypatch, tmp_path, name, {file: with_private_columns(file, kept) for file, kept in files.items()})
+            mirrored(
+                monkeypatch,
+                tmp_path,
+                name,
+                {file: with_private_columns(file, kept) for file, kept in files.items()},
+            )
 
     return plant
 
 
 @pytest.mark.mirror
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_no_reader_of_a_published_study_gives_a_column_that_it_does_not_name(name, planted, outputs, monkeypatch):
+def test_no_reader_of_a_published_study_gives_a_column_that_it_does_not_name(
+    name, planted, outputs, monkeypatch
+):
     planted(name)
     monkeypatch.setitem(catalogue.SOURCES, name, catalogue.SOURCES[name])
     assert outputs(derive(name)) == []
@@ -83,7 +104,12 @@ def test_no_reader_of_a_published_study_gives_a_column_that_it_does_not_name(nam
 @pytest.mark.mirror
 def test_no_loader_of_dialogues_gives_a_field_that_it_does_not_name(planted, outputs):
     planted("esconv", "heart")
-    assert outputs(load_histories("esconv"), load_histories("heart", twins=True), load_replies("heart")) == []
+    assert (
+        outputs(
+            load_histories("esconv"), load_histories("heart", twins=True), load_replies("heart")
+        )
+        == []
+    )
 
 
 @pytest.mark.mirror
@@ -105,7 +131,9 @@ def own(table):
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "xlsx", "parquet", "jsonl"])
 @pytest.mark.parametrize("load", [load_verdicts, load_scores, load_replies, load_histories])
-def test_a_file_of_one_s_own_is_refused_by_the_names_of_its_columns_and_read_without_them(load, suffix, outputs, tmp_path):
+def test_a_file_of_one_s_own_is_refused_by_the_names_of_its_columns_and_read_without_them(
+    load, suffix, outputs, tmp_path
+):
     rows, path = own(load.__name__.removeprefix("load_")), tmp_path / f"mine.{suffix}"
     if suffix in ("parquet", "jsonl") and "turns" in rows:
         rows["turns"] = rows["turns"].map(json.loads)
@@ -125,7 +153,9 @@ def test_a_file_of_one_s_own_is_refused_by_the_names_of_its_columns_and_read_wit
 
 
 def test_answers_from_elsewhere_are_refused_by_the_names_of_their_columns(tmp_path, outputs):
-    rows = pd.DataFrame({"rater": ["ann"], "left": "r1", "right": "r2", "choice": "left", **PRIVATE})
+    rows = pd.DataFrame(
+        {"rater": ["ann"], "left": "r1", "right": "r2", "choice": "left", **PRIVATE}
+    )
     rows.to_csv(tmp_path / "votes.csv", index=False)
     with pytest.raises(StudyError, match="unknown Email Address") as caught:
         read_answers(tmp_path / "votes.csv")
@@ -135,18 +165,34 @@ def test_answers_from_elsewhere_are_refused_by_the_names_of_their_columns(tmp_pa
 def test_an_export_of_label_studio_gives_the_answers_alone(tmp_path, outputs):
     result = [{"type": "pairwise", "value": {"selected": "left"}, "meta": PRIVATE}]
     annotation = {"completed_by": {"id": 7, **PRIVATE}, "result": result, **PRIVATE}
-    task = {"id": 1, "data": {"left_reply": "r1", "right_reply": "r2", **PRIVATE}, "annotations": [annotation], "meta": PRIVATE}
+    task = {
+        "id": 1,
+        "data": {"left_reply": "r1", "right_reply": "r2", **PRIVATE},
+        "annotations": [annotation],
+        "meta": PRIVATE,
+    }
     (tmp_path / "export.json").write_text(json.dumps([task]))
     assert outputs(read_answers(tmp_path / "export.json")) == []
 
 
 def test_labels_alone_are_kept_of_mt_bench_as_it_is_served(monkeypatch, tmp_path):
-    vote = {"judge": "expert_1", "model_a": "x", "model_b": "y", "question_id": 81, "turn": 1, "winner": "tie"}
+    vote = {
+        "judge": "expert_1",
+        "model_a": "x",
+        "model_b": "y",
+        "question_id": 81,
+        "turn": 1,
+        "winner": "tie",
+    }
     served = io.BytesIO()
     pd.DataFrame([{**PRIVATE, **vote, "conversation_a": "secret"}]).to_parquet(served)
     kept = (json.dumps(vote, separators=(",", ":")) + "\n").encode()
     monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
     monkeypatch.setenv("HEART_DATA_CACHE", str(tmp_path))
     with serving({"/human.parquet": served.getvalue()}) as (address, _):
-        know(monkeypatch, replace(SOURCES["mtbench"], address=address), {"human.jsonl": ("human.parquet", "labels", kept)})
+        know(
+            monkeypatch,
+            replace(SOURCES["mtbench"], address=address),
+            {"human.jsonl": ("human.parquet", "labels", kept)},
+        )
         assert fetch_data("mtbench")["human.jsonl"].read_bytes() == kept

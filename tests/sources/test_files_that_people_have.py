@@ -16,12 +16,31 @@ from heart_utils.sources.inspect_logs import unpack_log
 from heart_utils.sources.load import describe_votes, load_scores, load_verdicts
 
 BATTLES = [
-    {"question_id": 81, "model_a": "x", "model_b": "y", "winner": "model_a", "judge": "ann", "turn": 1},
-    {"question_id": 82, "model_a": "y", "model_b": "x", "winner": "model_a", "judge": "ann", "turn": 1},
+    {
+        "question_id": 81,
+        "model_a": "x",
+        "model_b": "y",
+        "winner": "model_a",
+        "judge": "ann",
+        "turn": 1,
+    },
+    {
+        "question_id": 82,
+        "model_a": "y",
+        "model_b": "x",
+        "winner": "model_a",
+        "judge": "ann",
+        "turn": 1,
+    },
     {"question_id": 82, "model_a": "x", "model_b": "y", "winner": "tie", "judge": "ben", "turn": 1},
 ]
 ARENA = {
-    "columns": {"question_id": "history_id", "model_a": "responder_a", "model_b": "responder_b", "winner": "verdict"}
+    "columns": {
+        "question_id": "history_id",
+        "model_a": "responder_a",
+        "model_b": "responder_b",
+        "winner": "verdict",
+    }
     | {"judge": "rater"},
     "words": {"model_a": "a", "model_b": "b"},
     "always": {"rater_kind": "human"},
@@ -96,7 +115,9 @@ def test_a_damaged_file_is_named(tmp_path, name, content, said):
 
 def test_a_file_without_a_header_is_recognised_and_its_columns_can_be_named(tmp_path):
     file = csv(tmp_path, "c1,x,y,ann,a\nc2,x,y,ann,b\nc3,y,x,ann,tie\n")
-    with pytest.raises(DataError, match=r"seems to be no header: its first line .*header=\['column_1'"):
+    with pytest.raises(
+        DataError, match=r"seems to be no header: its first line .*header=\['column_1'"
+    ):
         load_verdicts(file)
     names = ["history_id", "responder_a", "responder_b", "rater", "verdict"]
     assert votes(load_verdicts(file, header=names, always={"rater_kind": "human"})) == WON
@@ -128,18 +149,35 @@ def test_a_tie_of_two_bad_replies_needs_a_word(tmp_path):
 def test_turns_of_one_question_are_histories_of_one_dialogue():
     battles = pd.DataFrame([BATTLES[0], {**BATTLES[0], "turn": 2, "winner": "model_b"}])
     table, _ = paste(battles)
-    assert table[["history_id", "dialogue_id"]].to_numpy().tolist() == [["81-1", "81"], ["81-2", "81"]]
+    assert table[["history_id", "dialogue_id"]].to_numpy().tolist() == [
+        ["81-1", "81"],
+        ["81-2", "81"],
+    ]
 
 
 def test_the_same_pair_with_its_sides_changed_is_the_second_order():
-    row = {"history_id": "d1", "responder_a": "x", "responder_b": "y", "rater": "r1", "rater_kind": "human", "verdict": "a"}
+    row = {
+        "history_id": "d1",
+        "responder_a": "x",
+        "responder_b": "y",
+        "rater": "r1",
+        "rater_kind": "human",
+        "verdict": "a",
+    }
     turned = {**row, "responder_a": "y", "responder_b": "x", "verdict": "b"}
     table = load_verdicts(pd.DataFrame([row, turned, {**turned, "rater": "r2"}]))
-    assert table["order"].fillna("").tolist() == ["ab", "ba", ""]  # of r2 nobody knows that there was an order
+    assert table["order"].fillna("").tolist() == [
+        "ab",
+        "ba",
+        "",
+    ]  # of r2 nobody knows that there was an order
     assert table["verdict"].tolist() == ["a", "a", "a"]
     assert table["comparison_id"].tolist() == ["d1--x--y--ab", "d1--x--y--ba", "d1--x--y"]
     named = load_verdicts(pd.DataFrame([row, turned]).assign(pair_id="p"))
-    assert named[["responder_a", "verdict", "order"]].to_numpy().tolist() == [["x", "a", "ab"], ["x", "a", "ba"]]
+    assert named[["responder_a", "verdict", "order"]].to_numpy().tolist() == [
+        ["x", "a", "ab"],
+        ["x", "a", "ba"],
+    ]
 
 
 def test_rows_that_come_again_are_refused_with_the_column_that_numbers_them():
@@ -155,16 +193,24 @@ def test_a_winner_may_be_named_but_not_one_who_did_not_play():
     assert votes(load_verdicts(rows, **how)) == [["x", "y", "b"]] * 3
     third = rows.assign(model_a=["x", "y", "z"])
     third.loc[2, "winner"] = "x"
-    with pytest.raises(DataError, match=r"row 2 names 'x' .1 such rows., who is neither responder_a .z. nor responder_b .y."):
+    with pytest.raises(
+        DataError,
+        match=r"row 2 names 'x' .1 such rows., who is neither responder_a .z. nor responder_b .y.",
+    ):
         load_verdicts(third, **how)
     sides = rows.assign(model_a="a", model_b="b", winner="b")
-    assert load_verdicts(sides, **how)["verdict"].tolist() == ["b"] * 3  # the word is a side, which somebody's name is too
+    assert (
+        load_verdicts(sides, **how)["verdict"].tolist() == ["b"] * 3
+    )  # the word is a side, which somebody's name is too
 
 
 def test_names_that_differ_in_capitals_or_blanks_are_refused():
     rows = pd.DataFrame(BATTLES)
     rows.loc[2, "model_a"] = " X"
-    with pytest.raises(DataError, match=r"row 0 has 'x' and row 2 has ' X', which differ in capitals or blanks alone"):
+    with pytest.raises(
+        DataError,
+        match=r"row 0 has 'x' and row 2 has ' X', which differ in capitals or blanks alone",
+    ):
         load_verdicts(rows, **ARENA)
     fixed = load_verdicts(rows, **{**ARENA, "words": {**ARENA["words"], "responder_a": {"x": "x"}}})
     assert votes(fixed) == WON
@@ -184,7 +230,9 @@ KAGGLE = "id,model_a,model_b,winner_model_a,winner_model_b,winner_tie\n0,x,y,1,0
 
 def test_winners_with_a_column_each_are_one_answer(tmp_path):
     assert votes(paste(csv(tmp_path, KAGGLE))[0]) == WON
-    with pytest.raises(DataError, match="row 1 is marked in winner_model_a and winner_tie .1 such rows."):
+    with pytest.raises(
+        DataError, match="row 1 is marked in winner_model_a and winner_tie .1 such rows."
+    ):
         paste(csv(tmp_path, KAGGLE.replace("1,y,x,1,0,0", "1,y,x,1,0,1")))
     with pytest.raises(DataError, match="row 1 has '2' in winner_model_a, expected 1 or 0"):
         paste(csv(tmp_path, KAGGLE.replace("1,y,x,1,0,0", "1,y,x,2,0,0")))
@@ -197,14 +245,18 @@ POTATO = "user,instance_id,pick:::A,pick:::B,pick:::tie\nu0,d0,1,,\nu1,d0,,1,\nu
 
 def test_another_projects_potato_needs_a_table_of_what_was_shown(tmp_path):
     file = csv(tmp_path, POTATO)
-    with pytest.raises(DataError, match="shown says of each of the 2 values of instance_id who wrote") as caught:
+    with pytest.raises(
+        DataError, match="shown says of each of the 2 values of instance_id who wrote"
+    ) as caught:
         load_verdicts(file)
     options = proposed(caught.value)
     shown = pd.DataFrame({"instance_id": ["d0", "d1"], "responder_a": "x", "responder_b": "y"})
     table = load_verdicts(file, **{**options, "shown": shown})
     assert sorted(votes(table)) == sorted(WON)
     shown.to_csv(tmp_path / "shown.csv", index=False)
-    pd.testing.assert_frame_equal(load_verdicts(file, **{**options, "shown": str(tmp_path / "shown.csv")}), table)
+    pd.testing.assert_frame_equal(
+        load_verdicts(file, **{**options, "shown": str(tmp_path / "shown.csv")}), table
+    )
     with pytest.raises(DataError, match="shown says nothing of instance_id d1 .1 answers."):
         load_verdicts(file, **{**options, "shown": shown.head(1)})
     with pytest.raises(DataError, match="shown has two rows about"):
@@ -231,7 +283,9 @@ def test_a_form_with_a_row_a_person_becomes_a_row_an_answer(tmp_path, monkeypatc
         load_verdicts(file)
     assert "p0@example.org" not in str(caught.value)
     options = proposed(caught.value) | {"pair_columns": r"Conversation (\d+) .*", "shown": SHOWN}
-    with pytest.warns(UserWarning, match="2 rows were read and 3 answers kept: 1 blank cells, taken as not asked"):
+    with pytest.warns(
+        UserWarning, match="2 rows were read and 3 answers kept: 1 blank cells, taken as not asked"
+    ):
         table = load_verdicts(file, **options)
     assert sorted(votes(table)) == [["x", "y", "a"], ["x", "y", "a"], ["x", "y", "tie"]]
     assert table["rater"].str.fullmatch("rater-[0-9a-f]{8}").all()
@@ -254,13 +308,24 @@ def test_qualtrics_three_rows_of_headers_are_no_raters(tmp_path):
     with pytest.warns(UserWarning, match="2 rows of headers by Qualtrics"):
         table = load_verdicts(file, **{**proposed(caught.value), "shown": shown})
     assert table["rater"].tolist() == ["R_0", "R_1"] * 2
-    assert sorted(votes(table)) == [["x", "y", "a"], ["x", "y", "a"], ["x", "y", "b"], ["x", "y", "tie"]]
+    assert sorted(votes(table)) == [
+        ["x", "y", "a"],
+        ["x", "y", "a"],
+        ["x", "y", "b"],
+        ["x", "y", "tie"],
+    ]
 
 
 @pytest.mark.parametrize(
-    "change", [("IP Address,True,R_1", "Survey Preview,True,R_1"), ("IP Address,True,R_1", "IP Address,False,R_1")]
+    "change",
+    [
+        ("IP Address,True,R_1", "Survey Preview,True,R_1"),
+        ("IP Address,True,R_1", "IP Address,False,R_1"),
+    ],
 )
-def test_a_preview_or_an_unfinished_answer_is_refused_until_somebody_says_whether_it_counts(tmp_path, change):
+def test_a_preview_or_an_unfinished_answer_is_refused_until_somebody_says_whether_it_counts(
+    tmp_path, change
+):
     file = csv(tmp_path, QUALTRICS.replace(*change))
     with pytest.raises(DataError, match="1 of 2 rows may not count: .*, first in row 3") as caught:
         load_verdicts(file, others="drop")
@@ -284,7 +349,9 @@ def test_rejected_work_counts_only_on_request(tmp_path, monkeypatch):
         load_verdicts(file)
     with pytest.warns(UserWarning, match="who is who"):
         assert len(load_verdicts(file, **{**proposed(caught.value), "only": both})) == 2
-    with pytest.raises(DataError, match="only keeps no row: AssignmentStatus has 'Approved', 'Rejected'"):
+    with pytest.raises(
+        DataError, match="only keeps no row: AssignmentStatus has 'Approved', 'Rejected'"
+    ):
         load_verdicts(file, **{**proposed(caught.value), "only": {"AssignmentStatus": "Accepted"}})
     with pytest.raises(DataError, match="line 3 of votes.csv has fewer cells than the header"):
         load_verdicts(csv(tmp_path, head + rows.removesuffix(",right\n") + "\n"))
@@ -293,15 +360,28 @@ def test_rejected_work_counts_only_on_request(tmp_path, monkeypatch):
 # Nested objects
 
 
-def test_label_studio_annotations_become_rows_and_cancelled_ones_do_not_count(tmp_path, monkeypatch):
+def test_label_studio_annotations_become_rows_and_cancelled_ones_do_not_count(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("HEART_KEYS", str(tmp_path / "keys"))
 
     def annotation(side, cancelled=False):
-        result = [{"type": "pairwise", "value": {"selected": side}}, {"type": "rating", "value": {"rating": 3}}]
-        return {"completed_by": {"email": f"{side}@example.org"}, "was_cancelled": cancelled, "result": result}
+        result = [
+            {"type": "pairwise", "value": {"selected": side}},
+            {"type": "rating", "value": {"rating": 3}},
+        ]
+        return {
+            "completed_by": {"email": f"{side}@example.org"},
+            "was_cancelled": cancelled,
+            "result": result,
+        }
 
     tasks = [
-        {"id": 0, "data": {"model1": "x", "model2": "y"}, "annotations": [annotation("left"), annotation("right", True)]},
+        {
+            "id": 0,
+            "data": {"model1": "x", "model2": "y"},
+            "annotations": [annotation("left"), annotation("right", True)],
+        },
         {"id": 1, "data": {"model1": "y", "model2": "x"}, "annotations": [annotation("left")]},
     ]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
@@ -313,7 +393,14 @@ def test_label_studio_annotations_become_rows_and_cancelled_ones_do_not_count(tm
 def test_prodigy_names_the_winner_and_ignored_tasks_do_not_count(tmp_path):
     def task(text, accept, answer="accept"):
         options = [{"id": "x"}, {"id": "y"}]
-        return {"text": text, "options": options, "accept": accept, "answer": answer, "_task_hash": 1, "_annotator_id": "r0"}
+        return {
+            "text": text,
+            "options": options,
+            "accept": accept,
+            "answer": answer,
+            "_task_hash": 1,
+            "_annotator_id": "r0",
+        }
 
     rows = [task("c0", ["x"]), task("c1", ["y"], "ignore"), task("c2", ["y"])]
     file = tmp_path / "prodigy.jsonl"
@@ -327,7 +414,13 @@ def test_prodigy_names_the_winner_and_ignored_tasks_do_not_count(tmp_path):
 
 def test_completions_with_scores_are_a_row_a_reply_and_dimension():
     rows = [
-        {"id": 1, "completions": [{"model": "x", "annotations": {"help": 5, "truth": 4}}, {"model": "y", "annotations": {}}]}
+        {
+            "id": 1,
+            "completions": [
+                {"model": "x", "annotations": {"help": 5, "truth": 4}},
+                {"model": "y", "annotations": {}},
+            ],
+        }
     ]
     table = load_scores(
         pd.DataFrame(rows),
@@ -347,7 +440,11 @@ def test_completions_with_scores_are_a_row_a_reply_and_dimension():
 
 def test_a_soft_preference_of_any_range_is_read_and_checked_in_the_files_own_numbers():
     rows = pd.DataFrame(
-        {"instruction": ["i0", "i1", "i2"], "generator_1": ["zeta", "ref", "zeta"], "generator_2": ["alpha", "zeta", "alpha"]}
+        {
+            "instruction": ["i0", "i1", "i2"],
+            "generator_1": ["zeta", "ref", "zeta"],
+            "generator_2": ["alpha", "zeta", "alpha"],
+        }
         | {"preference": [1.25, 2.0, None], "annotator": "alpaca_eval_gpt4"}
     )
     table, said = paste(rows)
@@ -355,10 +452,20 @@ def test_a_soft_preference_of_any_range_is_read_and_checked_in_the_files_own_num
     assert table["p_a"].tolist()[:2] == [0.25, 0.0]  # alpha is a, and zeta was better by 0.75
     assert table["verdict"].tolist()[:2] == ["b", "b"]
     assert table["state"].tolist() == ["valid", "valid", "error"]
-    with pytest.raises(DataError, match=r"p_a: expected a number from 1 to 2, or nothing; row 1 has 2.01"):
+    with pytest.raises(
+        DataError, match=r"p_a: expected a number from 1 to 2, or nothing; row 1 has 2.01"
+    ):
         paste(rows.assign(preference=[1.0, 2.01, 1.5]))
-    plain = {"history_id": "c1", "responder_a": "zeta", "responder_b": "alpha", "rater": "j", "rater_kind": "model"}
-    with pytest.raises(DataError, match=r"from 0 to 1, or nothing; row 0 has 1.99. Is it on another scale"):
+    plain = {
+        "history_id": "c1",
+        "responder_a": "zeta",
+        "responder_b": "alpha",
+        "rater": "j",
+        "rater_kind": "model",
+    }
+    with pytest.raises(
+        DataError, match=r"from 0 to 1, or nothing; row 0 has 1.99. Is it on another scale"
+    ):
         load_verdicts(pd.DataFrame([{**plain, "verdict": "b", "p_a": 1.99}]))
     with pytest.raises(DataError, match=r"row 0 has 0.99 and says 'b' .1 such rows."):
         load_verdicts(pd.DataFrame([{**plain, "verdict": "b", "p_a": 0.99}]))
@@ -372,8 +479,13 @@ def test_tallies_are_as_many_votes_and_give_the_strengths_of_the_counts(tmp_path
     strength = fit_ratings(table, weights="verdicts", n_resamples=0).strength
     assert float(round(strength["x"] - strength["y"], 3)) == 1.099  # log 3
     for wrong in ("-1", "1.5", "many", ""):
-        with pytest.raises(DataError, match=r"row 0 has .* in win2, expected a whole number of 0 or more"):
-            load_verdicts(csv(tmp_path, TALLIES.replace(",1\n", f",{wrong}\n")), counts={"win1": "a", "win2": "b"})
+        with pytest.raises(
+            DataError, match=r"row 0 has .* in win2, expected a whole number of 0 or more"
+        ):
+            load_verdicts(
+                csv(tmp_path, TALLIES.replace(",1\n", f",{wrong}\n")),
+                counts={"win1": "a", "win2": "b"},
+            )
 
 
 def test_a_list_of_winners_and_losers_has_no_orders(tmp_path):
@@ -416,13 +528,22 @@ LOGS = Path(__file__).with_name("inspect_ai")
 def test_a_log_of_inspect_ai_with_pairs_is_read_by_the_proposed_call(tmp_path):
     table, said = paste(LOGS / "pairwise.eval")
     assert "it looks like inspect_ai" in said
-    assert table["history_id"].value_counts().to_dict() == {f"chat-{number}": 2 for number in (1, 2, 3, 4)}
-    assert table[["rater", "rater_kind", "responder_a", "responder_b"]].drop_duplicates().to_numpy().tolist() == [
-        ["preference", "model", "alpha", "beta"]
-    ]
+    assert table["history_id"].value_counts().to_dict() == {
+        f"chat-{number}": 2 for number in (1, 2, 3, 4)
+    }
+    assert table[
+        ["rater", "rater_kind", "responder_a", "responder_b"]
+    ].drop_duplicates().to_numpy().tolist() == [["preference", "model", "alpha", "beta"]]
     first = table[table["repeat"] == 1].set_index("history_id")
-    written = {sample["id"]: sample for sample in unpack_log((LOGS / "pairwise.eval").read_bytes())["samples"][:4]}
-    answers = {name: sample["scores"]["preference"]["value"].lower() for name, sample in written.items() if sample["scores"]}
+    written = {
+        sample["id"]: sample
+        for sample in unpack_log((LOGS / "pairwise.eval").read_bytes())["samples"][:4]
+    }
+    answers = {
+        name: sample["scores"]["preference"]["value"].lower()
+        for name, sample in written.items()
+        if sample["scores"]
+    }
     assert first["verdict"].dropna().to_dict() == answers
     assert first.loc["chat-4", "state"] == "error"
     log = tmp_path / "pairwise.json"
@@ -444,7 +565,11 @@ def test_scores_of_inspect_ai_are_a_row_a_dimension_and_one_that_failed_is_no_ze
 
 
 def test_correct_and_incorrect_of_inspect_ai_are_one_and_nought(tmp_path):
-    log = {"version": 2, "status": "success", "eval": {"model": "m", "task": "t", "scorers": [{"name": "match"}]}}
+    log = {
+        "version": 2,
+        "status": "success",
+        "eval": {"model": "m", "task": "t", "scorers": [{"name": "match"}]},
+    }
     log["samples"] = [{"id": 1, "epoch": 1, "scores": {"match": {"value": mark}}} for mark in "CI"]
     log["samples"][1]["id"] = 2
     file = tmp_path / "log.json"
@@ -454,7 +579,9 @@ def test_correct_and_incorrect_of_inspect_ai_are_one_and_nought(tmp_path):
     assert load_scores(file, **proposed(caught.value))["score"].tolist() == [1.0, 0.0]
 
 
-def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_what_it_lacks(tmp_path):
+def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_what_it_lacks(
+    tmp_path,
+):
     content = (LOGS / "pairwise.eval").read_bytes()
     cut = tmp_path / "cut.eval"
     cut.write_bytes(content[:9000])
@@ -464,5 +591,7 @@ def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_wha
     log |= {"status": "cancelled", "samples": log["samples"][:5]}
     file = tmp_path / "log.json"
     file.write_text(json.dumps(log))
-    with pytest.warns(UserWarning, match="3 samples that are not in the log, whose status is 'cancelled'"):
+    with pytest.warns(
+        UserWarning, match="3 samples that are not in the log, whose status is 'cancelled'"
+    ):
         paste(file)

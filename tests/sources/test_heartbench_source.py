@@ -18,7 +18,10 @@ LINE = {
 
 def write(folder, *lines):
     file = folder / "mine.jsonl"
-    file.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines), encoding="utf-8")
+    file.write_text(
+        "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines),
+        encoding="utf-8",
+    )
     return file
 
 
@@ -26,18 +29,29 @@ def test_a_rubric_of_ones_own_is_read(tmp_path):
     file = write(tmp_path, LINE)
     questions = load_questions(file)
     assert questions[["item", "ability", "points"]].to_numpy().tolist() == [["Q1-01", "warmth", 3]]
-    assert load_question_histories(file)["turns"][0] == [{"speaker": "seeker", "text": "Nobody asked how I am."}]
+    assert load_question_histories(file)["turns"][0] == [
+        {"speaker": "seeker", "text": "Nobody asked how I am."}
+    ]
 
 
 def test_a_text_may_hold_another_line_break_and_a_file_a_mark_before_its_first(tmp_path):
     said = {**LINE, "dialogue": [{"role": "A", "content": "Nobody asked.\u2028Nobody."}]}
-    (tmp_path / "mine.jsonl").write_text("\ufeff" + json.dumps(said, ensure_ascii=False) + "\n\n", encoding="utf-8")
-    assert load_question_histories(tmp_path / "mine.jsonl")["turns"][0][0]["text"] == "Nobody asked.\u2028Nobody."
+    (tmp_path / "mine.jsonl").write_text(
+        "\ufeff" + json.dumps(said, ensure_ascii=False) + "\n\n", encoding="utf-8"
+    )
+    assert (
+        load_question_histories(tmp_path / "mine.jsonl")["turns"][0][0]["text"]
+        == "Nobody asked.\u2028Nobody."
+    )
 
 
 def test_a_file_in_another_encoding_says_what_to_do(tmp_path):
-    (tmp_path / "mine.jsonl").write_bytes(json.dumps(LINE).replace("cares", "sorgt, fühlt").encode("latin-1"))
-    with pytest.raises(DataError, match="mine.jsonl: line 1 is not UTF-8 .* Save the file as UTF-8"):
+    (tmp_path / "mine.jsonl").write_bytes(
+        json.dumps(LINE).replace("cares", "sorgt, fühlt").encode("latin-1")
+    )
+    with pytest.raises(
+        DataError, match="mine.jsonl: line 1 is not UTF-8 .* Save the file as UTF-8"
+    ):
         load_questions(tmp_path / "mine.jsonl")
 
 
@@ -48,9 +62,13 @@ BAD = {
     "rubric item 1 lacks": [{**LINE, "rubric": [{"dimension": "x", "score": 1}]}],
     "has the score '3'": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": "3"}]}],
     "rubric item 1 has a score of 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": 0}]}],
-    "no rubric item has a score above 0": [{**LINE, "rubric": [{**LINE["rubric"][0], "score": -2}]}],
+    "no rubric item has a score above 0": [
+        {**LINE, "rubric": [{**LINE["rubric"][0], "score": -2}]}
+    ],
     "turn 1 is not a role": [{**LINE, "dialogue": [{"role": "C", "content": "x"}]}],
-    "last turn is not the user's": [{**LINE, "dialogue": [*LINE["dialogue"], {"role": "B", "content": "x"}]}],
+    "last turn is not the user's": [
+        {**LINE, "dialogue": [*LINE["dialogue"], {"role": "B", "content": "x"}]}
+    ],
     "it is empty": [],
 }
 
@@ -70,7 +88,12 @@ def test_names_are_unique_in_both_languages():
     names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
     assert not names.duplicated(["kind", "zh"]).any()
     assert not names.duplicated(["kind", "name"]).any()
-    assert names["kind"].value_counts().to_dict() == {"subscene": 33, "ability": 16, "dimension": 5, "scene": 5}
+    assert names["kind"].value_counts().to_dict() == {
+        "subscene": 33,
+        "ability": 16,
+        "dimension": 5,
+        "scene": 5,
+    }
 
 
 def test_the_licence_keeps_texts_off_published_pages():
@@ -107,7 +130,14 @@ def test_296_questions_hold_3114_items(questions):
     assert per_question["difficulty"].value_counts().to_dict() == {"normal": 212, "hard": 84}
     assert len(questions) == 3114
     assert (questions["ability"] != "special").sum() == 2818
-    assert per_question["n_turns"].value_counts().to_dict() == {9: 99, 1: 89, 3: 46, 5: 33, 7: 28, 4: 1}
+    assert per_question["n_turns"].value_counts().to_dict() == {
+        9: 99,
+        1: 89,
+        3: 46,
+        5: 33,
+        7: 28,
+        4: 1,
+    }
 
 
 @pytest.mark.mirror
@@ -145,7 +175,11 @@ def test_a_rubric_has_up_to_23_items_where_15_are_published(questions, published
 
 @pytest.mark.mirror
 def test_33_scenarios_are_there_as_published(questions, published):
-    assert questions["subscene"].nunique() == published.set_index("kind").loc["scenarios", "count"] == 33
+    assert (
+        questions["subscene"].nunique()
+        == published.set_index("kind").loc["scenarios", "count"]
+        == 33
+    )
 
 
 @pytest.mark.mirror
@@ -157,7 +191,12 @@ def test_one_question_has_two_veto_items_and_one_has_none(questions):
 @pytest.mark.mirror
 def test_every_name_in_the_data_is_translated(questions):
     named = set(pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")["name"])
-    assert set(questions["ability"]) | set(questions["scene"].dropna()) | set(questions["subscene"].dropna()) <= named
+    assert (
+        set(questions["ability"])
+        | set(questions["scene"].dropna())
+        | set(questions["subscene"].dropna())
+        <= named
+    )
 
 
 @pytest.mark.mirror

@@ -42,7 +42,9 @@ def estimate(table, quantity, stratum, outcome=None):
 
 
 @pytest.mark.mirror
-def test_waiting_within_client_and_counsellor_is_what_taking_means_away_in_turn_gives(mirror, shipped):
+def test_waiting_within_client_and_counsellor_is_what_taking_means_away_in_turn_gives(
+    mirror, shipped
+):
     rows = pd.read_csv(mirror / "kokorochat" / "sessions.csv")
     y = (rows["score"] - rows["score"].mean()) / rows["score"].std()
     x = np.log(rows["lat_med"])
@@ -57,7 +59,9 @@ def test_waiting_within_client_and_counsellor_is_what_taking_means_away_in_turn_
     )
     # Cameron, Gelbach and Miller: both ways less what both have in common; without a factor for few clusters.
     error = np.sqrt(by_client + by_counsellor - by_both) / (x**2).sum()
-    row = estimate(shipped["kokorochat"], "SD per doubling of the wait", "same client and counsellor")
+    row = estimate(
+        shipped["kokorochat"], "SD per doubling of the wait", "same client and counsellor"
+    )
     assert row["value"] == pytest.approx(slope * np.log(2), abs=2e-5)
     assert row["se"] == pytest.approx(error * np.log(2), rel=0.005)
     assert row["value"] == pytest.approx(-0.24, abs=0.005)
@@ -65,7 +69,10 @@ def test_waiting_within_client_and_counsellor_is_what_taking_means_away_in_turn_
 
 @pytest.mark.mirror
 def test_scores_by_waiting_time_are_means_of_fifths_that_a_loop_makes(mirror, shipped):
-    sessions = [(float(row["lat_med"]), float(row["score"])) for row in read_rows(mirror, "kokorochat/sessions.csv")]
+    sessions = [
+        (float(row["lat_med"]), float(row["score"]))
+        for row in read_rows(mirror, "kokorochat/sessions.csv")
+    ]
     ends = np.quantile([wait for wait, _ in sessions], [0.2, 0.4, 0.6, 0.8])
     fifths = defaultdict(list)
     for wait, score in sessions:
@@ -74,7 +81,9 @@ def test_scores_by_waiting_time_are_means_of_fifths_that_a_loop_makes(mirror, sh
     assert table["n"].tolist() == [len(fifths[k]) for k in range(5)]
     assert table["value"].tolist() == pytest.approx([mean(fifths[k]) for k in range(5)])
     ranks = [stats.rankdata([pair[k] for pair in sessions]) for k in (0, 1)]
-    rank = estimate(shipped["kokorochat"], "rank correlation", "counsellor's wait", "score")["value"]
+    rank = estimate(shipped["kokorochat"], "rank correlation", "counsellor's wait", "score")[
+        "value"
+    ]
     assert rank == pytest.approx(np.corrcoef(ranks)[0, 1], abs=1e-6)
 
 
@@ -83,7 +92,9 @@ def test_two_experts_agree_as_often_as_a_loop_counts(mirror, shipped):
     given = defaultdict(list)
     for row in read_rows(mirror, "mindeval/scores.csv"):
         if row["score"] != "0":  # not applicable
-            given[row["conversation"], row["profile"], row["model"], row["expert"]].append(int(row["score"]))
+            given[row["conversation"], row["profile"], row["model"], row["expert"]].append(
+                int(row["score"])
+            )
     seen = defaultdict(dict)
     for (conversation, profile, model, expert), scores in given.items():
         seen[profile, conversation, model][expert] = round(mean(scores), 6)
@@ -91,10 +102,20 @@ def test_two_experts_agree_as_often_as_a_loop_counts(mirror, shipped):
     for one, other in itertools.combinations(sorted(seen), 2):
         if one[0] == other[0] and one[2] != other[2]:
             for first, second in itertools.combinations(("e1", "e2", "e3", "e4"), 2):
-                product = (seen[one][first] - seen[other][first]) * (seen[one][second] - seen[other][second])
-                agreed, untied, tied = agreed + (product > 0), untied + (product != 0), tied + (product == 0)
+                product = (seen[one][first] - seen[other][first]) * (
+                    seen[one][second] - seen[other][second]
+                )
+                agreed, untied, tied = (
+                    agreed + (product > 0),
+                    untied + (product != 0),
+                    tied + (product == 0),
+                )
     row = estimate(shipped["mindeval"], "two experts agree", "all")
-    assert (row["n"], row["value"]) == (untied, pytest.approx(agreed / untied, abs=1e-6)) == (417, pytest.approx(273 / 417))
+    assert (
+        (row["n"], row["value"])
+        == (untied, pytest.approx(agreed / untied, abs=1e-6))
+        == (417, pytest.approx(273 / 417))
+    )
     ties = estimate(shipped["mindeval"], "a tie for one of two experts", "all")["value"]
     assert ties == pytest.approx(tied / (tied + untied), abs=1e-6)
 
@@ -103,7 +124,9 @@ def test_two_experts_agree_as_often_as_a_loop_counts(mirror, shipped):
 def test_the_intraclass_correlation_of_experts_is_shrout_and_fleiss(mirror, shipped):
     rows = pd.read_csv(mirror / "mindeval" / "scores.csv")
     applicable = rows[rows["score"] > 0]
-    table = applicable.pivot_table(index="conversation", columns="expert", values="score").to_numpy()
+    table = applicable.pivot_table(
+        index="conversation", columns="expert", values="score"
+    ).to_numpy()
     n, k = table.shape
     ms_rows = k * table.mean(axis=1).var(ddof=1)
     ms_columns = n * table.mean(axis=0).var(ddof=1)
@@ -111,8 +134,12 @@ def test_the_intraclass_correlation_of_experts_is_shrout_and_fleiss(mirror, ship
     ms_rest = (rest**2).sum() / ((n - 1) * (k - 1))
     single = (ms_rows - ms_rest) / (ms_rows + (k - 1) * ms_rest + k * (ms_columns - ms_rest) / n)
     of_four = (ms_rows - ms_rest) / (ms_rows + (ms_columns - ms_rest) / n)
-    assert estimate(shipped["mindeval"], "ICC(2,1)", "all")["value"] == pytest.approx(single, abs=1e-4)
-    assert estimate(shipped["mindeval"], "ICC(2,4)", "all")["value"] == pytest.approx(of_four, abs=1e-4)
+    assert estimate(shipped["mindeval"], "ICC(2,1)", "all")["value"] == pytest.approx(
+        single, abs=1e-4
+    )
+    assert estimate(shipped["mindeval"], "ICC(2,4)", "all")["value"] == pytest.approx(
+        of_four, abs=1e-4
+    )
     assert (round(single, 2), round(of_four, 2)) == (0.13, 0.37)
 
 
@@ -123,13 +150,19 @@ def test_warm_less_cold_is_welchs_difference(mirror, shipped):
         if row["study_id"] == "longitudinal" and row["week"] == "w4" and float(row["multiplier"]):
             told[float(row["multiplier"]) > 0].append(float(row["separation_distress"]))
     warm, cold = told[True], told[False]
-    row = estimate(shipped["relationship_seeking"], "warm less cold", "week 4", "separation_distress")
+    row = estimate(
+        shipped["relationship_seeking"], "warm less cold", "week 4", "separation_distress"
+    )
     assert row["value"] == pytest.approx(mean(warm) - mean(cold))
-    assert row["se"] == pytest.approx((stdev(warm) ** 2 / len(warm) + stdev(cold) ** 2 / len(cold)) ** 0.5, abs=1e-5)
+    assert row["se"] == pytest.approx(
+        (stdev(warm) ** 2 / len(warm) + stdev(cold) ** 2 / len(cold)) ** 0.5, abs=1e-5
+    )
 
 
 def test_the_printed_leaderboard_of_sage_follows_from_its_rows(shipped):
-    printed = pd.read_csv(find_root() / "data" / "published" / "sage_board.csv").dropna(subset="responder")
+    printed = pd.read_csv(find_root() / "data" / "published" / "sage_board.csv").dropna(
+        subset="responder"
+    )
     ends = defaultdict(dict)
     for row in shipped["sage"].query("rater == 'deepseek-v3'").sort_values("item").itertuples():
         ends[row.responder][row.history_id] = row.score  # the last one stays
@@ -138,7 +171,10 @@ def test_the_printed_leaderboard_of_sage_follows_from_its_rows(shipped):
         final = list(ends[row.responder].values())
         assert len(final) == 100
         assert mean(final) == pytest.approx(row.score, abs=0.0501)  # as printed, a half rounded up
-        assert (sum(one >= 100 for one in final), sum(one < 10 for one in final)) == (row.success, row.failure)
+        assert (sum(one >= 100 for one in final), sum(one < 10 for one in final)) == (
+            row.success,
+            row.failure,
+        )
 
 
 def test_two_simulated_seekers_move_six_models_by_12_to_28_points_and_keep_their_order(shipped):
@@ -158,13 +194,24 @@ def test_rows_of_people_are_the_numbers_of_the_file_and_nobodys_ids(mirror, ship
     for group, prefix in {"before": "Pre", "after": "Post", "week_later": "WeekLater"}.items():
         expected = mean(float(row[f"{prefix}RulerConfidence"]) for row in smokers)
         assert told["confidence", group] == pytest.approx(expected)
-    care = [10 * mean(int(row[f"CAREQ{k}"]) for k in range(1, 11) if row[f"CAREQ{k}"] != "0") for row in smokers]
+    care = [
+        10 * mean(int(row[f"CAREQ{k}"]) for k in range(1, 11) if row[f"CAREQ{k}"] != "0")
+        for row in smokers
+    ]
     ours = shipped["mibot"].query("dimension == 'care'").groupby("rater")["score"].mean()
     assert 10 * ours.mean() == pytest.approx(mean(care)) == pytest.approx(42.3, abs=0.05)
-    likes = Counter((row["bot"].lower(), row["L"]) for row in read_rows(mirror, "ieval/ratings.csv"))
+    likes = Counter(
+        (row["bot"].lower(), row["L"]) for row in read_rows(mirror, "ieval/ratings.csv")
+    )
     rows = shipped["ieval"].query("dimension == 'likable'")
-    assert Counter(zip(rows["responder"], rows["score"].astype(int).astype(str), strict=True)) == likes
-    for name, form in {"mibot": r"smoker_\d{3}", "ieval": r"seeker_\d{3}", "can_ai_relate": r"clinician_[12]"}.items():
+    assert (
+        Counter(zip(rows["responder"], rows["score"].astype(int).astype(str), strict=True)) == likes
+    )
+    for name, form in {
+        "mibot": r"smoker_\d{3}",
+        "ieval": r"seeker_\d{3}",
+        "can_ai_relate": r"clinician_[12]",
+    }.items():
         assert all(re.fullmatch(form, rater) for rater in shipped[name]["rater"].unique())
 
 
@@ -180,7 +227,9 @@ def test_reflections_are_compared_within_one_reader_and_context(mirror, shipped)
             wins[reader.split()[0], (model > therapist) - (model < therapist)] += 1
     for readers, stratum in {"Expert": "expert", "Layperson": "lay"}.items():
         rows = shipped["reflections"].query(f"stratum == '{stratum}' and responder_b == 'gpt-3'")
-        assert rows[["n_a", "n_tie", "n_b"]].sum().tolist() == [wins[readers, way] for way in (-1, 0, 1)]
+        assert rows[["n_a", "n_tie", "n_b"]].sum().tolist() == [
+            wins[readers, way] for way in (-1, 0, 1)
+        ]
 
 
 @pytest.mark.mirror
@@ -189,7 +238,9 @@ def test_a_reply_that_a_clinician_did_not_score_is_abstained(mirror, shipped):
     absent = shipped["can_ai_relate"]["state"] == "abstained"
     assert absent.sum() == sum(row["score"] == "" for row in rows) == 54
     assert shipped["can_ai_relate"].loc[absent, "score"].isna().all()
-    assert shipped["can_ai_relate"].drop_duplicates("reply_id")["responder"].value_counts().to_dict() == {
+    assert shipped["can_ai_relate"].drop_duplicates("reply_id")[
+        "responder"
+    ].value_counts().to_dict() == {
         "gpt-4": 28,
         "peer": 22,
     }
@@ -207,18 +258,27 @@ def draw_study(rng, n_responders, n_starts, n_seekers):
     score = np.zeros(tuple(sizes.values()))
     for component, variance in TRUTH.items():
         within = FACETS if component == "rest" else component.split(":")
-        score += np.sqrt(variance) * rng.standard_normal([sizes[facet] if facet in within else 1 for facet in FACETS])
+        score += np.sqrt(variance) * rng.standard_normal(
+            [sizes[facet] if facet in within else 1 for facet in FACETS]
+        )
     return score
 
 
 def as_rows(score):
-    names = pd.MultiIndex.from_product(map(range, score.shape), names=["responder", "dialogue_id", "rater"])
+    names = pd.MultiIndex.from_product(
+        map(range, score.shape), names=["responder", "dialogue_id", "rater"]
+    )
     return pd.DataFrame({"score": score.ravel()}, names).reset_index()
 
 
 def test_components_of_simulated_conversations_are_recovered():
     rng = np.random.default_rng(34)
-    found = pd.DataFrame([variance_components(as_rows(draw_study(rng, 8, 40, 4))).table["estimate"] for _ in range(150)])
+    found = pd.DataFrame(
+        [
+            variance_components(as_rows(draw_study(rng, 8, 40, 4))).table["estimate"]
+            for _ in range(150)
+        ]
+    )
     away = (found.mean() - pd.Series(TRUTH)) / found.sem()
     assert away.abs().max() < 3.5
 
@@ -230,7 +290,9 @@ def test_the_error_of_a_difference_is_what_simulated_studies_of_one_cost_show():
         truth = 2 * TRUTH["responder"]  # two models drawn at random differ by this too
         error = TRUTH["responder:dialogue"] / n_starts + TRUTH["responder:rater"] / n_seekers
         error += TRUTH["rest"] / (n_starts * n_seekers)
-        assert np.var([one - other for one, other in means]) == pytest.approx(truth + 2 * error, rel=0.12)
+        assert np.var([one - other for one, other in means]) == pytest.approx(
+            truth + 2 * error, rel=0.12
+        )
 
 
 # Bad input ------------------------------------------------------------------------------------------
@@ -240,8 +302,16 @@ def test_the_error_of_a_difference_is_what_simulated_studies_of_one_cost_show():
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("sage/conversations.csv", {"model": "hal-9000"}, "row 0 has model 'hal-9000'; expected claude3.7 or"),
-        ("sage/conversations.csv", {"final_emotion": 101}, "row 0 has final_emotion 101; expected 0 to 100"),
+        (
+            "sage/conversations.csv",
+            {"model": "hal-9000"},
+            "row 0 has model 'hal-9000'; expected claude3.7 or",
+        ),
+        (
+            "sage/conversations.csv",
+            {"final_emotion": 101},
+            "row 0 has final_emotion 101; expected 0 to 100",
+        ),
         ("sage/conversations.csv", {"path": "40 50"}, "1 paths do not end at final_emotion"),
         ("mibot/survey.csv", {"CAREQ3": 6}, "row 0 has CAREQ3 6; expected 0 to 5"),
         ("ieval/ratings.csv", {"bot": "Mauve"}, "row 0 has bot 'Mauve'; expected Pink or"),
@@ -254,7 +324,9 @@ def test_the_error_of_a_difference_is_what_simulated_studies_of_one_cost_show():
         ("kokorochat/sessions.csv", {"score": 120}, "row 0 has score 120; expected 0 to 100"),
     ],
 )
-def test_a_file_with_something_unknown_is_refused_with_its_row(mirror, tmp_path, monkeypatch, name, change, said):
+def test_a_file_with_something_unknown_is_refused_with_its_row(
+    mirror, tmp_path, monkeypatch, name, change, said
+):
     folder = name.partition("/")[0]
     shutil.copytree(mirror / folder, tmp_path / folder, copy_function=shutil.copyfile)
     (tmp_path / folder).chmod(0o755)
@@ -271,6 +343,8 @@ def test_a_file_with_something_unknown_is_refused_with_its_row(mirror, tmp_path,
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_a_set_that_is_cut_by_hand_says_why_and_what_to_do_and_asks_no_network(name, monkeypatch):
-    monkeypatch.setattr(catalogue, "_download", lambda source, file: pytest.fail("it went to the network"))
+    monkeypatch.setattr(
+        catalogue, "_download", lambda source, file: pytest.fail("it went to the network")
+    )
     with pytest.raises(DataUnavailableError, match=f"{name} is not fetched: .*HEART_DATA_MIRROR"):
         fetch_data(name)

@@ -36,7 +36,9 @@ def _places(monkeypatch, tmp_path):
 READING = {"row_ids": [], "sets": {"epitome": {"id": "sp_id", "dimensions": ["level"]}}}
 
 
-def toy(monkeypatch, address: str, *, kept: str = "", content: bytes = CONTENT, file: str = "a.txt"):
+def toy(
+    monkeypatch, address: str, *, kept: str = "", content: bytes = CONTENT, file: str = "a.txt"
+):
     source = Source(
         name="toy",
         folder="toy",
@@ -54,7 +56,9 @@ def left_in(folder) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file()]
 
 
-def test_a_set_is_fetched_once_with_its_terms_and_then_read_from_the_cache(monkeypatch, tmp_path, capsys):
+def test_a_set_is_fetched_once_with_its_terms_and_then_read_from_the_cache(
+    monkeypatch, tmp_path, capsys
+):
     with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
         toy(monkeypatch, address)
         first = fetch_data("toy")
@@ -69,11 +73,17 @@ def test_a_set_is_fetched_once_with_its_terms_and_then_read_from_the_cache(monke
     ("fault", "error", "said"),
     [
         ("truncated", DataError, "cut short.*Nothing was kept.*make data NAME=toy"),
-        ("stalls", DataUnavailableError, "could not be reached.*make data NAME=toy.*HEART_DATA_MIRROR"),
+        (
+            "stalls",
+            DataUnavailableError,
+            "could not be reached.*make data NAME=toy.*HEART_DATA_MIRROR",
+        ),
         ("slow", DataUnavailableError, "could not be reached.*make data NAME=toy"),
     ],
 )
-def test_a_download_that_breaks_off_leaves_nothing_and_says_what_to_do(monkeypatch, tmp_path, fault, error, said):
+def test_a_download_that_breaks_off_leaves_nothing_and_says_what_to_do(
+    monkeypatch, tmp_path, fault, error, said
+):
     if fault != "truncated":
         monkeypatch.setattr(fetching, "TIMEOUT", (60, 0.3))
     with serving({"/folder/the%20file.txt": CONTENT}, fault) as (address, _):
@@ -100,10 +110,15 @@ def test_a_file_that_is_not_there_any_more_is_said_with_its_status(monkeypatch, 
 
 
 def test_no_network_and_no_mirror_is_said_at_once(monkeypatch):
-    with socket.socket() as deaf:  # bound, so that nobody else takes the port, and listening to nobody
+    with (
+        socket.socket() as deaf
+    ):  # bound, so that nobody else takes the port, and listening to nobody
         deaf.bind(("127.0.0.1", 0))
         toy(monkeypatch, f"http://127.0.0.1:{deaf.getsockname()[1]}/")
-        with pytest.raises(DataUnavailableError, match="could not be reached.*HEART_DATA_MIRROR to a folder that holds toy/"):
+        with pytest.raises(
+            DataUnavailableError,
+            match="could not be reached.*HEART_DATA_MIRROR to a folder that holds toy/",
+        ):
             fetch_data("toy")
 
 
@@ -137,7 +152,9 @@ def test_a_mirror_wins_over_fetching(monkeypatch, tmp_path):
     assert find_data("toy")["a.txt"] == tmp_path / "env" / "toy" / "a.txt"
 
 
-def test_a_mirror_without_the_file_or_with_a_damaged_one_is_an_error_not_a_reason_to_fetch(monkeypatch, tmp_path):
+def test_a_mirror_without_the_file_or_with_a_damaged_one_is_an_error_not_a_reason_to_fetch(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     with serving({"/folder/the%20file.txt": CONTENT}) as (address, asked):
         toy(monkeypatch, address)
@@ -162,29 +179,53 @@ def test_a_damaged_file_in_the_cache_is_fetched_again(monkeypatch, tmp_path):
 def mtbench_parquet(rows: list[dict]) -> bytes:
     """The official layout: labels beside two conversations, in any order of rows."""
     talk = [{"content": "SECRET words of a conversation", "role": "user"}]
-    table = pa.Table.from_pylist([{**row, "conversation_a": talk, "conversation_b": talk} for row in rows])
+    table = pa.Table.from_pylist(
+        [{**row, "conversation_a": talk, "conversation_b": talk} for row in rows]
+    )
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
 
 
 VOTES = [
-    {"question_id": 90, "model_a": "gpt-4", "model_b": "claude-v1", "winner": "model_b", "judge": "expert_1", "turn": 2},
-    {"question_id": 81, "model_a": "gpt-4", "model_b": "llama-13b", "winner": "tie", "judge": "author_0", "turn": 1},
+    {
+        "question_id": 90,
+        "model_a": "gpt-4",
+        "model_b": "claude-v1",
+        "winner": "model_b",
+        "judge": "expert_1",
+        "turn": 2,
+    },
+    {
+        "question_id": 81,
+        "model_a": "gpt-4",
+        "model_b": "llama-13b",
+        "winner": "tie",
+        "judge": "author_0",
+        "turn": 1,
+    },
 ]
 
 
-def test_the_official_parquet_of_mtbench_gives_the_table_of_the_mirror_and_no_conversation_stays(monkeypatch, tmp_path):
+def test_the_official_parquet_of_mtbench_gives_the_table_of_the_mirror_and_no_conversation_stays(
+    monkeypatch, tmp_path
+):
     judged = [{**vote, "judge": "gpt4_pair"} for vote in VOTES]
     lines = {}
     for name, rows in {"human.jsonl": VOTES, "gpt4_pair.jsonl": judged}.items():
         ordered = sorted(rows, key=lambda row: row["question_id"])
-        lines[name] = "".join(json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in ordered).encode()
+        lines[name] = "".join(
+            json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n" for row in ordered
+        ).encode()
     official = SOURCES["mtbench"]
-    with serving({"/human.parquet": mtbench_parquet(VOTES), "/gpt4.parquet": mtbench_parquet(judged)}) as (address, _):
+    with serving(
+        {"/human.parquet": mtbench_parquet(VOTES), "/gpt4.parquet": mtbench_parquet(judged)}
+    ) as (address, _):
         source = Source(**{**vars(official), "address": address})
         addresses = {"human.jsonl": "human.parquet", "gpt4_pair.jsonl": "gpt4.parquet"}
-        know(monkeypatch, source, {name: (addresses[name], "labels", lines[name]) for name in lines})
+        know(
+            monkeypatch, source, {name: (addresses[name], "labels", lines[name]) for name in lines}
+        )
         fetch_data("mtbench")
         fetched = derive("mtbench")
     mirrored(monkeypatch, tmp_path / "mirror", "mtbench", lines)
@@ -203,7 +244,9 @@ def test_a_damaged_parquet_is_named_and_not_kept(monkeypatch, tmp_path):
 def test_ids_and_scores_alone_are_kept_of_files_of_ratings(monkeypatch, tmp_path):
     served = io.StringIO(newline="")
     heads = ["sp_id", "full_conversation", "level", "email", "password"]
-    csv.writer(served).writerows([heads, ["x1", 'He said "no",\nthen left', "2", "ann@example.org", "hunter2"]])
+    csv.writer(served).writerows(
+        [heads, ["x1", 'He said "no",\nthen left', "2", "ann@example.org", "hunter2"]]
+    )
     with serving({"/folder/the%20file.txt": served.getvalue().encode()}) as (address, _):
         toy(monkeypatch, address, kept="ratings", content=b"sp_id,level\nx1,2\n")
         assert fetch_data("toy")["a.txt"].read_bytes() == b"sp_id,level\nx1,2\n"
@@ -214,7 +257,9 @@ def test_dialogues_laid_out_with_other_white_space_still_count(monkeypatch, tmp_
     toy(monkeypatch, "http://127.0.0.1:1/", kept="dialogues", content=plain)
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     (tmp_path / "toy").mkdir()
-    (tmp_path / "toy" / "a.txt").write_text('[\n  {"dialogue_history": ["Hi  there.\\n", "Not you again."]}\n]')
+    (tmp_path / "toy" / "a.txt").write_text(
+        '[\n  {"dialogue_history": ["Hi  there.\\n", "Not you again."]}\n]'
+    )
     assert find_data("toy")["a.txt"].is_file()
     (tmp_path / "toy" / "a.txt").write_text('[{"dialogue_history": ["Hi there.", "You again."]}]')
     with pytest.raises(DataError):
@@ -225,7 +270,9 @@ def test_every_set_names_its_files_a_pinned_revision_and_a_known_licence():
     for source in SOURCES.values():
         assert source.files, source.name
         assert source.licence in LICENCES
-        assert any(len(part) == 40 for part in source.address.split("/")), f"{source.name} is not pinned"
+        assert any(len(part) == 40 for part in source.address.split("/")), (
+            f"{source.name} is not pinned"
+        )
         assert source.address.startswith("https://")
         assert all(len(file.sha256) == 64 for file in source.files)
         assert source.url(source.files[0]).startswith(source.address)

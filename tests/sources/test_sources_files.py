@@ -16,17 +16,36 @@ from heart_utils.tables import TABLES
 
 TURNS = [{"speaker": "seeker", "text": "The flat is empty — naïve of me."}]
 HISTORY = {"history_id": "h1", "turns": TURNS}
-VOTE = {"history_id": "h1", "responder_a": "x", "responder_b": "y", "rater": "r1", "rater_kind": "human", "verdict": "a"}
-SCORE = {"history_id": "h1", "responder": "x", "rater": "r1", "rater_kind": "human", "dimension": "warmth", "score": 3}
+VOTE = {
+    "history_id": "h1",
+    "responder_a": "x",
+    "responder_b": "y",
+    "rater": "r1",
+    "rater_kind": "human",
+    "verdict": "a",
+}
+SCORE = {
+    "history_id": "h1",
+    "responder": "x",
+    "rater": "r1",
+    "rater_kind": "human",
+    "dimension": "warmth",
+    "score": 3,
+}
 
 
 def lines(path, *rows):
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
     return path
 
 
 def comma_separated(path, *rows):
-    cells = [{key: json.dumps(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
+    cells = [
+        {key: json.dumps(value) if isinstance(value, list) else value for key, value in row.items()}
+        for row in rows
+    ]
     pd.DataFrame(cells).to_csv(path, index=False)
     return path
 
@@ -40,8 +59,12 @@ WRITERS = {".jsonl": lines, ".csv": comma_separated, ".parquet": parquet}
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-@pytest.mark.parametrize(("load", "row"), [(load_histories, HISTORY), (load_verdicts, VOTE), (load_scores, SCORE)])
-def test_a_file_with_the_least_that_is_needed_reads_the_same_in_every_format(tmp_path, suffix, load, row):
+@pytest.mark.parametrize(
+    ("load", "row"), [(load_histories, HISTORY), (load_verdicts, VOTE), (load_scores, SCORE)]
+)
+def test_a_file_with_the_least_that_is_needed_reads_the_same_in_every_format(
+    tmp_path, suffix, load, row
+):
     table = load(WRITERS[suffix](tmp_path / f"mine{suffix}", row))
     as_lines = load(lines(tmp_path / "mine.jsonl", row))
     pd.testing.assert_frame_equal(table, as_lines)
@@ -52,7 +75,12 @@ def test_a_file_with_the_least_that_is_needed_reads_the_same_in_every_format(tmp
 
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_a_whole_table_survives_a_file_of_the_users(tmp_path, suffix):
-    table = histories(history_id=["h1", "h2"], dialogue_id=["d1", "d1"], turns=[TURNS, TURNS * 3], flags=[[], ["odd"]])
+    table = histories(
+        history_id=["h1", "h2"],
+        dialogue_id=["d1", "d1"],
+        turns=[TURNS, TURNS * 3],
+        flags=[[], ["odd"]],
+    )
     table["simulated"] = [True, False]
     again = load_histories(WRITERS[suffix](tmp_path / f"mine{suffix}", *table.to_dict("records")))
     assert again["turns"].tolist() == table["turns"].tolist()
@@ -61,7 +89,14 @@ def test_a_whole_table_survives_a_file_of_the_users(tmp_path, suffix):
 
 
 def test_a_dataframe_is_read_like_a_file_and_stays_as_it_was(tmp_path):
-    row = {"history_id": "h", "responder_a": "bot", "responder_b": "ann", "rater": "eve", "rater_kind": "human", "verdict": "a"}
+    row = {
+        "history_id": "h",
+        "responder_a": "bot",
+        "responder_b": "ann",
+        "rater": "eve",
+        "rater_kind": "human",
+        "verdict": "a",
+    }
     mine = pd.DataFrame([row])
     file = tmp_path / "mine.csv"
     mine.to_csv(file, index=False)
@@ -90,7 +125,10 @@ def test_nobodys_answer_is_a_default():
             [HISTORY, {"history_id": "h2", "turns": [{"speaker": "therapist", "text": "Hm."}]}],
             "row 1 has .*spoken by 'therapist'",
         ),
-        ([{"history_id": "h1", "turns": [{"speaker": "seeker", "text": "  "}]}], "row 0 has .*turn 0 has no text"),
+        (
+            [{"history_id": "h1", "turns": [{"speaker": "seeker", "text": "  "}]}],
+            "row 0 has .*turn 0 has no text",
+        ),
         (
             [{"history_id": "h1", "turns": [*TURNS, {"speaker": "supporter", "text": "Oh?"}]}],
             "h1.*end with the supporter|end with the supporter .h1",
@@ -98,7 +136,10 @@ def test_nobodys_answer_is_a_default():
         ([HISTORY, HISTORY], "2 rows repeat another row's history_id"),
         ([{"turns": TURNS}], "missing history_id. A file of histories must have history_id, turns"),
         ([{**HISTORY, "colour": "red"}], "unknown colour"),
-        ([{**HISTORY, "slice": "easy"}], "slice: expected one of standard, adversarial, calm_twin.*row 0 has 'easy'"),
+        (
+            [{**HISTORY, "slice": "easy"}],
+            "slice: expected one of standard, adversarial, calm_twin.*row 0 has 'easy'",
+        ),
         ([{**HISTORY, "history_id": 7.5}], "history_id: expected text.*row 0 has 7.5"),
     ],
 )
@@ -108,7 +149,11 @@ def test_bad_histories_are_named_by_file_row_and_column(tmp_path, rows, said):
 
 
 def test_a_history_that_is_flagged_for_ending_with_the_supporter_is_kept(tmp_path):
-    row = {"history_id": "h1", "turns": [*TURNS, {"speaker": "supporter", "text": "Oh?"}], "flags": ["ends_with_supporter"]}
+    row = {
+        "history_id": "h1",
+        "turns": [*TURNS, {"speaker": "supporter", "text": "Oh?"}],
+        "flags": ["ends_with_supporter"],
+    }
     assert len(load_histories(lines(tmp_path / "mine.jsonl", row))) == 1
 
 
@@ -122,15 +167,27 @@ def test_a_history_that_is_flagged_for_ending_with_the_supporter_is_kept(tmp_pat
         ([{**VOTE, "verdict": "A"}], "row 0 says 'A'"),
         ([VOTE, {**VOTE, "rater": "r2", "verdict": None}], "verdict: row 1 is empty.*column state"),
         ([VOTE, VOTE], "2 rows repeat another row's comparison_id, rater"),
-        ([{**VOTE, "responder_b": "x"}], "responder_b: expected a responder other than responder_a"),
+        (
+            [{**VOTE, "responder_b": "x"}],
+            "responder_b: expected a responder other than responder_a",
+        ),
         (
             [{key: value for key, value in VOTE.items() if key != "verdict"}],
             "missing verdict. A file of verdicts must have history_id",
         ),
-        ([{key: value for key, value in VOTE.items() if key != "rater_kind"}], "missing rater_kind"),
+        (
+            [{key: value for key, value in VOTE.items() if key != "rater_kind"}],
+            "missing rater_kind",
+        ),
         ([{**VOTE, "responder_a": None}], "responder_a: expected text, in every row; row 0"),
-        ([VOTE, {**VOTE, "history_id": None}], "verdicts.history_id: expected text, in every row; row 1 has nothing"),
-        ([{**VOTE, "rater_kind": "robot"}], "rater_kind: expected one of human, model.*row 0 has 'robot'"),
+        (
+            [VOTE, {**VOTE, "history_id": None}],
+            "verdicts.history_id: expected text, in every row; row 1 has nothing",
+        ),
+        (
+            [{**VOTE, "rater_kind": "robot"}],
+            "rater_kind: expected one of human, model.*row 0 has 'robot'",
+        ),
         ([{**VOTE, "verdict": None, "state": "valid"}], "a verdict where the state is valid"),
     ],
 )
@@ -141,7 +198,10 @@ def test_bad_verdicts_are_named_by_file_row_and_column(tmp_path, suffix, rows, s
 
 
 def test_a_failure_with_its_state_is_read_and_has_no_verdict(tmp_path):
-    rows = [{**VOTE, "state": "valid"}, {**VOTE, "rater": "r2", "verdict": None, "state": "refused"}]
+    rows = [
+        {**VOTE, "state": "valid"},
+        {**VOTE, "rater": "r2", "verdict": None, "state": "refused"},
+    ]
     table = load_verdicts(lines(tmp_path / "mine.jsonl", *rows))
     assert table["state"].tolist() == ["valid", "refused"]
     assert table["verdict"].isna().tolist() == [False, True]
@@ -150,8 +210,12 @@ def test_a_failure_with_its_state_is_read_and_has_no_verdict(tmp_path):
 def test_a_whole_number_as_an_id_is_text_and_another_number_is_none(tmp_path):
     table = load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "rater": 7, "history_id": 81.0}))
     assert table[["rater", "history_id"]].to_numpy().tolist() == [["7", "81"]]
-    assert load_verdicts(pd.DataFrame([{**VOTE, "history_id": 2**60 + 1}]))["history_id"].tolist() == [str(2**60 + 1)]
-    with pytest.raises(DataError, match="verdicts.rater: expected text, in every row; row 0 has a number"):
+    assert load_verdicts(pd.DataFrame([{**VOTE, "history_id": 2**60 + 1}]))[
+        "history_id"
+    ].tolist() == [str(2**60 + 1)]
+    with pytest.raises(
+        DataError, match="verdicts.rater: expected text, in every row; row 0 has a number"
+    ):
         load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "rater": 7.5}))
 
 
@@ -163,14 +227,25 @@ def test_an_empty_score_is_not_a_number_without_a_word_why(tmp_path):
 @settings(max_examples=20)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["xy", "yx"]), st.sampled_from(["a", "b", "tie"]), st.sampled_from(["ab", "ba", None])),
+        st.tuples(
+            st.sampled_from(["xy", "yx"]),
+            st.sampled_from(["a", "b", "tie"]),
+            st.sampled_from(["ab", "ba", None]),
+        ),
         min_size=1,
     )
 )
 def test_turning_rows_so_that_a_comes_first_changes_nobodys_win(tmp_path_factory, votes):
     chance = {"a": 0.75, "tie": 0.5, "b": 0.25}
     rows = [
-        {**VOTE, "rater": f"r{n}", "responder_a": pair[0], "responder_b": pair[1], "verdict": said, "order": order}
+        {
+            **VOTE,
+            "rater": f"r{n}",
+            "responder_a": pair[0],
+            "responder_b": pair[1],
+            "verdict": said,
+            "order": order,
+        }
         | {"p_a": chance[said]}
         for n, (pair, said, order) in enumerate(votes)
     ]
@@ -178,7 +253,9 @@ def test_turning_rows_so_that_a_comes_first_changes_nobodys_win(tmp_path_factory
     assert table["pair_id"].unique().tolist() == ["h1--x--y"]
     for (pair, said, order), row in zip(votes, table.to_dict("records"), strict=True):
         won = {"a": pair[0], "b": pair[1], "tie": None}[said]
-        assert {"a": row["responder_a"], "b": row["responder_b"], "tie": None}[row["verdict"]] == won
+        assert {"a": row["responder_a"], "b": row["responder_b"], "tie": None}[
+            row["verdict"]
+        ] == won
         shown_first = {"ab": pair[0], "ba": pair[1], None: None}[order]
         now_first = {"ab": row["responder_a"], "ba": row["responder_b"]}.get(row["order"])
         assert now_first == shown_first
@@ -186,7 +263,9 @@ def test_turning_rows_so_that_a_comes_first_changes_nobodys_win(tmp_path_factory
 
 
 def test_two_orders_of_one_pair_keep_their_verdicts_apart(tmp_path):
-    table = load_verdicts(lines(tmp_path / "mine.jsonl", {**VOTE, "order": "ab"}, {**VOTE, "order": "ba"}))
+    table = load_verdicts(
+        lines(tmp_path / "mine.jsonl", {**VOTE, "order": "ab"}, {**VOTE, "order": "ba"})
+    )
     assert table["comparison_id"].tolist() == ["h1--x--y--ab", "h1--x--y--ba"]
     assert table["pair_id"].tolist() == ["h1--x--y"] * 2
 
@@ -203,7 +282,10 @@ def test_a_broken_line_is_named_by_its_number(tmp_path):
 
 def test_a_line_separator_inside_a_text_is_not_a_new_line(tmp_path):
     row = {"history_id": "h1", "turns": [{"speaker": "seeker", "text": "one\u2028two"}]}
-    assert load_histories(lines(tmp_path / "mine.jsonl", row))["turns"].iloc[0][0]["text"] == "one\u2028two"
+    assert (
+        load_histories(lines(tmp_path / "mine.jsonl", row))["turns"].iloc[0][0]["text"]
+        == "one\u2028two"
+    )
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
@@ -221,7 +303,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
 
 
 def test_words_that_look_like_nothing_stay_words(tmp_path):
-    table = load_verdicts(comma_separated(tmp_path / "mine.csv", {**VOTE, "rater": "NA", "history_id": "007"}))
+    table = load_verdicts(
+        comma_separated(tmp_path / "mine.csv", {**VOTE, "rater": "NA", "history_id": "007"})
+    )
     assert table[["rater", "history_id"]].iloc[0].tolist() == ["NA", "007"]
 
 
@@ -247,7 +331,9 @@ def test_a_truncated_parquet_is_named(tmp_path):
 def test_a_list_that_is_not_json_in_a_csv_is_named_by_row_and_column(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("history_id,turns\nh1,Hello\n")
-    with pytest.raises(DataError, match="mine.csv: histories.turns: row 0: expected a list as JSON"):
+    with pytest.raises(
+        DataError, match="mine.csv: histories.turns: row 0: expected a list as JSON"
+    ):
         load_histories(path)
 
 
@@ -256,10 +342,14 @@ def test_a_list_that_is_not_json_in_a_csv_is_named_by_row_and_column(tmp_path):
 def test_a_csv_with_any_mark_and_encoding_is_the_same_table(tmp_path, mark, encoding):
     rows = [{**VOTE, "rater": "Zoë, die Erste", "p_a": 0.75}, {**VOTE, "rater": "René", "p_a": 0.5}]
     path = tmp_path / "mine.csv"
-    pd.DataFrame(rows).to_csv(path, index=False, sep=mark, encoding=encoding, decimal="," if mark == ";" else ".")
+    pd.DataFrame(rows).to_csv(
+        path, index=False, sep=mark, encoding=encoding, decimal="," if mark == ";" else "."
+    )
     table = load_verdicts(path, encoding="cp1252" if encoding == "cp1252" else None, keep_ids=True)
     pd.testing.assert_frame_equal(table, load_verdicts(pd.DataFrame(rows), keep_ids=True))
-    pd.testing.assert_frame_equal(table, load_verdicts(path, sep=mark, encoding=encoding, keep_ids=True))
+    pd.testing.assert_frame_equal(
+        table, load_verdicts(path, sep=mark, encoding=encoding, keep_ids=True)
+    )
 
 
 def test_an_encoding_that_does_not_exist_is_named(tmp_path):
@@ -284,7 +374,13 @@ GERMAN = pd.DataFrame(
         "Kommentar": [None, "knapp", None, None, None],
     }
 )
-COLUMNS = {"Gespräch": "history_id", "links": "responder_a", "Rechts": "responder_b", "Urteil": "verdict", "Kommentar": None}
+COLUMNS = {
+    "Gespräch": "history_id",
+    "links": "responder_a",
+    "Rechts": "responder_b",
+    "Urteil": "verdict",
+    "Kommentar": None,
+}
 WORDS = {"links": "a", "rechts": "b", "beide gut": "tie", "": "abstained"}
 
 
@@ -298,7 +394,12 @@ def test_a_german_excel_file_is_a_leaderboard_in_two_lines(tmp_path):
     rows = load_verdicts(path, columns=COLUMNS, words=WORDS, always={"rater_kind": "human"})
     board = fit_ratings(rows, n_resamples=0).table
     assert board["responder"].tolist() == ["Berater", "Bot"]  # won twice and tied once of four
-    assert rows["verdict"].tolist()[:4] == ["b", "a", "a", "tie"]  # Berater is a, whichever side it was on
+    assert rows["verdict"].tolist()[:4] == [
+        "b",
+        "a",
+        "a",
+        "tie",
+    ]  # Berater is a, whichever side it was on
     assert rows["state"].tolist() == ["valid"] * 4 + ["abstained"]
     assert rows["rater"].tolist() == GERMAN[" rater "].tolist()
 
@@ -328,19 +429,34 @@ def test_columns_that_are_not_there_are_no_fault_of_their_rows(tmp_path):
 
 
 def test_faults_of_rows_do_not_hide_each_other(tmp_path):
-    rows = [VOTE, VOTE, {**VOTE, "history_id": "h2", "rater_kind": "robot"}, {**VOTE, "history_id": "h3", "responder_b": "x"}]
+    rows = [
+        VOTE,
+        VOTE,
+        {**VOTE, "history_id": "h2", "rater_kind": "robot"},
+        {**VOTE, "history_id": "h3", "responder_b": "x"},
+    ]
     rows += [{**VOTE, "history_id": "h4", "p_a": 7}, {**VOTE, "history_id": "h5", "rater": None}]
     with pytest.raises(DataError) as caught:
         load_verdicts(lines(tmp_path / "mine.jsonl", *rows))
     said = str(caught.value)
-    for fault in ("row 2 has 'robot'", "row 3 has 'x'", "row 4 has 7", "row 5 has nothing", "row 0: .*2 rows|2 rows .*row 0: "):
+    for fault in (
+        "row 2 has 'robot'",
+        "row 3 has 'x'",
+        "row 4 has 7",
+        "row 5 has nothing",
+        "row 0: .*2 rows|2 rows .*row 0: ",
+    ):
         assert re.search(fault, said), f"{fault} is not in:\n{said}"
 
 
 def test_headers_are_matched_without_case_and_blanks_and_one_column_cannot_be_two(tmp_path):
-    table = pd.DataFrame([VOTE]).rename(columns={"history_id": "History ID", "responder_a": "RESPONDER-A ", "rater": " Rater"})
+    table = pd.DataFrame([VOTE]).rename(
+        columns={"history_id": "History ID", "responder_a": "RESPONDER-A ", "rater": " Rater"}
+    )
     assert load_verdicts(excel(tmp_path / "mine.xlsx", table))["rater"].tolist() == ["r1"]
-    with pytest.raises(DataError, match="several columns are rater, and its columns are .* Rater, .*judge"):
+    with pytest.raises(
+        DataError, match="several columns are rater, and its columns are .* Rater, .*judge"
+    ):
         load_verdicts(table.assign(judge="r2"), columns={"judge": "rater"})
 
 
@@ -349,7 +465,9 @@ def test_only_words_that_the_user_explains_are_read():
     assert load_verdicts(votes, words={"a": "a", 2: "tie"})["verdict"].tolist() == ["a", "tie"]
     with pytest.raises(DataError, match="row 0 says 'A'"):
         load_verdicts(votes, words={2: "tie"})
-    kinds = load_verdicts(pd.DataFrame([{**VOTE, "rater_kind": "Mensch"}]), words={"rater_kind": {"mensch": "human"}})
+    kinds = load_verdicts(
+        pd.DataFrame([{**VOTE, "rater_kind": "Mensch"}]), words={"rater_kind": {"mensch": "human"}}
+    )
     assert kinds["rater_kind"].tolist() == ["human"]
     with pytest.raises(DataError, match="words speaks of the column judge"):
         load_verdicts(votes, words={"judge": {"x": "y"}})
@@ -371,28 +489,52 @@ def test_options_that_fit_nothing_are_named_and_none_is_silently_unused(tmp_path
 
 def test_a_table_with_a_column_for_each_rater_becomes_a_row_for_each_answer():
     wide = pd.DataFrame(
-        {"history_id": ["c1", "c2"], "responder_a": "x", "responder_b": "y", "Ann": ["A", "B"], "Ben": ["tie", ""]}
+        {
+            "history_id": ["c1", "c2"],
+            "responder_a": "x",
+            "responder_b": "y",
+            "Ann": ["A", "B"],
+            "Ben": ["tie", ""],
+        }
     )
-    rows = load_verdicts(wide, rater_columns=["ann", "Ben"], words={"A": "a", "B": "b"}, always={"rater_kind": "human"})
+    rows = load_verdicts(
+        wide,
+        rater_columns=["ann", "Ben"],
+        words={"A": "a", "B": "b"},
+        always={"rater_kind": "human"},
+    )
     assert rows[["history_id", "rater", "verdict"]].to_numpy().tolist() == [
         ["c1", "Ann", "a"],
         ["c2", "Ann", "b"],
         ["c1", "Ben", "tie"],
     ]
     assert rows.attrs["notes"] == {"blank cells, taken as not asked": 1}
-    with pytest.raises(DataError, match=r"row 0 .rater column 1. says 'A'.*row 1 .rater column 1. says 'B'"):
+    with pytest.raises(
+        DataError, match=r"row 0 .rater column 1. says 'A'.*row 1 .rater column 1. says 'B'"
+    ):
         load_verdicts(wide, rater_columns=["Ann", "Ben"], always={"rater_kind": "human"})
     with pytest.raises(DataError, match="rater_columns names Cem; the columns are history_id"):
         load_verdicts(wide, rater_columns=["Ann", "Cem"])
-    with pytest.raises(DataError, match=r"columns=.'Ann': None.*If each is a rater: rater_columns=.'Ann', 'Ben'.\."):
+    with pytest.raises(
+        DataError, match=r"columns=.'Ann': None.*If each is a rater: rater_columns=.'Ann', 'Ben'.\."
+    ):
         load_verdicts(wide, always={"rater_kind": "human"})
     scores = pd.DataFrame({"history_id": ["c1"], "responder": ["x"], "Ann": ["4"], "Ben": ["5"]})
     always = {"rater_kind": "human", "dimension": "warmth"}
-    assert load_scores(scores, rater_columns=["Ann", "Ben"], always=always)["score"].tolist() == [4.0, 5.0]
+    assert load_scores(scores, rater_columns=["Ann", "Ben"], always=always)["score"].tolist() == [
+        4.0,
+        5.0,
+    ]
 
 
 def test_an_unknown_column_is_offered_the_name_that_is_missing():
-    ids = {"history_id": "c1", "responder_a": "x", "responder_b": "y", "rater": "ann", "rater_kind": "human"}
+    ids = {
+        "history_id": "c1",
+        "responder_a": "x",
+        "responder_b": "y",
+        "rater": "ann",
+        "rater_kind": "human",
+    }
     votes = pd.DataFrame([{**ids, "Urteil": "a"}])
     with pytest.raises(DataError, match=r"columns=.'Urteil': 'verdict'.") as said:
         load_verdicts(votes)
@@ -404,10 +546,17 @@ def test_an_unknown_column_is_offered_the_name_that_is_missing():
 
 
 def test_an_excel_file_is_read_as_a_csv_would_be(tmp_path):
-    table = pd.DataFrame({**{name: [value, value] for name, value in SCORE.items()}, "rater": [7, 8], "score": [3.5, 4]})
+    table = pd.DataFrame(
+        {
+            **{name: [value, value] for name, value in SCORE.items()},
+            "rater": [7, 8],
+            "score": [3.5, 4],
+        }
+    )
     path = excel(tmp_path / "mine.xlsx", table)
     pd.testing.assert_frame_equal(
-        load_scores(path), load_scores(comma_separated(tmp_path / "mine.csv", *table.to_dict("records")))
+        load_scores(path),
+        load_scores(comma_separated(tmp_path / "mine.csv", *table.to_dict("records"))),
     )
     assert load_scores(path)["rater"].tolist() == ["7", "8"]
     with pd.ExcelWriter(path) as book:
@@ -430,7 +579,11 @@ def test_replies_of_ones_own_come_through_a_door_too(tmp_path):
     row = {"history_id": "h1", "responder": "ann", "text": "  That sounds hard.\n"}
     for suffix, write in WRITERS.items():
         table = load_replies(write(tmp_path / f"mine{suffix}", row))
-        assert table[["reply_id", "text", "state"]].iloc[0].tolist() == ["h1--ann", row["text"], "valid"]
+        assert table[["reply_id", "text", "state"]].iloc[0].tolist() == [
+            "h1--ann",
+            row["text"],
+            "valid",
+        ]
     with pytest.raises(DataError, match="text: row 1 is empty"):
         load_replies(lines(tmp_path / "mine.jsonl", row, {**row, "responder": "bot", "text": None}))
 
@@ -443,7 +596,10 @@ def test_a_csv_with_a_row_too_long_is_named(tmp_path):
 
 
 def test_a_name_that_is_no_set_and_no_file_lists_the_sets_and_the_endings(tmp_path):
-    with pytest.raises(DataError, match="'mtbnech' is neither a set with verdicts .mtbench, mentalalign. nor a path"):
+    with pytest.raises(
+        DataError,
+        match="'mtbnech' is neither a set with verdicts .mtbench, mentalalign. nor a path",
+    ):
         load_verdicts("mtbnech")
     with pytest.raises(DataError, match="there is no such file"):
         load_verdicts(tmp_path / "mine.csv")
@@ -452,7 +608,11 @@ def test_a_name_that_is_no_set_and_no_file_lists_the_sets_and_the_endings(tmp_pa
 
 
 def test_a_files_dimension_and_raters_can_be_chosen_and_unknown_ones_are_listed(tmp_path):
-    path = lines(tmp_path / "mine.jsonl", {**VOTE, "dimension": "warmth"}, {**VOTE, "dimension": "tact", "rater": "r2"})
+    path = lines(
+        tmp_path / "mine.jsonl",
+        {**VOTE, "dimension": "warmth"},
+        {**VOTE, "dimension": "tact", "rater": "r2"},
+    )
     assert load_verdicts(path, dimension="tact")["rater"].tolist() == ["r2"]
     with pytest.raises(DataError, match="no dimension 'overall'. It has tact, warmth"):
         load_verdicts(path, dimension="overall")

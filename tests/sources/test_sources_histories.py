@@ -27,7 +27,11 @@ def standard(heart, item):
 
 
 def test_heart_has_280_standard_and_20_adversarial_histories_and_twins_on_demand(heart, mirror):
-    assert heart["slice"].value_counts().to_dict() == {"standard": 280, "adversarial": 20, "calm_twin": 20}
+    assert heart["slice"].value_counts().to_dict() == {
+        "standard": 280,
+        "adversarial": 20,
+        "calm_twin": 20,
+    }
     without = load_histories("heart")
     assert len(without) == 300
     assert without["twin_id"].isna().all()
@@ -47,7 +51,9 @@ def test_every_rebuilt_history_has_the_turns_and_speakers_that_the_index_says(he
 
 def test_speakers_alternate_in_every_history(heart, esconv):
     for turns in [*heart["turns"], *esconv["turns"]]:
-        assert all(one["speaker"] != next_["speaker"] for one, next_ in zip(turns, turns[1:], strict=False))
+        assert all(
+            one["speaker"] != next_["speaker"] for one, next_ in zip(turns, turns[1:], strict=False)
+        )
 
 
 def test_only_item_82_ends_with_the_supporter_and_it_is_kept_flagged_and_unanswered(heart, replies):
@@ -59,10 +65,16 @@ def test_only_item_82_ends_with_the_supporter_and_it_is_kept_flagged_and_unanswe
 
 def test_flags_name_the_misplaced_baselines_and_the_damaged_texts(heart):
     flagged = {
-        flag: [name for name, flags in zip(heart["history_id"], heart["flags"], strict=True) if flag in flags]
+        flag: [
+            name
+            for name, flags in zip(heart["history_id"], heart["flags"], strict=True)
+            if flag in flags
+        ]
         for flag in ("baseline_misplaced", "damaged_text", "repeated_history")
     }
-    assert flagged["baseline_misplaced"] == [f"heart-{item:03d}" for item in (43, 82, 91, *range(93, 102))]
+    assert flagged["baseline_misplaced"] == [
+        f"heart-{item:03d}" for item in (43, 82, 91, *range(93, 102))
+    ]
     assert flagged["damaged_text"] == ["heart-080", "heart-082", "heart-090"]
     assert flagged["repeated_history"] == ["heart-calm-19"]
 
@@ -76,16 +88,22 @@ def test_the_damaged_texts_are_whole_again(heart):
 
 def test_roles_are_swapped_by_parity_in_152_of_280_and_20_of_20(heart):
     parity = ("seeker", "supporter")
-    swaps = heart["turns"].map(lambda turns: any(turn["speaker"] != parity[n % 2] for n, turn in enumerate(turns)))
+    swaps = heart["turns"].map(
+        lambda turns: any(turn["speaker"] != parity[n % 2] for n, turn in enumerate(turns))
+    )
     swapped = swaps.groupby(heart["slice"]).sum().to_dict()
     assert (swapped["standard"], swapped["adversarial"]) == (152, 20)
 
 
 def test_adversarial_histories_start_with_the_supporter_and_end_with_the_seeker(heart):
     adversarial = heart[heart["slice"] == "adversarial"]
-    assert {(turns[0]["speaker"], turns[-1]["speaker"]) for turns in adversarial["turns"]} == {("supporter", "seeker")}
+    assert {(turns[0]["speaker"], turns[-1]["speaker"]) for turns in adversarial["turns"]} == {
+        ("supporter", "seeker")
+    }
     assert adversarial["licence"].unique().tolist() == ["none stated"]
-    assert heart.loc[heart["slice"] != "adversarial", "licence"].unique().tolist() == ["CC-BY-NC-4.0"]
+    assert heart.loc[heart["slice"] != "adversarial", "licence"].unique().tolist() == [
+        "CC-BY-NC-4.0"
+    ]
 
 
 def test_twins_are_linked_both_ways_share_a_dialogue_and_have_as_many_seeker_turns(heart):
@@ -95,7 +113,9 @@ def test_twins_are_linked_both_ways_share_a_dialogue_and_have_as_many_seeker_tur
         assert other["twin_id"] == name
         assert other["dialogue_id"] == row["dialogue_id"]
         assert other["turns"][-1]["speaker"] == "seeker"
-        assert sum(t["speaker"] == "seeker" for t in other["turns"]) == sum(t["speaker"] == "seeker" for t in row["turns"])
+        assert sum(t["speaker"] == "seeker" for t in other["turns"]) == sum(
+            t["speaker"] == "seeker" for t in row["turns"]
+        )
         assert (other["emotion"], other["problem"]) == (row["emotion"], row["problem"])
 
 
@@ -115,7 +135,10 @@ def test_a_true_next_turn_answers_every_history_that_has_one(heart, replies, esc
     for history, text in zip(replies["history_id"], replies["text"], strict=True):
         row = cut.loc[history]
         assert whole[row["dialogue_id"]][: len(row["turns"])] == row["turns"]
-        assert whole[row["dialogue_id"]][len(row["turns"])] == {"speaker": "supporter", "text": text}
+        assert whole[row["dialogue_id"]][len(row["turns"])] == {
+            "speaker": "supporter",
+            "text": text,
+        }
     assert replies["responder"].unique().tolist() == ["esconv-supporter"]
     assert not replies["history_id"].str.startswith("heart-adv").any()
 
@@ -123,13 +146,21 @@ def test_a_true_next_turn_answers_every_history_that_has_one(heart, replies, esc
 def test_the_supporter_is_human_and_named_for_what_they_were():
     row = load_responders("heart").iloc[0]
     assert row[["responder", "responder_kind"]].tolist() == ["esconv-supporter", "human"]
-    assert row["model"] == "ESConv crowd supporter, unconstrained, from dialogues kept as successful"
+    assert (
+        row["model"] == "ESConv crowd supporter, unconstrained, from dialogues kept as successful"
+    )
 
 
 def test_esconv_has_1300_dialogues_with_strategies_and_the_seekers_scores(esconv):
     """Liu et al. (2021) count 1,300 dialogues; the splits here have 910, 195 and 195."""
-    assert esconv["history_id"].str.split("-").str[1].value_counts().to_dict() == {"train": 910, "valid": 195, "test": 195}
-    n_supporter = [sum(turn["speaker"] == "supporter" for turn in turns) for turns in esconv["turns"]]
+    assert esconv["history_id"].str.split("-").str[1].value_counts().to_dict() == {
+        "train": 910,
+        "valid": 195,
+        "test": 195,
+    }
+    n_supporter = [
+        sum(turn["speaker"] == "supporter" for turn in turns) for turns in esconv["turns"]
+    ]
     assert esconv["strategies"].map(len).tolist() == n_supporter
     raw = esconv["strategies"].explode().str.split(" + ", regex=False).explode()
     assert len(raw) == 18376
@@ -146,7 +177,9 @@ def test_every_supporter_turn_of_esconv_is_a_reply_of_a_person(mirror, esconv):
     assert len(found) == esconv["strategies"].map(len).sum() == 15325
     place = found["reply_id"].str.extract(r"(.+)--t(\d+)$")
     turns = esconv.set_index("history_id")["turns"]
-    for history, number, text in zip(place[0][:500], place[1][:500].astype(int), found["text"][:500], strict=True):
+    for history, number, text in zip(
+        place[0][:500], place[1][:500].astype(int), found["text"][:500], strict=True
+    ):
         assert turns[history][number]["text"] == text
     flags = found["flags"].explode().value_counts()
     first = found.groupby("history_id").head(1)

@@ -31,7 +31,13 @@ def scores(rows, **columns) -> pd.DataFrame:
 
 def test_the_higher_score_wins_and_equal_ones_tie():
     found = scores_to_verdicts(
-        scores([("h1", "x", "r", "warmth", 4), ("h1", "z", "r", "warmth", 4), ("h1", "y", "r", "warmth", 2)])
+        scores(
+            [
+                ("h1", "x", "r", "warmth", 4),
+                ("h1", "z", "r", "warmth", 4),
+                ("h1", "y", "r", "warmth", 2),
+            ]
+        )
     )
     assert found[["responder_a", "responder_b", "verdict"]].to_numpy().tolist() == [
         ["x", "y", "a"],
@@ -44,7 +50,11 @@ def test_the_higher_score_wins_and_equal_ones_tie():
 
 def test_a_missing_score_gives_its_pairs_the_state_and_no_verdict():
     table = scores(
-        [("h1", "x", "r", "warmth", 4), ("h1", "y", "r", "warmth", None), ("h1", "z", "r", "warmth", None)],
+        [
+            ("h1", "x", "r", "warmth", 4),
+            ("h1", "y", "r", "warmth", None),
+            ("h1", "z", "r", "warmth", None),
+        ],
         state=["valid", "unparsed", "error"],
     )
     found = scores_to_verdicts(table)
@@ -54,7 +64,11 @@ def test_a_missing_score_gives_its_pairs_the_state_and_no_verdict():
 
 def test_what_comes_out_is_a_table_of_verdicts_to_the_last_type(rng):
     rows = [
-        (f"h{h}", r, a, d, float(rng.integers(1, 6))) for h in range(4) for r in "xyz" for a in "rs" for d in ("tact", "warmth")
+        (f"h{h}", r, a, d, float(rng.integers(1, 6)))
+        for h in range(4)
+        for r in "xyz"
+        for a in "rs"
+        for d in ("tact", "warmth")
     ]
     found = scores_to_verdicts(scores(rows, item="i1", group="block_1"))
     pd.testing.assert_frame_equal(found, check_table("verdicts", found))
@@ -70,14 +84,16 @@ def test_no_rows_give_no_rows():
 
 def test_flags_of_either_score_are_flags_of_the_pair():
     table = scores(
-        [("h1", "x", "r", "d", 4), ("h1", "y", "r", "d", 2), ("h1", "z", "r", "d", 2)], flags=[["b"], ["a", "b"], []]
+        [("h1", "x", "r", "d", 4), ("h1", "y", "r", "d", 2), ("h1", "z", "r", "d", 2)],
+        flags=[["b"], ["a", "b"], []],
     )
     assert scores_to_verdicts(table)["flags"].tolist() == [["a", "b"], ["b"], ["a", "b"]]
 
 
 def test_two_replies_of_one_responder_are_not_compared():
     table = scores(
-        [("h1", "x", "r", "d", 4), ("h1", "x", "r", "d", 2), ("h1", "y", "r", "d", 2)], reply_id=["h1--x1", "h1--x2", "h1--y"]
+        [("h1", "x", "r", "d", 4), ("h1", "x", "r", "d", 2), ("h1", "y", "r", "d", 2)],
+        reply_id=["h1--x1", "h1--x2", "h1--y"],
     )
     assert scores_to_verdicts(table)["pair_id"].tolist() == ["h1--x1--h1--y", "h1--x2--h1--y"]
 
@@ -89,7 +105,11 @@ def test_a_reply_scored_twice_in_the_same_way_is_an_error():
 
 
 def test_a_reply_that_answers_two_histories_is_an_error():
-    table = scores([("h1", "x", "r", "d", 4), ("h2", "x", "r", "d", 2)], reply_id=["same", "same"], item=["i1", "i2"])
+    table = scores(
+        [("h1", "x", "r", "d", 4), ("h2", "x", "r", "d", 2)],
+        reply_id=["same", "same"],
+        item=["i1", "i2"],
+    )
     with pytest.raises(DataError, match="'same' answers more than one history_id"):
         scores_to_verdicts(table)
 
@@ -109,14 +129,25 @@ def by_hand(table: pd.DataFrame) -> list[tuple]:
                 if one["state"] != "valid" or other["state"] != "valid":
                     verdict = None
                 else:
-                    verdict = "a" if one["score"] > other["score"] else "b" if one["score"] < other["score"] else "tie"
-                found.append((history, rater, dimension, one["responder"], other["responder"], verdict))
+                    verdict = (
+                        "a"
+                        if one["score"] > other["score"]
+                        else "b"
+                        if one["score"] < other["score"]
+                        else "tie"
+                    )
+                found.append(
+                    (history, rater, dimension, one["responder"], other["responder"], verdict)
+                )
     return sorted(found, key=str)
 
 
 CELLS = st.dictionaries(
     st.tuples(
-        st.sampled_from(["h1", "h2"]), st.sampled_from("wxyz"), st.sampled_from("rs"), st.sampled_from(["tact", "warmth"])
+        st.sampled_from(["h1", "h2"]),
+        st.sampled_from("wxyz"),
+        st.sampled_from("rs"),
+        st.sampled_from(["tact", "warmth"]),
     ),
     st.one_of(st.none(), st.integers(1, 5)),
     min_size=1,
@@ -132,17 +163,40 @@ def test_loops_find_the_same_pairs_whatever_is_missing_and_in_whatever_order(cel
     table = scores(rows)
     columns = ["history_id", "rater", "dimension", "responder_a", "responder_b", "verdict"]
     found = scores_to_verdicts(table)[columns].astype(object)
-    fast = sorted((tuple(row) for row in found.where(found.notna(), None).itertuples(index=False)), key=str)
+    fast = sorted(
+        (tuple(row) for row in found.where(found.notna(), None).itertuples(index=False)), key=str
+    )
     assert fast == by_hand(table)
 
 
 def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
     """1,000 conversations, ten replies, seven attributes, five raters (simulated): 2 s of a processor when written."""
-    index = pd.MultiIndex.from_product([range(1000), range(10), range(1), range(5)]).to_frame(index=False)
+    index = pd.MultiIndex.from_product([range(1000), range(10), range(1), range(5)]).to_frame(
+        index=False
+    )
     history, responder = "h" + index[0].astype(str), "m" + index[1].astype(str)
-    table = pd.DataFrame({"history_id": history, "responder": responder, "rater": "r" + index[3].astype(str), "dimension": "d"})
-    table = table.assign(score=rng.integers(1, 6, len(table)), state="valid", item=None, protocol="likert", group=None)
-    table = table.assign(reply_id=history + responder, dialogue_id=history, rater_kind="human", simulated=True, call_id=None)
+    table = pd.DataFrame(
+        {
+            "history_id": history,
+            "responder": responder,
+            "rater": "r" + index[3].astype(str),
+            "dimension": "d",
+        }
+    )
+    table = table.assign(
+        score=rng.integers(1, 6, len(table)),
+        state="valid",
+        item=None,
+        protocol="likert",
+        group=None,
+    )
+    table = table.assign(
+        reply_id=history + responder,
+        dialogue_id=history,
+        rater_kind="human",
+        simulated=True,
+        call_id=None,
+    )
     table["flags"] = [[] for _ in range(len(table))]
     start = time.process_time()
     found = scores_to_verdicts(table)
@@ -151,7 +205,13 @@ def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
 
 
 def test_a_pair_with_one_simulated_score_is_simulated():
-    table = scores([("h1", "x", "r", "warmth", 4), ("h1", "y", "r", "warmth", 2), ("h1", "z", "r", "warmth", 2)])
+    table = scores(
+        [
+            ("h1", "x", "r", "warmth", 4),
+            ("h1", "y", "r", "warmth", 2),
+            ("h1", "z", "r", "warmth", 2),
+        ]
+    )
     table["simulated"] = [False, False, True]
     assert scores_to_verdicts(table)["simulated"].tolist() == [False, True, True]
 

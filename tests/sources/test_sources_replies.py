@@ -34,13 +34,15 @@ def test_greetings_closings_and_long_replies_are_flagged_by_rule(text, before, a
 
 
 def test_sets_without_replies_are_an_error():
-    with pytest.raises(DataError, match="'mtbench' is neither a set with replies .sample, heart, esconv."):
+    with pytest.raises(
+        DataError, match="'mtbench' is neither a set with replies .sample, heart, esconv."
+    ):
         load_replies("mtbench")
 
 
 def test_the_samples_reference_replies_are_not_human():
     found = load_replies("sample")
     assert set(found["history_id"]) == set(load_histories("sample")["history_id"])
-    assert load_responders("sample").set_index("responder").loc[found["responder"].unique(), "responder_kind"].tolist() == [
-        "reference"
-    ]
+    assert load_responders("sample").set_index("responder").loc[
+        found["responder"].unique(), "responder_kind"
+    ].tolist() == ["reference"]

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.mirror
 def raw(mirror):
     """The official files, read by pandas alone."""
     tables = {name: pd.read_csv(mirror / name) for name in (OWN, RATED, HARD)}
-    return tables | {POSTS: pd.json_normalize(json.loads((mirror / POSTS).read_text(encoding="utf-8")))}
+    return tables | {
+        POSTS: pd.json_normalize(json.loads((mirror / POSTS).read_text(encoding="utf-8")))
+    }
 
 
 @pytest.fixture
@@ -54,21 +56,40 @@ def test_conditions_and_means_of_recipients_follow_from_the_file(raw):
     own, scores = raw[OWN], load_scores("recipients")
     assert len(scores) == 455 * 9
     wide = scores.pivot_table(index=["responder", "label"], columns="dimension", values="score")
-    told = own.replace({"ai response": "bing-chat", "human response": "person", "ai label": "ai", "human label": "person"})
+    told = own.replace(
+        {
+            "ai response": "bing-chat",
+            "human response": "person",
+            "ai label": "ai",
+            "human label": "person",
+        }
+    )
     means = told.groupby(["responseR", "labelR"])[["feelheard", "connection", "caredfor"]].mean()
-    for ours, theirs in {"felt_heard": "feelheard", "connection": "connection", "cared_for": "caredfor"}.items():
+    for ours, theirs in {
+        "felt_heard": "feelheard",
+        "connection": "connection",
+        "cared_for": "caredfor",
+    }.items():
         assert wide[ours].to_numpy() == pytest.approx(means[theirs].to_numpy())
     six = ["understood", "validated", "affirmed", "seen", "accepted", "cared_for"]
     each = scores.pivot_table(index="rater", columns="dimension", values="score")
-    assert each[six].mean(axis=1).to_numpy() == pytest.approx(each["felt_heard"].to_numpy(), abs=1e-6)
+    assert each[six].mean(axis=1).to_numpy() == pytest.approx(
+        each["felt_heard"].to_numpy(), abs=1e-6
+    )
 
 
 def test_observers_rated_the_very_replies_whose_recipients_they_are_joined_with(raw, mirror):
     observed, own = load_scores("empathic_comm"), load_scores("recipients")
-    chosen = (observed["group"] == "perceived_empathy") & (observed["dimension"] == "m_seen") & (observed["rater"] == "expert2")
+    chosen = (
+        (observed["group"] == "perceived_empathy")
+        & (observed["dimension"] == "m_seen")
+        & (observed["rater"] == "expert2")
+    )
     heard = own[own["dimension"] == "felt_heard"].set_index("history_id")
     joined = observed[chosen].merge(heard, left_on="history_id", right_index=True)
-    by_id = pd.read_csv(mirror / "empathic_comm_judges" / "perceived_empathy__expert2_ratings.csv").merge(raw[OWN], on="id")
+    by_id = pd.read_csv(
+        mirror / "empathic_comm_judges" / "perceived_empathy__expert2_ratings.csv"
+    ).merge(raw[OWN], on="id")
     assert len(joined) == len(by_id) == 50
     assert sorted(zip(joined["score_x"], joined["score_y"], strict=True)) == sorted(
         zip(by_id["m_seen"], by_id["feelheard"], strict=True)
@@ -85,11 +106,20 @@ def test_tallies_of_strangers_are_the_comparisons_of_2000_messages(raw):
     arms = {"person": "human", "gpt-4": "chatgpt", "gpt-4-empathy": "chatgpt_empathy"}
     for (by, a, b), counted in tallies.groupby(["by", "responder_a", "responder_b"]):
         gap = rows[f"rating_{arms[a]}"] - rows[f"rating_{arms[b]}"]
-        assert counted[["n_a", "n_tie", "n_b"]].sum().tolist() == [(gap > 0).sum(), (gap == 0).sum(), (gap < 0).sum()], by
+        assert counted[["n_a", "n_tie", "n_b"]].sum().tolist() == [
+            (gap > 0).sum(),
+            (gap == 0).sum(),
+            (gap < 0).sum(),
+        ], by
     told = tallied("welivita").query("by == 'batch' and responder_b == 'gpt-4' and longer != 'b'")
-    kept = rows[rows["response_human"].str.split().str.len() >= rows["response_chatgpt"].str.split().str.len()]
+    kept = rows[
+        rows["response_human"].str.split().str.len()
+        >= rows["response_chatgpt"].str.split().str.len()
+    ]
     assert told["n_b"].sum() == (kept["rating_chatgpt"] > kept["rating_human"]).sum()
-    emotions = tallied("welivita").query("by == 'emotion' and responder_a == 'person' and responder_b == 'gpt-4'")
+    emotions = tallied("welivita").query(
+        "by == 'emotion' and responder_a == 'person' and responder_b == 'gpt-4'"
+    )
     ties = rows[rows["rating_chatgpt"] == rows["rating_human"]].groupby("emotion").size()
     assert emotions.set_index("cluster")["n_tie"].to_dict() == ties.to_dict()
 
@@ -97,19 +127,32 @@ def test_tallies_of_strangers_are_the_comparisons_of_2000_messages(raw):
 def test_tallies_of_psychologists_are_the_pairs_one_rater_scored_on_one_post(raw):
     rows, wins = raw[POSTS], {}
     given = [
-        (row["Reddit ID"], row["appraisal_dimension_id"], row["model"], row[f"{rating}.annotator"], row[f"{rating}.empathy"])
+        (
+            row["Reddit ID"],
+            row["appraisal_dimension_id"],
+            row["model"],
+            row[f"{rating}.annotator"],
+            row[f"{rating}.empathy"],
+        )
         for _, row in rows.iterrows()
         for rating in ("human_eval_annotation_1", "human_eval_annotation_2")
     ]
     people = {"oracle_response": "trained", "top_reddit_comment": "commenter"}
     for post, appraisal, author, rater, score in given:
         for other in given:
-            if author in people and other[2] not in people and (post, appraisal, rater) == (other[0], other[1], other[3]):
+            if (
+                author in people
+                and other[2] not in people
+                and (post, appraisal, rater) == (other[0], other[1], other[3])
+            ):
                 kind = "n_tie" if score == other[4] else "n_a" if score > other[4] else "n_b"
                 wins[people[author], kind] = wins.get((people[author], kind), 0) + 1
     for by in ("post", "setup"):
         tallies = tallied("resort").query(f"by == '{by}' and dimension == 'empathy'")
-        found = {(who, kind): tallies.loc[tallies["responder_a"] == who, kind].sum() for who, kind in wins}
+        found = {
+            (who, kind): tallies.loc[tallies["responder_a"] == who, kind].sum()
+            for who, kind in wins
+        }
         assert found == wins
         assert sum(found.values()) == 354
 
@@ -124,7 +167,14 @@ def test_classes_of_hard_moments_follow_but_for_replies_that_are_not_there(raw):
     assert shares["therapist"].to_dict() == pytest.approx(right["human_therapist"].to_dict())
     assert shares["llama-2-70b"].to_dict() == pytest.approx(right["llama2-70b"].to_dict())
     by_number = scores.dropna(subset="author_id").groupby("author_id")["reply_id"].size()
-    assert by_number.tolist() == [5, 5, 30, 5, 5, 30]  # two of the release's six numbers stand for several therapists
+    assert by_number.tolist() == [
+        5,
+        5,
+        30,
+        5,
+        5,
+        30,
+    ]  # two of the release's six numbers stand for several therapists
 
 
 # Bad input ------------------------------------------------------------------------------------------
@@ -142,24 +192,48 @@ def put(column, row, value):
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        (OWN, put("labelR", 3, "no label"), "row 3 has labelR 'no label'; expected human label or ai label"),
-        (OWN, put("responseR", 0, "cat"), "row 0 has responseR 'cat'; expected human response or ai response"),
+        (
+            OWN,
+            put("labelR", 3, "no label"),
+            "row 3 has labelR 'no label'; expected human label or ai label",
+        ),
+        (
+            OWN,
+            put("responseR", 0, "cat"),
+            "row 0 has responseR 'cat'; expected human response or ai response",
+        ),
         (OWN, put("seen", 5, 8), "row 5 has seen 8; expected 1 to 7"),
         (OWN, lambda table: table.drop(columns="caredfor"), "missing caredfor"),
         (OWN, lambda table: table.assign(zodiac=1), "116 columns, 115 were expected"),
         (OWN, lambda table: table.iloc[1:], "it names recipients whom|454 rows, 455 were expected"),
         (RATED, lambda table: table.iloc[:-1], "1999 rows, 2000 were expected"),
         (RATED, put("rating_human", 7, 4), "row 7 has rating_human 4; expected 1 or 2 or 3"),
-        (RATED, put("annotator_chatgpt", 12, "x"), "batch 1 has 2 raters of the arm chatgpt; expected one"),
+        (
+            RATED,
+            put("annotator_chatgpt", 12, "x"),
+            "batch 1 has 2 raters of the arm chatgpt; expected one",
+        ),
         (POSTS, put("model", 2, "gpt-9"), "row 2 has model 'gpt-9'; expected oracle_response or"),
-        (POSTS, put("human_eval_annotation_2.empathy", 4, 6), "row 4 has empathy 6.*; expected 1 to 5"),
+        (
+            POSTS,
+            put("human_eval_annotation_2.empathy", 4, 6),
+            "row 4 has empathy 6.*; expected 1 to 5",
+        ),
         (
             HARD,
             put("participant_type", 9, "Eliza"),
             "row 9 has participant_type 'Eliza'; expected human_therapist or",
         ),
-        (HARD, put("human_classification", 1760, "maybe"), "row 1760 has a class that is neither yes nor no"),
-        (HARD, put("human_classification", 1760, "yes"), "row 1760 has a class that contradicts correct_response"),
+        (
+            HARD,
+            put("human_classification", 1760, "maybe"),
+            "row 1760 has a class that is neither yes nor no",
+        ),
+        (
+            HARD,
+            put("human_classification", 1760, "yes"),
+            "row 1760 has a class that contradicts correct_response",
+        ),
         (HARD, put("human_classification", 1760, None), "row 1760 has a reply without a class"),
     ],
 )

@@ -21,13 +21,23 @@ from tools.official import PUBLISHED, derive
 
 def mtbench(monkeypatch, tmp_path, people, judge=()):
     files = {"human.jsonl": people, "gpt4_pair.jsonl": judge}
-    content = {name: "".join(json.dumps(row) + "\n" for row in rows).encode() for name, rows in files.items()}
+    content = {
+        name: "".join(json.dumps(row) + "\n" for row in rows).encode()
+        for name, rows in files.items()
+    }
     mirrored(monkeypatch, tmp_path, "mtbench", content)
     return derive("mtbench")
 
 
 def vote(a, b, winner, judge="expert_1", question=81, turn=1):
-    return {"question_id": question, "turn": turn, "model_a": a, "model_b": b, "winner": winner, "judge": judge}
+    return {
+        "question_id": question,
+        "turn": turn,
+        "model_a": a,
+        "model_b": b,
+        "winner": winner,
+        "judge": judge,
+    }
 
 
 JUDGED = [
@@ -51,7 +61,9 @@ def test_a_is_the_first_in_the_alphabet_whatever_side_the_release_had_it_on(monk
 
 
 def test_a_contradiction_between_gpt4s_orders_is_a_state_and_never_a_tie(monkeypatch, tmp_path):
-    found = mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "tie")], JUDGED).query("rater_kind == 'model'")
+    found = mtbench(monkeypatch, tmp_path, [vote("gpt-4", "claude-v1", "tie")], JUDGED).query(
+        "rater_kind == 'model'"
+    )
     assert found["rater"].unique().tolist() == ["gpt-4"]
     assert found["state"].tolist() == ["inconsistent", "valid"]
     assert found["verdict"].isna().tolist() == [True, False]
@@ -88,7 +100,10 @@ def test_the_counts_of_mtbench_follow_from_the_files(mirror):
     assert len(votes) - len(people) == 2400
     assert (votes["state"] == "inconsistent").sum() == 380
     assert people.loc[people["repeat"] > 0, "rater"].tolist() == ["author_0"]
-    assert people["rater"].str.partition("_")[0].value_counts().to_dict() == {"expert": 2668, "author": 687}
+    assert people["rater"].str.partition("_")[0].value_counts().to_dict() == {
+        "expert": 2668,
+        "author": 687,
+    }
     assert len(load_verdicts("mtbench", raters="model")) == 2400
     assert not votes["simulated"].any()
 
@@ -96,7 +111,10 @@ def test_the_counts_of_mtbench_follow_from_the_files(mirror):
 @pytest.mark.mirror
 def test_nobodys_wins_are_lost_when_sides_are_turned(mirror):
     votes = load_verdicts("mtbench")
-    raw = pd.concat(pd.read_json(mirror / "mtbench_human" / name, lines=True) for name in ("human.jsonl", "gpt4_pair.jsonl"))
+    raw = pd.concat(
+        pd.read_json(mirror / "mtbench_human" / name, lines=True)
+        for name in ("human.jsonl", "gpt4_pair.jsonl")
+    )
     for model in load_responders("mtbench")["responder"]:
         ours = ((votes["responder_a"] == model) & (votes["verdict"] == "a")) | (
             (votes["responder_b"] == model) & (votes["verdict"] == "b")
@@ -127,7 +145,9 @@ def mentalalign(monkeypatch, tmp_path, changes=None, questions=None, **options):
 
 def of(table, rater, row, responder, dimension=None):
     rows = table[
-        (table["rater"] == rater) & (table["history_id"] == f"mentalalign-{row + 1:04d}") & (table["responder"] == responder)
+        (table["rater"] == rater)
+        & (table["history_id"] == f"mentalalign-{row + 1:04d}")
+        & (table["responder"] == responder)
     ]
     return rows if dimension is None else rows[rows["dimension"] == dimension].iloc[0]
 
@@ -141,7 +161,11 @@ def test_every_kind_of_bad_cell_has_its_state_and_flag_and_no_score(monkeypatch,
             ("Human_judge", 4, "qwen_2"): mentalalign_cell((6, 5, 4, 3, 2, 1, None)),
             ("Human_judge", 5, "original"): None,
             ("gemini_llm_judge", 6, "gemini"): "I cannot rate this.",
-            ("claude_llm_judge", 7, "original"): '{"Guidance": 4, "Explanation": "he said "no" to it"}',
+            (
+                "claude_llm_judge",
+                7,
+                "original",
+            ): '{"Guidance": 4, "Explanation": "he said "no" to it"}',
         },
     )
     zeros = of(found, "clinicians", 3, "qwen-2.5-7b")
@@ -151,8 +175,13 @@ def test_every_kind_of_bad_cell_has_its_state_and_flag_and_no_score(monkeypatch,
     assert mixed.loc["guidance", ["state", "flags"]].tolist() == ["error", ["out_of_range"]]
     assert mixed.loc["understanding", ["state", "flags"]].tolist() == ["abstained", ["null"]]
     assert mixed.loc[["informativeness", "helpfulness"], "score"].tolist() == [5, 1]
-    assert of(found, "clinicians", 5, "original", "safety")[["state", "flags"]].tolist() == ["abstained", ["empty"]]
-    assert of(found, "gemini-2.5-flash", 6, "gemini-2.0-flash", "safety")[["state", "flags"]].tolist() == [
+    assert of(found, "clinicians", 5, "original", "safety")[["state", "flags"]].tolist() == [
+        "abstained",
+        ["empty"],
+    ]
+    assert of(found, "gemini-2.5-flash", 6, "gemini-2.0-flash", "safety")[
+        ["state", "flags"]
+    ].tolist() == [
         "unparsed",
         ["not_json", "own_family"],
     ]
@@ -161,7 +190,8 @@ def test_every_kind_of_bad_cell_has_its_state_and_flag_and_no_score(monkeypatch,
     assert (found["state"] != "valid").sum() == 7 + 2 + 7 + 7 + 7
     notes = found.attrs["notes"]
     assert (
-        notes["clinicians"] | {"cells": 600, "all_zeros": 1, "out_of_range": 1, "with null": 1, "empty": 1}
+        notes["clinicians"]
+        | {"cells": 600, "all_zeros": 1, "out_of_range": 1, "with null": 1, "empty": 1}
         == notes["clinicians"]
     )
     assert notes["gemini-2.5-flash"]["not_json"] == notes["claude-3.7-sonnet"]["not_json"] == 1
@@ -187,19 +217,31 @@ def test_zeros_and_sixes_are_scores_only_as_published(monkeypatch, tmp_path):
         ("Here:\n```json\n" + mentalalign_cell((2,) * 7) + "\n```", "words_around"),
     ],
 )
-def test_code_fences_and_words_around_an_answer_are_read_past_and_counted(monkeypatch, tmp_path, cell, mark):
+def test_code_fences_and_words_around_an_answer_are_read_past_and_counted(
+    monkeypatch, tmp_path, cell, mark
+):
     found = mentalalign(monkeypatch, tmp_path, {("gpt-4o_llm_judge", 3, "llama_3"): cell})
     assert of(found, "gpt-4o", 3, "llama-3.1-8b")["score"].tolist() == [2.0] * 7
     assert found.attrs["notes"]["gpt-4o"][mark] == 1
 
 
-def test_people_are_joined_to_judges_by_the_question_and_only_as_published_by_row(monkeypatch, tmp_path):
+def test_people_are_joined_to_judges_by_the_question_and_only_as_published_by_row(
+    monkeypatch, tmp_path
+):
     """Row 10 repeats row 9 in the people's file, 11 to 13 are one row late, 14 is in step again."""
-    late = {10: "Question number 9?", **{row: f"Question number {row - 1}?" for row in (11, 12, 13)}}
+    late = {
+        10: "Question number 9?",
+        **{row: f"Question number {row - 1}?" for row in (11, 12, 13)},
+    }
     changes = {("Human_judge", row, "claude"): mentalalign_cell((1,) * 7) for row in (10, 12)}
     found = mentalalign(monkeypatch, tmp_path, changes, late)
-    assert of(found, "clinicians", 11, "claude-3.5-haiku", "empathy")[["score", "flags"]].tolist() == [1.0, ["moved"]]
-    again = found[(found["history_id"] == "mentalalign-0010-again") & (found["responder"] == "claude-3.5-haiku")]
+    assert of(found, "clinicians", 11, "claude-3.5-haiku", "empathy")[
+        ["score", "flags"]
+    ].tolist() == [1.0, ["moved"]]
+    again = found[
+        (found["history_id"] == "mentalalign-0010-again")
+        & (found["responder"] == "claude-3.5-haiku")
+    ]
     assert again["score"].tolist() == [1.0] * 7
     assert again["flags"].iloc[0] == ["repeated_question"]
     assert again["dialogue_id"].unique().tolist() == ["mentalalign-0010"]
@@ -208,7 +250,9 @@ def test_people_are_joined_to_judges_by_the_question_and_only_as_published_by_ro
     published = mentalalign(monkeypatch, tmp_path, changes, late, as_published=True)
     assert of(published, "clinicians", 12, "claude-3.5-haiku", "empathy")["score"] == 1
     assert published.groupby("history_id")["dialogue_id"].nunique().max() == 1
-    assert published.loc[published["history_id"] == "mentalalign-0011", "dialogue_id"].unique().tolist() == ["mentalalign-0010"]
+    assert published.loc[
+        published["history_id"] == "mentalalign-0011", "dialogue_id"
+    ].unique().tolist() == ["mentalalign-0010"]
 
 
 def test_a_question_that_only_the_people_had_is_a_history_of_its_own(monkeypatch, tmp_path):
@@ -219,7 +263,11 @@ def test_a_question_that_only_the_people_had_is_a_history_of_its_own(monkeypatch
 
 
 def test_no_text_of_the_files_leaves_the_loader(monkeypatch, tmp_path):
-    changes = {("gpt-4o_llm_judge", 3, "llama_3"): mentalalign_cell((2,) * 7, Explanation="SECRET explanation")}
+    changes = {
+        ("gpt-4o_llm_judge", 3, "llama_3"): mentalalign_cell(
+            (2,) * 7, Explanation="SECRET explanation"
+        )
+    }
     found = mentalalign(monkeypatch, tmp_path, changes, {5: "SECRET question"})
     assert "SECRET" not in found.to_csv() + str(found.attrs)
     assert "Question" not in found.to_csv()
@@ -231,12 +279,16 @@ def test_judges_that_saw_other_questions_or_a_missing_column_are_errors(monkeypa
     other.loc[4, "context"] = "Another question?"
     book = io.BytesIO()
     other.to_excel(book, index=False)
-    mirrored(monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()})
+    mirrored(
+        monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()}
+    )
     with pytest.raises(DataError, match="the questions of o4-mini are not those of gpt-4o"):
         derive("mentalalign")
     book = io.BytesIO()
     other.drop(columns="judge_response_claude").to_excel(book, index=False)
-    mirrored(monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()})
+    mirrored(
+        monkeypatch, tmp_path, "mentalalign", files | {"o4-mini_llm_judge.xlsx": book.getvalue()}
+    )
     with pytest.raises(DataError, match="o4-mini_llm_judge.xlsx: missing claude"):
         derive("mentalalign")
 
@@ -271,11 +323,17 @@ def test_the_published_means_of_the_clinicians_follow_but_for_one_printed_figure
     }
     printed.index = printed["model"].map(lambda model: names.get(model, model.lower()))
     people = published[(published["rater"] == "clinicians") & (published["state"] == "valid")]
-    ours = people.pivot_table(index="responder", columns="dimension", values="score", aggfunc="mean")
+    ours = people.pivot_table(
+        index="responder", columns="dimension", values="score", aggfunc="mean"
+    )
     ours["average"] = ours.mean(axis=1)
     theirs = printed[[*ATTRIBUTES, "average"]].astype(float)
     difference = (ours.loc[theirs.index, theirs.columns] - theirs).abs()
-    off = [(model, column) for column in difference for model in difference.index[difference[column] > 0.01]]
+    off = [
+        (model, column)
+        for column in difference
+        for model in difference.index[difference[column] > 0.01]
+    ]
     assert off == [("qwen-3-4b", "guidance")]
     # The average printed beside it, 3.64, follows from 2.76; from 3.07 it would be 3.69.
     assert ours.loc["qwen-3-4b", "guidance"] == pytest.approx(2.762, abs=5e-4)
@@ -294,11 +352,15 @@ def test_the_published_reliabilities_follow_when_people_are_joined_by_row(publis
 
     def worst(scores):
         valid = scores[scores["state"] == "valid"]
-        wide = valid.pivot_table(index=["history_id", "responder", "dimension"], columns="rater", values="score").reset_index()
+        wide = valid.pivot_table(
+            index=["history_id", "responder", "dimension"], columns="rater", values="score"
+        ).reset_index()
         found = []
         for row in printed.itertuples():
             judge, own = judges[row.judge]
-            both = wide[(wide["dimension"] == row.attribute) & (wide["responder"] != own)].dropna(subset=["clinicians", judge])
+            both = wide[(wide["dimension"] == row.attribute) & (wide["responder"] != own)].dropna(
+                subset=["clinicians", judge]
+            )
             means = both.groupby("responder")[["clinicians", judge]].mean().to_numpy()
             n, k = means.shape
             rows, columns = means.mean(axis=1, keepdims=True), means.mean(axis=0)
@@ -315,10 +377,27 @@ def test_the_published_reliabilities_follow_when_people_are_joined_by_row(publis
 def test_every_trap_of_mentalalign_is_counted(real):
     notes = real.attrs["notes"]
     people = notes["clinicians"]
-    assert (people["empty"], people["all_zeros"], people["out_of_range"], people["with null"]) == (57, 33, 3, 7)
-    assert (people["rows moved"], people["rows repeated_question"], people["rows other_question"]) == (10, 8, 1)
-    unreadable = {rater: counts.get("not_json", 0) + counts.get("empty", 0) for rater, counts in notes.items()}
-    assert unreadable == {"clinicians": 57, "claude-3.7-sonnet": 3, "gpt-4o": 0, "gemini-2.5-flash": 8, "o4-mini": 4}
+    assert (people["empty"], people["all_zeros"], people["out_of_range"], people["with null"]) == (
+        57,
+        33,
+        3,
+        7,
+    )
+    assert (
+        people["rows moved"],
+        people["rows repeated_question"],
+        people["rows other_question"],
+    ) == (10, 8, 1)
+    unreadable = {
+        rater: counts.get("not_json", 0) + counts.get("empty", 0) for rater, counts in notes.items()
+    }
+    assert unreadable == {
+        "clinicians": 57,
+        "claude-3.7-sonnet": 3,
+        "gpt-4o": 0,
+        "gemini-2.5-flash": 8,
+        "o4-mini": 4,
+    }
     assert (notes["claude-3.7-sonnet"]["code_fence"], notes["gpt-4o"]["code_fence"]) == (2315, 9971)
     zeros = real[real["flags"].map(lambda flags: "all_zeros" in flags)]
     assert (zeros["responder"].value_counts() / 7).to_dict() == {
@@ -336,7 +415,9 @@ def test_people_agree_with_the_judges_one_row_up_where_the_files_are_out_of_step
     """The reason to join by question: less each responder's mean, r is .26 to .43 by question and .08 to .10 by row."""
 
     def agreement(scores, rows):
-        wide = scores.pivot_table(index=["history_id", "responder", "dimension"], columns="rater", values="score")
+        wide = scores.pivot_table(
+            index=["history_id", "responder", "dimension"], columns="rater", values="score"
+        )
         less = wide - wide.groupby(["responder", "dimension"]).transform("mean")
         there = less[less.index.get_level_values("history_id").isin(rows)]
         return [there["clinicians"].corr(there[rater]) for rater in there if rater != "clinicians"]
@@ -359,7 +440,9 @@ def test_the_clinicians_change_at_five_rows_and_no_judge_changes_at_any(publishe
         expected = starts if rater == "clinicians" else [0]
         assert find_blocks(means) == expected
         if rater == "clinicians":
-            assert all(find_blocks(means, strictness=strictness) == starts for strictness in (2.5, 4, 5))
+            assert all(
+                find_blocks(means, strictness=strictness) == starts for strictness in (2.5, 4, 5)
+            )
 
 
 @pytest.mark.mirror
@@ -372,8 +455,13 @@ def test_original_is_never_called_human(real):
 
 
 def test_verdicts_of_mentalalign_are_pairs_of_its_scores(monkeypatch, tmp_path):
-    changes = {("Human_judge", 3, "original"): mentalalign_cell((5,) * 7), ("Human_judge", 4, "original"): None}
-    scores = mentalalign(monkeypatch, tmp_path, changes).query("dimension == 'empathy' and rater_kind == 'human'")
+    changes = {
+        ("Human_judge", 3, "original"): mentalalign_cell((5,) * 7),
+        ("Human_judge", 4, "original"): None,
+    }
+    scores = mentalalign(monkeypatch, tmp_path, changes).query(
+        "dimension == 'empathy' and rater_kind == 'human'"
+    )
     found = scores_to_verdicts(scores)
     assert len(found) == N * 45
     assert found["dimension"].unique().tolist() == ["empathy"]
@@ -386,10 +474,14 @@ def test_verdicts_of_mentalalign_are_pairs_of_its_scores(monkeypatch, tmp_path):
     }  # seven names come before original
     assert found.loc[found["verdict"].isna(), "state"].unique().tolist() == ["abstained"]
     pd.testing.assert_frame_equal(found, check_table("verdicts", found))
-    with pytest.raises(DataError, match="mentalalign has no dimension 'overall'. It has empathy, guidance"):
+    with pytest.raises(
+        DataError, match="mentalalign has no dimension 'overall'. It has empathy, guidance"
+    ):
         load_verdicts("mentalalign", dimension="overall")
     published = load_verdicts("mentalalign", dimension="empathy", raters="human")
-    assert published.groupby(["dimension", "rater"]).size().to_dict() == {("empathy", "clinicians"): 1000 * 45}
+    assert published.groupby(["dimension", "rater"]).size().to_dict() == {
+        ("empathy", "clinicians"): 1000 * 45
+    }
 
 
 # Blocks -----------------------------------------------------------------------------------------
@@ -412,7 +504,9 @@ def test_a_short_stretch_is_a_block_where_short_ones_are_looked_for(rng):
 
 def test_one_stretch_of_scores_stays_one_block():
     """Simulated: 40 series without a change give none, so the rule is strict."""
-    found = [find_blocks(np.random.default_rng(seed).normal(4, 0.7, (400, 7))) for seed in range(40)]
+    found = [
+        find_blocks(np.random.default_rng(seed).normal(4, 0.7, (400, 7))) for seed in range(40)
+    ]
     assert found == [[0]] * 40
 
 
@@ -445,7 +539,9 @@ def test_the_ratings_of_conversations_are_whole(mirror):
     assert len(scores) == 7 * 50 * 21
     people = scores[scores["rater_kind"] == "human"]
     assert sorted(people["rater"].unique()) == ["crowd", "expert1", "expert2", "expert3"]
-    assert (scores["flags"].map(lambda flags: "aggregated" in flags) == (scores["rater"] == "crowd")).all()
+    assert (
+        scores["flags"].map(lambda flags: "aggregated" in flags) == (scores["rater"] == "crowd")
+    ).all()
     crowd = people[people["rater"] == "crowd"].groupby("group")["score"]
     assert crowd.apply(lambda score: (score % 1 == 0).mean())["epitome"] == 1
     assert crowd.apply(lambda score: (score * 2 % 1 == 0).mean())["empatheticdialogues"] == 1
@@ -457,14 +553,18 @@ def test_the_published_kappas_between_experts_follow(mirror):
     """Quadratic weights; 63 pairs of experts, printed with two digits."""
     scores = load_scores("empathic_comm")
     printed = pd.read_csv(mirror / "empathic_comm_judges" / "table_kappa.csv")
-    wide = scores.pivot_table(index=["group", "dimension", "history_id"], columns="rater", values="score")
+    wide = scores.pivot_table(
+        index=["group", "dimension", "history_id"], columns="rater", values="score"
+    )
     off = []
     for row in printed.itertuples(index=False):
         one, other = (name.strip("() '") for name in row[2].split(","))
         if one.startswith("expert1") or one in ("expert2", "expert3"):
             both = wide.loc[(SETS[row[0]], row[1])]
             labels = sorted(set(both[one]) | set(both[other]))
-            found = cohen_kappa_score(both[one].map(labels.index), both[other].map(labels.index), weights="quadratic")
+            found = cohen_kappa_score(
+                both[one].map(labels.index), both[other].map(labels.index), weights="quadratic"
+            )
             off.append(abs(found - row[3]))
     assert len(off) == 63
     assert max(off) < 0.0051

@@ -11,7 +11,12 @@ from test_files_that_people_have import proposed
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.load import load_verdicts
 
-SHOWN = [("q1", "alpha", "beta"), ("q2", "beta", "alpha"), ("q3", "alpha", "beta"), ("q4", "beta", "alpha")]
+SHOWN = [
+    ("q1", "alpha", "beta"),
+    ("q2", "beta", "alpha"),
+    ("q3", "alpha", "beta"),
+    ("q4", "beta", "alpha"),
+]
 WON = ["alpha", "alpha", "tie", "alpha"]
 
 
@@ -33,7 +38,9 @@ def write(tmp_path, name, content, encoding="utf-8"):
 
 
 def winners(table):
-    columns = table[["responder_a", "responder_b", "verdict", "state"]].astype(object).to_numpy().tolist()
+    columns = (
+        table[["responder_a", "responder_b", "verdict", "state"]].astype(object).to_numpy().tolist()
+    )
     return [{"a": a, "b": b, "tie": "tie"}.get(verdict, state) for a, b, verdict, state in columns]
 
 
@@ -78,33 +85,63 @@ def test_numbers_are_asked_about_and_steps_may_be_read_as_such(tmp_path, words):
     with pytest.raises(DataError, match=rf"row 0 says '{words[0]}'"):
         load_verdicts(file, **proposed(pytest.raises(DataError, load_verdicts, file).value))
     if max(words) == 7:
-        with pytest.raises(DataError, match=r"columns=.'winner': 'p_a'. and soft=.'a': 1, 'b': 7. \(or the other way round\)"):
+        with pytest.raises(
+            DataError,
+            match=r"columns=.'winner': 'p_a'. and soft=.'a': 1, 'b': 7. \(or the other way round\)",
+        ):
             load_verdicts(file)
         how = proposed(pytest.raises(DataError, load_verdicts, file).value)
-        how |= {"columns": {**how["columns"], "winner": "p_a"}, "soft": {"a": 1, "b": 7}, "words": None}
+        how |= {
+            "columns": {**how["columns"], "winner": "p_a"},
+            "soft": {"a": 1, "b": 7},
+            "words": None,
+        }
         assert winners(load_verdicts(file, **how)) == WON
 
 
-@pytest.mark.parametrize(("encoding", "mark"), [("cp1252", ";"), ("utf-8-sig", ","), ("utf-16", "\t")])
+@pytest.mark.parametrize(
+    ("encoding", "mark"), [("cp1252", ";"), ("utf-8-sig", ","), ("utf-16", "\t")]
+)
 def test_encodings_and_separators_of_spreadsheets_are_found(tmp_path, encoding, mark):
-    german = {"question_id": "Gespräch", "model_a": "links", "model_b": "rechts", "winner": "Urteil", "judge": "Prüfer"}
-    rows = pd.DataFrame(battles(["links", "rechts", "beide gut", "rechts"])).rename(columns=german | {"judge": "rater"})
+    german = {
+        "question_id": "Gespräch",
+        "model_a": "links",
+        "model_b": "rechts",
+        "winner": "Urteil",
+        "judge": "Prüfer",
+    }
+    rows = pd.DataFrame(battles(["links", "rechts", "beide gut", "rechts"])).rename(
+        columns=german | {"judge": "rater"}
+    )
     table, _ = twice(write(tmp_path, "votes.csv", rows.to_csv(index=False, sep=mark), encoding))
     assert winners(table) == WON
 
 
 def test_ids_as_floats_are_whole_numbers_and_an_empty_one_is_named():
-    rows = pd.DataFrame(battles(["model_a", "model_b", "tie", "model_b"])).assign(question_id=[1.0, 2.0, 3.0, 4.0])
+    rows = pd.DataFrame(battles(["model_a", "model_b", "tie", "model_b"])).assign(
+        question_id=[1.0, 2.0, 3.0, 4.0]
+    )
     assert twice(rows)[0]["history_id"].tolist() == ["1", "2", "3", "4"]
     rows.loc[2, "question_id"] = np.nan
-    with pytest.raises(DataError, match=r"history_id: expected text, in every row; row 2 has nothing"):
+    with pytest.raises(
+        DataError, match=r"history_id: expected text, in every row; row 2 has nothing"
+    ):
         twice(rows)
 
 
 def test_label_studios_short_json_is_read_and_its_ids_are_no_answers(tmp_path):
     rows = [
-        {"id": place, "prompt": history, "model1": first, "model2": second, "comparison": word, "annotator": 1}
-        for place, ((history, first, second), word) in enumerate(zip(SHOWN, ["left", "right", "left", "right"], strict=True))
+        {
+            "id": place,
+            "prompt": history,
+            "model1": first,
+            "model2": second,
+            "comparison": word,
+            "annotator": 1,
+        }
+        for place, ((history, first, second), word) in enumerate(
+            zip(SHOWN, ["left", "right", "left", "right"], strict=True)
+        )
     ]
     assert winners(twice(write(tmp_path, "votes.json", rows))[0]) == ["alpha"] * 4
 
@@ -120,7 +157,9 @@ def test_argillas_discarded_responses_do_not_count(tmp_path):
                 for user, status in (("u1", "submitted"), ("u2", "discarded"))
             ],
         }
-        for (history, first, second), word in zip(SHOWN, ["response_a", "response_b", "tie", "response_b"], strict=True)
+        for (history, first, second), word in zip(
+            SHOWN, ["response_a", "response_b", "tie", "response_b"], strict=True
+        )
     ]
     table, said = twice(write(tmp_path, "votes.jsonl", rows))
     assert winners(table) == WON
@@ -130,7 +169,9 @@ def test_argillas_discarded_responses_do_not_count(tmp_path):
 def test_doccanos_label_is_a_list_of_one_word(tmp_path):
     rows = [
         {"id": place, "text": "t", "label": [word], "model_a": first, "model_b": second}
-        for place, ((_, first, second), word) in enumerate(zip(SHOWN, ["A", "B", "tie", "B"], strict=True))
+        for place, ((_, first, second), word) in enumerate(
+            zip(SHOWN, ["A", "B", "tie", "B"], strict=True)
+        )
     ]
     assert winners(twice(write(tmp_path, "votes.jsonl", rows))[0]) == WON
 
@@ -142,7 +183,10 @@ def test_a_reason_for_rejecting_work_leaves_it_out(tmp_path):
     )
     table, said = twice(write(tmp_path, "votes.csv", text))
     assert winners(table) == ["alpha"]
-    assert "1 of 2 rows may not count: Reject is 'wrong', first in row 1. only={'Reject': ''} leaves them out" in said
+    assert (
+        "1 of 2 rows may not count: Reject is 'wrong', first in row 1. only={'Reject': ''} leaves them out"
+        in said
+    )
 
 
 def test_qualtrics_second_header_is_found_without_its_row_of_import_ids(tmp_path):
@@ -155,7 +199,10 @@ def test_qualtrics_second_header_is_found_without_its_row_of_import_ids(tmp_path
     assert how["pair_columns"] == ["Q1", "Q2"]
     with pytest.raises(DataError, match=r"shown still has '\.\.\.'"):
         load_verdicts(file, **how)
-    pairs = [{"pair": name, "history_id": name, "responder_a": "alpha", "responder_b": "beta"} for name in ("Q1", "Q2")]
+    pairs = [
+        {"pair": name, "history_id": name, "responder_a": "alpha", "responder_b": "beta"}
+        for name in ("Q1", "Q2")
+    ]
     with pytest.warns(UserWarning, match="rows of headers by Qualtrics"):
         table = load_verdicts(file, **{**how, "shown": pairs})
     assert winners(table) == ["alpha", "alpha", "beta", "tie"]
@@ -167,9 +214,7 @@ def test_tallies_of_r_have_points_in_their_headers(tmp_path):
 
 
 def test_several_columns_of_answers_are_dimensions_and_none_is_dropped_in_silence(tmp_path):
-    text = (
-        "question_id,model_a,model_b,judge,empathy,clarity\nq1,alpha,beta,ann,model_a,model_b\nq2,beta,alpha,ann,model_b,tie\n"
-    )
+    text = "question_id,model_a,model_b,judge,empathy,clarity\nq1,alpha,beta,ann,model_a,model_b\nq2,beta,alpha,ann,model_b,tie\n"
     table, said = twice(write(tmp_path, "votes.csv", text))
     assert table.set_index(["history_id", "dimension"])["verdict"].to_dict() == {
         ("q1", "empathy"): "a",
@@ -182,7 +227,13 @@ def test_several_columns_of_answers_are_dimensions_and_none_is_dropped_in_silenc
 
 def test_preferences_on_another_scale_than_alpaca_evals_are_refused(tmp_path):
     rows = [
-        {"instruction": history, "generator_1": first, "generator_2": second, "annotator": "gpt4", "preference": share}
+        {
+            "instruction": history,
+            "generator_1": first,
+            "generator_2": second,
+            "annotator": "gpt4",
+            "preference": share,
+        }
         for (history, first, second), share in zip(SHOWN, [0.1, 0.9, 0.5, 1.0], strict=True)
     ]
     with pytest.raises(DataError, match=r"row 0 has 0.1.*give the two of this file's own scale"):
@@ -191,7 +242,13 @@ def test_preferences_on_another_scale_than_alpaca_evals_are_refused(tmp_path):
 
 def test_arena_hards_baseline_must_be_named(tmp_path):
     games = [
-        {"question_id": f"q{n}", "model": "alpha", "judge": "gpt", "games": [{"score": "A>B"}, {"score": "B>>A"}]} for n in "12"
+        {
+            "question_id": f"q{n}",
+            "model": "alpha",
+            "judge": "gpt",
+            "games": [{"score": "A>B"}, {"score": "B>>A"}],
+        }
+        for n in "12"
     ]
     file = write(tmp_path, "votes.jsonl", games)
     how = proposed(pytest.raises(DataError, load_verdicts, file).value)
@@ -202,7 +259,13 @@ def test_arena_hards_baseline_must_be_named(tmp_path):
 
 
 def test_names_that_are_only_sides_must_be_confirmed(tmp_path):
-    task = {"text": "q1", "_task_hash": 1, "options": [{"id": "A"}, {"id": "B"}], "accept": ["A"], "answer": "accept"}
+    task = {
+        "text": "q1",
+        "_task_hash": 1,
+        "options": [{"id": "A"}, {"id": "B"}],
+        "accept": ["A"],
+        "answer": "accept",
+    }
     _, said = twice(write(tmp_path, "votes.jsonl", [{**task, "_annotator_id": "db-ann"}]))
     assert "A and B are names of who wrote the replies, and not of sides or places" in said
 
@@ -210,12 +273,18 @@ def test_names_that_are_only_sides_must_be_confirmed(tmp_path):
 @pytest.mark.mirror
 def test_mt_bench_by_its_own_published_files_agrees_as_its_paper_prints(mirror):
     """Zheng et al. 2023, table 5; the released files hold more pairs of votes than the table counts (first turn: 1,343)."""
-    people, judge = (twice(mirror / "mtbench_human" / name)[0] for name in ("human.jsonl", "gpt4_pair.jsonl"))
+    people, judge = (
+        twice(mirror / "mtbench_human" / name)[0] for name in ("human.jsonl", "gpt4_pair.jsonl")
+    )
     assert (len(people), len(judge)) == (3355, 2400)
     both = people.merge(judge, on="pair_id", suffixes=("", "_judge"))
     printed = {"1": (0.66, 0.85), "2": (0.66, 0.85)}  # ties included, ties left out
     for turn, (with_ties, without_ties) in printed.items():
         votes = both[both["history_id"].str.endswith(f"-{turn}")]
         decided = votes[(votes["verdict"] != "tie") & (votes["verdict_judge"] != "tie")]
-        assert (votes["verdict"] == votes["verdict_judge"]).mean() == pytest.approx(with_ties, abs=0.01)
-        assert (decided["verdict"] == decided["verdict_judge"]).mean() == pytest.approx(without_ties, abs=0.01)
+        assert (votes["verdict"] == votes["verdict_judge"]).mean() == pytest.approx(
+            with_ties, abs=0.01
+        )
+        assert (decided["verdict"] == decided["verdict_judge"]).mean() == pytest.approx(
+            without_ties, abs=0.01
+        )

@@ -26,7 +26,9 @@ def cell(source, *, kind="code", tags=(), **metadata):
 def write_notebook(file, *cells):
     kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"cells": list(cells), "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
+    file.write_text(
+        json.dumps({"cells": list(cells), "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
+    )
     return file
 
 
@@ -37,7 +39,9 @@ class Project:
         self.root, self.forks = root, {}
         source = find_root()
         for name in ("heart_utils", "tools", "data"):
-            shutil.copytree(source / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "bench"))
+            shutil.copytree(
+                source / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "bench")
+            )
         for name in ("pyproject.toml", "requirements.txt", "_config.yml", "_toc.yml"):
             shutil.copy2(source / name, root / name)
         for name in ("book", "notebooks", "params"):
@@ -56,7 +60,11 @@ class Project:
     def environment(self):
         own = {"PYTHONPATH": str(self.root), "HEART_DATA_CACHE": str(self.root / "cache")}
         gone = ("HEART_DATA_MIRROR", "HEART_ROOT", "MAKEFLAGS", "MAKELEVEL")
-        return {**{name: value for name, value in os.environ.items() if name not in gone}, **own, **self.forks}
+        return {
+            **{name: value for name, value in os.environ.items() if name not in gone},
+            **own,
+            **self.forks,
+        }
 
     @contextmanager
     def forking(self):
@@ -70,8 +78,21 @@ class Project:
 
     def make_notebooks(self, run="sample"):
         """Plan and run the graph; give the names of the chapters that ran."""
-        planned = self.run(sys.executable, *(["-S", "-E", "tools/forks.py"] if self.forks else ["-m"]), "tools.plan", run)
+        planned = self.run(
+            sys.executable,
+            *(["-S", "-E", "tools/forks.py"] if self.forks else ["-m"]),
+            "tools.plan",
+            run,
+        )
         assert planned.returncode == 0, planned.stderr
-        done = self.run("make", "-f", "tools/book.mk", "-j2", f"RUN={run}", f"PYTHON={sys.executable}", "notebooks")
+        done = self.run(
+            "make",
+            "-f",
+            "tools/book.mk",
+            "-j2",
+            f"RUN={run}",
+            f"PYTHON={sys.executable}",
+            "notebooks",
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return {line.split()[0] for line in done.stdout.splitlines() if " ran in " in line}

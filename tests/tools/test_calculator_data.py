@@ -13,12 +13,19 @@ SOME = [2, 3, 10, 17]
 
 @pytest.fixture(scope="module")
 def written():
-    return json.loads((find_root() / PAGE_DATA).read_text(encoding="utf-8").split("STUDY_GRID = ")[1].rstrip(";\n"))
+    return json.loads(
+        (find_root() / PAGE_DATA)
+        .read_text(encoding="utf-8")
+        .split("STUDY_GRID = ")[1]
+        .rstrip(";\n")
+    )
 
 
 def test_the_numbers_in_the_book_are_those_that_python_computes(written):
     written = written | {"critical": [written["critical"][n - 2] for n in SOME]}
-    assert written == json.loads(json.dumps(calculator_data(SOME))), "run `python -m tools.calculator`"
+    assert written == json.loads(json.dumps(calculator_data(SOME))), (
+        "run `python -m tools.calculator`"
+    )
 
 
 @pytest.mark.slow

@@ -32,7 +32,9 @@ def test_the_corrected_interval_holds_the_truth_and_the_coder_at_its_word_does_n
         held["gap"] += found["ci_low"] <= 0.2 <= found["ci_high"]
         held["coder"] += found["coder_low"] <= 0.2 <= found["coder_high"]
         held["labelled"] += found["labelled_low"] <= 0.2 <= found["labelled_high"]
-        ratio.append((found["ci_high"] - found["ci_low"]) / (found["labelled_high"] - found["labelled_low"]))
+        ratio.append(
+            (found["ci_high"] - found["ci_low"]) / (found["labelled_high"] - found["labelled_low"])
+        )
     assert held["gap"] >= 0.9 * 100
     assert held["labelled"] >= 0.9 * 100
     assert held["coder"] < 0.4 * 100
@@ -58,11 +60,15 @@ def test_a_code_with_too_few_labels_is_marked_and_the_others_keep_their_rows(rng
     rare_codes, rare_labels = simulate(rng, n_labelled=3)
     alone = corrected_gap(codes, labels)
     found = corrected_gap(
-        pd.concat([codes, rare_codes.assign(code="a rare one")]), pd.concat([labels, rare_labels.assign(code="a rare one")])
+        pd.concat([codes, rare_codes.assign(code="a rare one")]),
+        pd.concat([labels, rare_labels.assign(code="a rare one")]),
     )
     pd.testing.assert_frame_equal(found.iloc[:1], alone, check_dtype=False)
     assert found["code"].tolist() == [alone["code"].item(), "a rare one"]
-    assert found.loc[1, "why"] == "3 of 200 dialogues with both kinds are labelled; it takes 5, and not all."
+    assert (
+        found.loc[1, "why"]
+        == "3 of 200 dialogues with both kinds are labelled; it takes 5, and not all."
+    )
     assert pd.isna(found.loc[1, "gap"])
 
 
@@ -74,7 +80,11 @@ def test_too_few_labels_of_every_code_are_refused(rng):
 
 def labelled(n):
     """Codes of thirty dialogues, and of the first n also by hand."""
-    rows = [(f"{d}-{half}", f"d{d:02}", "question", half) for d in range(30) for half in ("first", "second")]
+    rows = [
+        (f"{d}-{half}", f"d{d:02}", "question", half)
+        for d in range(30)
+        for half in ("first", "second")
+    ]
     codes = pd.DataFrame(rows, columns=["reply_id", "dialogue_id", "code", "half"])
     codes["probability"] = np.random.default_rng(1).random(len(codes))
     return codes, codes[codes["dialogue_id"] < f"d{n:02}"].round({"probability": 0})

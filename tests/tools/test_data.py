@@ -24,7 +24,11 @@ def copy(tmp_path, monkeypatch):
     monkeypatch.setattr(public, "open_run", lambda name: run)
     manifest = public._manifest()
     monkeypatch.setattr(public, "_manifest", lambda: manifest)
-    monkeypatch.setattr(public, "PUBLISHED", {name: public.PUBLISHED[name] for name in ("recipients", "therapists", "resort")})
+    monkeypatch.setattr(
+        public,
+        "PUBLISHED",
+        {name: public.PUBLISHED[name] for name in ("recipients", "therapists", "resort")},
+    )
     return run.folder
 
 
@@ -75,7 +79,10 @@ def test_a_changed_official_file_writes_nothing_at_all(mirror, monkeypatch, copy
     (copy / "scores" / "recipients.parquet").unlink()
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path / "mirror"))
     assert public.main(["write"]) == 1
-    assert "human_eval_annotations_cleaned.json is damaged, or another version" in capsys.readouterr().err
+    assert (
+        "human_eval_annotations_cleaned.json is damaged, or another version"
+        in capsys.readouterr().err
+    )
     assert not (copy / "scores" / "recipients.parquet").exists()
 
 
@@ -110,19 +117,40 @@ def test_of_rows_that_nobody_licensed_only_counts_are_here():
                 assert counts["n"].min() >= 60, "each number rests on many rows"
             else:  # fewer rows than the official file has ratings: counts, not ratings under another name
                 assert counts["cluster"].nunique() > BATCHES[name]
-    tallied = {"welivita", "resort", "kokorochat", "mindeval", "relationship_seeking", "reflections"}
+    tallied = {
+        "welivita",
+        "resort",
+        "kokorochat",
+        "mindeval",
+        "relationship_seeking",
+        "reflections",
+    }
     assert {name for name, source in SOURCES.items() if source.ships == "tallies"} == tallied
 
 
 def _ids(mirror) -> set[str]:
     """List the ids by which a platform or a release knows people, dialogues and posts."""
-    own = pd.read_csv(mirror / "recipients" / "perceived_empathy_self_ratings.csv", usecols=["id"], dtype=str)["id"]
+    own = pd.read_csv(
+        mirror / "recipients" / "perceived_empathy_self_ratings.csv", usecols=["id"], dtype=str
+    )["id"]
     rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv", dtype=str)
     posts = json.loads((mirror / "resort" / "human_eval_annotations_cleaned.json").read_text())
     ids = set(own) | {post["Reddit ID"] for post in posts} | set(rated["dialog_id"])
-    ids |= set(rated[["annotator_human", "annotator_chatgpt", "annotator_chatgpt_empathy"]].to_numpy().ravel())
-    for name, key in (("empatheticdialogues", "conv_id"), ("epitome", "sp_id"), ("lend_an_ear", "conversation_id")):
-        ids |= set(pd.read_csv(mirror / "empathic_comm_judges" / f"{name}__crowd_ratings.csv", dtype=str)[key])
+    ids |= set(
+        rated[["annotator_human", "annotator_chatgpt", "annotator_chatgpt_empathy"]]
+        .to_numpy()
+        .ravel()
+    )
+    for name, key in (
+        ("empatheticdialogues", "conv_id"),
+        ("epitome", "sp_id"),
+        ("lend_an_ear", "conversation_id"),
+    ):
+        ids |= set(
+            pd.read_csv(mirror / "empathic_comm_judges" / f"{name}__crowd_ratings.csv", dtype=str)[
+                key
+            ]
+        )
     return ids
 
 
@@ -138,13 +166,26 @@ def test_no_id_of_a_platform_is_in_the_repository(mirror):
     }
     assert len(cells) > 1000
     words = re.compile(r"[A-Za-z0-9_:]+")
-    assert not ids & {word for cell in cells for word in (cell, *words.findall(cell), *cell.split("-"))}
+    assert not ids & {
+        word for cell in cells for word in (cell, *words.findall(cell), *cell.split("-"))
+    }
     # Names such as Anger_42 could stand anywhere by chance; those of eight characters and more could not.
-    long = {name for name in ids if len(name) >= 8 and re.search(r"\d", name) and not re.match(r"A[a-z]+_\d+$", name)}
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=find_root(), capture_output=True, text=True, check=True).stdout
+    long = {
+        name
+        for name in ids
+        if len(name) >= 8 and re.search(r"\d", name) and not re.match(r"A[a-z]+_\d+$", name)
+    }
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=find_root(), capture_output=True, text=True, check=True
+    ).stdout
     for name in listed.split("\0"):
         file = find_root() / name
-        if name and file.is_file() and file.suffix != ".parquet" and file.stat().st_size < 5_000_000:
+        if (
+            name
+            and file.is_file()
+            and file.suffix != ".parquet"
+            and file.stat().st_size < 5_000_000
+        ):
             found = long & set(words.findall(file.read_text(encoding="utf-8", errors="ignore")))
             assert not found, f"{name} holds {sorted(found)[:3]}"
 
@@ -154,13 +195,19 @@ def test_a_usage_that_is_not_known_is_said(capsys):
     assert "list, status, check, write" in capsys.readouterr().err
 
 
-def test_the_status_lists_each_study_once_with_its_state_and_a_reason_where_it_is_not_measured(capsys):
+def test_the_status_lists_each_study_once_with_its_state_and_a_reason_where_it_is_not_measured(
+    capsys,
+):
     assert public.main(["status"]) == 0
     lines = capsys.readouterr().out.splitlines()
     states = [line[:13].strip() for line in lines[:-1]]
     assert set(states) == {"measured", "by make data", "quoted", "wanted", "unreachable"}
     assert states.count("measured") == len(public.PUBLISHED)
-    assert all("http" in line for line, state in zip(lines, states, strict=False) if state in ("wanted", "unreachable"))
+    assert all(
+        "http" in line
+        for line, state in zip(lines, states, strict=False)
+        if state in ("wanted", "unreachable")
+    )
 
 
 @pytest.mark.mirror
@@ -169,5 +216,7 @@ def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_
     (tmp_path / "recipients").mkdir()
     for file in (mirror / "recipients").glob("*.csv"):
         (tmp_path / "recipients" / file.name).write_bytes(file.read_bytes() + b"\n")
-    with pytest.raises(DataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"):
+    with pytest.raises(
+        DataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"
+    ):
         public.derive("recipients")

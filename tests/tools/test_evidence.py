@@ -44,7 +44,11 @@ def caption(run, *sources, **options):
     *before, drawn = sources
     cells = [words("# Who?\n\n## Votes"), *map(cell, (SETUP, *before)), figure(drawn)]
     mark_chapter(cells, "02_who", run, **options)
-    return next(one["metadata"]["mystnb"]["figure"]["caption"] for one in cells if "mystnb" in one["metadata"])
+    return next(
+        one["metadata"]["mystnb"]["figure"]["caption"]
+        for one in cells
+        if "mystnb" in one["metadata"]
+    )
 
 
 def test_a_figure_says_which_published_set_was_read(run):
@@ -53,19 +57,30 @@ def test_a_figure_says_which_published_set_was_read(run):
 
 def test_a_figure_whose_table_is_simulated_is_never_measured(run):
     """The chapter is spoiled: a study drawn by a program takes the place of the votes."""
-    assert caption(run, "votes = simulate_study(n_dialogues=9).verdicts", "plot(votes)") == "Three overlap. {simulated}`-`"
-    assert caption(run, "votes = simulate_study(spread=votes.std())", "plot(votes)") == "Three overlap. {simulated}`-`"
+    assert (
+        caption(run, "votes = simulate_study(n_dialogues=9).verdicts", "plot(votes)")
+        == "Three overlap. {simulated}`-`"
+    )
+    assert (
+        caption(run, "votes = simulate_study(spread=votes.std())", "plot(votes)")
+        == "Three overlap. {simulated}`-`"
+    )
     said = caption(run, "both = pd.concat([votes, simulate_study().verdicts])", "plot(both)")
     assert said == "Three overlap. {measured}`MT-Bench` {simulated}`-`"
 
 
 def test_a_kept_simulation_is_simulated_whatever_its_settings_were_taken_from(run):
     bring = "from heart_utils.report.kept import kept"
-    assert caption(run, bring, "drawn = kept('power', power, votes.std())", "plot(drawn)") == "Three overlap. {simulated}`-`"
+    assert (
+        caption(run, bring, "drawn = kept('power', power, votes.std())", "plot(drawn)")
+        == "Three overlap. {simulated}`-`"
+    )
 
 
 def test_rows_that_say_that_they_are_simulated_are_whatever_the_manifest_says(run):
-    rows = pd.DataFrame({"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None})
+    rows = pd.DataFrame(
+        {"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None}
+    )
     run.record(tables={"codes": {"source": "a study", "licence": "MIT", "origin": "live"}})
     run.write("codes", rows.assign(simulated=False))
     assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {demo}`-`"
@@ -75,7 +90,9 @@ def test_rows_that_say_that_they_are_simulated_are_whatever_the_manifest_says(ru
 
 def test_another_run_than_the_sample_is_measured(tmp_path):
     run = open_run(tmp_path / "heart")
-    rows = pd.DataFrame({"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None})
+    rows = pd.DataFrame(
+        {"reply_id": ["r"], "coder": "c", "code": "question", "state": "valid", "probability": None}
+    )
     run.write("codes", rows.assign(simulated=False))
     assert caption(run, 'plot(own.read("codes"))') == "Three overlap. {measured}`-`"
 
@@ -89,23 +106,52 @@ def test_a_set_that_is_not_at_hand_leaves_what_took_its_place(run):
 @pytest.mark.parametrize(
     ("cells", "rests_on"),
     [
-        (["quoted = pd.read_csv(find_root() / 'data' / 'published' / 'effects.csv')", "quoted"], {"quoted"}),
+        (
+            ["quoted = pd.read_csv(find_root() / 'data' / 'published' / 'effects.csv')", "quoted"],
+            {"quoted"},
+        ),
         (["rng = make(); x = rng.normal(size=9)", "x.mean()"], {"simulated"}),
         (["x = estimate_rng(seed, 'power').binomial(24, 0.5)", "x.mean()"], {"simulated"}),
-        (["from heart_utils.simulate.study import BEHAVIOURS", "BEHAVIOURS['coin']"], {"simulated"}),
+        (
+            ["from heart_utils.simulate.study import BEHAVIOURS", "BEHAVIOURS['coin']"],
+            {"simulated"},
+        ),
         (["from heart_utils import study_cost", "study_cost(280, load=9)"], {"simulated"}),
         (["x = rng.permutation(votes)", "x"], {"public/verdicts/mtbench"}),
         (["def share(rows):\n    return own.read('scores')", "share(1)"], {"scores"}),
         (["a, b = own.read('scores'), 1", "b"], set()),
         (["table = pd.DataFrame()", "table['x'] = own.read('codes')['x']", "table"], {"codes"}),
-        (["rows = []", "for one in votes:\n    rows.append(one)", "rows"], {"public/verdicts/mtbench"}),
-        (["if x:\n    y = votes\nelse:\n    y = own.read('codes')", "y"], {"public/verdicts/mtbench", "codes"}),
+        (
+            ["rows = []", "for one in votes:\n    rows.append(one)", "rows"],
+            {"public/verdicts/mtbench"},
+        ),
+        (
+            ["if x:\n    y = votes\nelse:\n    y = own.read('codes')", "y"],
+            {"public/verdicts/mtbench", "codes"},
+        ),
         (["made = own.read('codes')", "[made for made in votes]"], {"public/verdicts/mtbench"}),
         (["votes = own.read('codes')", "votes"], {"codes"}),
         (["own.name, Panel(3)"], set()),
-        (["one = own.read('codes')", "for one in votes:\n    x = one\nx"], {"public/verdicts/mtbench"}),
-        (["def share(votes):\n    found = votes\n    return found", "found = own.read('codes')", "share(1)"], set()),
-        (["from heart_utils.simulate.full_study import Margins", "said = Margins()", "said.ties"], {"quoted"}),
+        (
+            ["one = own.read('codes')", "for one in votes:\n    x = one\nx"],
+            {"public/verdicts/mtbench"},
+        ),
+        (
+            [
+                "def share(votes):\n    found = votes\n    return found",
+                "found = own.read('codes')",
+                "share(1)",
+            ],
+            set(),
+        ),
+        (
+            [
+                "from heart_utils.simulate.full_study import Margins",
+                "said = Margins()",
+                "said.ties",
+            ],
+            {"quoted"},
+        ),
     ],
 )
 def test_what_a_name_rests_on_goes_where_the_name_goes(cells, rests_on):
@@ -123,8 +169,13 @@ def test_the_strip_and_the_headings_name_each_kind_and_where_it_is(run):
         words("## Limits"),
     ]
     mark_chapter(cells, "02_who", run)
-    top, votes, drawn, limits, tables = (one["source"] for one in cells if one["cell_type"] == "markdown")
-    assert "This chapter rests on {measured}`-` {ref}`2.1 <02-who-part-1>` {simulated}`-` {ref}`2.1" in top
+    top, votes, drawn, limits, tables = (
+        one["source"] for one in cells if one["cell_type"] == "markdown"
+    )
+    assert (
+        "This chapter rests on {measured}`-` {ref}`2.1 <02-who-part-1>` {simulated}`-` {ref}`2.1"
+        in top
+    )
     assert votes.startswith(
         "(02-who-part-1)=\n## Votes\n\n:::{container} heart-evidence\n{measured}`MT-Bench` {simulated}`-`\n:::"
     )
@@ -144,23 +195,39 @@ def test_the_strip_names_a_section_whose_words_alone_carry_a_chip_and_not_the_ex
     ]
     mark_chapter(cells, "02_who", run)
     strip = cells[0]["source"].splitlines()[4]
-    assert "{measured}`-` {ref}`2.1 <02-who-part-1>` {simulated}`-` {ref}`2.2 <02-who-part-2>` (" in strip
+    assert (
+        "{measured}`-` {ref}`2.1 <02-who-part-1>` {simulated}`-` {ref}`2.2 <02-who-part-2>` ("
+        in strip
+    )
     assert "{quoted}" not in strip
 
 
 def test_a_chip_in_the_text_names_no_other_study_than_its_numbers_rest_on(run):
-    cells = [words("# Who?\n\n{glue:text}`n:d` votes. {measured}`Moore et al.`"), cell(SETUP + "glue('n', len(votes))")]
-    with pytest.raises(NotebookError, match=r"marked as measured on Moore et al\., and its numbers rest on MT-Bench"):
+    cells = [
+        words("# Who?\n\n{glue:text}`n:d` votes. {measured}`Moore et al.`"),
+        cell(SETUP + "glue('n', len(votes))"),
+    ]
+    with pytest.raises(
+        NotebookError,
+        match=r"marked as measured on Moore et al\., and its numbers rest on MT-Bench",
+    ):
         mark_chapter(cells, "02_who", run)
 
 
 def test_a_chip_in_the_text_must_say_what_the_numbers_beside_it_rest_on(run):
-    cells = [words("# Who?\n\n**{glue:text}`n:d` of 7.** {measured}`MT-Bench` So."), cell(SETUP + "glue('n', len(votes))")]
+    cells = [
+        words("# Who?\n\n**{glue:text}`n:d` of 7.** {measured}`MT-Bench` So."),
+        cell(SETUP + "glue('n', len(votes))"),
+    ]
     mark_chapter(cells, "02_who", run)
     with pytest.raises(NotebookError, match="`n` rests on simulated"):
         mark_chapter([cells[0], cell(SETUP + "glue('n', simulate_study().size)")], "02_who", run)
     with pytest.raises(NotebookError, match="its numbers rest on measured"):
-        check_chips("{glue:text}`../notebooks/a.ipynb::n` {measured}`x` {demo}`-`", {"a": {"n": {"measured": []}}}, "intro")
+        check_chips(
+            "{glue:text}`../notebooks/a.ipynb::n` {measured}`x` {demo}`-`",
+            {"a": {"n": {"measured": []}}},
+            "intro",
+        )
 
 
 def test_each_kind_has_a_chip_in_the_book():

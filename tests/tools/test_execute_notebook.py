@@ -33,8 +33,12 @@ def test_values_keep_their_types_and_the_folder_is_that_of_the_notebooks(execute
         cell("import os\nprint((n, share, names, nothing), os.getcwd())"),
         n=3, share=0.25, names=["a"], nothing=None,
     )  # fmt: skip
-    assert ran["cells"][-1]["outputs"][0]["text"] == [f"(3, 0.25, ['a'], None) {project.root / 'notebooks'}\n"]
-    assert "execution" not in ran["cells"][-1]["metadata"], "times of messages would differ from run to run"
+    assert ran["cells"][-1]["outputs"][0]["text"] == [
+        f"(3, 0.25, ['a'], None) {project.root / 'notebooks'}\n"
+    ]
+    assert "execution" not in ran["cells"][-1]["metadata"], (
+        "times of messages would differ from run to run"
+    )
 
 
 def test_a_failure_names_notebook_cell_and_cause_and_leaves_the_last_copy_alone(execute, project):
@@ -43,7 +47,9 @@ def test_a_failure_names_notebook_cell_and_cause_and_leaves_the_last_copy_alone(
     execute(good)
     before = copy.read_bytes()
     with pytest.raises(ExecutionError) as error:
-        execute(good, cell("# a comment\nopen_run = None"), cell("import math\nmath.sqrt(-1)"), seed=2)
+        execute(
+            good, cell("# a comment\nopen_run = None"), cell("import math\nmath.sqrt(-1)"), seed=2
+        )
     assert "01_one.ipynb: cell 3 of 3 failed, the one that begins `import math`" in str(error.value)
     assert "ValueError: " in str(error.value).splitlines()[-1]
     assert str(error.value).count("ValueError: ") == 1, "the cause is said once"
@@ -51,10 +57,14 @@ def test_a_failure_names_notebook_cell_and_cause_and_leaves_the_last_copy_alone(
     assert [path.name for path in copy.parent.iterdir()] == ["01_one.ipynb"]
 
 
-def test_a_kept_simulation_that_had_to_run_is_told_and_noted_beside_the_copy(execute, project, capsys):
+def test_a_kept_simulation_that_had_to_run_is_told_and_noted_beside_the_copy(
+    execute, project, capsys
+):
     seed = cell("seed = 1", tags=["parameters"])
     draw = "def draw(n):\n    return pd.DataFrame({'n': range(n)})\n\n\ntable = kept('some rows', draw, 3)"
-    execute(seed, cell(f"import pandas as pd\nfrom heart_utils.report.kept import kept\n\n\n{draw}"))
+    execute(
+        seed, cell(f"import pandas as pd\nfrom heart_utils.report.kept import kept\n\n\n{draw}")
+    )
     told = capsys.readouterr().out
     assert re.fullmatch(r"some rows: simulated anew in \d+\.\d s, not as kept: table\n", told)
     noted = project.root / "build" / "executed" / ".01_one.anew"
@@ -76,7 +86,9 @@ def test_a_parameter_that_the_notebook_lacks_is_refused(execute):
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_half_written(project, sent):
-    notebook = project.write_chapter("01_slow", cell("print('begun', flush=True)"), cell("import time\ntime.sleep(600)"))
+    notebook = project.write_chapter(
+        "01_slow", cell("print('begun', flush=True)"), cell("import time\ntime.sleep(600)")
+    )
     copy = project.root / "build" / "01_slow.ipynb"
     part = copy.with_name(".01_slow.part.ipynb")
     command = [sys.executable, "-m", "tools.execute_notebook", str(notebook), str(copy)]
@@ -95,7 +107,13 @@ def test_an_interrupted_run_leaves_nothing_half_written(project, sent):
 
 def test_a_failing_chapter_stops_the_command_with_its_message(project):
     notebook = project.write_chapter("01_bad", cell("1 / 0"))
-    done = project.run(sys.executable, "-m", "tools.execute_notebook", str(notebook), str(project.root / "copy.ipynb"))
+    done = project.run(
+        sys.executable,
+        "-m",
+        "tools.execute_notebook",
+        str(notebook),
+        str(project.root / "copy.ipynb"),
+    )
     assert done.returncode == 1
     assert "ZeroDivisionError: division by zero" in done.stderr
     assert not (project.root / "copy.ipynb").exists()
@@ -116,9 +134,14 @@ def words(text):
 
 
 def test_new_words_are_laid_around_outputs_that_stand(execute, project):
-    seed, draw = cell("seed = 1", tags=["parameters"]), cell("import random\nprint(random.random())")
+    seed, draw = (
+        cell("seed = 1", tags=["parameters"]),
+        cell("import random\nprint(random.random())"),
+    )
     before = execute(words("Old."), seed, draw, seed=3)
-    notebook = project.write_chapter("01_one", words("New, and longer."), seed, words("A sentence more."), draw)
+    notebook = project.write_chapter(
+        "01_one", words("New, and longer."), seed, words("A sentence more."), draw
+    )
     copy = project.root / "build" / "executed" / "01_one.ipynb"
     assert lay_words(notebook, copy)
     after = json.loads(copy.read_text())
@@ -127,7 +150,10 @@ def test_new_words_are_laid_around_outputs_that_stand(execute, project):
         "A sentence more.",
     ]
     assert after["cells"][-1]["outputs"] == before["cells"][-1]["outputs"]
-    assert [c["metadata"].get("tags") for c in after["cells"]][1:3] == [["parameters"], ["injected-parameters"]]
+    assert [c["metadata"].get("tags") for c in after["cells"]][1:3] == [
+        ["parameters"],
+        ["injected-parameters"],
+    ]
 
 
 def test_a_change_of_code_is_not_a_change_of_words(execute, project):
@@ -135,7 +161,11 @@ def test_a_change_of_code_is_not_a_change_of_words(execute, project):
     execute(words("Old."), seed, cell("print(seed)"), seed=3)
     copy = project.root / "build" / "executed" / "01_one.ipynb"
     before = copy.read_bytes()
-    assert not lay_words(project.write_chapter("01_one", words("Old."), seed, cell("print(seed + 1)")), copy)
+    assert not lay_words(
+        project.write_chapter("01_one", words("Old."), seed, cell("print(seed + 1)")), copy
+    )
     assert not lay_words(project.write_chapter("01_one", words("Old."), seed), copy)
     assert copy.read_bytes() == before
-    assert not lay_words(project.root / "notebooks" / "01_one.ipynb", copy.with_name("absent.ipynb"))
+    assert not lay_words(
+        project.root / "notebooks" / "01_one.ipynb", copy.with_name("absent.ipynb")
+    )

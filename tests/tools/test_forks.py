@@ -32,7 +32,14 @@ def folder(tmp_path):
 def start(folder, script):
     command = [sys.executable, "-m", "tools.forks", "bash", "-c", script]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def test_a_command_runs_in_a_fork_with_its_arguments_and_gives_its_status(folder):
@@ -52,7 +59,10 @@ def test_what_stops_the_asking_stops_the_fork(folder, sent):
     os.mkfifo(folder / "begun")
     # A shell's background job would not hear of SIGINT.
     asking = f"import signal, subprocess; it = subprocess.Popen('exec {ASK} said wait', shell=True); open('begun').read()"
-    running = start(folder, f'{sys.executable} -c "{asking}; it.send_signal({int(sent)}); raise SystemExit(it.wait())"')
+    running = start(
+        folder,
+        f'{sys.executable} -c "{asking}; it.send_signal({int(sent)}); raise SystemExit(it.wait())"',
+    )
     fork = int(running.stdout.readline().split()[0])
     (folder / "begun").write_text("now")
     printed, _ = running.communicate(timeout=120)

@@ -12,7 +12,9 @@ def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes
     run = open_run(tmp_path / "full")
     assert write_full_study(run) == list(TABLES)
     assert all(run.read(name)["simulated"].all() for name in TABLES)
-    assert {origin for note in note_tables(run, tables=list(TABLES)) for origin in note.rows} == {"simulated"}
+    assert {origin for note in note_tables(run, tables=list(TABLES)) for origin in note.rows} == {
+        "simulated"
+    }
     assert write_full_study(run) == []
 
 
@@ -20,6 +22,13 @@ def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes
 @pytest.mark.parametrize("chapter", ["05_who_is_preferred", "07_can_judges_be_trusted"])
 def test_chapters_about_judges_take_a_run_with_several(tmp_path, chapter):
     write_full_study(open_run(tmp_path / "full"))
-    notebook, how = find_root() / "notebooks" / f"{chapter}.ipynb", {"run": str(tmp_path / "full"), "n_resamples": 20}
-    settings = {name: value for name, value in how.items() if name in papermill.inspect_notebook(notebook)}
-    papermill.execute_notebook(notebook, tmp_path / "out.ipynb", settings, cwd=notebook.parent, progress_bar=False)
+    notebook, how = (
+        find_root() / "notebooks" / f"{chapter}.ipynb",
+        {"run": str(tmp_path / "full"), "n_resamples": 20},
+    )
+    settings = {
+        name: value for name, value in how.items() if name in papermill.inspect_notebook(notebook)
+    }
+    papermill.execute_notebook(
+        notebook, tmp_path / "out.ipynb", settings, cwd=notebook.parent, progress_bar=False
+    )

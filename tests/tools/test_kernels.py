@@ -16,7 +16,10 @@ def test_two_kernels_share_no_socket_and_leave_none(monkeypatch):
     monkeypatch.setattr(nbval.kernel, "KernelManager", nbval.kernel.KernelManager)
     monkeypatch.setattr(nbval.kernel.RunningKernel, "execute_cell_input", None)
     pytest_configure()
-    started = [nbval.kernel.start_new_kernel(kernel_name=nbval.kernel.CURRENT_ENV_KERNEL_NAME) for _ in range(2)]
+    started = [
+        nbval.kernel.start_new_kernel(kernel_name=nbval.kernel.CURRENT_ENV_KERNEL_NAME)
+        for _ in range(2)
+    ]
     try:
         folders = [Path(manager.ip).parent for manager, _ in started]
         assert all(isinstance(manager, FileKernel) for manager, _ in started)
@@ -62,11 +65,19 @@ print(fork.poll())
 
 
 @pytest.mark.parametrize("ended", ["now", "asked", "killed"])
-def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_be_ended(tmp_path, ended):
-    done = subprocess.run([sys.executable, "-c", FORKED, tmp_path, ended], capture_output=True, text=True, timeout=120)
-    parent, here, name, at_hand, errors, process, shown, left = done.stdout.splitlines() or [done.stderr]
+def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_be_ended(
+    tmp_path, ended
+):
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, tmp_path, ended], capture_output=True, text=True, timeout=120
+    )
+    parent, here, name, at_hand, errors, process, shown, left = done.stdout.splitlines() or [
+        done.stderr
+    ]
     assert (parent, here, name) == (process, repr(str(tmp_path)), "'__main__'")
-    assert (at_hand, errors) == ("True", "False"), "libraries of the fork's origin, and none of its later filters"
+    assert (at_hand, errors) == ("True", "False"), (
+        "libraries of the fork's origin, and none of its later filters"
+    )
     assert shown == "['<Figure size 640x480 with 1 Axes>']", "a figure is drawn into the cell"
     assert left != "None"
 
@@ -81,8 +92,12 @@ CELLS = {
 """Source of a cell -> what it showed when it ran first."""
 
 
-@pytest.mark.parametrize(("spoilt", "failed"), [(("", ""), 0), (("<td>12<", "<td>13<"), 1), (("0.33333", "0.33334"), 1)])
-def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_last_digits(tmp_path, spoilt, failed):
+@pytest.mark.parametrize(
+    ("spoilt", "failed"), [(("", ""), 0), (("<td>12<", "<td>13<"), 1), (("0.33333", "0.33334"), 1)]
+)
+def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_last_digits(
+    tmp_path, spoilt, failed
+):
     cells = [
         {
             "cell_type": "code",
@@ -102,7 +117,9 @@ def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_las
         for source, shown in CELLS.items()
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    (tmp_path / "one.ipynb").write_text(json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells}))
+    (tmp_path / "one.ipynb").write_text(
+        json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells})
+    )
     command = [
         "-m",
         "pytest",
@@ -115,5 +132,13 @@ def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_las
         "--nbval-sanitize-with",
         "tests/nbval.cfg",
     ]
-    done = subprocess.run([sys.executable, *command, tmp_path], cwd=find_root(), capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines()[-1].startswith(f"{failed} failed, 2 passed" if failed else "3 passed"), done.stdout
+    done = subprocess.run(
+        [sys.executable, *command, tmp_path],
+        cwd=find_root(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines()[-1].startswith(
+        f"{failed} failed, 2 passed" if failed else "3 passed"
+    ), done.stdout

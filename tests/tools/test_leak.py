@@ -59,7 +59,9 @@ def test_a_run_does_not_go_from_one_text_to_the_next():
 
 def test_a_leak_names_its_file_its_first_run_and_how_many(secret):
     leaks = find_leaks([("a.md", "all is well"), ("b.md", SECRET)], secret)
-    assert [(leak.file, leak.words, leak.n_runs) for leak in leaks] == [("b.md", "i told nobody that the dogs bed still", 5)]
+    assert [(leak.file, leak.words, leak.n_runs) for leak in leaks] == [
+        ("b.md", "i told nobody that the dogs bed still", 5)
+    ]
 
 
 def test_archives_are_read_as_folders_are(tmp_path, secret):
@@ -70,7 +72,8 @@ def test_archives_are_read_as_folders_are(tmp_path, secret):
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "in", "y")
     found = [
-        [leak.file for leak in find_leaks(read_published(tmp_path / name), secret)] for name in ("in", "a.zip", "a.tar.gz")
+        [leak.file for leak in find_leaks(read_published(tmp_path / name), secret)]
+        for name in ("in", "a.zip", "a.tar.gz")
     ]
     assert found == [["page.html"], ["x/page.html"], ["y/page.html"]]
 
@@ -90,15 +93,33 @@ def withheld(mirror):
 @pytest.mark.slow
 def test_the_withheld_sets_are_read_whole(withheld, mirror):
     """A turn of ESConv, of HEART and of HeartBench, a question of MentalAlign, and a reply of each study."""
-    dialogue = json.loads((mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1])
-    rewrite = json.loads((mirror / "heart" / "dialogues_adversarial.json").read_text(encoding="utf-8"))[-1]
-    item = json.loads((mirror / "heartbench" / "question_all.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx", engine="calamine")["context"].iloc[-1]
-    texts = [max((turn["text"] for turn in dialogue["dialog"]), key=len), max(rewrite["dialogue_history"], key=len)]
+    dialogue = json.loads(
+        (mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1]
+    )
+    rewrite = json.loads(
+        (mirror / "heart" / "dialogues_adversarial.json").read_text(encoding="utf-8")
+    )[-1]
+    item = json.loads(
+        (mirror / "heartbench" / "question_all.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    )
+    question = pd.read_excel(mirror / "mentalalign70k" / "Human_judge.xlsx", engine="calamine")[
+        "context"
+    ].iloc[-1]
+    texts = [
+        max((turn["text"] for turn in dialogue["dialog"]), key=len),
+        max(rewrite["dialogue_history"], key=len),
+    ]
     texts += [max((line["content"] for line in item["rubric"]), key=len), question]
-    texts.append(pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")["response_human"].iloc[-1])
-    posts = json.loads((mirror / "resort" / "human_eval_annotations_cleaned.json").read_text(encoding="utf-8"))
-    texts += [posts[-1]["Reddit Post"], pd.read_csv(mirror / "therapists" / "all_combined.csv")["model_response"].iloc[-1]]
+    texts.append(
+        pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")["response_human"].iloc[-1]
+    )
+    posts = json.loads(
+        (mirror / "resort" / "human_eval_annotations_cleaned.json").read_text(encoding="utf-8")
+    )
+    texts += [
+        posts[-1]["Reddit Post"],
+        pd.read_csv(mirror / "therapists" / "all_combined.csv")["model_response"].iloc[-1],
+    ]
     assert len(texts) == len(WITHHELD)
     assert all(withheld.find(text)[0] for text in texts)
 
@@ -112,8 +133,14 @@ def test_the_book_and_the_source_hold_no_eight_words_of_a_withheld_text(withheld
         pytest.skip("needs book: run `make book`")
     book, source = tmp_path / "book.zip", tmp_path / "source.tar"
     book.write_bytes(zip_folder(html, prefix="book", when=0))
-    subprocess.run(["git", "-C", str(ROOT), "archive", "--format=tar", "--output", str(source), "HEAD"], check=True)
-    for archive, expected in ((book, "book/book/intro.html"), (source, "data/sample/histories.jsonl")):
+    subprocess.run(
+        ["git", "-C", str(ROOT), "archive", "--format=tar", "--output", str(source), "HEAD"],
+        check=True,
+    )
+    for archive, expected in (
+        (book, "book/book/intro.html"),
+        (source, "data/sample/histories.jsonl"),
+    ):
         published = dict(read_published(archive))
         assert expected in published
         assert find_leaks(published.items(), withheld) == []

@@ -7,7 +7,10 @@ from small_project import cell, write_notebook
 
 from tools.page import fill_in, make_page
 
-RECORD = {"data": {"application/papermill.record/text/plain": "0.12345"}, "metadata": {"scrapbook": {"name": "share"}}}
+RECORD = {
+    "data": {"application/papermill.record/text/plain": "0.12345"},
+    "metadata": {"scrapbook": {"name": "share"}},
+}
 
 
 @pytest.fixture
@@ -16,7 +19,12 @@ def executed(tmp_path):
     ran = cell("1 + 1")
     ran["outputs"] = [
         {**RECORD, "output_type": "display_data"},
-        {"output_type": "execute_result", "execution_count": 1, "data": {"text/plain": "'shown'"}, "metadata": {}},
+        {
+            "output_type": "execute_result",
+            "execution_count": 1,
+            "data": {"text/plain": "'shown'"},
+            "metadata": {},
+        },
     ]
     return write_notebook(tmp_path / "mine.ipynb", cell(words, kind="markdown"), ran)
 
@@ -32,11 +40,17 @@ def test_the_page_and_the_notebook_show_numbers_and_no_role(executed, tmp_path):
 
 
 def test_what_another_chapter_glued_is_in_the_book_alone():
-    assert fill_in("{glue:text}`../notebooks/03_x.ipynb::n:d` and {math}`x_1`", {"n": 3}) == "(in the book) and $x_1$"
+    assert (
+        fill_in("{glue:text}`../notebooks/03_x.ipynb::n:d` and {math}`x_1`", {"n": 3})
+        == "(in the book) and $x_1$"
+    )
 
 
 def test_a_number_of_a_chapter_is_in_the_book_alone_and_its_label_stands_in_its_place():
-    assert fill_in("as {numref}`chapter %s <who-is-preferred>` says", {}) == "as chapter *who is preferred* says"
+    assert (
+        fill_in("as {numref}`chapter %s <who-is-preferred>` says", {})
+        == "as chapter *who is preferred* says"
+    )
 
 
 def test_a_notebook_that_was_not_run_is_told(tmp_path):

@@ -20,7 +20,9 @@ def test_the_book_prints_the_numbers_that_are_pinned():
     except NotBuiltError as error:
         pytest.skip(f"needs book: {error}")
     moved = "\n".join(map(str, compare(read_pinned(ROOT), printed)))
-    assert moved == "", f"if these were to move, run `make pin`, and say in the commit why they did\n{moved}"
+    assert moved == "", (
+        f"if these were to move, run `make pin`, and say in the commit why they did\n{moved}"
+    )
 
 
 def test_every_glued_value_and_every_numbered_table_of_the_built_book_is_pinned():
@@ -56,14 +58,17 @@ def build(tmp_path):
         words = {"cell_type": "markdown", "source": text, "metadata": {}}
         chapter = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [words]}
         (tmp_path / "notebooks" / "one.ipynb").write_text(json.dumps(chapter))
-        (tmp_path / "book" / "intro.md").write_text("{glue:text}`../notebooks/one.ipynb::odds:+.3f`")
+        (tmp_path / "book" / "intro.md").write_text(
+            "{glue:text}`../notebooks/one.ipynb::odds:+.3f`"
+        )
         page = {"text/html": TABLE.format(second=second, sentence=sentence)}
         table = {"output_type": "execute_result", "data": page, "metadata": {}}
         values = {"share": 12.345, "n": 16, "best": "gpt-4", "odds": 0.25, "unseen": 0.123} | values
         chapter["cells"] = [
             code(*[glued(key, value) for key, value in values.items() if value is not None]),
             code(table, mystnb={"figure": {"name": "tab-ratings"}}),
-            code({"output_type": "execute_result", "data": {"text/plain": bare}, "metadata": {}}) | {"id": "scratch"},
+            code({"output_type": "execute_result", "data": {"text/plain": bare}, "metadata": {}})
+            | {"id": "scratch"},
         ]
         (tmp_path / "build" / "executed" / "sample" / "one.ipynb").write_text(json.dumps(chapter))
         return read_printed(tmp_path)
@@ -89,7 +94,10 @@ def test_a_value_is_pinned_as_the_page_with_most_digits_prints_it(build):
         "one/tab-ratings/gpt-4 (2)/why": "–",
         "one/shown by the cell scratch": "array([1. , 2.5])",
     }
-    assert build(bare="np.float64(43.06765580733931)")["one/shown by the cell scratch"].text == "43.06765581"
+    assert (
+        build(bare="np.float64(43.06765580733931)")["one/shown by the cell scratch"].text
+        == "43.06765581"
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,10 @@ def test_a_value_is_pinned_as_the_page_with_most_digits_prints_it(build):
         ({"odds": None}, "one/odds: +0.250 is gone"),
         ({"more": 3}, "one/more: 3 is new"),
         ({"second": "1,101"}, "one/tab-ratings/gpt-4 (2)/rating: 1,100 -> 1,101"),
-        ({"bare": "array([1. , 2. ])"}, "one/shown by the cell scratch: array([1. , 2.5]) -> array([1. , 2. ])"),
+        (
+            {"bare": "array([1. , 2. ])"},
+            "one/shown by the cell scratch: array([1. , 2.5]) -> array([1. , 2. ])",
+        ),
         ({"sentence": "holds"}, "one/tab-ratings/gpt-4/why: holds is new"),
     ],
 )
@@ -112,7 +123,9 @@ def test_what_moves_appears_or_vanishes_is_told_with_old_and_new(build, values, 
 
 
 @pytest.mark.parametrize("share", [12.26, 12.3499, 12.25 - 1e-12, 12.35 + 1e-12])
-def test_what_no_page_prints_of_a_number_may_move_and_the_edge_of_two_roundings_is_either(build, share):
+def test_what_no_page_prints_of_a_number_may_move_and_the_edge_of_two_roundings_is_either(
+    build, share
+):
     assert changes(build, share=share) == []
 
 
@@ -128,7 +141,9 @@ def test_a_page_that_prints_more_digits_is_told(build):
     pinned = {name: number.text for name, number in build().items()}
     page = build.root / "book" / "intro.md"
     page.write_text(page.read_text() + "{glue:text}`../notebooks/one.ipynb::share:.2f`")
-    assert [str(moved) for moved in compare(pinned, read_printed(build.root))] == ["one/share: 12.3 -> 12.35"]
+    assert [str(moved) for moved in compare(pinned, read_printed(build.root))] == [
+        "one/share: 12.3 -> 12.35"
+    ]
 
 
 def test_the_command_says_what_moved_and_that_nothing_did(build, monkeypatch, capsys):

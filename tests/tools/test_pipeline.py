@@ -81,5 +81,8 @@ def test_a_run_without_verdicts_in_both_orders_says_so_and_keeps_its_labels(copi
 
 def test_signs_of_markup_in_a_reply_are_words_on_the_page(copied):
     spoiled = "| # *loud* {ref}`x` <b>"
-    page = fill_pipeline(PAGE, copied(replies=lambda rows: rows.assign(text=spoiled, flags=pd.Series([[]] * len(rows)))))
+    page = fill_pipeline(
+        PAGE,
+        copied(replies=lambda rows: rows.assign(text=spoiled, flags=pd.Series([[]] * len(rows)))),
+    )
     assert "\\| \\# \\*loud\\* \\{ref\\}\\`x\\` \\<b\\>" in page

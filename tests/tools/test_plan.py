@@ -38,7 +38,12 @@ print(open_run(run).read("codes"))
 def two(project):
     """Two chapters: the first writes a table, the second reads it."""
     for name, source in (("01_first", WRITES), ("02_second", READS)):
-        project.write_chapter(name, cell("# Words", kind="markdown"), cell(PARAMETERS, tags=["parameters"]), cell(source))
+        project.write_chapter(
+            name,
+            cell("# Words", kind="markdown"),
+            cell(PARAMETERS, tags=["parameters"]),
+            cell(source),
+        )
     project.write_parameters(TWO)
     return project
 
@@ -57,7 +62,10 @@ def test_only_what_changed_runs_again(two):
     words = two.root / "notebooks" / "01_first.ipynb"
     words.write_text(words.read_text().replace("# Words", "# Other words"))
     assert two.make_notebooks() == set(), "no code changed, so the outputs stand"
-    assert "# Other words" in (two.root / "build" / "executed" / "sample" / "01_first.ipynb").read_text()
+    assert (
+        "# Other words"
+        in (two.root / "build" / "executed" / "sample" / "01_first.ipynb").read_text()
+    )
 
     words.write_text(words.read_text().replace("import Path", "import Path  # code"))
     assert two.make_notebooks() == {"01_first"}, "its table did not change, so its reader may rest"
@@ -69,7 +77,10 @@ def test_only_what_changed_runs_again(two):
 
 def test_the_chapter_that_wrote_a_table_runs_again_when_somebody_removed_it(two):
     table = two.root / "runs" / "sample" / "codes.parquet"
-    copies = [two.root / "build" / "executed" / "sample" / f"{name}.ipynb" for name in ("01_first", "02_second")]
+    copies = [
+        two.root / "build" / "executed" / "sample" / f"{name}.ipynb"
+        for name in ("01_first", "02_second")
+    ]
     for file in (table, *copies):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
@@ -84,7 +95,12 @@ def test_the_chapter_that_wrote_a_table_runs_again_when_somebody_removed_it(two)
 def stamps_changed(two, file, text):
     """Plan, write a file, plan again; name the stamps that differ."""
     plan = read_plan(two.root, "sample")
-    names = ("code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp", "data.stamp")
+    names = (
+        "code.stamp",
+        "code/sample/01_first.stamp",
+        "code/sample/02_second.stamp",
+        "data.stamp",
+    )
     write_plan(two.root, plan)
     before = {name: (two.root / "build" / name).read_bytes() for name in names}
     (two.root / file).write_text(text)
@@ -95,14 +111,19 @@ def stamps_changed(two, file, text):
 @pytest.fixture
 def reaching(two):
     """The first chapter imports the runs by the package's front door, the second a module that imports nothing of them."""
-    two.write_chapter("01_first", cell(PARAMETERS, tags=["parameters"]), cell("from heart_utils import open_run"))
+    two.write_chapter(
+        "01_first", cell(PARAMETERS, tags=["parameters"]), cell("from heart_utils import open_run")
+    )
     two.write_chapter("02_second", cell("import heart_utils.tables"))
     return two
 
 
 def test_the_executed_copy_of_a_chapter_that_is_gone_goes_too(two):
     plan = read_plan(two.root, "sample")
-    copies = [two.root / "build" / "executed" / "sample" / f"{name}.ipynb" for name in (plan.chapters[0].name, "99_gone")]
+    copies = [
+        two.root / "build" / "executed" / "sample" / f"{name}.ipynb"
+        for name in (plan.chapters[0].name, "99_gone")
+    ]
     for copy in copies:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("{}")
@@ -120,7 +141,10 @@ def test_tables_of_simulations_run_nothing_since_chapters_draw_the_same_without_
 
 
 def test_a_change_of_a_module_runs_the_chapters_that_import_it(reaching):
-    assert stamps_changed(reaching, "heart_utils/runs.py", "# another") == ["code.stamp", "code/sample/01_first.stamp"]
+    assert stamps_changed(reaching, "heart_utils/runs.py", "# another") == [
+        "code.stamp",
+        "code/sample/01_first.stamp",
+    ]
 
 
 def test_a_change_of_a_module_runs_the_chapters_that_reach_it_through_another(reaching):
@@ -129,12 +153,20 @@ def test_a_change_of_a_module_runs_the_chapters_that_reach_it_through_another(re
 
 
 def test_a_change_of_a_module_that_no_chapter_reaches_runs_none(reaching):
-    assert stamps_changed(reaching, "heart_utils/report/gate_report.py", "# another") == ["code.stamp"]
+    assert stamps_changed(reaching, "heart_utils/report/gate_report.py", "# another") == [
+        "code.stamp"
+    ]
 
 
 def test_a_change_of_a_page_runs_the_chapters_that_fill_it(two):
-    two.write_chapter("01_first", cell(PARAMETERS, tags=["parameters"]), cell("import heart_utils.report.leaderboard"))
-    changed = stamps_changed(two, "heart_utils/report/pages/leaderboard_weights.css", "p { margin: 0 }")
+    two.write_chapter(
+        "01_first",
+        cell(PARAMETERS, tags=["parameters"]),
+        cell("import heart_utils.report.leaderboard"),
+    )
+    changed = stamps_changed(
+        two, "heart_utils/report/pages/leaderboard_weights.css", "p { margin: 0 }"
+    )
     assert changed == ["code.stamp", "code/sample/01_first.stamp"]
 
 
@@ -172,23 +204,30 @@ def test_a_run_that_lists_no_chapters_has_those_of_the_sample_and_its_own_recipe
 
 
 def test_a_run_without_a_dimension_overall_has_the_first_of_its_own(two):
-    two.write_chapter("01_first", cell('run = "sample"\ndimension = "overall"', tags=["parameters"]))
+    two.write_chapter(
+        "01_first", cell('run = "sample"\ndimension = "overall"', tags=["parameters"])
+    )
 
     def chosen(run="mine"):
         return read_plan(two.root, run).parameters["01_first"].get("dimension")
 
-    two.write_parameters("chapters: [01_first]\ncollect: {protocols: {heart: [attunement, resonance]}}\n", run="mine")
+    two.write_parameters(
+        "chapters: [01_first]\ncollect: {protocols: {heart: [attunement, resonance]}}\n", run="mine"
+    )
     assert chosen() == "attunement"
     two.write_parameters("chapters: [01_first]\ncollect: {protocols: {heart: null}}\n", run="mine")
     assert chosen() is None  # all of HEART's, overall among them
     two.write_parameters(
-        "chapters: [01_first]\nall: {dimension: resonance}\ncollect: {protocols: {heart: [attunement]}}\n", run="mine"
+        "chapters: [01_first]\nall: {dimension: resonance}\ncollect: {protocols: {heart: [attunement]}}\n",
+        run="mine",
     )
     assert chosen() == "resonance"
     two.write_parameters("chapters: [01_first]\n", run="votes")
     assert chosen("votes") is None
     (two.root / "runs" / "votes").mkdir(parents=True)
-    pd.DataFrame({"dimension": ["warmth", "tact"]}).to_parquet(two.root / "runs" / "votes" / "verdicts.parquet")
+    pd.DataFrame({"dimension": ["warmth", "tact"]}).to_parquet(
+        two.root / "runs" / "votes" / "verdicts.parquet"
+    )
     assert chosen("votes") == "warmth"
 
 
@@ -200,19 +239,34 @@ def test_a_whole_number_may_stand_for_a_fraction(two):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TWO + "01_first: {sede: 1}\n", "01_first has no parameter 'sede'. It has run, seed, ci_level, label"),
+        (
+            TWO + "01_first: {sede: 1}\n",
+            "01_first has no parameter 'sede'. It has run, seed, ci_level, label",
+        ),
         (TWO + "all: {sede: 1}\n", "no listed notebook has a parameter sede"),
-        (TWO + "01_first: {seed: '7'}\n", "01_first.seed is '7', a str; the notebook's default 1 is a int"),
+        (
+            TWO + "01_first: {seed: '7'}\n",
+            "01_first.seed is '7', a str; the notebook's default 1 is a int",
+        ),
         (TWO + "01_first: {seed: true}\n", "01_first.seed is True, a bool"),
         (TWO + "01_first: {run: other}\n", "`run` is the name of this file"),
-        (TWO + "03_third: {seed: 1}\n", "03_third is neither `chapters`, `left_out`, `all`, `collect` nor a listed chapter"),
+        (
+            TWO + "03_third: {seed: 1}\n",
+            "03_third is neither `chapters`, `left_out`, `all`, `collect` nor a listed chapter",
+        ),
         ("chapters: [09_absent]\n", "notebooks/09_absent.ipynb is not there"),
         ("chapters: [01_first, 02_second, 01_first]\n", "lists 01_first more than once"),
         ("all: {seed: 1}\n", "expected `chapters:`"),
         ("chapters: [\n", "is not YAML"),
         (TWO + "left_out: [03_third]\n", "expected `left_out:` with a chapter and why"),
-        (TWO + "left_out: {02_second: No words.}\n", "why '02_second' is left out, and it is listed"),
-        (TWO + "left_out: {03_third: No words.}\n", "why '03_third' is left out, and it is no notebook"),
+        (
+            TWO + "left_out: {02_second: No words.}\n",
+            "why '02_second' is left out, and it is listed",
+        ),
+        (
+            TWO + "left_out: {03_third: No words.}\n",
+            "why '03_third' is left out, and it is no notebook",
+        ),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(two, text, said):
@@ -231,9 +285,15 @@ def test_a_chapter_says_what_it_reads_and_writes(project):
     chapter = project.write_chapter(
         "04_raters",
         cell(PARAMETERS, tags=["parameters"]),
-        cell('here, public = open_run(run), open_run("public")\n%time\nhere.write("verdicts", rows, "people")'),
-        cell('votes = public.read("verdicts")\nhere.write("scores", rows, part="likert"); here.write("ratings", rows)'),
-        cell('handle.write("some text")\n!ls\nhere.read("responders")\nhere.read("replies", "people"); handle.read("x")'),
+        cell(
+            'here, public = open_run(run), open_run("public")\n%time\nhere.write("verdicts", rows, "people")'
+        ),
+        cell(
+            'votes = public.read("verdicts")\nhere.write("scores", rows, part="likert"); here.write("ratings", rows)'
+        ),
+        cell(
+            'handle.write("some text")\n!ls\nhere.read("responders")\nhere.read("replies", "people"); handle.read("x")'
+        ),
         cell('names = ["histories", "codes"]\ntables = [here.read(name) for name in names]'),
     )
     read = read_chapter(chapter)
@@ -246,7 +306,10 @@ def test_a_chapter_says_what_it_reads_and_writes(project):
     ("cells", "said"),
     [
         ([cell("seed = base + 1", tags=["parameters"])], "found `seed = base \\+ 1`"),
-        ([cell("a = 1", tags=["parameters"]), cell("b = 1", tags=["parameters"])], r"cells \[1, 2\] are tagged parameters"),
+        (
+            [cell("a = 1", tags=["parameters"]), cell("b = 1", tags=["parameters"])],
+            r"cells \[1, 2\] are tagged parameters",
+        ),
         ([cell("x = (")], "cell 1 is not Python"),
     ],
 )
@@ -266,8 +329,13 @@ def test_a_run_without_votes_is_refused_before_anything_runs_with_both_ways_to_f
     with pytest.raises(PlanError) as caught:
         refuse_empty_run(two.root, empty)
     folder = two.root / "runs" / "mine"
-    assert f"02_second needs votes, and the run 'mine' has none: {folder} has no verdicts.parquet" in str(caught.value)
-    assert f"open_run('{folder}').write('verdicts', load_verdicts('votes.csv'))" in str(caught.value)
+    assert (
+        f"02_second needs votes, and the run 'mine' has none: {folder} has no verdicts.parquet"
+        in str(caught.value)
+    )
+    assert f"open_run('{folder}').write('verdicts', load_verdicts('votes.csv'))" in str(
+        caught.value
+    )
     assert "make collect RUN=mine" in str(caught.value)
     folder.mkdir(parents=True)
     (folder / "verdicts.parquet").touch()

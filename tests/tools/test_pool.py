@@ -47,7 +47,9 @@ def test_two_labs_are_pooled_and_rated_with_labs_as_clusters(two_labs):
     assert table["provisional"].all()
     assert table.sort_values("rating")["responder"].tolist() == ["y", "old", "x"]
     alone = pooled.rate(n_resamples=200, cluster="dialogue_id").table
-    assert (table["rating_high"] - table["rating_low"]).mean() > (alone["rating_high"] - alone["rating_low"]).mean()
+    assert (table["rating_high"] - table["rating_low"]).mean() > (
+        alone["rating_high"] - alone["rating_low"]
+    ).mean()
 
 
 def test_a_packed_file_holds_no_reason_and_no_conversation(tmp_path, served):
@@ -63,14 +65,19 @@ def test_a_packed_file_holds_no_reason_and_no_conversation(tmp_path, served):
 def test_another_rubric_is_refused(tmp_path, served, monkeypatch):
     one = pack(tmp_path, "a", seed=1)
     rubric = load_rubric("heart")
-    changed = replace(rubric, dimensions=(replace(rubric.dimensions[0], question="Is it long?"), *rubric.dimensions[1:]))
+    changed = replace(
+        rubric,
+        dimensions=(replace(rubric.dimensions[0], question="Is it long?"), *rubric.dimensions[1:]),
+    )
     monkeypatch.setattr(pool, "load_rubric", lambda name: changed)
     with pytest.raises(PoolError, match="the rubric of heart differs"):
         join_packs([one, pack(tmp_path, "b", seed=2)])
 
 
 def test_identical_answers_of_two_labs_are_found(tmp_path, served):
-    with pytest.raises(PoolError, match="all 288 answers of judge to questions that both asked are identical"):
+    with pytest.raises(
+        PoolError, match="all 288 answers of judge to questions that both asked are identical"
+    ):
         join_packs([pack(tmp_path, "a", seed=1), pack(tmp_path, "b", seed=1)])
 
 
@@ -101,7 +108,9 @@ def test_all_reasons_come_in_one_message(tmp_path, served):
 
 def test_what_cannot_be_checked_is_refused(tmp_path, served):
     del served["b"]["judge"]
-    files = [pack(tmp_path, name, seed=seed, protocol="of-our-own") for seed, name in enumerate("ab")]
+    files = [
+        pack(tmp_path, name, seed=seed, protocol="of-our-own") for seed, name in enumerate("ab")
+    ]
     with pytest.raises(PoolError) as refused:
         join_packs(files)
     assert "a.parquet: nothing says how of-our-own/json was asked" in str(refused.value)
@@ -113,12 +122,18 @@ def test_people_of_two_labs_are_never_one(two_labs, tmp_path, served):
         run = open_run(tmp_path / name)
         run.write("verdicts", run.read("verdicts").assign(rater_kind="human", rater="rater 1"))
         (tmp_path / f"{name}.parquet").write_bytes(pack_run(run, f"Lab {name}"))
-    assert join_packs(two_labs).verdicts["rater"].unique().tolist() == ["Lab a: rater 1", "Lab b: rater 1"]
+    assert join_packs(two_labs).verdicts["rater"].unique().tolist() == [
+        "Lab a: rater 1",
+        "Lab b: rater 1",
+    ]
 
 
 def test_a_newer_format_is_refused(two_labs):
     table = pq.read_table(two_labs[1])
-    kept = {**table.schema.metadata, MANIFEST: table.schema.metadata[MANIFEST].replace(b'"format": 1', b'"format": 2')}
+    kept = {
+        **table.schema.metadata,
+        MANIFEST: table.schema.metadata[MANIFEST].replace(b'"format": 1', b'"format": 2'),
+    }
     pq.write_table(table.replace_schema_metadata(kept), two_labs[1])
     with pytest.raises(PoolError, match="its format is 2, this version reads 1"):
         join_packs(two_labs)
@@ -136,11 +151,15 @@ def test_the_commands_pack_and_join(two_labs, tmp_path, capsys):
     assert "One file is no pool" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("column", "person"), [("rater", "ann@example.org"), ("group", "votes of ann@example.org")])
+@pytest.mark.parametrize(
+    ("column", "person"), [("rater", "ann@example.org"), ("group", "votes of ann@example.org")]
+)
 def test_verdicts_that_name_people_are_not_packed(column, person, tmp_path, served):
     run = write_run(tmp_path / "a", THETA)
     run.read("verdicts").assign(**{column: person}).to_parquet(run.folder / "verdicts.parquet")
-    with pytest.raises(IdentityError, match=f"verdicts.{column}: e-mail addresses .*Nothing was written") as caught:
+    with pytest.raises(
+        IdentityError, match=f"verdicts.{column}: e-mail addresses .*Nothing was written"
+    ) as caught:
         pack_run(run, "Lab a")
     assert person not in str(caught.value)
 

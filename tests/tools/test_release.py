@@ -20,9 +20,7 @@ from tools.leak import Withheld
 from tools.release import ReleaseError, find_faults, main, pack_release, pack_run
 
 NOTHING_WITHHELD = Withheld([])
-CHANGES = (
-    "# Changes\n\nNewest first.\n\n## 1.2.0, 2026-01-09\n\n- A table moved from 3 to 4.\n\n## 1.1.0, 2025-12-01\n\n- Older.\n"
-)
+CHANGES = "# Changes\n\nNewest first.\n\n## 1.2.0, 2026-01-09\n\n- A table moved from 3 to 4.\n\n## 1.1.0, 2025-12-01\n\n- Older.\n"
 
 
 class Checkout:
@@ -33,7 +31,9 @@ class Checkout:
         self.write("pyproject.toml", "[tool.heart]\nrepository = ''\n")
         self.write("heart_utils/__init__.py", '"""Helpers."""\n\n__version__ = "1.2.0"\n')
         self.write("CHANGELOG.md", CHANGES)
-        self.write("CITATION.cff", "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-01-09\n")
+        self.write(
+            "CITATION.cff", "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-01-09\n"
+        )
         self.write(".gitignore", "build/\nruns/\n")
         self.write_licence("CC0-1.0")
         self.git("init", "--quiet", "--initial-branch=main")
@@ -45,19 +45,40 @@ class Checkout:
 
     def write_licence(self, licence):
         tables = {"histories": {"licence": "CC0-1.0"}, "verdicts": {"licence": licence}}
-        self.write("runs/sample/manifest.json", json.dumps({"format": 1, "run": "sample", "tables": tables}))
+        self.write(
+            "runs/sample/manifest.json",
+            json.dumps({"format": 1, "run": "sample", "tables": tables}),
+        )
 
     def git(self, *words):
-        names = {"GIT_AUTHOR_DATE": "2026-01-09T10:00:00Z", "GIT_COMMITTER_DATE": "2026-01-09T10:00:00Z"}
-        settings = ["-c", "user.name=Someone", "-c", "user.email=someone@example.org", "-c", "commit.gpgsign=false"]
+        names = {
+            "GIT_AUTHOR_DATE": "2026-01-09T10:00:00Z",
+            "GIT_COMMITTER_DATE": "2026-01-09T10:00:00Z",
+        }
+        settings = [
+            "-c",
+            "user.name=Someone",
+            "-c",
+            "user.email=someone@example.org",
+            "-c",
+            "commit.gpgsign=false",
+        ]
         subprocess.run(
-            ["git", *settings, *words], cwd=self.root, env={**os.environ, **names}, check=True, capture_output=True, text=True
+            ["git", *settings, *words],
+            cwd=self.root,
+            env={**os.environ, **names},
+            check=True,
+            capture_output=True,
+            text=True,
         )
 
     def commit(self):
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "Change")
-        self.write("build/html/book/intro.html", f"<li>built on 2026-01-09 from commit {current_commit(self.root)}</li>")
+        self.write(
+            "build/html/book/intro.html",
+            f"<li>built on 2026-01-09 from commit {current_commit(self.root)}</li>",
+        )
         self.write("build/html/index.html", "<p>Read on.</p>")
 
 
@@ -71,13 +92,31 @@ def test_a_checkout_that_agrees_with_itself_has_no_fault(checkout):
 
 
 UNFIT = {
-    "CHANGELOG.md: the newest entry is 1.1.0, the version is 1.2.0": ("CHANGELOG.md", CHANGES[CHANGES.index("## 1.1") :]),
+    "CHANGELOG.md: the newest entry is 1.1.0, the version is 1.2.0": (
+        "CHANGELOG.md",
+        CHANGES[CHANGES.index("## 1.1") :],
+    ),
     "CHANGELOG.md: there is no entry at all": ("CHANGELOG.md", "# Changes\n"),
-    "CHANGELOG.md: 1.2.0 is dated 'not released yet'": ("CHANGELOG.md", CHANGES.replace("2026-01-09", "not released yet")),
-    "CHANGELOG.md: the entry of 1.2.0 is empty": ("CHANGELOG.md", CHANGES.replace("- A table", "A table")),
-    "CITATION.cff: date-released is None, CHANGELOG.md says 2026-01-09": ("CITATION.cff", "version: 1.2.0\n"),
-    "CITATION.cff: date-released is 2026-01-08": ("CITATION.cff", "version: 1.2.0\ndate-released: 2026-01-08\n"),
-    "CITATION.cff says version 1.1.0": ("CITATION.cff", "version: 1.1.0\ndate-released: 2026-01-09\n"),
+    "CHANGELOG.md: 1.2.0 is dated 'not released yet'": (
+        "CHANGELOG.md",
+        CHANGES.replace("2026-01-09", "not released yet"),
+    ),
+    "CHANGELOG.md: the entry of 1.2.0 is empty": (
+        "CHANGELOG.md",
+        CHANGES.replace("- A table", "A table"),
+    ),
+    "CITATION.cff: date-released is None, CHANGELOG.md says 2026-01-09": (
+        "CITATION.cff",
+        "version: 1.2.0\n",
+    ),
+    "CITATION.cff: date-released is 2026-01-08": (
+        "CITATION.cff",
+        "version: 1.2.0\ndate-released: 2026-01-08\n",
+    ),
+    "CITATION.cff says version 1.1.0": (
+        "CITATION.cff",
+        "version: 1.1.0\ndate-released: 2026-01-09\n",
+    ),
     "repository-code is '', pyproject.toml says 'https://": (
         "pyproject.toml",
         "[tool.heart]\nrepository = 'https://example.org'\n",
@@ -94,7 +133,9 @@ def test_what_does_not_agree_is_told(fault, checkout):
 
 
 def test_a_tree_with_changes_is_refused_by_name(checkout):
-    checkout.write("CITATION.cff", "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-01-09\n# more\n")
+    checkout.write(
+        "CITATION.cff", "cff-version: 1.2.0\nversion: 1.2.0\ndate-released: 2026-01-09\n# more\n"
+    )
     checkout.write("left_over.py", "")
     (found,) = find_faults(checkout.root)
     assert "The tree has changes: CITATION.cff, left_over.py." in found
@@ -115,30 +156,42 @@ def test_a_folder_that_is_no_checkout_is_refused(checkout, tmp_path):
 
 def test_the_same_commit_and_pages_give_the_same_bytes(checkout):
     first = {
-        file.name: file.read_bytes() for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+        file.name: file.read_bytes()
+        for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
     }
     for file in checkout.html.rglob("*.html"):
         os.utime(file, (1, 1))
         file.chmod(0o600)
     again = {
-        file.name: file.read_bytes() for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+        file.name: file.read_bytes()
+        for file in pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
     }
     assert again == first
 
 
 def test_a_release_holds_the_pages_what_is_committed_what_changed_and_their_checksums(checkout):
-    book, source, changes, sums = pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
+    book, source, changes, sums = pack_release(
+        checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD
+    )
     stem = "heart-in-the-open-1.2.0"
     with zipfile.ZipFile(book) as pages:
         assert pages.namelist() == [f"{stem}-book/book/intro.html", f"{stem}-book/index.html"]
         assert pages.infolist()[0].date_time == (2026, 1, 9, 10, 0, 0)
     with tarfile.open(source) as archive:
         committed = sorted(member.name for member in archive if member.isfile())
-    names = (".gitignore", "CHANGELOG.md", "CITATION.cff", "heart_utils/__init__.py", "pyproject.toml")
+    names = (
+        ".gitignore",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "heart_utils/__init__.py",
+        "pyproject.toml",
+    )
     assert committed == [f"{stem}/{name}" for name in names]
     assert changes.read_text() == "- A table moved from 3 to 4.\n"
     told = dict(reversed(line.split("  ")) for line in sums.read_text().splitlines())
-    assert told == {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (book, source, changes)}
+    assert told == {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in (book, source, changes)
+    }
 
 
 def test_pages_of_another_commit_are_refused(checkout):
@@ -146,7 +199,9 @@ def test_pages_of_another_commit_are_refused(checkout):
     checkout.write("more.md", "More.")
     checkout.commit()
     checkout.write("build/html/book/intro.html", older)
-    with pytest.raises(ReleaseError, match=f"is not the book of commit {current_commit(checkout.root)}"):
+    with pytest.raises(
+        ReleaseError, match=f"is not the book of commit {current_commit(checkout.root)}"
+    ):
         pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
 
 
@@ -158,14 +213,19 @@ def test_withheld_words_stop_a_release_and_nothing_is_left(name, checkout):
         checkout.commit()
     else:
         checkout.write(name, f"<p>{text}</p>")
-    with pytest.raises(ReleaseError, match=f"{name.rpartition('/')[2]}: 'she never told a soul about the letter'"):
+    with pytest.raises(
+        ReleaseError, match=f"{name.rpartition('/')[2]}: 'she never told a soul about the letter'"
+    ):
         pack_release(checkout.root, checkout.html, checkout.out, Withheld([text]))
     assert list(checkout.out.iterdir()) == []
 
 
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_a_full_disk_leaves_nothing_of_a_release(checkout, monkeypatch, after):
-    with full_disk(monkeypatch, after=after), pytest.raises(RunError, match="could not be written .*Make room on its disk"):
+    with (
+        full_disk(monkeypatch, after=after),
+        pytest.raises(RunError, match="could not be written .*Make room on its disk"),
+    ):
         pack_release(checkout.root, checkout.html, checkout.out, NOTHING_WITHHELD)
     assert list(checkout.out.iterdir()) == []
 
@@ -180,7 +240,11 @@ def test_the_command_says_what_is_wrong_and_fails(checkout, monkeypatch, capsys)
 def test_this_project_s_version_stands_in_its_citation_and_atop_its_changes():
     """Only what a working tree always holds to: the rest is for the day of a release."""
     root = find_root()
-    faults = [fault for fault in find_faults(root) if "The tree has changes" not in fault and "is dated" not in fault]
+    faults = [
+        fault
+        for fault in find_faults(root)
+        if "The tree has changes" not in fault and "is dated" not in fault
+    ]
     assert [fault for fault in faults if not fault.startswith("The run")] == []
     assert yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))["title"]
 
@@ -196,23 +260,46 @@ def test_a_run_of_ones_own_is_archived_with_what_its_licences_allow_and_what_to_
         "rater_kind": "human",
     }
     mine.write("verdicts", load_verdicts(pd.DataFrame({**votes, "verdict": ["a", "b", "a"]})))
-    mine.write("responders", pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]}))
+    mine.write(
+        "responders",
+        pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]}),
+    )
     for name in ("CITATION.cff", "requirements.txt", "book/references.bib", "params/sample.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name.replace("sample", "mine")).write_text((root / name).read_text())
-    with pytest.raises(ReleaseError, match="No table of the run mine may be passed on: responders.parquet .none stated."):
+    with pytest.raises(
+        ReleaseError,
+        match="No table of the run mine may be passed on: responders.parquet .none stated.",
+    ):
         pack_run(tmp_path, "mine", tmp_path / "out")
-    mine.record(tables={"verdicts": {"licence": "CC0-1.0", "citation": "Me (2027)"}, "responders": {"licence": "CC-BY-NC-4.0"}})
+    mine.record(
+        tables={
+            "verdicts": {"licence": "CC0-1.0", "citation": "Me (2027)"},
+            "responders": {"licence": "CC-BY-NC-4.0"},
+        }
+    )
     archive = pack_run(tmp_path, "mine", tmp_path / "out")
     with zipfile.ZipFile(archive) as packed:
-        held = {name.split("/", 1)[1]: packed.read(name).decode(errors="ignore") for name in packed.namelist()}
+        held = {
+            name.split("/", 1)[1]: packed.read(name).decode(errors="ignore")
+            for name in packed.namelist()
+        }
     assert set(held) == {
-        *("verdicts.parquet", "manifest.json", "mine.yaml", "requirements.txt", "methods.md", "references.bib", "LICENCES.txt")
+        *(
+            "verdicts.parquet",
+            "manifest.json",
+            "mine.yaml",
+            "requirements.txt",
+            "methods.md",
+            "references.bib",
+            "LICENCES.txt",
+        )
     }
     assert "responders.parquet: left out, CC-BY-NC-4.0" in held["LICENCES.txt"]
     assert "3 verdicts on the dimension overall" in held["methods.md"]
     assert all(
-        key in held["references.bib"] for key in ("{heart_in_the_open,", "{iyer2026heart,", "{bradley1952rank,", "Me (2027)")
+        key in held["references.bib"]
+        for key in ("{heart_in_the_open,", "{iyer2026heart,", "{bradley1952rank,", "Me (2027)")
     )
     assert "davidson1970ties" not in held["references.bib"]
     before = archive.read_bytes()
@@ -224,7 +311,9 @@ def votes_run(tmp_path):
     """A run of one's own whose verdicts may be passed on, in a project of its own."""
     for file in ("CITATION.cff", "book/references.bib"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).write_text((find_root() / file).read_text(encoding="utf-8"), encoding="utf-8")
+        (tmp_path / file).write_text(
+            (find_root() / file).read_text(encoding="utf-8"), encoding="utf-8"
+        )
     run = open_run(tmp_path / "runs" / "mine")
     run.write("verdicts", load_verdicts("mtbench").drop_duplicates("comparison_id").head(40))
     run.record(tables={"verdicts": {"licence": "CC-BY-4.0"}})
@@ -240,8 +329,12 @@ def votes_run(tmp_path):
         ({"group": "asked by ann@example.org"}, "verdicts.group: e-mail addresses .40 rows."),
     ],
 )
-def test_a_table_that_still_names_people_is_refused_by_column_and_nothing_is_left(change, told, votes_run, tmp_path):
-    votes_run.read("verdicts").assign(**change).to_parquet(votes_run.folder / "verdicts.parquet")  # as an older version did
+def test_a_table_that_still_names_people_is_refused_by_column_and_nothing_is_left(
+    change, told, votes_run, tmp_path
+):
+    votes_run.read("verdicts").assign(**change).to_parquet(
+        votes_run.folder / "verdicts.parquet"
+    )  # as an older version did
     with pytest.raises(IdentityError, match=told) as caught:
         pack_run(tmp_path, "mine", tmp_path / "out")
     assert not any(value in str(caught.value) for value in change.values() if value != "human")
@@ -249,7 +342,10 @@ def test_a_table_that_still_names_people_is_refused_by_column_and_nothing_is_lef
 
 
 def test_a_full_disk_leaves_no_archive_of_a_run(votes_run, tmp_path, monkeypatch):
-    with full_disk(monkeypatch), pytest.raises(RunError, match="could not be written .*Make room on its disk"):
+    with (
+        full_disk(monkeypatch),
+        pytest.raises(RunError, match="could not be written .*Make room on its disk"),
+    ):
         pack_run(tmp_path, "mine", tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
@@ -260,7 +356,9 @@ def test_ids_that_a_licence_lets_stay_are_packed(votes_run, tmp_path):
     assert pack_run(tmp_path, "mine", tmp_path / "out").is_file()
 
 
-@pytest.mark.parametrize("name", ["people.csv", "study/old.csv", "verdicts/whose.parquet", "notes.txt"])
+@pytest.mark.parametrize(
+    "name", ["people.csv", "study/old.csv", "verdicts/whose.parquet", "notes.txt"]
+)
 def test_a_run_into_which_its_key_file_was_copied_is_refused(name, votes_run, tmp_path):
     key = votes_run.folder / "keys" / "people.csv"
     code_people(["ann@example.org"], key)
@@ -268,7 +366,9 @@ def test_a_run_into_which_its_key_file_was_copied_is_refused(name, votes_run, tm
     (tmp_path / "out" / "heart-in-the-open-run-mine.zip").unlink()
     copy = votes_run.folder / name
     copy.parent.mkdir(exist_ok=True)
-    pd.read_csv(key).to_parquet(copy) if copy.suffix == ".parquet" else copy.write_bytes(key.read_bytes())
+    pd.read_csv(key).to_parquet(copy) if copy.suffix == ".parquet" else copy.write_bytes(
+        key.read_bytes()
+    )
     with pytest.raises(ReleaseError, match=f"{name} in the run 'mine' is a key file"):
         pack_run(tmp_path, "mine", tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

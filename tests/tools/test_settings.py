@@ -31,7 +31,10 @@ def test_without_settings_no_address_is_named():
         ("https://github.com/who/what", "https://mybinder.org/v2/gh/who/what/HEAD?"),
         ("https://github.com/who/what.git", "https://mybinder.org/v2/gh/who/what/HEAD?"),
         ("https://gitlab.com/who/what/", "https://mybinder.org/v2/gl/who%2Fwhat/HEAD?"),
-        ("https://code.example.org/what", "https://mybinder.org/v2/git/https%3A%2F%2Fcode.example.org%2Fwhat/HEAD?"),
+        (
+            "https://code.example.org/what",
+            "https://mybinder.org/v2/git/https%3A%2F%2Fcode.example.org%2Fwhat/HEAD?",
+        ),
     ],
 )
 def test_a_known_repository_gets_its_button(address, launched):
@@ -41,17 +44,28 @@ def test_a_known_repository_gets_its_button(address, launched):
 
 
 def test_a_known_contact_is_named_and_an_unknown_one_is_the_repository_s_list_of_issues():
-    assert "<https://example.org/desk>" in contact_words(Settings(contact="https://example.org/desk"))
-    assert "Open an issue in the repository" in contact_words(Settings(repository="https://github.com/who/what"))
-    assert "<https://github.com/who/what>" in contact_words(Settings(repository="https://github.com/who/what"))
+    assert "<https://example.org/desk>" in contact_words(
+        Settings(contact="https://example.org/desk")
+    )
+    assert "Open an issue in the repository" in contact_words(
+        Settings(repository="https://github.com/who/what")
+    )
+    assert "<https://github.com/who/what>" in contact_words(
+        Settings(repository="https://github.com/who/what")
+    )
 
 
 def test_settings_are_read_and_what_is_no_setting_is_refused(tmp_path):
-    assert read_settings(write_settings(tmp_path, "[tool.heart]\ncontact = 'a@b.example'\n")) == Settings(contact="a@b.example")
+    assert read_settings(
+        write_settings(tmp_path, "[tool.heart]\ncontact = 'a@b.example'\n")
+    ) == Settings(contact="a@b.example")
     assert read_settings(write_settings(tmp_path, "")) == Settings()
     with pytest.raises(SettingsError, match="no setting is called owner"):
         read_settings(write_settings(tmp_path, "[tool.heart]\nowner = 'me'\n"))
-    with pytest.raises(SettingsError, match="repository is 'who/what'; expected an address that starts with https://"):
+    with pytest.raises(
+        SettingsError,
+        match="repository is 'who/what'; expected an address that starts with https://",
+    ):
         read_settings(write_settings(tmp_path, "[tool.heart]\nrepository = 'who/what'\n"))
 
 
@@ -107,18 +121,37 @@ def test_an_interpreter_that_is_named_is_checked_as_the_one_that_is_found(tmp_pa
     if found != "absent":
         other.write_text(f"#!/bin/sh\ntest $1 = -V && echo {found}\n")
         other.chmod(0o755)
-    done = subprocess.run(["make", "env", f"PYTHON3={other}"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "env", f"PYTHON3={other}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert f"This needs Python 3.11 or 3.12, and {other} is {found}." in done.stdout
 
 
 @pytest.mark.parametrize(
     ("target", "settings", "apart"),
-    [("env", "", ""), ("check", "", "check"), ("collect", "", "model"), ("record", "", "model"), ("check", "ENV=", "")],
+    [
+        ("env", "", ""),
+        ("check", "", "check"),
+        ("collect", "", "model"),
+        ("record", "", "model"),
+        ("check", "ENV=", ""),
+    ],
 )
-def test_what_the_book_does_without_is_installed_for_what_needs_it(tmp_path, target, settings, apart):
+def test_what_the_book_does_without_is_installed_for_what_needs_it(
+    tmp_path, target, settings, apart
+):
     (tmp_path / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
-    for name in ("requirements.txt", "requirements-model.txt", "requirements-check.txt", "pyproject.toml"):
+    for name in (
+        "requirements.txt",
+        "requirements-model.txt",
+        "requirements-check.txt",
+        "pyproject.toml",
+    ):
         (tmp_path / name).touch()
     command = ["make", "-n", target, f"PYTHON3={sys.executable}", *settings.split()]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -128,6 +161,12 @@ def test_what_the_book_does_without_is_installed_for_what_needs_it(tmp_path, tar
 @pytest.mark.parametrize("name", ["my run", ""])
 @pytest.mark.parametrize("target", ["collect", "study", "book"])
 def test_a_run_whose_name_make_would_take_apart_is_refused_in_a_sentence(target, name):
-    done = subprocess.run(["make", "-n", target, f"RUN={name}"], cwd=find_root(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "-n", target, f"RUN={name}"],
+        cwd=find_root(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert f"RUN is '{name}', expected one name without blanks" in done.stderr

@@ -22,9 +22,14 @@ DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"/>'
 
 
 def drawing(name="fig-attribute-board"):
-    words = {"figure": {"name": name, "caption": "Two overlap."}, "image": {"alt": "Two bars that overlap."}}
+    words = {
+        "figure": {"name": name, "caption": "Two overlap."},
+        "image": {"alt": "Two bars that overlap."},
+    }
     drawn = cell("plot(study)", mystnb=words)
-    drawn["outputs"] = [{"output_type": "display_data", "data": {"image/svg+xml": [DRAWN]}, "metadata": {}}]
+    drawn["outputs"] = [
+        {"output_type": "display_data", "data": {"image/svg+xml": [DRAWN]}, "metadata": {}}
+    ]
     return drawn
 
 
@@ -34,13 +39,21 @@ def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_o
         assert name.startswith("_") or f".{name}\n" in pages["api.md"]
     assert ".. automodule:: heart_utils.tables" in pages["api.md"]
     assert ".. automodule:: heart_utils.ratings.ratings" in pages["api_ratings.md"]
-    assert not any(":members: \n" in page for page in pages.values()), "a module that offers nothing has no section"
+    assert not any(":members: \n" in page for page in pages.values()), (
+        "a module that offers nothing has no section"
+    )
     assert sum("automodule:: heart_utils.ratings.ratings\n" in page for page in pages.values()) == 1
 
 
 def test_a_figure_comes_with_its_words(tmp_path):
-    figure = read_figure(write_notebook(tmp_path / "x.ipynb", cell("1"), drawing()), "fig-attribute-board")
-    assert (figure.svg, figure.alt, figure.caption) == (DRAWN.encode(), "Two bars that overlap.", "Two overlap.")
+    figure = read_figure(
+        write_notebook(tmp_path / "x.ipynb", cell("1"), drawing()), "fig-attribute-board"
+    )
+    assert (figure.svg, figure.alt, figure.caption) == (
+        DRAWN.encode(),
+        "Two bars that overlap.",
+        "Two overlap.",
+    )
 
 
 def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
@@ -53,11 +66,15 @@ def staged(project, monkeypatch):
     """A book of one page of prose and one chapter that has run; the pages of functions and code have tests of their own."""
     monkeypatch.setattr("tools.stage.api_pages", lambda: {"api.md": "(api)=\n# Functions\n"})
     monkeypatch.setattr("tools.stage.write_source_pages", lambda code, folder: None)
-    monkeypatch.setattr("tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1]))
+    monkeypatch.setattr(
+        "tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1])
+    )
     project.write_chapter("05_who_is_preferred", cell("1"))
     project.write_parameters("chapters: [05_who_is_preferred]\n")
     study = cell("study = simulate_study()")
-    study["outputs"] = [{"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {}}]
+    study["outputs"] = [
+        {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": {}}
+    ]
     copy = project.root / "build" / "executed" / "sample" / "05_who_is_preferred.ipynb"
     write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), study, drawing(FRONT_FIGURE[1]))
     (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
@@ -75,7 +92,9 @@ def staged(project, monkeypatch):
 
 def test_the_executed_copy_takes_the_place_of_the_source_and_only_what_ran_has_a_page(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
-    assert json.loads((stage / "notebooks" / "05_who_is_preferred.ipynb").read_text())["cells"][1]["outputs"]
+    assert json.loads((stage / "notebooks" / "05_who_is_preferred.ipynb").read_text())["cells"][1][
+        "outputs"
+    ]
     assert "06_not_run" not in (stage / "_toc.yml").read_text()
     assert "{simulated}`-`" in (stage / "book" / "front.txt").read_text()
     assert ":alt: Two bars that overlap." in (stage / "book" / "front.txt").read_text()
@@ -87,16 +106,24 @@ def test_the_front_page_of_a_run_says_which_dimension_it_shows(staged, chosen, s
     copy = staged.root / "build" / "executed" / "mine" / "05_who_is_preferred.ipynb"
     write_notebook(copy, cell("# Who?", kind="markdown"), drawing(OWN_FIGURE[1]))
     plan = read_plan(staged.root, "mine")
-    stage = stage_book(staged.root, replace(plan, parameters={"05_who_is_preferred": {"dimension": chosen}}))
+    stage = stage_book(
+        staged.root, replace(plan, parameters={"05_who_is_preferred": {"dimension": chosen}})
+    )
     front = (stage / "book" / "intro.md").read_text()
-    assert ("It is about `warmth`: `overall` is shown where a run has it, else its first dimension" in front) == said
+    assert (
+        "It is about `warmth`: `overall` is shown where a run has it, else its first dimension"
+        in front
+    ) == said
 
 
 @pytest.mark.parametrize(
     ("said", "kept"),
     [
         ("The run's own board. In the run `sample` all are alike.", "The run's own board."),
-        ("Dots with bars; in the run sample one was timed, and more. Rows are authors.", "Dots with bars. Rows are authors."),
+        (
+            "Dots with bars; in the run sample one was timed, and more. Rows are authors.",
+            "Dots with bars. Rows are authors.",
+        ),
         ("Rows are authors.", "Rows are authors."),
     ],
 )
@@ -109,8 +136,12 @@ def test_captions_of_another_run_say_nothing_of_the_sample(staged, said, kept):
         drawn = {**cell("1"), "metadata": {"mystnb": figure}}
         write_notebook(copy, cell("# Who?", kind="markdown"), drawing(front), drawn)
         stage = stage_book(staged.root, read_plan(staged.root, run))
-        shown = json.loads((stage / "notebooks" / copy.name).read_text())["cells"][-1]["metadata"]["mystnb"]
-        assert shown["figure"]["caption"] == shown["image"]["alt"] == (kept if run == "mine" else said)
+        shown = json.loads((stage / "notebooks" / copy.name).read_text())["cells"][-1]["metadata"][
+            "mystnb"
+        ]
+        assert (
+            shown["figure"]["caption"] == shown["image"]["alt"] == (kept if run == "mine" else said)
+        )
 
 
 def test_no_caption_speaks_of_the_sample_alone():
@@ -119,10 +150,14 @@ def test_no_caption_speaks_of_the_sample_alone():
         for part in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             words = part["metadata"].get("mystnb", {})
             captions = [words.get("figure", {}).get("caption"), words.get("image", {}).get("alt")]
-            assert [caption for caption in captions if caption and not _without_sample(caption)] == [], path.name
+            assert [
+                caption for caption in captions if caption and not _without_sample(caption)
+            ] == [], path.name
 
 
-def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing_of_other_data(staged):
+def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing_of_other_data(
+    staged,
+):
     staged.write_parameters("chapters: [05_who_is_preferred]\n", run="mine")
     copy = staged.root / "build" / "executed" / "mine" / "05_who_is_preferred.ipynb"
     words = (
@@ -143,7 +178,10 @@ def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing
     assert "# The run mine" in front
     assert "```{figure} own.svg" in front
     assert (stage / "book" / "own.svg").read_bytes().startswith(b"<svg")
-    shown = [part["source"] for part in json.loads((stage / "notebooks" / copy.name).read_text())["cells"]]
+    shown = [
+        part["source"]
+        for part in json.loads((stage / "notebooks" / copy.name).read_text())["cells"]
+    ]
     order = [
         place
         for part in shown
@@ -156,7 +194,9 @@ def test_the_book_of_another_run_opens_with_its_own_leaderboard_and_says_nothing
 
 def test_a_chapter_left_out_without_a_reason_says_how_to_have_it(tmp_path):
     notebook = write_notebook(tmp_path / "06_not_run.ipynb", cell("# Why not?", kind="markdown"))
-    assert "Name `06_not_run` under `chapters:` in\n`params/heart.yaml`" in page_without(notebook, "heart")
+    assert "Name `06_not_run` under `chapters:` in\n`params/heart.yaml`" in page_without(
+        notebook, "heart"
+    )
 
 
 def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(staged):
@@ -172,7 +212,9 @@ def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(stag
     assert (stage_book(staged.root, plan) / "book" / "api.md").read_text().startswith("(api)=")
 
 
-def test_a_new_commit_changes_no_setting_for_which_all_pages_would_be_laid_anew(staged, monkeypatch):
+def test_a_new_commit_changes_no_setting_for_which_all_pages_would_be_laid_anew(
+    staged, monkeypatch
+):
     plan = read_plan(staged.root, "sample")
     monkeypatch.setattr("tools.stage.current_commit", lambda root: "0123456789ab")
     settings = (stage_book(staged.root, plan) / "_config.yml").read_text()
@@ -182,22 +224,36 @@ def test_a_new_commit_changes_no_setting_for_which_all_pages_would_be_laid_anew(
 
 def test_without_a_repository_no_chapter_has_launch_buttons(staged):
     (staged.root / "pyproject.toml").write_text('[tool.heart]\nrepository = ""\n')
-    assert "colab" not in (stage_book(staged.root, read_plan(staged.root, "sample")) / "_config.yml").read_text()
+    assert (
+        "colab"
+        not in (
+            stage_book(staged.root, read_plan(staged.root, "sample")) / "_config.yml"
+        ).read_text()
+    )
 
 
-def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an_earlier_build(staged, monkeypatch):
+def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an_earlier_build(
+    staged, monkeypatch
+):
     """One build after another, since each takes seconds: with a chapter left out, then without it and with another picture."""
     monkeypatch.setattr("tools.stage.current_commit", lambda root: "ba9876543210")
-    (staged.root / "pyproject.toml").write_text('[tool.heart]\nrepository = "https://github.com/who/what"\n')
-    words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
-    left_out = staged.write_chapter("06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)"))
-    staged.write_parameters("chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n")
-    intro = (
-        "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n\n![Two bars.](older.svg)\n"
+    (staged.root / "pyproject.toml").write_text(
+        '[tool.heart]\nrepository = "https://github.com/who/what"\n'
     )
+    words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
+    left_out = staged.write_chapter(
+        "06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)")
+    )
+    staged.write_parameters(
+        "chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n"
+    )
+    intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n\n![Two bars.](older.svg)\n"
     (staged.root / "book" / "intro.md").write_text(intro)
     (staged.root / "book" / "older.svg").write_text(f"{DRAWN}<!-- older -->")
-    stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
+    stage, html = (
+        stage_book(staged.root, read_plan(staged.root, "sample")),
+        staged.root / "build" / "html",
+    )
     build_html(stage, html)
     page = (html / "notebooks" / "06_not_run.html").read_text()
     assert "leaves this chapter out, so it has no figures here. Nobody wrote any words." in page
@@ -205,7 +261,10 @@ def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an
     front = (html / "book" / "intro.html").read_text()
     assert "(not in this run)" in front
     assert "from commit ba9876543210" in front
-    page, chapter = (html / "notebooks" / "05_who_is_preferred.html").read_text(), "notebooks/05_who_is_preferred.ipynb"
+    page, chapter = (
+        (html / "notebooks" / "05_who_is_preferred.html").read_text(),
+        "notebooks/05_who_is_preferred.ipynb",
+    )
     assert page.count(f"https://colab.research.google.com/github/who/what/blob/main/{chapter}") == 1
     assert page.count(f"https://mybinder.org/v2/gh/who/what/main?urlpath=lab/tree/{chapter}") == 1
 
@@ -220,12 +279,22 @@ def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an
 
 def test_a_picture_or_a_page_of_code_that_sphinx_kept_is_not_shown(staged, monkeypatch):
     """What the build folder may hold of earlier builds, laid there by hand; Sphinx itself need not run."""
-    stage, html = stage_book(staged.root, read_plan(staged.root, "sample")), staged.root / "build" / "html"
+    stage, html = (
+        stage_book(staged.root, read_plan(staged.root, "sample")),
+        staged.root / "build" / "html",
+    )
     built = stage.parent / f".{stage.name}.out" / "_build" / "html"
-    for name in ("index.html", "notebooks/05_who_is_preferred.html", "code/gone.html", "_images/gone.svg"):
+    for name in (
+        "index.html",
+        "notebooks/05_who_is_preferred.html",
+        "code/gone.html",
+        "_images/gone.svg",
+    ):
         (built / name).parent.mkdir(parents=True, exist_ok=True)
         (built / name).write_text("of an earlier build")
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", ""))
+    monkeypatch.setattr(
+        "subprocess.run", lambda *_, **__: subprocess.CompletedProcess([], 0, "", "")
+    )
     build_html(stage, html)
     assert (html / "notebooks" / "05_who_is_preferred.html").exists()
     assert not (html / "code" / "gone.html").exists()
@@ -246,7 +315,11 @@ def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
 def test_the_comparisons_to_practise_on_move_to_their_page(staged):
     practised = cell("practise()")
     practised["outputs"] = [
-        {"output_type": "display_data", "data": {"text/html": ['<section class="heart-practice">']}, "metadata": {}}
+        {
+            "output_type": "display_data",
+            "data": {"text/html": ['<section class="heart-practice">']},
+            "metadata": {},
+        }
     ]
     copy = staged.root / "build" / "executed" / "sample" / "04_the_raters.ipynb"
     write_notebook(copy, cell("# Raters", kind="markdown"), practised)

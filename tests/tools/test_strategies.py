@@ -18,12 +18,18 @@ def test_scores_are_those_of_scikit_learn(rng):
 
     labels = make_labels(rng)
     scores = score_labels(labels, rng=rng, n_resamples=50)
-    assert scores.loc["accuracy", "value"] == pytest.approx(accuracy_score(labels["given"], labels["found"]))
-    assert scores.loc["macro_f1", "value"] == pytest.approx(f1_score(labels["given"], labels["found"], average="macro"))
+    assert scores.loc["accuracy", "value"] == pytest.approx(
+        accuracy_score(labels["given"], labels["found"])
+    )
+    assert scores.loc["macro_f1", "value"] == pytest.approx(
+        f1_score(labels["given"], labels["found"], average="macro")
+    )
 
 
 def test_macro_f1_by_hand(rng):
-    labels = pd.DataFrame({"given": list("qqqa"), "found": list("qqaa"), "dialogue_id": list("wxyz")})
+    labels = pd.DataFrame(
+        {"given": list("qqqa"), "found": list("qqaa"), "dialogue_id": list("wxyz")}
+    )
     scores = score_labels(labels, rng=rng, n_resamples=10)
     # q: tp 2, fp 0, fn 1: 4/5. a: tp 1, fp 1, fn 0: 2/3. Mean: 11/15.
     assert scores.loc["macro_f1", "value"] == pytest.approx(11 / 15)
@@ -32,7 +38,9 @@ def test_macro_f1_by_hand(rng):
 def test_turns_of_one_dialogue_widen_the_interval(rng):
     """Whole dialogues that are all right or all wrong, ten turns each: about sqrt(10) as wide (simulated)."""
     right = np.repeat(rng.random(80) < 0.6, 10)
-    labels = pd.DataFrame({"given": "q", "found": np.where(right, "q", "a"), "dialogue_id": np.repeat(range(80), 10)})
+    labels = pd.DataFrame(
+        {"given": "q", "found": np.where(right, "q", "a"), "dialogue_id": np.repeat(range(80), 10)}
+    )
     labels.loc[0, "given"] = "a"
     width = [
         score_labels(part, rng=rng).eval("ci_high - ci_low")["accuracy"]
@@ -42,7 +50,9 @@ def test_turns_of_one_dialogue_widen_the_interval(rng):
 
 
 def test_a_dialogue_on_both_sides_is_refused():
-    turns = pd.DataFrame({"dialogue_id": ["d", "e"], "text": ["why", "try"], "strategy": ["q", "a"]})
+    turns = pd.DataFrame(
+        {"dialogue_id": ["d", "e"], "text": ["why", "try"], "strategy": ["q", "a"]}
+    )
     with pytest.raises(match="stand on both sides; split by dialogue"):
         train_coder(turns, turns)
     with pytest.raises(match="on one side only"):
@@ -51,7 +61,11 @@ def test_a_dialogue_on_both_sides_is_refused():
 
 def test_probabilities_sum_to_one():
     turns = pd.DataFrame(
-        {"dialogue_id": list("abcd"), "text": ["why now", "why then", "try rest", "try sleep"], "strategy": list("qqss")}
+        {
+            "dialogue_id": list("abcd"),
+            "text": ["why now", "why then", "try rest", "try sleep"],
+            "strategy": list("qqss"),
+        }
     )
     coder = train_coder(turns, turns.assign(dialogue_id=list("efgh")))
     chances = coder.probabilities(pd.Series(["why", "try"]))
@@ -64,7 +78,9 @@ def test_turns_are_counted_and_heart_items_are_marked(mirror):
     turns = load_strategy_turns()
     assert turns.groupby("split").size().to_dict() == {"test": 2895, "train": 12759, "valid": 2722}
     assert turns["strategy"].nunique() == 8
-    assert turns.drop_duplicates("dialogue_id")["in_heart"].sum() == 280  # 262 of the standard ones, 18 rewritten
+    assert (
+        turns.drop_duplicates("dialogue_id")["in_heart"].sum() == 280
+    )  # 262 of the standard ones, 18 rewritten
 
 
 @pytest.mark.mirror
@@ -82,11 +98,25 @@ def test_the_coder_beats_bayes_on_words(mirror, rng):
         turns[turns["split"] == "test"],
     )
     coder = train_coder(learn, calibrate)
-    labels = pd.DataFrame({"given": test["strategy"], "found": coder.label(test["text"]), "dialogue_id": test["dialogue_id"]})
+    labels = pd.DataFrame(
+        {
+            "given": test["strategy"],
+            "found": coder.label(test["text"]),
+            "dialogue_id": test["dialogue_id"],
+        }
+    )
     scores = score_labels(labels, rng=rng, n_resamples=200)
-    bayes = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB())
+    bayes = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), ComplementNB()
+    )
     found = bayes.fit(learn["text"], learn["strategy"]).predict(test["text"])
     assert scores.loc["macro_f1", "value"] > f1_score(test["strategy"], found, average="macro")
-    assert scores.loc["macro_f1", "ci_low"] > 0.2668  # what neural systems published for the harder task, the next strategy
-    shares = coder.probabilities(test["text"]).mean() - test["strategy"].value_counts(normalize=True)
-    assert shares.abs().max() < 0.03  # calibrated on other dialogues, so shares over people's turns hold
+    assert (
+        scores.loc["macro_f1", "ci_low"] > 0.2668
+    )  # what neural systems published for the harder task, the next strategy
+    shares = coder.probabilities(test["text"]).mean() - test["strategy"].value_counts(
+        normalize=True
+    )
+    assert (
+        shares.abs().max() < 0.03
+    )  # calibrated on other dialogues, so shares over people's turns hold

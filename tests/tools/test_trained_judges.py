@@ -52,38 +52,64 @@ def test_the_last_point_of_the_curve_follows_by_scikit_learn_alone(mirror, curve
         kept, held = rows[part != fold], part == fold
         vectors = make_union(
             TfidfVectorizer(ngram_range=(1, 2), min_df=5, sublinear_tf=True),
-            TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 4), min_df=5, sublinear_tf=True, max_features=10_000),
+            TfidfVectorizer(
+                analyzer="char_wb",
+                ngram_range=(2, 4),
+                min_df=5,
+                sublinear_tf=True,
+                max_features=10_000,
+            ),
         )
         model = make_pipeline(vectors, RidgeCV(alphas=[10.0], cv=2))
-        rows.loc[held, "guess"] = model.fit(kept["text"], kept["score"]).predict(rows.loc[held, "text"])
-        rows.loc[held, "by_author"] = rows.loc[held, "author"].map(kept.groupby("author")["score"].mean())
-    within = np.mean([spearmanr(some["guess"], some["score"]).statistic for _, some in rows.groupby("author")])
-    assert within == pytest.approx(curve.loc[(4800, "words", "rho_within_author"), "value"], abs=0.03)
+        rows.loc[held, "guess"] = model.fit(kept["text"], kept["score"]).predict(
+            rows.loc[held, "text"]
+        )
+        rows.loc[held, "by_author"] = rows.loc[held, "author"].map(
+            kept.groupby("author")["score"].mean()
+        )
+    within = np.mean(
+        [spearmanr(some["guess"], some["score"]).statistic for _, some in rows.groupby("author")]
+    )
+    assert within == pytest.approx(
+        curve.loc[(4800, "words", "rho_within_author"), "value"], abs=0.03
+    )
     for guess, name in (("guess", "words"), ("by_author", "author")):
         wide = rows.pivot_table(["score", guess], "message", "author")
         right = []
         for model in ("gpt-4", "gpt-4-empathy"):
-            truth, said = (np.sign(wide[what, "person"] - wide[what, model]) for what in ("score", guess))
+            truth, said = (
+                np.sign(wide[what, "person"] - wide[what, model]) for what in ("score", guess)
+            )
             right.append((truth == said)[truth != 0])
         share = pd.concat(right).mean()
-        assert share == pytest.approx(curve.loc[(4800, name, "right_person_or_gpt4"), "value"], abs=0.015)
+        assert share == pytest.approx(
+            curve.loc[(4800, name, "right_person_or_gpt4"), "value"], abs=0.015
+        )
 
 
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_first_point_of_the_curve_is_what_the_tool_gives(mirror, curve):
-    again = trained_judges.learning_curve(trained_judges.load_rated()["welivita"], [trained_judges.SIZES[0]])
+    again = trained_judges.learning_curve(
+        trained_judges.load_rated()["welivita"], [trained_judges.SIZES[0]]
+    )
     again = again.set_index(["n_labels", "guess", "measure"])
     pd.testing.assert_frame_equal(again, curve.loc[[trained_judges.SIZES[0]]], rtol=1e-4, atol=5e-6)
 
 
 @pytest.mark.mirror
 def test_the_ceiling_follows_from_the_two_psychologists_of_each_reply(mirror):
-    rows = pd.json_normalize(json.loads((mirror / "resort" / "human_eval_annotations_cleaned.json").read_text("utf-8")))
-    one, other = (rows[f"human_eval_annotation_{number}.empathy"].astype(float) for number in (1, 2))
+    rows = pd.json_normalize(
+        json.loads((mirror / "resort" / "human_eval_annotations_cleaned.json").read_text("utf-8"))
+    )
+    one, other = (
+        rows[f"human_eval_annotation_{number}.empathy"].astype(float) for number in (1, 2)
+    )
     both_ways = pearsonr(pd.concat([one, other]), pd.concat([other, one])).statistic
     table = pd.read_csv(FOLDER / "ceiling.csv").set_index(["data", "within_author"])
     overall = table.loc[("resort, empathy", False)]
     assert overall["reliability"] == pytest.approx(both_ways, abs=1e-5)
-    assert overall["ceiling_two"] == pytest.approx((2 * both_ways / (1 + both_ways)) ** 0.5, abs=1e-5)
+    assert overall["ceiling_two"] == pytest.approx(
+        (2 * both_ways / (1 + both_ways)) ** 0.5, abs=1e-5
+    )
     assert overall["judge"] < overall["ceiling_two"]

@@ -18,7 +18,13 @@ RISK, MOST = 0.1, 5.0
 WORLDS = ((20, 0.7, -3.0, 3.0), (20, 1.5, -3.0, 3.0), (40, 0.0, -2.2, 2.0), (40, 0.7, -2.2, 2.0), (40, 1.5, -3.0, 3.0),
           (100, 1.5, -3.0, 3.0), (20, 0.0, -2.18, 0.0), (40, 0.0, -2.18, 0.0), (100, 0.0, -2.18, 0.0))  # fmt: skip
 
-WHOLE = ((0.105, 1.0, 0.0), (0.15, 0.7, 0.0), (0.21, 0.5, 0.0), (0.08, 1.0, 0.025), (0.06, 1.0, 0.045))
+WHOLE = (
+    (0.105, 1.0, 0.0),
+    (0.15, 0.7, 0.0),
+    (0.21, 0.5, 0.0),
+    (0.08, 1.0, 0.025),
+    (0.06, 1.0, 0.045),
+)
 """Shares of questions on which the judge errs, of wrong votes there, and elsewhere; the true risk is a little above `RISK`."""
 N_QUESTIONS, N_VOTES = (10, 15, 20, 25, 29, 30, 40, 80), (5, 30)
 
@@ -47,12 +53,16 @@ def run(quick: bool) -> Iterator[Figure]:
             name = f"risk of {RISK:.0%} exceeded, {n_questions} questions, spread {spread}, slope {slope:.0f}, {counted}"
             note = f"± {error:.1f}; accepts {np.mean(coverage):.0%}"
             if counted == "by question" and not quick:
-                yield Figure(name, share, "%", f"at most {MOST:.0f} %", share <= MOST + 2 * error, note)
+                yield Figure(
+                    name, share, "%", f"at most {MOST:.0f} %", share <= MOST + 2 * error, note
+                )
             else:
                 yield Figure(name, share, "%", note=note)
 
 
-def draw(rng: np.random.Generator, n: int, spread: float, base: float, slope: float) -> tuple[Array, Array, NDArray[np.intp]]:
+def draw(
+    rng: np.random.Generator, n: int, spread: float, base: float, slope: float
+) -> tuple[Array, Array, NDArray[np.intp]]:
     """Draw votes: wrong or not, how sure the judge is, and the question."""
     question = np.repeat(np.arange(n), rng.integers(6, 42, n))
     sure = rng.random(len(question))
@@ -75,9 +85,7 @@ def by_whole_questions(n_studies: int, quick: bool) -> Iterator[Figure]:
                     accepted.append(bool(found["passed"].any()))
                 percent = 100 * float(np.mean(accepted))
                 error = 100 * float(np.std(accepted) / np.sqrt(n_studies))
-                name = (
-                    f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go {there:.0%} wrong, others {elsewhere:.1%}"
-                )
+                name = f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go {there:.0%} wrong, others {elsewhere:.1%}"
                 # Rare whole errors beside scattered ones cannot be seen in some 30 questions: told, not promised.
                 target = "" if elsewhere and n_questions >= 29 else "at most 10 %"
                 met = None if quick or not target else percent <= 10 + 2 * error

@@ -24,7 +24,10 @@ from tools.bench import Figure, seconds
 
 Array = NDArray[np.float64]
 
-PEOPLE_AND_JUDGES = (Panel("human", 45, 12, ties=0.3), Panel("model", 3, 3, discrimination=0.8, ties=0.1))
+PEOPLE_AND_JUDGES = (
+    Panel("human", 45, 12, ties=0.3),
+    Panel("model", 3, 3, discrimination=0.8, ties=0.1),
+)
 SIX = {"v": 1.0, "w": 0.6, "x": 0.2, "y": -0.2, "z": -0.6, "human": -1.0}
 N_RESAMPLES = 1_000
 LOW, HIGH = 93.0, 97.0
@@ -53,9 +56,19 @@ def _speed(quick: bool) -> Iterator[Figure]:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         ours, peak = pool.apply(_measure)
     size = "42,000 verdicts, 15 raters a pair, 280 dialogues"
-    yield Figure(f"{size}: agreement, author-only baseline, kappa, alpha, AC1", ours, "s", "within 3 s", ours <= 3)
     yield Figure(
-        "peak memory of the process, the table of verdicts and imports included", peak, "MB", "under 500 MB", peak < 500
+        f"{size}: agreement, author-only baseline, kappa, alpha, AC1",
+        ours,
+        "s",
+        "within 3 s",
+        ours <= 3,
+    )
+    yield Figure(
+        "peak memory of the process, the table of verdicts and imports included",
+        peak,
+        "MB",
+        "under 500 MB",
+        peak < 500,
     )
     verdicts = _study().verdicts
     theirs = _evalica_seconds(verdicts)
@@ -63,18 +76,27 @@ def _speed(quick: bool) -> Iterator[Figure]:
     alone = seconds(lambda: krippendorff_alpha(verdicts, n_resamples=N_RESAMPLES))
     yield Figure("our alpha alone, 1,000 resamples of dialogues", alone, "s")
     loop = _loop_seconds(verdicts, 3 if quick else 20)
-    yield Figure("a plain loop: resample dialogues, concatenate, count agreement again", loop, "s", note="scaled to 1,000")
+    yield Figure(
+        "a plain loop: resample dialogues, concatenate, count agreement again",
+        loop,
+        "s",
+        note="scaled to 1,000",
+    )
 
 
 def _study() -> Study:
-    return simulate_study(rng=np.random.default_rng(20260109), n_dialogues=280, pairs=10, panels=PEOPLE_AND_JUDGES)
+    return simulate_study(
+        rng=np.random.default_rng(20260109), n_dialogues=280, pairs=10, panels=PEOPLE_AND_JUDGES
+    )
 
 
 def _measure() -> tuple[float, float]:
     import resource
 
     verdicts = _study().verdicts
-    return seconds(lambda: all_measures(verdicts)), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return seconds(lambda: all_measures(verdicts)), resource.getrusage(
+        resource.RUSAGE_SELF
+    ).ru_maxrss / 1024
 
 
 def _evalica_seconds(verdicts: pd.DataFrame) -> float:
@@ -82,7 +104,9 @@ def _evalica_seconds(verdicts: pd.DataFrame) -> float:
 
     code = verdicts["verdict"].map({"a": 0.0, "tie": 1.0, "b": 2.0})
     place = verdicts.groupby("pair_id").cumcount()
-    sheet = verdicts.assign(code=code, place=place).pivot_table(index="place", columns="pair_id", values="code")
+    sheet = verdicts.assign(code=code, place=place).pivot_table(
+        index="place", columns="pair_id", values="code"
+    )
     start = time.perf_counter()
     evalica.alpha_bootstrap(sheet, n_resamples=N_RESAMPLES, random_state=1)
     return time.perf_counter() - start
@@ -99,7 +123,9 @@ def _loop_seconds(verdicts: pd.DataFrame, n_resamples: int) -> float:
         ]
         rows = pd.concat(drawn)
         counts = pd.crosstab([rows["pair_id"], rows["rater_kind"]], rows["verdict"])
-        people, judges = (counts.xs(kind, level="rater_kind").to_numpy() for kind in ("human", "model"))
+        people, judges = (
+            counts.xs(kind, level="rater_kind").to_numpy() for kind in ("human", "model")
+        )
         (people * judges).sum() / (people.sum(axis=1) * judges.sum(axis=1)).sum()
     return (time.perf_counter() - start) * N_RESAMPLES / n_resamples
 
@@ -111,7 +137,14 @@ def _held(name: str, held: Array, note: str = "", *, at_most: float = HIGH) -> F
     error = 100 * max(float(np.std(held)), 0.0 if n >= 500 else np.sqrt(0.95 * 0.05)) / np.sqrt(n)
     # Two standard errors of the simulation itself are not held against the interval.
     met = LOW - 2 * error <= share <= at_most + 2 * error
-    return Figure(name, share, "%", f"{LOW:g} to {at_most:g} %", met, f"{n} studies, Monte Carlo error {error:.1f}{note}")
+    return Figure(
+        name,
+        share,
+        "%",
+        f"{LOW:g} to {at_most:g} %",
+        met,
+        f"{n} studies, Monte Carlo error {error:.1f}{note}",
+    )
 
 
 def _coverage_of_agreement(n: int) -> Iterator[Figure]:
@@ -119,24 +152,36 @@ def _coverage_of_agreement(n: int) -> Iterator[Figure]:
 
     def draw(seed: int) -> pd.DataFrame:
         panels = (Panel("human", 45, 4, ties=0.2), Panel("model", 1, 1, ties=0.1))
-        return simulate_study(rng=np.random.default_rng(seed), strengths=SIX, n_dialogues=60, pairs=8, panels=panels).verdicts
+        return simulate_study(
+            rng=np.random.default_rng(seed), strengths=SIX, n_dialogues=60, pairs=8, panels=panels
+        ).verdicts
 
-    measures: dict[str, list[tuple[float, float, float]]] = {"agreement": [], "advantage": [], "kappa": [], "kappa_within": []}
+    measures: dict[str, list[tuple[float, float, float]]] = {
+        "agreement": [],
+        "advantage": [],
+        "kappa": [],
+        "kappa_within": [],
+    }
     alphas = []
     for seed in range(n):
         verdicts = draw(seed)
-        row = pairwise_agreement(verdicts, by=[], ties="exclude", n_resamples=400, rng=np.random.default_rng(seed)).table.iloc[
-            0
-        ]
+        row = pairwise_agreement(
+            verdicts, by=[], ties="exclude", n_resamples=400, rng=np.random.default_rng(seed)
+        ).table.iloc[0]
         for name, found in measures.items():
             found.append((row[name], row[f"{name}_low"], row[f"{name}_high"]))
         alpha = krippendorff_alpha(
-            verdicts[verdicts["rater_kind"] == "human"], n_resamples=400, rng=np.random.default_rng(seed)
+            verdicts[verdicts["rater_kind"] == "human"],
+            n_resamples=400,
+            rng=np.random.default_rng(seed),
         )
         alphas.append((alpha.value, alpha.ci_low, alpha.ci_high))
     for name, found in {**measures, "alpha": alphas}.items():
         value, low, high = np.array(found).T
-        yield _held(f"60 dialogues of 8 pairs, 4 people and a judge: {name}", (low <= value.mean()) & (value.mean() <= high))
+        yield _held(
+            f"60 dialogues of 8 pairs, 4 people and a judge: {name}",
+            (low <= value.mean()) & (value.mean() <= high),
+        )
 
 
 def _votes(share: Array, n_votes: int, per_dialogue: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -147,7 +192,9 @@ def _votes(share: Array, n_votes: int, per_dialogue: int, rng: np.random.Generat
             "dialogue_id": pair // per_dialogue,
             "rater": np.tile(np.arange(n_votes), len(share)),
             "rater_kind": "human",
-            "verdict": np.where(rng.random((len(share), n_votes)) < share[:, None], "a", "b").ravel(),
+            "verdict": np.where(
+                rng.random((len(share), n_votes)) < share[:, None], "a", "b"
+            ).ravel(),
         }
     )
 
@@ -161,8 +208,13 @@ def _coverage_of_ceiling(n: int) -> Iterator[Figure]:
         held, errors = [], []
         for seed in range(n):
             rng = np.random.default_rng(seed)
-            lean = spread * (np.sqrt(0.3) * np.repeat(rng.normal(size=100), 10) + np.sqrt(0.7) * rng.normal(size=1000))
-            found = estimate_ceiling(_votes(expit(lean), n_votes, 10, rng), n_resamples=400, rng=rng)
+            lean = spread * (
+                np.sqrt(0.3) * np.repeat(rng.normal(size=100), 10)
+                + np.sqrt(0.7) * rng.normal(size=1000)
+            )
+            found = estimate_ceiling(
+                _votes(expit(lean), n_votes, 10, rng), n_resamples=400, rng=rng
+            )
             held.append(found.ci_low <= truth <= found.ci_high)
             errors.append(found.estimate - truth)
         name = f"ceiling {truth:.3f} from {n_votes} votes a pair, 100 dialogues of 10 pairs"
@@ -179,15 +231,21 @@ def _coverage_of_judges(n: int) -> Iterator[Figure]:
             rng = np.random.default_rng(seed)
             size = 4 * n_dialogues
             quality = np.repeat(rng.normal(size=n_dialogues), 4) * 0.6 + rng.normal(size=size) * 0.8
-            shared = np.sqrt(rho) * (np.repeat(rng.normal(size=n_dialogues), 4) * 0.6 + rng.normal(size=size) * 0.8)
+            shared = np.sqrt(rho) * (
+                np.repeat(rng.normal(size=n_dialogues), 4) * 0.6 + rng.normal(size=size) * 0.8
+            )
             own = np.sqrt(1 - rho)
             said = {f"p{k}": quality + rng.normal(size=size) for k in range(3)}
             said |= {f"m{k}": quality + shared + own * rng.normal(size=size) for k in range(3)}
             table = pd.concat(
-                [pd.DataFrame({"rater": name, "score": values, "reply_id": range(size)}) for name, values in said.items()]
+                [
+                    pd.DataFrame({"rater": name, "score": values, "reply_id": range(size)})
+                    for name, values in said.items()
+                ]
             )
             table = table.assign(
-                dialogue_id=table["reply_id"] // 4, rater_kind=np.where(table["rater"].str[0] == "m", "model", "human")
+                dialogue_id=table["reply_id"] // 4,
+                rater_kind=np.where(table["rater"].str[0] == "m", "model", "human"),
             )
             row = effective_judges(table, n_resamples=400, rng=rng).iloc[0]
             held.append(row["n_eff_low"] <= truth <= row["n_eff_high"])
@@ -202,21 +260,39 @@ def _coverage_of_powered(n: int) -> Iterator[Figure]:
         savings, estimates = [], []
         for seed in range(n):
             rng = np.random.default_rng(seed)
-            study = simulate_study(rng=rng, strengths=SIX, n_dialogues=80, pairs="all", panels=panels)
+            study = simulate_study(
+                rng=rng, strengths=SIX, n_dialogues=80, pairs="all", panels=panels
+            )
             truth = study.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
             found = prediction_powered_ratings(label_some(study.verdicts, n_labelled, rng))
             rows = found.table.set_index("responder").join(truth.rename("truth"))
             held["powered"].append(rows["truth"].between(rows["ci_low"], rows["ci_high"]).mean())
-            held["people"].append(rows["truth"].between(rows["people_low"], rows["people_high"]).mean())
+            held["people"].append(
+                rows["truth"].between(rows["people_low"], rows["people_high"]).mean()
+            )
             savings.append(found.saving)
-            estimates.append(rows[["strength", "people_strength"]].sub(rows["truth"], axis=0).pow(2).sum().to_numpy())
+            estimates.append(
+                rows[["strength", "people_strength"]]
+                .sub(rows["truth"], axis=0)
+                .pow(2)
+                .sum()
+                .to_numpy()
+            )
         errors = np.array(estimates)
         gained = 100 * (1 - errors[:, 0].sum() / errors[:, 1].sum())
         spread = 100 * (errors[:, 0] / errors[:, 1].mean()).std() / np.sqrt(n)
         for name, outcome in held.items():
-            yield _held(f"{name} intervals, {n_labelled} of 80 dialogues labelled, six responders", np.array(outcome))
+            yield _held(
+                f"{name} intervals, {n_labelled} of 80 dialogues labelled, six responders",
+                np.array(outcome),
+            )
         note = f"estimated {100 * np.mean(savings):.0f} %, Monte Carlo error {spread:.1f}"
-        yield Figure(f"squared error that the judge saves, {n_labelled} of 80 labelled", gained, "%", note=note)
+        yield Figure(
+            f"squared error that the judge saves, {n_labelled} of 80 labelled",
+            gained,
+            "%",
+            note=note,
+        )
 
 
 def _saving_on_mtbench(n: int) -> Iterator[Figure]:
@@ -231,9 +307,18 @@ def _saving_on_mtbench(n: int) -> Iterator[Figure]:
         draws = [prediction_powered_ratings(label_some(votes, size, rng)) for _ in range(n)]
         said = pd.DataFrame([(made.saving, made.most_saving, made.weight) for made in draws]).mean()
         name = f"MT-Bench, {size} of 80 questions labelled: estimated saving"
-        yield Figure(name, 100 * float(said[0]), "%", note=f"bound {100 * said[1]:.0f} %, weight {said[2]:.2f}")
+        yield Figure(
+            name,
+            100 * float(said[0]),
+            "%",
+            note=f"bound {100 * said[1]:.0f} %, weight {said[2]:.2f}",
+        )
     for row in check_saving(votes, n_labelled=sizes, n_draws=n, rng=rng).to_dict("records"):
         name = f"MT-Bench, {row['n_labelled']} of {row['n_pool']} labelled: saving against people on 20 others"
-        error, said_of_itself, bound = (100 * row[column] for column in ("saved_se", "estimated", "at_most"))
-        note = f"Monte Carlo error {error:.1f}; estimated {said_of_itself:.0f} %, bound {bound:.0f} %"
+        error, said_of_itself, bound = (
+            100 * row[column] for column in ("saved_se", "estimated", "at_most")
+        )
+        note = (
+            f"Monte Carlo error {error:.1f}; estimated {said_of_itself:.0f} %, bound {bound:.0f} %"
+        )
         yield Figure(name, 100 * row["saved"], "%", note=note)

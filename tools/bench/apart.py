@@ -18,11 +18,27 @@ MOST = 6.5
 """Percent of studies in which anybody may be told apart where all are equal."""
 
 # clusters, responders, pairs a cluster, votes a pair, spread of a responder between clusters
-ONE_WAY = ((6, 10, 45, 20, 0.3), (20, 5, 10, 3, 0.5), (40, 8, 10, 3, 0.5), (100, 10, 10, 3, 0.5), (300, 17, 10, 15, 0.8))
+ONE_WAY = (
+    (6, 10, 45, 20, 0.3),
+    (20, 5, 10, 3, 0.5),
+    (40, 8, 10, 3, 0.5),
+    (100, 10, 10, 3, 0.5),
+    (300, 17, 10, 15, 0.8),
+)
 # dialogues, raters, responders, pairs a dialogue, votes a pair, spread between dialogues and between raters
-TWO_WAY = ((40, 22, 6, 10, 5, 0.5, 0.5), (100, 22, 8, 10, 5, 0.5, 0.5), (300, 45, 17, 10, 15, 0.8, 0.35))
+TWO_WAY = (
+    (40, 22, 6, 10, 5, 0.5, 0.5),
+    (100, 22, 8, 10, 5, 0.5, 0.5),
+    (300, 45, 17, 10, 15, 0.8, 0.35),
+)
 # The same, where each pair is met in one to nine dialogues.
-SPARSE_ONE_WAY = ((12, 12, 10, 3, 0.5), (20, 12, 5, 3, 0.5), (20, 17, 10, 15, 0.8), (60, 17, 10, 5, 0.8), (120, 17, 10, 3, 0.8))
+SPARSE_ONE_WAY = (
+    (12, 12, 10, 3, 0.5),
+    (20, 12, 5, 3, 0.5),
+    (20, 17, 10, 15, 0.8),
+    (60, 17, 10, 5, 0.8),
+    (120, 17, 10, 3, 0.8),
+)
 SPARSE_TWO_WAY = ((20, 45, 17, 10, 15, 0.8, 0.35), (30, 22, 12, 5, 5, 0.5, 0.3))
 UNBEATEN = ((20, 3), (60, 1), (60, 3))
 """Dialogues, and votes of each on the one who is far ahead of three others."""
@@ -32,8 +48,13 @@ def run(quick: bool) -> Iterator[Figure]:
     """Yield false findings and coverage in percent; every verdict here is drawn by this module, none by the package."""
     n_studies = 20 if quick else 400
     for sizes in (*ONE_WAY, *SPARSE_ONE_WAY):
-        name = f"told apart of {sizes[1]} equals, {sizes[0]} clusters x {sizes[2]} pairs x {sizes[3]}"
-        found = [_apart(draw(np.random.default_rng([*map(int, sizes[:4]), k]), *sizes)) for k in range(n_studies)]
+        name = (
+            f"told apart of {sizes[1]} equals, {sizes[0]} clusters x {sizes[2]} pairs x {sizes[3]}"
+        )
+        found = [
+            _apart(draw(np.random.default_rng([*map(int, sizes[:4]), k]), *sizes))
+            for k in range(n_studies)
+        ]
         yield _share(name, found, f"at most {MOST} %", -MOST, quick)
     for dialogues, raters, size, pairs, votes, spread, taste in (*TWO_WAY, *SPARSE_TWO_WAY):
         name = f"told apart of {size} equals, {dialogues} dialogues and {raters} raters, {pairs} pairs x {votes}"
@@ -63,7 +84,10 @@ def run(quick: bool) -> Iterator[Figure]:
 def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[Figure]:
     """Yield how often a range misses a true rank, and the mean width against Bonferroni's, of responders in even steps."""
     n_clusters, size = int(sizes[0]), int(sizes[1])
-    theta, where = np.linspace(1.0, -1.0, size), f"{size} responders in even steps, {n_clusters} clusters"
+    theta, where = (
+        np.linspace(1.0, -1.0, size),
+        f"{size} responders in even steps, {n_clusters} clusters",
+    )
     missed, ours, theirs = [], [], []
     for k in range(n_studies):
         rows = draw(np.random.default_rng([7, n_clusters, k]), *sizes, theta=theta)  # type: ignore[arg-type]
@@ -76,15 +100,27 @@ def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[F
         ours.append((high - low + 1).mean())
         theirs.append(_bonferroni(found, n_clusters))
     yield _share(f"a true rank missed, {where}", missed, f"at most {MOST} %", -MOST, quick)
-    ratio, error = np.mean(ours) / np.mean(theirs), np.std(np.subtract(ours, theirs)) / np.sqrt(len(ours)) / np.mean(theirs)
+    ratio, error = (
+        np.mean(ours) / np.mean(theirs),
+        np.std(np.subtract(ours, theirs)) / np.sqrt(len(ours)) / np.mean(theirs),
+    )
     note = f"+-{error:.3f}, {np.mean(ours):.2f} against {np.mean(theirs):.2f} ranks, {len(ours)} studies"
-    yield Figure(f"width of rank ranges by Bonferroni's, {where}", float(ratio), "times", "below 1", bool(ratio < 1), note)
+    yield Figure(
+        f"width of rank ranges by Bonferroni's, {where}",
+        float(ratio),
+        "times",
+        "below 1",
+        bool(ratio < 1),
+        note,
+    )
 
 
 def _bonferroni(found: Ratings, n_clusters: int) -> float:
     """Give the mean number of ranks a responder may hold by t intervals of all differences at Bonferroni's level."""
     theta, draws, size = found.strength.to_numpy(), found.replicates.to_numpy(), len(found.strength)
-    spread = np.std(draws[:, :, None] - draws[:, None, :], axis=0, ddof=1) * np.sqrt(n_clusters / (n_clusters - 1))
+    spread = np.std(draws[:, :, None] - draws[:, None, :], axis=0, ddof=1) * np.sqrt(
+        n_clusters / (n_clusters - 1)
+    )
     reach = spread * stats.t.isf(0.05 / (size * (size - 1)), n_clusters - 1)
     ahead = theta[:, None] - theta[None, :] > np.maximum(reach, 1e-12)
     return float(size - 2.0 * ahead.sum() / size)
@@ -107,7 +143,9 @@ def draw(
     chosen = np.argsort(rng.random((n_clusters, len(one))), axis=1)[:, :pairs]
     cluster = np.repeat(np.arange(n_clusters), pairs * votes)
     a, b = (np.repeat(side[chosen].ravel(), votes) for side in (one, other))
-    there = (np.zeros(size) if theta is None else theta) + spread * rng.normal(size=(n_clusters, size))
+    there = (np.zeros(size) if theta is None else theta) + spread * rng.normal(
+        size=(n_clusters, size)
+    )
     gap = there[cluster, a] - there[cluster, b]
     rows = pd.DataFrame({"dialogue_id": cluster})
     if n_raters:
@@ -128,7 +166,11 @@ def _apart(rows: pd.DataFrame, **settings: object) -> bool:
 def _share(name: str, found: list[bool], target: str, bound: float, quick: bool) -> Figure:
     """Give a share in percent; a negative bound is one from above, and a quick run may miss it by two standard errors."""
     share = float(np.mean(found)) if found else float("nan")
-    error = 100.0 * np.sqrt(max(share * (1.0 - share), 0.25 / max(len(found), 1)) / max(len(found), 1))
+    error = 100.0 * np.sqrt(
+        max(share * (1.0 - share), 0.25 / max(len(found), 1)) / max(len(found), 1)
+    )
     slack = 2.0 * error if quick else 0.0
     met = 100.0 * share <= -bound + slack if bound < 0 else 100.0 * share >= bound - slack
-    return Figure(name, 100.0 * share, "%", target, bool(met), f"+-{error:.1f}, {len(found)} studies")
+    return Figure(
+        name, 100.0 * share, "%", target, bool(met), f"+-{error:.1f}, {len(found)} studies"
+    )

@@ -25,33 +25,60 @@ def run(quick: bool) -> Iterator[Figure]:
     rng = np.random.default_rng(20260109)
     votes = load_verdicts("mtbench")
     found = pd.concat([compare_designs(votes, rng=rng) for _ in range(3 if quick else 60)])
-    means = found.groupby(ROW, sort=False)[["apart", "range", "width"]].mean().assign(error=found.groupby(ROW)["apart"].sem())
+    means = (
+        found.groupby(ROW, sort=False)[["apart", "range", "width"]]
+        .mean()
+        .assign(error=found.groupby(ROW)["apart"].sem())
+    )
     whole = float(means["apart"].iloc[0])
     for row in means.reset_index().to_dict("records"):
         goal = row["judge"] and row["design"].startswith("every")
         name = f"MT-Bench, pairs told apart, {row['design']}, {_who(row)}"
         note = f"range {row['range']:.2f} ranks; width {row['width']:.3f}; ± {row['error']:.2f}"
         yield Figure(
-            name, row["apart"], "", f"at least {whole:.0f}" * goal, bool(row["apart"] >= whole) if goal else None, note
+            name,
+            row["apart"],
+            "",
+            f"at least {whole:.0f}" * goal,
+            bool(row["apart"] >= whole) if goal else None,
+            note,
         )
     n_studies = 4 if quick else 300
     panels: dict[str, Any] = {
         "people": Panel("human", 45, 1, rater_sd=0.35, ties=0.4),
         "judge": Panel("model", 1, 1, discrimination=3.0),
     }
-    size: dict[str, Any] = {"n_dialogues": 100, "dialogue_sd": 1.5, "sizes": (20, 60), "n_studies": n_studies}
+    size: dict[str, Any] = {
+        "n_dialogues": 100,
+        "dialogue_sd": 1.5,
+        "sizes": (20, 60),
+        "n_studies": n_studies,
+    }
     drawn = simulate_designs(EQUALS, rng=rng, **size, **panels)
     yield from _held("three pairs of equals", drawn, n_studies)
     few: dict[str, Any] = {"n_dialogues": 120, "pairs": 10, "sizes": (30,), "n_studies": n_studies}
     panels["people"] = Panel("human", 45, 3, rater_sd=0.35)
-    yield from _held("17 responders, 9 dialogues a pair", simulate_designs(FIELD, rng=rng, **few, **panels), n_studies)
+    yield from _held(
+        "17 responders, 9 dialogues a pair",
+        simulate_designs(FIELD, rng=rng, **few, **panels),
+        n_studies,
+    )
     for n in size["sizes"]:
         some = drawn[drawn["design"] == f"{n} dialogues"]
-        alone, judged = (some.loc[some["judge"] == judge, "error"].to_numpy() for judge in (False, True))
+        alone, judged = (
+            some.loc[some["judge"] == judge, "error"].to_numpy() for judge in (False, True)
+        )
         saved, bound = 1.0 - judged.sum() / alone.sum(), float(some["most_saving"].mean())
         error = float((judged - (1.0 - saved) * alone).std() / alone.mean() / np.sqrt(len(alone)))
         met, note = bool(abs(saved - bound) <= 2 * error + 0.02), f"± {100 * error:.1f}"
-        yield Figure(f"variance that the judge saves, {n} of 100", 100 * saved, "%", f"bound {100 * bound:.0f} %", met, note)
+        yield Figure(
+            f"variance that the judge saves, {n} of 100",
+            100 * saved,
+            "%",
+            f"bound {100 * bound:.0f} %",
+            met,
+            note,
+        )
 
 
 def _held(world: str, drawn: pd.DataFrame, n_studies: int) -> Iterator[Figure]:
@@ -61,10 +88,24 @@ def _held(world: str, drawn: pd.DataFrame, n_studies: int) -> Iterator[Figure]:
     for row in right.reset_index().to_dict("records"):
         name = f"{world}, {row['design']}, {_who(row)}"
         met = bool(abs(row["covered"] - 0.95) <= 0.02 + 2 * row["error"])
-        yield Figure(f"{name}: intervals hold", 100 * row["covered"], "%", "93 to 97 %", met, f"+-{100 * row['error']:.1f}")
+        yield Figure(
+            f"{name}: intervals hold",
+            100 * row["covered"],
+            "%",
+            "93 to 97 %",
+            met,
+            f"+-{100 * row['error']:.1f}",
+        )
         error = np.sqrt(0.05 * 0.95 / n_studies)
         met = bool(row["false"] <= 0.05 + 2 * error)
-        yield Figure(f"{name}: a false rank", 100 * row["false"], "%", "at most 5 %", met, f"+-{100 * error:.1f} at 5 %")
+        yield Figure(
+            f"{name}: a false rank",
+            100 * row["false"],
+            "%",
+            "at most 5 %",
+            met,
+            f"+-{100 * error:.1f} at 5 %",
+        )
 
 
 def _who(row: dict[Any, Any]) -> str:

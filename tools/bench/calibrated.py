@@ -41,7 +41,9 @@ class World:
     lean: float
     drop: float
 
-    def draw(self, rng: np.random.Generator, n_dialogues: int, pairs: tuple[tuple[int, int], ...]) -> pd.DataFrame:
+    def draw(
+        self, rng: np.random.Generator, n_dialogues: int, pairs: tuple[tuple[int, int], ...]
+    ) -> pd.DataFrame:
         """Draw who is preferred on each pair: by a person, and by the judge."""
         strength = STRENGTHS - self.drop * np.eye(4)[1]
         belief = STRENGTHS + self.lean * np.eye(4)[1]
@@ -59,7 +61,9 @@ class World:
                 "person": person,
                 "judge": judge,
             }
-            parts.append(pd.DataFrame({**answers, "responder_a": NAMES[one], "responder_b": NAMES[other]}))
+            parts.append(
+                pd.DataFrame({**answers, "responder_a": NAMES[one], "responder_b": NAMES[other]})
+            )
         return pd.concat(parts, ignore_index=True)
 
 
@@ -73,15 +77,29 @@ def run(quick: bool) -> Iterator[Figure]:
         share = pairs.groupby(["responder_a", "responder_b"])["person"].mean()
         names = np.maximum(share, 1.0 - share).mean()
         found = float((pairs["person"] == pairs["judge"]).mean() - names)
-        yield Figure(f"lead of the judge {lead}", found, "", f"{lead}", None if quick else abs(found - float(lead)) < 0.006)
+        yield Figure(
+            f"lead of the judge {lead}",
+            found,
+            "",
+            f"{lead}",
+            None if quick else abs(found - float(lead)) < 0.006,
+        )
     for lead, reads in JUDGES.items():
         for lean, towards in LEANS.items():
             for kind, drop, points in (("equal", 0.0, 0.0), ("worse", worse, DROP)):
                 if (lean, kind) in (("for the candidate", "equal"), ("against it", "worse")):
                     continue  # leans that help
-                world, name = World(reads, towards, drop), f"lead {lead}, lean {lean}, {kind} candidate"
+                world, name = (
+                    World(reads, towards, drop),
+                    f"lead {lead}, lean {lean}, {kind} candidate",
+                )
                 seed = [20260109, int(100 * reads), int(100 * towards) + 50, int(points)]
-                studies = pd.DataFrame([gate_once(world, points, np.random.default_rng([*seed, k])) for k in range(n_studies)])
+                studies = pd.DataFrame(
+                    [
+                        gate_once(world, points, np.random.default_rng([*seed, k]))
+                        for k in range(n_studies)
+                    ]
+                )
                 yield from _figures(studies, name, kind)
 
 
@@ -91,7 +109,10 @@ def _figures(studies: pd.DataFrame, name: str, kind: str) -> Iterator[Figure]:
         width = studies[f"{how}: width"].median()
         error = 100 * covered.std() / np.sqrt(len(covered))
         yield Figure(
-            f"{name}: {how}: covers", 100 * covered.mean(), "%", note=f"+-{error:.1f}; median width {width:.0f} points"
+            f"{name}: {how}: covers",
+            100 * covered.mean(),
+            "%",
+            note=f"+-{error:.1f}; median width {width:.0f} points",
         )
     for how in ("any judge", "calibrated", "prediction-powered"):
         outcome = studies[f"gate, {how}"]
@@ -110,7 +131,9 @@ def find_drop() -> float:
         middle = (low + high) / 2.0
         votes = World(1.0, 0.0, middle).draw(np.random.default_rng(7), 100_000, GATE)
         strength = fit_ratings(_rows(votes, "person"), n_resamples=0).strength
-        low, high = (middle, high) if POINTS * (strength["old"] - strength["new"]) < DROP else (low, middle)
+        low, high = (
+            (middle, high) if POINTS * (strength["old"] - strength["new"]) < DROP else (low, middle)
+        )
     return middle
 
 
@@ -118,12 +141,21 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
     """Calibrate a judge, judge a candidate, and say what each correction and each gate makes of it."""
     before = world.draw(rng, 100, CALIBRATION)
     record = calibrate_judge(
-        _rows(before, "judge"), _rows(before, "person"), bound_to=WHAT, labels_from="a bench", n_resamples=200, rng=rng
+        _rows(before, "judge"),
+        _rows(before, "person"),
+        bound_to=WHAT,
+        labels_from="a bench",
+        n_resamples=200,
+        rng=rng,
     )
     now = world.draw(rng, N_JUDGED, GATE)
     judged = _rows(now, "judge")
-    people = _rows(now[now["dialogue_id"].isin([f"d{number}" for number in range(N_LABELLED)])], "person")
-    alone = compare_responders(judged, baseline="old", candidate="new", n_resamples=200, rng=rng).table.iloc[0]
+    people = _rows(
+        now[now["dialogue_id"].isin([f"d{number}" for number in range(N_LABELLED)])], "person"
+    )
+    alone = compare_responders(
+        judged, baseline="old", candidate="new", n_resamples=200, rng=rng
+    ).table.iloc[0]
     powered = powered_drops(judged, people, baseline="old", candidate="new")
     found: dict[str, Any] = {"gate, any judge": alone["outcome"]}
     share = 2.0 * record.agreement - 1.0
@@ -135,7 +167,10 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
         "prediction-powered": tuple(powered[["drop", "se"]].iloc[0]),
     }
     for how, (drop, se) in estimates.items():
-        found |= {f"{how}: covers": float(abs(drop - truth) <= 1.97 * se), f"{how}: width": 2 * 1.97 * se}
+        found |= {
+            f"{how}: covers": float(abs(drop - truth) <= 1.97 * se),
+            f"{how}: width": 2 * 1.97 * se,
+        }
     faults = record.faults(bound_to=WHAT)
     limit = 50.0 * max(2.0 * record.agreement_low - 1.0, 0.0)
     fits = pd.DataFrame([alone])[["dimension", "drop", "se", "n_dialogues", "n_raters", "n_verdicts", "n_both_orders",
@@ -146,12 +181,21 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
 
 
 def _decided(drops: pd.DataFrame, max_detectable: float) -> str:
-    outcome: str = decide_drops(drops, "regression", 25.0, 0.05, 0.5, max_detectable)["outcome"].iloc[0]
+    outcome: str = decide_drops(drops, "regression", 25.0, 0.05, 0.5, max_detectable)[
+        "outcome"
+    ].iloc[0]
     return outcome
 
 
 def _rows(pairs: pd.DataFrame, who: str) -> pd.DataFrame:
-    same = {"rater": who, "rater_kind": "human" if who == "person" else "model", "dimension": "overall", "state": "valid"}
+    same = {
+        "rater": who,
+        "rater_kind": "human" if who == "person" else "model",
+        "dimension": "overall",
+        "state": "valid",
+    }
     ids = pairs["dialogue_id"] + "-" + pairs["responder_a"] + "-" + pairs["responder_b"]
     sides = pairs[["dialogue_id", "responder_a", "responder_b", "order"]]
-    return sides.assign(history_id=pairs["dialogue_id"], pair_id=ids, verdict=np.where(pairs[who], "a", "b"), **same)
+    return sides.assign(
+        history_id=pairs["dialogue_id"], pair_id=ids, verdict=np.where(pairs[who], "a", "b"), **same
+    )

@@ -47,21 +47,33 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
     for chapter in plan.chapters:
         if only not in ("", chapter.name):
             continue
-        cells = [cell for cell in read_cells(root / "notebooks" / f"{chapter.name}.ipynb") if cell["cell_type"] == "code"]
+        cells = [
+            cell
+            for cell in read_cells(root / "notebooks" / f"{chapter.name}.ipynb")
+            if cell["cell_type"] == "code"
+        ]
         trees = [parse_cell(chapter.name, number, cell) for number, cell in enumerate(cells)]
         places = feeding(cells, trees)
-        chosen = random.Random(seed).sample(places, min(len(places), N_QUICK if quick else N_CHANGES))
+        chosen = random.Random(seed).sample(
+            places, min(len(places), N_QUICK if quick else N_CHANGES)
+        )
         parameters = plan.parameters[chapter.name]
-        unnoticed = _in_fork(_Chapter(root, chapter.name, cells, parameters).try_changes, sorted(chosen))
+        unnoticed = _in_fork(
+            _Chapter(root, chapter.name, cells, parameters).try_changes, sorted(chosen)
+        )
         if unnoticed is None:
-            raise RuntimeError(f"{chapter.name} stops without any change, or prints other numbers than are pinned.")
+            raise RuntimeError(
+                f"{chapter.name} stops without any change, or prints other numbers than are pinned."
+            )
         missed = [sites(trees[number])[place] for number, place in unnoticed]
         note = "; ".join(ast.unparse(node)[:60] for node in missed)
         n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
         yield Figure(f"{chapter.name}: of {len(chosen)} changes noticed", 100 * (1 - len(missed) / len(chosen)), "%",
                      note=f"missed: {note}" if missed else "")  # fmt: skip
     share = 1 - n_missed / n_chosen
-    yield Figure(f"chapters: of {n_chosen} changes noticed", 100 * share, "%", ">= 90", share >= 0.9)
+    yield Figure(
+        f"chapters: of {n_chosen} changes noticed", 100 * share, "%", ">= 90", share >= 0.9
+    )
 
 
 def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> list[tuple[int, int]]:
@@ -73,18 +85,34 @@ def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> lis
             continue  # the run gives others; they are settings, not code
         figure = cells[number]["metadata"].get("mystnb", {}).get("figure", {}).get("name", "")
         for statement in reversed(trees[number].body):
-            shows = statement is trees[number].body[-1] and isinstance(statement, ast.Expr) and not figure.startswith("fig-")
-            prints = {"glue", "glue_numbers", "display"} & _called(statement) and not figure.startswith("fig-")
+            shows = (
+                statement is trees[number].body[-1]
+                and isinstance(statement, ast.Expr)
+                and not figure.startswith("fig-")
+            )
+            prints = {"glue", "glue_numbers", "display"} & _called(
+                statement
+            ) and not figure.startswith("fig-")
             if not (shows or prints or _bound(statement) & needed):
                 continue
-            needed |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)} - DRAWN
+            needed |= {
+                node.id for node in ast.walk(statement) if isinstance(node, ast.Name)
+            } - DRAWN
             lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-            found += [(number, place) for place, node in enumerate(sites(trees[number])) if node.lineno in lines]
+            found += [
+                (number, place)
+                for place, node in enumerate(sites(trees[number]))
+                if node.lineno in lines
+            ]
     return sorted(found)
 
 
 def _called(statement: ast.stmt) -> set[str]:
-    return {node.func.id for node in ast.walk(statement) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return {
+        node.func.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
 
 
 def _bound(statement: ast.stmt) -> set[str]:
@@ -94,8 +122,14 @@ def _bound(statement: ast.stmt) -> set[str]:
     names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
     bound = {node.id for node in names if isinstance(node.ctx, ast.Store)}
     for node in ast.walk(statement):
-        target = node.func if isinstance(node, ast.Call) and isinstance(statement, ast.Expr | ast.For) else node
-        if isinstance(target, ast.Attribute | ast.Subscript) and (target is not node or isinstance(target.ctx, ast.Store)):
+        target = (
+            node.func
+            if isinstance(node, ast.Call) and isinstance(statement, ast.Expr | ast.For)
+            else node
+        )
+        if isinstance(target, ast.Attribute | ast.Subscript) and (
+            target is not node or isinstance(target.ctx, ast.Store)
+        ):
             bound |= {base.id for base in ast.walk(target.value) if isinstance(base, ast.Name)}
     return bound
 
@@ -103,11 +137,15 @@ def _bound(statement: ast.stmt) -> set[str]:
 class _Chapter:
     """A chapter that is run in this process, cell by cell."""
 
-    def __init__(self, root: Path, name: str, cells: Sequence[dict[str, Any]], parameters: dict[str, Any]) -> None:
+    def __init__(
+        self, root: Path, name: str, cells: Sequence[dict[str, Any]], parameters: dict[str, Any]
+    ) -> None:
         self.root, self.name, self.cells, self.parameters = root, name, cells, parameters
         self.outputs: list[list[dict[str, Any]]] = []
         self.specs = read_specs(root)
-        self.pinned = {key: text for key, text in read_pinned(root).items() if key.startswith(f"{name}/")}
+        self.pinned = {
+            key: text for key, text in read_pinned(root).items() if key.startswith(f"{name}/")
+        }
 
     def try_changes(self, chosen: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """List the changes that nothing notices."""
@@ -115,7 +153,9 @@ class _Chapter:
         from traitlets.config import Config
 
         Run.write = lambda *_, **__: None  # type: ignore[assignment,method-assign]  # the tables of the run stay
-        self.shell: Any = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+        self.shell: Any = InteractiveShell.instance(
+            config=Config(HistoryManager={"enabled": False})
+        )
         unnoticed = []
         for number, cell in enumerate(self.cells):
             for place in [place for other, place in chosen if other == number]:
@@ -131,7 +171,9 @@ class _Chapter:
         for number in range(changed, len(self.cells)):
             source = self.cells[number]["source"]
             if number == changed:
-                source = ast.unparse(change(parse_cell(self.name, number, self.cells[number]), place))
+                source = ast.unparse(
+                    change(parse_cell(self.name, number, self.cells[number]), place)
+                )
             self._run(self.cells[number], source)
         return self._prints_what_is_pinned()
 
@@ -143,13 +185,20 @@ class _Chapter:
             if "parameters" in cell["metadata"].get("tags", []):
                 self.shell.push(self.parameters)
         result.raise_error()
-        shown = [("display_data", output.data, output.metadata or {}) for output in captured.outputs]
+        shown = [
+            ("display_data", output.data, output.metadata or {}) for output in captured.outputs
+        ]
         if result.result is not None:
             shown.append(("execute_result", *self.shell.display_formatter.format(result.result)))
-        self.outputs.append([{"output_type": kind, "data": data, "metadata": about} for kind, data, about in shown])
+        self.outputs.append(
+            [{"output_type": kind, "data": data, "metadata": about} for kind, data, about in shown]
+        )
 
     def _prints_what_is_pinned(self) -> bool:
-        cells = [{**cell, "outputs": outputs} for cell, outputs in zip(self.cells, self.outputs, strict=True)]
+        cells = [
+            {**cell, "outputs": outputs}
+            for cell, outputs in zip(self.cells, self.outputs, strict=True)
+        ]
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / f"{self.name}.ipynb"
             copy.write_text(json.dumps({"cells": cells}, default=str), encoding="utf-8")

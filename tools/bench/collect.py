@@ -53,7 +53,10 @@ HTML with status 200, answers that are empty, blank, truncated, refused, uncount
 with status 200, stray denials, and verdicts within a thought, beside another or in half a character, or of 2 MB."""
 STREAMED = {"half": 0.1, "blank": 0.05, "broken": 0.05, "silent": 0.02, "drop": 0.05, "429": 0.05, "unsaid": 0.05, "zero": 0.05,
             "tool": 0.02, "text": 0.02}  # fmt: skip
-HANG_S, TIME_OUT_S = 40.0, 30.0  # long: on a busy machine a call that was only slow would be paid twice
+HANG_S, TIME_OUT_S = (
+    40.0,
+    30.0,
+)  # long: on a busy machine a call that was only slow would be paid twice
 IN_FLIGHT = 64
 USD_A_TOKEN = 1e-6
 JUMP_S = 1200.0
@@ -97,7 +100,9 @@ def _throughput(in_flight: int, n: int, pairs: int) -> Iterator[Figure]:
     with _serving() as address, tempfile.TemporaryDirectory() as folder:
         for pair in range(-1, pairs):  # the first pair warms up
             for who in ("bare", "ours") if pair % 2 else ("ours", "bare"):
-                requests = _requests(address, n if pair >= 0 else in_flight, f"{who}{pair}", in_flight)
+                requests = _requests(
+                    address, n if pair >= 0 else in_flight, f"{who}{pair}", in_flight
+                )
                 before, own = _statistics(address)["processor_s"], time.process_time()
                 started = time.perf_counter()
                 if who == "bare":
@@ -113,11 +118,20 @@ def _throughput(in_flight: int, n: int, pairs: int) -> Iterator[Figure]:
     name = f"{n} calls, {in_flight} in flight"
     for who in ("bare", "ours"):
         note = f"processor: client {statistics.median(client[who]):.2f} ms a call, server at most {max(server):.2f} of a core"
-        yield Figure(f"{name}: {'bare litellm' if who == 'bare' else 'ledger'}", statistics.median(rates[who]), "/s", note=note)
+        yield Figure(
+            f"{name}: {'bare litellm' if who == 'bare' else 'ledger'}",
+            statistics.median(rates[who]),
+            "/s",
+            note=note,
+        )
     counts = max(server) <= 0.5
-    note = f"{min(ratios):.2f} to {max(ratios):.2f} in {pairs} pairs" + ("" if counts else "; the server was too busy to count")
+    note = f"{min(ratios):.2f} to {max(ratios):.2f} in {pairs} pairs" + (
+        "" if counts else "; the server was too busy to count"
+    )
     median = statistics.median(ratios)
-    yield Figure(f"{name}: ledger over bare", median, "times", "at least 0.9", median >= 0.9 and counts, note)
+    yield Figure(
+        f"{name}: ledger over bare", median, "times", "at least 0.9", median >= 0.9 and counts, note
+    )
 
 
 def _ask_bare(requests: Sequence[Request], in_flight: int) -> None:
@@ -176,7 +190,14 @@ def _two_processes(n: int, pairs: int) -> Iterator[Figure]:
     ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
     note = f"{statistics.median(rates[1]):.0f} and {statistics.median(rates[2]):.0f} calls/s; {twice} asked twice"
     median = statistics.median(ratios)
-    yield Figure("two worker processes over one", median, "times", "at least 1.5", median >= 1.5 and not twice, note)
+    yield Figure(
+        "two worker processes over one",
+        median,
+        "times",
+        "at least 1.5",
+        median >= 1.5 and not twice,
+        note,
+    )
 
 
 def _work(address: str, url: str, n: int, name: str, start: Any, ready: Any) -> None:
@@ -199,14 +220,28 @@ def _recorded(n: int) -> Iterator[Figure]:
         url = f"sqlite:///{folder}/ledger.sqlite"
         _fill(url, n)
         grown = sum(file.stat().st_size for file in Path(folder).iterdir()) / n
-        yield Figure(f"ledger, answers of 200 tokens: growth over {n} calls", grown / 1000, "kB", "at most 4", grown <= 4096)
+        yield Figure(
+            f"ledger, answers of 200 tokens: growth over {n} calls",
+            grown / 1000,
+            "kB",
+            "at most 4",
+            grown <= 4096,
+        )
         code = f"from tools.bench.collect import read_again; read_again({url!r}, {n})"
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        )
         found = json.loads(done.stdout.splitlines()[-1])
     kind = f"{n} recorded verdicts"
-    yield Figure(f"{kind}: nothing to do, found in", found["plan_s"], "s", "at most 3", found["plan_s"] <= 3)
-    yield Figure(f"{kind}: table rebuilt in", found["rebuild_s"], "s", "at most 5", found["rebuild_s"] <= 5)
-    yield Figure(f"{kind}: memory at most", found["memory_mb"], "MB", "under 500", found["memory_mb"] < 500)
+    yield Figure(
+        f"{kind}: nothing to do, found in", found["plan_s"], "s", "at most 3", found["plan_s"] <= 3
+    )
+    yield Figure(
+        f"{kind}: table rebuilt in", found["rebuild_s"], "s", "at most 5", found["rebuild_s"] <= 5
+    )
+    yield Figure(
+        f"{kind}: memory at most", found["memory_mb"], "MB", "under 500", found["memory_mb"] < 500
+    )
 
 
 def _fill(url: str, n: int) -> None:
@@ -215,7 +250,9 @@ def _fill(url: str, n: int) -> None:
 
     ledger, draw = open_ledger(url), random.Random(1)
     histories, replies, comparisons = _study(n)
-    questions = plan_questions(histories, replies, comparisons, [_judge("http://127.0.0.1:9/v1")], dimensions=["overall"])
+    questions = plan_questions(
+        histories, replies, comparisons, [_judge("http://127.0.0.1:9/v1")], dimensions=["overall"]
+    )
     words = [f"{''.join(draw.choices('etaoinshrdlu', k=draw.randint(2, 9)))}" for _ in range(3000)]
     for start in range(0, len(questions), 1000):
         requests = [question.request(schema=False) for question in questions[start : start + 1000]]
@@ -227,7 +264,19 @@ def _fill(url: str, n: int) -> None:
 def _answer(key: str, draw: random.Random, words: list[str]) -> Call:
     p = draw.uniform(0.1, 0.9)
     logprobs = (("A", float(np.log(p))), ("B", float(np.log(1 - p))))
-    return Call(key, "ok", " ".join(draw.choices(words, k=150)), "length", logprobs, None, 210.0, 700, 200, 0.001, 1)
+    return Call(
+        key,
+        "ok",
+        " ".join(draw.choices(words, k=150)),
+        "length",
+        logprobs,
+        None,
+        210.0,
+        700,
+        200,
+        0.001,
+        1,
+    )
 
 
 def read_again(url: str, n: int) -> None:
@@ -237,15 +286,29 @@ def read_again(url: str, n: int) -> None:
     histories, replies, comparisons = _study(n)
     judges, ledger = [_judge("http://127.0.0.1:9/v1")], open_ledger(url)
     started = time.perf_counter()
-    plan = collect_verdicts(histories, replies, comparisons, judges, ledger=ledger, dimensions=["overall"], plan=True)
+    plan = collect_verdicts(
+        histories, replies, comparisons, judges, ledger=ledger, dimensions=["overall"], plan=True
+    )
     assert plan["n_calls"].sum() == plan["n_recorded"].sum() == n
     planned = time.perf_counter()
-    verdicts = collect_verdicts(histories, replies, comparisons, judges, ledger=ledger, mode="replay", dimensions=["overall"])
+    verdicts = collect_verdicts(
+        histories,
+        replies,
+        comparisons,
+        judges,
+        ledger=ledger,
+        mode="replay",
+        dimensions=["overall"],
+    )
     rebuilt = time.perf_counter()
     assert len(verdicts) == n
     assert set(verdicts["state"]) == {"valid"}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"plan_s": planned - started, "rebuild_s": rebuilt - planned, "memory_mb": memory}))
+    print(
+        json.dumps(
+            {"plan_s": planned - started, "rebuild_s": rebuilt - planned, "memory_mb": memory}
+        )
+    )
 
 
 # -- faults and kills
@@ -255,7 +318,13 @@ class _Collectors:
     """Two processes that judge one study on one ledger, and what happens to them."""
 
     def __init__(
-        self, address: str, url: str, n: int, folder: str, hosts: Sequence[str] = ("", ""), scheduler: str = ""
+        self,
+        address: str,
+        url: str,
+        n: int,
+        folder: str,
+        hosts: Sequence[str] = ("", ""),
+        scheduler: str = "",
     ) -> None:
         self.address, self.url, self.n, self.folder, self.hosts = address, url, n, folder, hosts
         self.scheduler, self.ledger = scheduler, open_ledger(url)
@@ -272,23 +341,34 @@ class _Collectors:
 
     def begin(self, which: int) -> subprocess.Popen[str]:
         """Start one; what it complains of goes into a file."""
-        arguments = f"{self.address!r}, {self.url!r}, {self.n}, {self.hosts[which]!r}, {self.scheduler!r}"
+        arguments = (
+            f"{self.address!r}, {self.url!r}, {self.n}, {self.hosts[which]!r}, {self.scheduler!r}"
+        )
         code = f"from tools.bench.collect import judge_all; judge_all({arguments})"
         environment = {**os.environ, CLOCK: str(Path(self.folder, "clock"))}
         with Path(self.folder, "errors").open("a") as errors:
             return subprocess.Popen(
-                [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+                [sys.executable, "-c", code],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
             )
 
     def wait_for(self, share: float) -> None:
         """Wait until that share of the calls is recorded, or nobody works any more."""
-        while _done(self.url) < share * self.n and any(process.poll() is None for process in self.processes):
+        while _done(self.url) < share * self.n and any(
+            process.poll() is None for process in self.processes
+        ):
             time.sleep(0.2)
 
     def claimed_by(self, pid: int) -> set[str]:
         """Give digests of what a process has claimed and not recorded."""
         held = sa.select(owners.c.owner).where(owners.c.pid == pid)
-        wanted = sa.select(calls.c.asked).where(calls.c.status == "claimed", calls.c.owner.in_(held))
+        wanted = sa.select(calls.c.asked).where(
+            calls.c.status == "claimed", calls.c.owner.in_(held)
+        )
         with self.ledger.reading() as connection:
             return set(connection.scalars(wanted))
 
@@ -305,7 +385,9 @@ class _Collectors:
 
     def outage(self, seconds: float) -> None:
         """Let the provider cut every connection for a while."""
-        urllib.request.urlopen(f"{self.address.removesuffix('/v1')}/outage?seconds={seconds}", timeout=30).close()
+        urllib.request.urlopen(
+            f"{self.address.removesuffix('/v1')}/outage?seconds={seconds}", timeout=30
+        ).close()
 
     def end(self, name: str, happened: str) -> Iterator[Figure]:
         """Wait for the end, and compare with what must be."""
@@ -322,7 +404,9 @@ class _Collectors:
         wrong = sum(result.get("wrong", self.n) for result in found)
         tracebacks = Path(self.folder, "errors").read_text().count("Traceback")
         unsound = check_calls(self.ledger)
-        states = ", ".join(f"{n} {state}" for state, n in sorted(found[0].get("states", {}).items()))
+        states = ", ".join(
+            f"{n} {state}" for state, n in sorted(found[0].get("states", {}).items())
+        )
         note = f"{happened}; {states}; exit {exits}"
         yield Figure(f"{name}: rows lost", lost, "", "0", lost == 0, note)
         yield Figure(f"{name}: rows doubled", doubled, "", "0", doubled == 0, f"{rows} rows")
@@ -330,24 +414,51 @@ class _Collectors:
         yield Figure(f"{name}: tracebacks", tracebacks, "", "0", tracebacks == 0)
         yield Figure(f"{name}: exits other than 0", sum(map(bool, exits)), "", "0", not any(exits))
         yield Figure(f"{name}: damaged or doubled calls", len(unsound), "", "0", not unsound)
-        unheard = twice & set(statistics["unheard"]) - self.in_flight  # answered after this side's time-out
+        unheard = (
+            twice & set(statistics["unheard"]) - self.in_flight
+        )  # answered after this side's time-out
         beyond = len(twice - self.in_flight - unheard)
         said_twice = f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were paid twice"
         said_twice += f", and {len(unheard)} that were answered after {TIME_OUT_S:g} s, when this side had hung up"
-        yield Figure(f"{name}: paid twice, heard, not in flight at a kill", beyond, "", "0", beyond == 0, said_twice)
+        yield Figure(
+            f"{name}: paid twice, heard, not in flight at a kill",
+            beyond,
+            "",
+            "0",
+            beyond == 0,
+            said_twice,
+        )
         money, bill = self.ledger.money(), statistics["billed_tokens"] * USD_A_TOKEN
         missing = max(0.0, bill - money.bound)
         counted = f"bill {bill:.4f}; ledger: {money.spent:.4f} spent, {money.unsettled:.4f} perhaps, {money.reserved:.4f} held"
-        yield Figure(f"{name}: on the provider's bill and not counted", missing, "USD", "0", missing == 0, counted)
+        yield Figure(
+            f"{name}: on the provider's bill and not counted",
+            missing,
+            "USD",
+            "0",
+            missing == 0,
+            counted,
+        )
         with self.ledger.reading() as connection:
-            ended = set(connection.scalars(sa.select(calls.c.asked).where(calls.c.status.in_(("ok", "refused", "truncated")))))
+            ended = set(
+                connection.scalars(
+                    sa.select(calls.c.asked).where(
+                        calls.c.status.in_(("ok", "refused", "truncated"))
+                    )
+                )
+            )
         for fault, met in sorted(statistics["met"].items()):
             left, again = len(set(met) - ended), len(set(met) & twice - self.in_flight)
             attempts = statistics["outcomes"][fault]
             note = f"{attempts} attempts at {len(met)} calls; {again} of them paid twice, not in flight at a kill"
             denied = fault in ("tool", "403")  # which may be this request's own fault, and end it
             yield Figure(
-                f"{name}: met {fault}, without an answer in the end", left, "", "0", denied or not (left or again), note
+                f"{name}: met {fault}, without an answer in the end",
+                left,
+                "",
+                "0",
+                denied or not (left or again),
+                note,
             )
 
 
@@ -365,7 +476,9 @@ def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
         with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
             started = time.perf_counter()
             if stage is _on_sqlite:
-                yield from _on_sqlite(address, f"sqlite:///{folder}/ledger.sqlite", size, folder, outage_s)
+                yield from _on_sqlite(
+                    address, f"sqlite:///{folder}/ledger.sqlite", size, folder, outage_s
+                )
             else:
                 with serving_postgresql() as (server, restart):
                     url = f"{server}/postgres"
@@ -373,7 +486,11 @@ def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
                         yield from _on_postgresql(address, url, size, folder, restart)
                     else:
                         yield from _on_dask(address, url, size, folder)
-            yield Figure(f"{stage.__name__[1:].replace('_', ' ')}, {size} calls: took", time.perf_counter() - started, "s")
+            yield Figure(
+                f"{stage.__name__[1:].replace('_', ' ')}, {size} calls: took",
+                time.perf_counter() - started,
+                "s",
+            )
 
 
 def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> Iterator[Figure]:
@@ -386,11 +503,15 @@ def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> 
         for share, step in steps:
             both.wait_for(share)
             step()
-        happened = f"3 kills, a clock {JUMP_S:.0f} s ahead and then behind, an outage of {outage_s:.0f} s"
+        happened = (
+            f"3 kills, a clock {JUMP_S:.0f} s ahead and then behind, an outage of {outage_s:.0f} s"
+        )
         yield from both.end(f"two collectors, SQLite, {n} calls", happened)
 
 
-def _on_postgresql(address: str, url: str, n: int, folder: str, restart: Callable[[], None]) -> Iterator[Figure]:
+def _on_postgresql(
+    address: str, url: str, n: int, folder: str, restart: Callable[[], None]
+) -> Iterator[Figure]:
     with _Collectors(address, url, n, folder, hosts=("one", "two")) as both:
         ahead, right = partial(both.jump, JUMP_S), partial(both.jump, 0.0)
         for share, step in ((0.2, ahead), (0.25, restart), (0.5, right), (0.75, restart)):
@@ -403,10 +524,18 @@ def _on_postgresql(address: str, url: str, n: int, folder: str, restart: Callabl
 def _on_dask(address: str, url: str, n: int, folder: str) -> Iterator[Figure]:
     import distributed
 
-    local = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None, "host": "127.0.0.1"}
+    local = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+        "host": "127.0.0.1",
+    }
     with (
         distributed.LocalCluster(**local) as cluster,  # type: ignore[no-untyped-call]
-        _Collectors(address, url, n, folder, hosts=("",), scheduler=cluster.scheduler_address) as one,
+        _Collectors(
+            address, url, n, folder, hosts=("",), scheduler=cluster.scheduler_address
+        ) as one,
     ):
         one.wait_for(0.4)
         pid = next(iter(cluster.workers.values())).pid
@@ -423,16 +552,34 @@ def _streams(n: int) -> Iterator[Figure]:
     options = [part for name, share in STREAMED.items() for part in ("--fault", f"{name}={share}")]
     with _serving(*options, "--words", "30") as address, tempfile.TemporaryDirectory() as folder:
         ledger = open_ledger(f"sqlite:///{folder}/ledger.sqlite")
-        model = Model("responder", "openai/test", api_base=address, max_concurrency=IN_FLIGHT, timeout_s=TIME_OUT_S)
-        requests = [Request(model, ({"role": "user", "content": f"w{i}"},), stream=True) for i in range(n)]
+        model = Model(
+            "responder",
+            "openai/test",
+            api_base=address,
+            max_concurrency=IN_FLIGHT,
+            timeout_s=TIME_OUT_S,
+        )
+        requests = [
+            Request(model, ({"role": "user", "content": f"w{i}"},), stream=True) for i in range(n)
+        ]
         calls_made = ask_all(requests, ledger=ledger, progress=False)
-        wrong = sum(call.status == "ok" and call.text.split() != ["word"] * 30 for call in calls_made)
+        wrong = sum(
+            call.status == "ok" and call.text.split() != ["word"] * 30 for call in calls_made
+        )
         failed = {call.error for call in calls_made if call.status != "ok"}
         lost = sum(call.status != "ok" for call in calls_made)
         ledger.close()
         twice = _statistics(address)["answered_twice"]
-    yield Figure(f"streams, {n} replies: broken off or blank, and taken for whole", wrong, "", "0", wrong == 0)
-    yield Figure(f"streams, {n} replies: lost", lost, "", "0", lost == 0, "; ".join(sorted(map(str, failed))))
+    yield Figure(
+        f"streams, {n} replies: broken off or blank, and taken for whole",
+        wrong,
+        "",
+        "0",
+        wrong == 0,
+    )
+    yield Figure(
+        f"streams, {n} replies: lost", lost, "", "0", lost == 0, "; ".join(sorted(map(str, failed)))
+    )
     yield Figure(f"streams, {n} replies: paid twice", twice, "", "0", twice == 0)
 
 
@@ -447,12 +594,16 @@ def _nowhere() -> Iterator[Figure]:
         "print({c.status for c in engine.ask_all(asked, ledger=open_ledger('sqlite://'), progress=False)})"
     )
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240
+    )
     said = [line for line in done.stderr.splitlines() if "queue was stopped" in line]
     right = done.stdout.strip().endswith("{'error'}") and len(said) == 1
     words = said[0].split("UserWarning: ")[-1][:110] if said else done.stderr[-200:]
     note = f"after {time.perf_counter() - started:.0f} s: {words}"
-    yield Figure("a name that no server has: sentences that say so", len(said), "", "1", right, note)
+    yield Figure(
+        "a name that no server has: sentences that say so", len(said), "", "1", right, note
+    )
 
 
 def _flipped(n: int) -> Iterator[Figure]:
@@ -467,20 +618,31 @@ def _flipped(n: int) -> Iterator[Figure]:
             spoilt = bytearray(answer)
             spoilt[draw.randrange(len(spoilt))] ^= 1 << draw.randrange(8)
             with ledger.writing() as connection:
-                connection.execute(calls.update().where(calls.c.key == key).values(answer=bytes(spoilt)))
+                connection.execute(
+                    calls.update().where(calls.c.key == key).values(answer=bytes(spoilt))
+                )
         ledger.close()
         found = _collect(address, url, n, folder)
         bought = sum(_statistics(address)["outcomes"].values()) - n
         right = (found["rows"], found["wrong"], bought) == (n, 0, n // 10)
         note = f"{n // 10} answers damaged, {found['wrong']} wrong verdicts, {n - found['answered']} lost"
-        yield Figure("a bit turned over in stored answers: asked again", bought, "", str(n // 10), right, note)
+        yield Figure(
+            "a bit turned over in stored answers: asked again",
+            bought,
+            "",
+            str(n // 10),
+            right,
+            note,
+        )
         saved, wrong, lost = [], 0, 0
         for _ in range(3):
             content = bytearray(file.read_bytes())
             for _ in range(20):
                 content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
             file.write_bytes(content)
-            if not _collect(address, url, n, folder):  # it said that the file is damaged, and what to do
+            if not _collect(
+                address, url, n, folder
+            ):  # it said that the file is damaged, and what to do
                 saved.append(salvage_ledger(file)[0])
                 found = _collect(address, url, n, folder)
             wrong, lost = wrong + found["wrong"], lost + n - found["answered"]
@@ -495,7 +657,9 @@ def _full_or_closed_disk(n: int) -> Iterator[Figure]:
     if os.geteuid() != 0:
         return
     with _serving("--judge") as address, tempfile.TemporaryDirectory() as folder:
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", folder], capture_output=True)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", folder], capture_output=True
+        )
         if mounted.returncode:
             return
         try:
@@ -513,14 +677,21 @@ def _on_small_disk(address: str, folder: str, n: int) -> Iterator[Figure]:
         if spoilt:
             subprocess.run(["mount", "-o", f"remount,{spoilt}", folder], check=True)
         _, complaint = _collect_or_fail(address, url, wanted)
-        sentence = next((line for line in complaint.splitlines()[::-1] if "could not be written" in line), "")
+        sentence = next(
+            (line for line in complaint.splitlines()[::-1] if "could not be written" in line), ""
+        )
         at = _recorded_keys(url)
         subprocess.run(["mount", "-o", f"remount,{mended}", folder], check=True)
         found = _collect(address, url, wanted, folder)
         twice = _statistics(address)["answered_twice"]
         lost, wrong = wanted - found["answered"], found["wrong"]
         note = f"{at} answers could be read meanwhile; {twice} in flight bought twice so far; it says: {sentence[-110:]}"
-        right = lost == wrong == 0 and bool(sentence) and twice <= 2 * IN_FLIGHT and "never awaited" not in complaint
+        right = (
+            lost == wrong == 0
+            and bool(sentence)
+            and twice <= 2 * IN_FLIGHT
+            and "never awaited" not in complaint
+        )
         yield Figure(f"{happened}: lost or wrong", lost + wrong, "", "0", right, note)
 
 
@@ -533,7 +704,9 @@ def _recorded_keys(url: str) -> int:
 
 def _collect_or_fail(address: str, url: str, n: int) -> tuple[str, str]:
     code = f"from tools.bench.collect import judge_all; judge_all({address!r}, {url!r}, {n})"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
     return done.stdout, done.stderr
 
 
@@ -555,7 +728,12 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
     if CLOCK in os.environ:
         _keep_wrong_time(Path(os.environ[CLOCK]))
     histories, replies, comparisons = _study(n)
-    judge = replace(_judge(address), answer_format="json", price_prompt=1e6 * USD_A_TOKEN, price_completion=1e6 * USD_A_TOKEN)
+    judge = replace(
+        _judge(address),
+        answer_format="json",
+        price_prompt=1e6 * USD_A_TOKEN,
+        price_completion=1e6 * USD_A_TOKEN,
+    )
     verdicts = collect_verdicts(
         histories,
         replies,
@@ -569,7 +747,9 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
     keys = ["comparison_id", "rater", "dimension", "repeat"]
     states = verdicts["state"].value_counts().to_dict()
     text = replies.set_index("reply_id")["text"]
-    shown = verdicts.merge(comparisons[["comparison_id", "reply_a", "reply_b"]], on="comparison_id").query("state == 'valid'")
+    shown = verdicts.merge(
+        comparisons[["comparison_id", "reply_a", "reply_b"]], on="comparison_id"
+    ).query("state == 'valid'")
     meant = np.where(shown["reply_a"].map(text) < shown["reply_b"].map(text), "a", "b")
     found = {
         "rows": len(verdicts), "distinct": len(verdicts.drop_duplicates(keys)), "states": states,
@@ -598,7 +778,13 @@ def _keep_wrong_time(file: Path) -> None:
 @contextmanager
 def _serving(*options: str) -> Iterator[str]:
     """Start the provider as a process of its own."""
-    command = [sys.executable, str(ROOT / "tests" / "server.py"), "--latency", str(LATENCY_S), *options]
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "server.py"),
+        "--latency",
+        str(LATENCY_S),
+        *options,
+    ]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -609,19 +795,29 @@ def _serving(*options: str) -> Iterator[str]:
 
 
 def _statistics(address: str) -> dict[str, Any]:
-    with urllib.request.urlopen(address.removesuffix("/v1") + "/statistics", timeout=30) as response:
+    with urllib.request.urlopen(
+        address.removesuffix("/v1") + "/statistics", timeout=30
+    ) as response:
         return dict(json.load(response))
 
 
 def _requests(address: str, n: int, name: str, in_flight: int) -> list[Request]:
     """Make requests of some 2,000 characters, all different."""
     judge = Model("judge", "openai/test", api_base=address, max_concurrency=in_flight)
-    return [Request(judge, ({"role": "user", "content": f"{name} {i} {WORDS}"},), {"max_tokens": 400}) for i in range(n)]
+    return [
+        Request(judge, ({"role": "user", "content": f"{name} {i} {WORDS}"},), {"max_tokens": 400})
+        for i in range(n)
+    ]
 
 
 def _judge(address: str) -> Model:
     return Model(
-        "judge", "openai/test", api_base=address, answer_format="logprob", max_concurrency=IN_FLIGHT, timeout_s=TIME_OUT_S
+        "judge",
+        "openai/test",
+        api_base=address,
+        answer_format="logprob",
+        max_concurrency=IN_FLIGHT,
+        timeout_s=TIME_OUT_S,
     )
 
 
@@ -632,10 +828,22 @@ def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 
     sample, draw = load_histories("sample"), random.Random(2)
     n_histories = -(-n // 140)  # 13 responders in 70 pairs, and each in both orders
-    copies = pd.concat([sample.assign(copy=copy) for copy in range(n_histories // len(sample) + 1)], ignore_index=True)
+    copies = pd.concat(
+        [sample.assign(copy=copy) for copy in range(n_histories // len(sample) + 1)],
+        ignore_index=True,
+    )
     copies["history_id"] = copies["history_id"] + "-" + copies.pop("copy").astype(str)
     histories = copies.head(n_histories).assign(twin_id=None)
-    nothing = ["author_id", "ttft_ms", "total_ms", "prompt_tokens", "completion_tokens", "cost_usd", "typing_ms", "call_id"]
+    nothing = [
+        "author_id",
+        "ttft_ms",
+        "total_ms",
+        "prompt_tokens",
+        "completion_tokens",
+        "cost_usd",
+        "typing_ms",
+        "call_id",
+    ]
     rows = [
         {"reply_id": f"{history}--r{i}", "history_id": history, "responder": f"r{i}", "flags": [], "state": "valid",
          "text": " ".join(draw.choices(WORDS.split(), k=30)), "simulated": True, **dict.fromkeys(nothing)}

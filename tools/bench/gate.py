@@ -15,7 +15,9 @@ N_RELEASES = 8
 def run(quick: bool) -> Iterator[Figure]:
     """Yield shares of runs, and of teams, that are stopped although every candidate is as good as the baseline."""
     n_teams = 20 if quick else 110
-    runs = simulate_gate(n_studies=n_teams, n_runs=N_RELEASES, n_resamples=200, rng=np.random.default_rng(20260109))
+    runs = simulate_gate(
+        n_studies=n_teams, n_runs=N_RELEASES, n_resamples=200, rng=np.random.default_rng(20260109)
+    )
     stopped = (~runs["passed"]).groupby(runs["study"]).sum()
     of_runs = stopped / N_RELEASES
     error = of_runs.std(ddof=1) / np.sqrt(n_teams)
@@ -30,7 +32,12 @@ def run(quick: bool) -> Iterator[Figure]:
     for least in (1, 3):
         share = float((stopped >= least).mean())
         error = np.sqrt(share * (1 - share) / n_teams)
-        name = f"teams with {least} or more of {N_RELEASES} equal releases stopped ({n_teams} teams)"
+        name = (
+            f"teams with {least} or more of {N_RELEASES} equal releases stopped ({n_teams} teams)"
+        )
         yield Figure(
-            name, 100 * share, "%", note=f"+-{100 * error:.1f}; unshared luck would give at most 34 % with one or more"
+            name,
+            100 * share,
+            "%",
+            note=f"+-{100 * error:.1f}; unshared luck would give at most 34 % with one or more",
         )

@@ -29,16 +29,27 @@ def run(quick: bool) -> Iterator[Figure]:
                 seen.extend(table["responder"].map(many).between(table["ci_low"], table["ci_high"]))
         for cluster, seen in held.items():
             share = float(np.mean(seen))
-            error = float(np.sqrt(max(share * (1 - share), 0.01) / n_pools))  # responders of a pool share its labs
+            error = float(
+                np.sqrt(max(share * (1 - share), 0.01) / n_pools)
+            )  # responders of a pool share its labs
             met = bool(share >= 0.93 - 2 * error) if cluster == "group" else None
             name = f"intervals over {'labs' if cluster == 'group' else 'dialogues'} that include the truth, {n_labs} labs"
-            yield Figure(name, 100 * share, "%", "at least 93 %" if met is not None else "", met, f"+-{100 * error:.1f}")
+            yield Figure(
+                name,
+                100 * share,
+                "%",
+                "at least 93 %" if met is not None else "",
+                met,
+                f"+-{100 * error:.1f}",
+            )
 
 
 def _pool(n_labs: int, rng: np.random.Generator) -> pd.DataFrame:
     labs = []
     for lab in range(n_labs):
         strengths = {name: strength + rng.normal(0, LAB_SD) for name, strength in STRENGTHS.items()}
-        study = simulate_study(rng=rng, strengths=strengths, n_dialogues=30, pairs="all", panels=[Panel("model", 1, 1)])
+        study = simulate_study(
+            rng=rng, strengths=strengths, n_dialogues=30, pairs="all", panels=[Panel("model", 1, 1)]
+        )
         labs.append(study.verdicts.assign(group=f"lab {lab}"))
     return pd.concat(labs, ignore_index=True)

@@ -37,7 +37,12 @@ WINGS = (
 )  # fmt: skip
 """Folders of the package, and modules that belong to none."""
 
-QUICK = ("-m", "not (mirror or live or services or slow)", "-k", "not (ctrl_c or kill_9 or two_processes or reads_nothing)")
+QUICK = (
+    "-m",
+    "not (mirror or live or services or slow)",
+    "-k",
+    "not (ctrl_c or kill_9 or two_processes or reads_nothing)",
+)
 """Left out: what needs more than the environment, and collectors in processes of their own, which no change reaches."""
 
 DEFAULTS = "tests/test_options.py::test_one_default_serves_all"
@@ -47,10 +52,17 @@ NEAREST = {
     "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
     "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
-    "heart_utils.people.assignment": ("tests/people/test_assignment.py", "tests/people/test_privacy.py"),
+    "heart_utils.people.assignment": (
+        "tests/people/test_assignment.py",
+        "tests/people/test_privacy.py",
+    ),
     "heart_utils.scores": ("tests/test_scores.py", "tests/report/test_weighing.py"),
     "heart_utils.tables": ("tests/test_tables.py",),
-    "heart_utils.gate": ("tests/test_gate_anytime.py", "tests/test_gate_drops.py", "tests/report/test_gate.py"),
+    "heart_utils.gate": (
+        "tests/test_gate_anytime.py",
+        "tests/test_gate_drops.py",
+        "tests/report/test_gate.py",
+    ),
 }
 """Wing or module -> its tests beside its doctests, where they are not those of its wing that import the module: ratings are
 tested through the fit."""
@@ -75,33 +87,65 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
     os.chdir(find_root())
     for wing in WINGS:
         n_chosen = n_missed = 0
-        for name in (name for name in _modules(wing) if only in (wing, name.rpartition(".")[2], name, "")):
+        for name in (
+            name for name in _modules(wing) if only in (wing, name.rpartition(".")[2], name, "")
+        ):
             file = Path(*name.split(".")).with_suffix(".py")
             tree = ast.parse(file.read_text(encoding="utf-8"))
             places = sites(tree)
-            chosen = random.Random(seed).sample(range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES))
+            chosen = random.Random(seed).sample(
+                range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES)
+            )
             chosen.sort()
             trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
             tests = [str(file), DEFAULTS, *NEAREST.get(name, NEAREST.get(wing, _nearest(name)))]
             with redirect_stdout(io.StringIO()) as said:
                 pytest.main(
-                    ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--doctest-modules", *QUICK, *tests], plugins=[trials]
+                    [
+                        "-x",
+                        "-q",
+                        "-n",
+                        "0",
+                        "-p",
+                        "no:cacheprovider",
+                        "--doctest-modules",
+                        *QUICK,
+                        *tests,
+                    ],
+                    plugins=[trials],
                 )
             if not trials.noticed or trials.noticed[0]:
-                raise RuntimeError(f"{', '.join(tests)} fail without any change.\n{said.getvalue()}")
-            missed = [place for place, noticed in zip(chosen, trials.noticed[1:], strict=True) if not noticed]
-            note = "; ".join(f"line {places[place].lineno}: {ast.unparse(places[place])[:60]}" for place in missed[:12])
+                raise RuntimeError(
+                    f"{', '.join(tests)} fail without any change.\n{said.getvalue()}"
+                )
+            missed = [
+                place
+                for place, noticed in zip(chosen, trials.noticed[1:], strict=True)
+                if not noticed
+            ]
+            note = "; ".join(
+                f"line {places[place].lineno}: {ast.unparse(places[place])[:60]}"
+                for place in missed[:12]
+            )
             n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
             yield Figure(f"{name}: of {len(chosen)} changes noticed", 100 * (1 - len(missed) / len(chosen)), "%",
                          note=f"missed: {note}" if missed else "")  # fmt: skip
         if n_chosen:
             share = 1 - n_missed / n_chosen
-            yield Figure(f"{only or wing}: of {n_chosen} changes noticed", 100 * share, "%", ">= 90", share >= 0.9)
+            yield Figure(
+                f"{only or wing}: of {n_chosen} changes noticed",
+                100 * share,
+                "%",
+                ">= 90",
+                share >= 0.9,
+            )
 
 
 def _modules(wing: str) -> list[str]:
     """Name the modules of a wing."""
-    files = sorted(Path("heart_utils", wing).glob("[!_]*.py")) or [Path("heart_utils", f"{wing}.py")]
+    files = sorted(Path("heart_utils", wing).glob("[!_]*.py")) or [
+        Path("heart_utils", f"{wing}.py")
+    ]
     return [".".join(file.with_suffix("").parts) for file in files]
 
 
@@ -122,10 +166,14 @@ def sites(tree: ast.Module) -> list[ast.expr]:
             if name in ("annotation", "returns", "decorator_list"):
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST) and not (isinstance(child, ast.keyword) and child.arg == "strict"):
+                if isinstance(child, ast.AST) and not (
+                    isinstance(child, ast.keyword) and child.arg == "strict"
+                ):
                     visit(child)
         number = isinstance(node, ast.Constant) and isinstance(node.value, int | float)
-        turned = isinstance(node, ast.Compare) or (isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in TURNED)
+        turned = isinstance(node, ast.Compare) or (
+            isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in TURNED
+        )
         if number or turned or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             found.append(node)  # type: ignore[arg-type]
 
@@ -161,7 +209,9 @@ class _Trials:
         for tree in self.trees:  # the first is the module as it is
             started = time.monotonic()
             self.noticed.append(self._notices(session, tree))
-            session.items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))  # what soon tells comes first
+            session.items.sort(
+                key=lambda item: self.seconds.get(item.nodeid, 0.0)
+            )  # what soon tells comes first
             said = f"{self.noticed[-1]} {time.monotonic() - started:.0f} s {self.failed}"
             print(f"{self.name} {len(self.noticed) - 1} {said}", file=sys.stderr)
         return True
@@ -181,7 +231,9 @@ class _Trials:
             self.failed = failed = self._try(session, tree, session.items)
             if failed in ("", HUNG) or tree is self.trees[0]:
                 return failed != ""
-            if not self._try(session, self.trees[0], [item for item in session.items if item.nodeid == failed]):
+            if not self._try(
+                session, self.trees[0], [item for item in session.items if item.nodeid == failed]
+            ):
                 return True
         return False
 
@@ -219,7 +271,9 @@ class _Trials:
 def _transplant(module: ModuleType, tree: ast.Module) -> None:
     """Put the code and the values of a changed module into the one that others have imported from."""
     names: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
-    sys.modules[module.__name__] = ModuleType(module.__name__)  # where dataclasses look for their annotations' names
+    sys.modules[module.__name__] = ModuleType(
+        module.__name__
+    )  # where dataclasses look for their annotations' names
     vars(sys.modules[module.__name__]).update(vars(module))
     exec(compile(tree, str(module.__file__), "exec"), names)
     sys.modules[module.__name__] = module
@@ -227,15 +281,24 @@ def _transplant(module: ModuleType, tree: ast.Module) -> None:
         old = vars(module).get(name)
         if isinstance(new, type) and new.__module__ == module.__name__:
             for attribute, value in vars(new).items():
-                if not _replant(vars(old).get(attribute), value) and attribute in getattr(new, "__dataclass_fields__", ()):
+                if not _replant(vars(old).get(attribute), value) and attribute in getattr(
+                    new, "__dataclass_fields__", ()
+                ):
                     setattr(old, attribute, value)
-        elif not _replant(old, new) and not name.startswith("__") and not isinstance(new, ModuleType | type):
+        elif (
+            not _replant(old, new)
+            and not name.startswith("__")
+            and not isinstance(new, ModuleType | type)
+        ):
             setattr(module, name, new)
 
 
 def _replant(old: Any, new: Any) -> bool:
     """Give a function, or what wraps one, another's code; false if it is neither."""
-    if type(new).__module__ not in ("builtins", "functools"):  # SQLAlchemy's `func` has an attribute of any name
+    if type(new).__module__ not in (
+        "builtins",
+        "functools",
+    ):  # SQLAlchemy's `func` has an attribute of any name
         return False
     for wrapped in ("__wrapped__", "fget", "func"):
         if getattr(new, wrapped, None) is not None and getattr(old, wrapped, None) is not None:
@@ -245,5 +308,9 @@ def _replant(old: Any, new: Any) -> bool:
     if not (isinstance(old, FunctionType) and isinstance(new, FunctionType)):
         return isinstance(new, FunctionType | property)
     with suppress(ValueError):  # another number of free variables: it stays as it was
-        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+        old.__code__, old.__defaults__, old.__kwdefaults__ = (
+            new.__code__,
+            new.__defaults__,
+            new.__kwdefaults__,
+        )
     return True

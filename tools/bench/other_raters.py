@@ -17,8 +17,14 @@ JUDGE = 1.5 * STRENGTHS + np.array([0.0, 0.3, 0.0, -0.3, 0.2, 0.0])
 """The judge's own order, the same in each study: it is not drawn anew."""
 
 DIALOGUE_SD, TASTE_SD, TIE, TIE_SD = 0.6, 0.35, 0.4, 0.5
-DESIGNS = {"100 dialogues, 45 raters, 3 votes a pair": (100, 45, 3), "80 dialogues, 65 raters, 2 votes a pair": (80, 65, 2)}
-WAYS: dict[str, str | list[str]] = {"dialogues": "dialogue_id", "dialogues and raters": ["dialogue_id", "rater"]}
+DESIGNS = {
+    "100 dialogues, 45 raters, 3 votes a pair": (100, 45, 3),
+    "80 dialogues, 65 raters, 2 votes a pair": (80, 65, 2),
+}
+WAYS: dict[str, str | list[str]] = {
+    "dialogues": "dialogue_id",
+    "dialogues and raters": ["dialogue_id", "rater"],
+}
 N_TRUTH = 400_000
 
 
@@ -28,16 +34,27 @@ def run(quick: bool) -> Iterator[Figure]:
     truth = _truth(np.random.default_rng(20260109))
     for number, (design, (n_dialogues, n_raters, n_votes)) in enumerate(DESIGNS.items()):
         rng = np.random.default_rng([20260109, number])
-        held = [_held(_study(n_dialogues, n_raters, n_votes, rng), truth, rng) for _ in range(n_studies)]
+        held = [
+            _held(_study(n_dialogues, n_raters, n_votes, rng), truth, rng) for _ in range(n_studies)
+        ]
         for key in held[0]:
             inside = np.array([one[key] for one in held], dtype=float)
             error, share = 100.0 * inside.std(ddof=1) / np.sqrt(n_studies), 100.0 * inside.mean()
             aimed = key[1] == "dialogues and raters"
             met = share >= 93.5 - (2.0 * error if quick else 0.0) if aimed else None
-            yield Figure(f"{design}: {', '.join(key)}", share, "%", "at least 93.5 %" if aimed else "", met, f"+-{error:.1f}")
+            yield Figure(
+                f"{design}: {', '.join(key)}",
+                share,
+                "%",
+                "at least 93.5 %" if aimed else "",
+                met,
+                f"+-{error:.1f}",
+            )
 
 
-def _held(study: pd.DataFrame, truth: dict[str, float], rng: np.random.Generator) -> dict[tuple[str, str], bool]:
+def _held(
+    study: pd.DataFrame, truth: dict[str, float], rng: np.random.Generator
+) -> dict[tuple[str, str], bool]:
     people = study[study["rater_kind"] == "human"]
     who = pd.DataFrame({"responder": [f"r{k}" for k in range(len(KINDS))], "responder_kind": KINDS})
     inside = {}
@@ -48,7 +65,13 @@ def _held(study: pd.DataFrame, truth: dict[str, float], rng: np.random.Generator
             inside[outcome, way] = _holds(row, "ci", truth[outcome])
         for other in ("model", "human"):
             row = pairwise_agreement(
-                study, between=("human", other), ties="exclude", by=[], cluster=cluster, n_resamples=300, rng=rng
+                study,
+                between=("human", other),
+                ties="exclude",
+                by=[],
+                cluster=cluster,
+                n_resamples=300,
+                rng=rng,
             ).table.iloc[0]
             for measure in ("agreement", "advantage"):
                 name = f"{measure} of people with {'the judge' if other == 'model' else 'people'}"
@@ -74,7 +97,9 @@ def _study(n_dialogues: int, n_raters: int, n_votes: int, rng: np.random.Generat
     who = np.concatenate([rater, np.zeros(judge.sum(), int)])
     lean = there[dialogue] + np.where(judge[:, None], JUDGE, STRENGTHS + taste[who])
     row = np.arange(len(unit))
-    word = _answer(lean[row, one[pair]] - lean[row, other[pair]], np.where(judge, TIE, width[who]), rng)
+    word = _answer(
+        lean[row, one[pair]] - lean[row, other[pair]], np.where(judge, TIE, width[who]), rng
+    )
     return pd.DataFrame(
         {
             "pair_id": unit,
@@ -100,7 +125,11 @@ def _truth(rng: np.random.Generator) -> dict[str, float]:
     for i, j in zip(one, other, strict=True):
         there = DIALOGUE_SD * rng.normal(size=(2, N_TRUTH))
         for who in said:
-            gap = (JUDGE[i] - JUDGE[j] if who == "judge" else STRENGTHS[i] - STRENGTHS[j]) + there[0] - there[1]
+            gap = (
+                (JUDGE[i] - JUDGE[j] if who == "judge" else STRENGTHS[i] - STRENGTHS[j])
+                + there[0]
+                - there[1]
+            )
             if who != "judge":
                 gap = gap + TASTE_SD * (rng.normal(size=N_TRUTH) - rng.normal(size=N_TRUTH))
             width = TIE * np.exp((who != "judge") * TIE_SD * rng.normal(size=N_TRUTH))
@@ -110,9 +139,14 @@ def _truth(rng: np.random.Generator) -> dict[str, float]:
     meets = kinds[one] != kinds[other]
     to_model = first[meets] * np.where(kinds[one] == "model", 1, -1)[meets, None]
     names = np.sign(first.mean(axis=1, keepdims=True))
-    truth = {"tie": (to_model == 0).mean(), "models_of_decided": (to_model[to_model != 0] > 0).mean()}
+    truth = {
+        "tie": (to_model == 0).mean(),
+        "models_of_decided": (to_model[to_model != 0] > 0).mean(),
+    }
     for name, other_said in (("the judge", judge), ("people", second)):
         both = (first != 0) & (other_said != 0)
         truth[f"agreement of people with {name}"] = (first == other_said)[both].mean()
-        truth[f"advantage of people with {name}"] = (first == other_said)[both].mean() - (first == names)[both].mean()
+        truth[f"advantage of people with {name}"] = (first == other_said)[both].mean() - (
+            first == names
+        )[both].mean()
     return truth

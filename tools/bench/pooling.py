@@ -35,7 +35,9 @@ def run(quick: bool) -> Iterator[Figure]:
         yield from measure(design, n_studies, quick)
 
 
-def measure(design: tuple[int, int, int, str, float], n_studies: int, quick: bool = False) -> Iterator[Figure]:
+def measure(
+    design: tuple[int, int, int, str, float], n_studies: int, quick: bool = False
+) -> Iterator[Figure]:
     """Draw studies of one design."""
     dialogues, pairs, votes, kind, most = design
     pooled, plain, held, leader = [], [], [], []
@@ -54,26 +56,48 @@ def measure(design: tuple[int, int, int, str, float], n_studies: int, quick: boo
         except ValueError:  # some cannot be compared with the others
             continue
         truth = averaged(theta[kind])
-        found = pool_strengths(rows).table.set_index("responder").loc[[f"r{i}" for i in range(SIZE)]]
+        found = (
+            pool_strengths(rows).table.set_index("responder").loc[[f"r{i}" for i in range(SIZE)]]
+        )
         plain.append(np.mean((ratings[found.index] - ratings.mean() - truth) ** 2))
         pooled.append(np.mean((found["strength"] - truth) ** 2))
         holds = (found["ci_low"] <= truth) & (truth <= found["ci_high"])
         held.append(holds.mean())
         leader.append(holds[found["flag"] == "leader"].mean())
-    where = f"{dialogues} dialogues x {pairs} votes" if votes == 1 else f"{dialogues} dialogues x {pairs} pairs x {votes} votes"
+    where = (
+        f"{dialogues} dialogues x {pairs} votes"
+        if votes == 1
+        else f"{dialogues} dialogues x {pairs} pairs x {votes} votes"
+    )
     ratio = np.mean(pooled) / np.mean(plain)
-    error = np.std(np.array(pooled) - ratio * np.array(plain)) / np.sqrt(len(plain)) / np.mean(plain)
+    error = (
+        np.std(np.array(pooled) - ratio * np.array(plain)) / np.sqrt(len(plain)) / np.mean(plain)
+    )
     met = bool(ratio <= most + 2 * error * quick)
     note = f"+-{error:.3f}, {len(plain)} studies; strengths {kind}"
-    yield Figure(f"squared error by the plain fit's, {where}", float(ratio), "times", f"at most {most}", met, note)
+    yield Figure(
+        f"squared error by the plain fit's, {where}",
+        float(ratio),
+        "times",
+        f"at most {most}",
+        met,
+        note,
+    )
     share, error = float(np.mean(held)), float(np.std(held) / np.sqrt(len(held)))
     note = f"+-{100 * error:.1f}; strengths {kind}"
     met = share >= 0.93 - 2 * error * quick
-    yield Figure(f"pooled intervals hold the truth, {where}", 100 * share, "%", "at least 93 %", met, note)
+    yield Figure(
+        f"pooled intervals hold the truth, {where}", 100 * share, "%", "at least 93 %", met, note
+    )
     share = float(np.mean(leader))
     error = float(np.std(leader) / np.sqrt(len(leader)))
     # Told by the flag, not promised.
-    yield Figure(f"the leader's does, {where}", 100 * share, "%", note=f"+-{100 * error:.1f}; strengths {kind}")
+    yield Figure(
+        f"the leader's does, {where}",
+        100 * share,
+        "%",
+        note=f"+-{100 * error:.1f}; strengths {kind}",
+    )
 
 
 def averaged(theta: np.ndarray) -> np.ndarray:

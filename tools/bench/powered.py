@@ -69,10 +69,19 @@ def run(quick: bool) -> Iterator[Figure]:
         note = f"+-{error['powered']:.1f}; {layout.dialogues_a_pair:.1f} dialogues a pair; {least}"
         alone = f"people alone {mean['people']:.1f} +-{error['people']:.1f}; {len(found)} studies, {refused} refused"
         met = bool(abs(mean["powered"] - 95.0) <= 2.0 + (2.0 if quick else 1.0) * error["powered"])
-        yield Figure(f"intervals hold, {name}", mean["powered"], "%", "93 to 97 %", met, f"{note}; {alone}")
+        yield Figure(
+            f"intervals hold, {name}", mean["powered"], "%", "93 to 97 %", met, f"{note}; {alone}"
+        )
         slack = 2.0 * np.sqrt(MOST_FALSE * (100.0 - MOST_FALSE) / len(found))
         met = bool(mean["false"] <= MOST_FALSE + slack)
-        yield Figure(f"a range of ranks is wrong, {name}", mean["false"], "%", "at most 5 %", met, f"+-{error['false']:.1f}")
+        yield Figure(
+            f"a range of ranks is wrong, {name}",
+            mean["false"],
+            "%",
+            "at most 5 %",
+            met,
+            f"+-{error['false']:.1f}",
+        )
 
 
 def measure(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float]:
@@ -100,14 +109,23 @@ def draw(layout: Layout, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Ser
     order = np.argsort(rng.random((N_DIALOGUES, len(one))), axis=1)
     bias = rng.normal(0.0, BIAS_SD, size)
 
-    def vote(kind: str, n_dialogues: int, pairs: int, votes: int, sharpness: float, lean: np.ndarray) -> pd.DataFrame:
+    def vote(
+        kind: str, n_dialogues: int, pairs: int, votes: int, sharpness: float, lean: np.ndarray
+    ) -> pd.DataFrame:
         dialogue = np.repeat(np.arange(n_dialogues), pairs * votes)
         pair = np.repeat(order[:n_dialogues, :pairs].ravel(), votes)
         a, b = one[pair], other[pair]
         gap = sharpness * (there[dialogue, a] - there[dialogue, b]) + lean[a] - lean[b]
         won = rng.random(len(gap)) < expit(gap)
-        columns = {"dialogue_id": dialogue, "responder_a": names[a], "responder_b": names[b], "rater_kind": kind}
-        return pd.DataFrame(columns | {"dimension": "overall", "verdict": np.where(won, "a", "b"), "state": "valid"})
+        columns = {
+            "dialogue_id": dialogue,
+            "responder_a": names[a],
+            "responder_b": names[b],
+            "rater_kind": kind,
+        }
+        return pd.DataFrame(
+            columns | {"dimension": "overall", "verdict": np.where(won, "a", "b"), "state": "valid"}
+        )
 
     people = vote("human", layout.n_labelled, layout.pairs, layout.votes, 1.0, np.zeros(size))
     judge = vote("model", N_DIALOGUES, layout.judged, 1, 1.5, bias)

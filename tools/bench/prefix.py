@@ -16,7 +16,12 @@ from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import Request
 from heart_utils.judging.judge import plan_questions
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories, recipe_replies
+from heart_utils.judging.recipe import (
+    read_recipe,
+    recipe_comparisons,
+    recipe_histories,
+    recipe_replies,
+)
 from tools.bench import Figure
 
 __all__ = ["run"]
@@ -38,17 +43,28 @@ def run(quick: bool) -> Iterator[Figure]:
     n_histories, n_each, pairs = (2, 8, 1) if quick else (3, 12, 3)
     spans: dict[str, list[float]] = {"sorted": [], "shuffled": []}
     with serve_local() as address:
-        requests = [replace(one, model=replace(one.model, api_base=address)) for one in _questions(n_histories, n_each)]
+        requests = [
+            replace(one, model=replace(one.model, api_base=address))
+            for one in _questions(n_histories, n_each)
+        ]
         shuffled = random.Random(1).sample(requests, len(requests))
         _ask(requests[:2])
         for pair in range(pairs):
-            for name, asked in (("sorted", requests), ("shuffled", shuffled))[:: -1 if pair % 2 else 1]:
+            for name, asked in (("sorted", requests), ("shuffled", shuffled))[
+                :: -1 if pair % 2 else 1
+            ]:
                 spans[name].append(_ask(asked))
     ratios = [slow / fast for slow, fast in zip(spans["shuffled"], spans["sorted"], strict=True)]
     for name, seconds in spans.items():
-        yield Figure(f"{len(requests)} verdicts on {n_histories} histories, {name}", statistics.median(seconds), "s")
+        yield Figure(
+            f"{len(requests)} verdicts on {n_histories} histories, {name}",
+            statistics.median(seconds),
+            "s",
+        )
     note = f"{min(ratios):.2f} to {max(ratios):.2f} in {pairs} pairs"
-    yield Figure("time shuffled over sorted by history", statistics.median(ratios), "times", "", None, note)
+    yield Figure(
+        "time shuffled over sorted by history", statistics.median(ratios), "times", "", None, note
+    )
 
 
 def _questions(n_histories: int, n_each: int) -> list[Request]:
@@ -58,8 +74,13 @@ def _questions(n_histories: int, n_each: int) -> list[Request]:
     replies = recipe_replies(recipe, histories, ledger=recipe.open_ledger(), mode="replay")
     comparisons = recipe_comparisons(recipe, replies)
     comparisons = comparisons[comparisons["protocol"] == "heart"]
-    planned = plan_questions(histories, replies, comparisons, recipe.judges, dimensions=["overall"], seed=recipe.seed)
-    by_history = [[one for one in planned if one.about["history_id"] == name] for name in histories["history_id"]]
+    planned = plan_questions(
+        histories, replies, comparisons, recipe.judges, dimensions=["overall"], seed=recipe.seed
+    )
+    by_history = [
+        [one for one in planned if one.about["history_id"] == name]
+        for name in histories["history_id"]
+    ]
     return [question.request(schema=False) for asked in by_history for question in asked[:n_each]]
 
 

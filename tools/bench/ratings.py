@@ -23,29 +23,71 @@ def run(quick: bool) -> Iterator[Figure]:
     """Yield the figures."""
     study = simulate_study(rng=np.random.default_rng(20260109))
     rows, rng = study.verdicts, np.random.default_rng(1)
-    yield Figure("simulate a study of 42,000 verdicts", seconds(lambda: simulate_study(rng=rng)), "s")
+    yield Figure(
+        "simulate a study of 42,000 verdicts", seconds(lambda: simulate_study(rng=rng)), "s"
+    )
     ours = seconds(lambda: fit_ratings(rows, n_resamples=N_RESAMPLES, rng=rng))
-    yield Figure("42,000 verdicts, 17 responders, 300 dialogues, 1,000 bootstraps", ours, "s", "within 0.5 s", ours <= 0.5)
+    yield Figure(
+        "42,000 verdicts, 17 responders, 300 dialogues, 1,000 bootstraps",
+        ours,
+        "s",
+        "within 0.5 s",
+        ours <= 0.5,
+    )
     theirs = evalica_seconds(rows, 20 if quick else N_RESAMPLES)
     yield Figure(
-        "the same in evalica.bootstrap (percentile, not clustered)", theirs, "s", note="scaled from 20" if quick else ""
+        "the same in evalica.bootstrap (percentile, not clustered)",
+        theirs,
+        "s",
+        note="scaled from 20" if quick else "",
     )
-    yield Figure("evalica's time over ours", theirs / ours, "times", "at least 80", theirs / ours >= 80)
-    six = pd.concat([rows.assign(dimension=f"dimension_{number}") for number in range(6)], ignore_index=True)
+    yield Figure(
+        "evalica's time over ours", theirs / ours, "times", "at least 80", theirs / ours >= 80
+    )
+    six = pd.concat(
+        [rows.assign(dimension=f"dimension_{number}") for number in range(6)], ignore_index=True
+    )
     six["slice"] = np.where(np.arange(len(six)) % 2, "standard", "adversarial")
-    many = seconds(lambda: fit_boards(six, by=["dimension", "slice"], n_resamples=N_RESAMPLES, rng=rng), 1 if quick else 3)
-    yield Figure("six dimensions of 42,000 verdicts in two slices: 12 boards", many, "s", "within 3 s", many <= 3)
+    many = seconds(
+        lambda: fit_boards(six, by=["dimension", "slice"], n_resamples=N_RESAMPLES, rng=rng),
+        1 if quick else 3,
+    )
+    yield Figure(
+        "six dimensions of 42,000 verdicts in two slices: 12 boards",
+        many,
+        "s",
+        "within 3 s",
+        many <= 3,
+    )
     two = ["dialogue_id", "rater"]
     both = seconds(lambda: fit_ratings(rows, cluster=two, rng=rng))
     yield Figure("two-way sandwich of the same 42,000 verdicts", both, "s")
-    yield Figure("its time over that of the one-way bootstrap", both / ours, "times", "at most 3", both / ours <= 3)
+    yield Figure(
+        "its time over that of the one-way bootstrap",
+        both / ours,
+        "times",
+        "at most 3",
+        both / ours <= 3,
+    )
     large, grown, _ = elsewhere(MILLION)
     yield Figure("1,000,080 verdicts, 17 responders, 3,704 dialogues, 1,000 bootstraps", large, "s")
-    yield Figure("its time over that of 42,000", large / ours, "times", "at most 5", large / ours <= 5)
-    yield Figure("memory it takes beyond the table of verdicts", grown, "MB", "under 1,000 MB", grown < 1000)
+    yield Figure(
+        "its time over that of 42,000", large / ours, "times", "at most 5", large / ours <= 5
+    )
+    yield Figure(
+        "memory it takes beyond the table of verdicts", grown, "MB", "under 1,000 MB", grown < 1000
+    )
     widest, _, peak = elsewhere(WIDE)
-    yield Figure("500,000 verdicts, 200 responders, 500 dialogues, 1,000 bootstraps", widest, "s", "within 60 s", widest <= 60)
-    yield Figure("peak memory of the process that fits it", peak, "MB", "under 4,000 MB", peak < 4000)
+    yield Figure(
+        "500,000 verdicts, 200 responders, 500 dialogues, 1,000 bootstraps",
+        widest,
+        "s",
+        "within 60 s",
+        widest <= 60,
+    )
+    yield Figure(
+        "peak memory of the process that fits it", peak, "MB", "under 4,000 MB", peak < 4000
+    )
 
 
 def evalica_seconds(rows: pd.DataFrame, n_resamples: int) -> float:
@@ -53,8 +95,16 @@ def evalica_seconds(rows: pd.DataFrame, n_resamples: int) -> float:
     import evalica
 
     words = {"a": evalica.Winner.X, "b": evalica.Winner.Y, "tie": evalica.Winner.Draw}
-    sides = rows["responder_a"].tolist(), rows["responder_b"].tolist(), [words[word] for word in rows["verdict"]]
-    settings: dict[str, Any] = {"n_resamples": n_resamples, "bootstrap_method": "percentile", "random_state": 1}
+    sides = (
+        rows["responder_a"].tolist(),
+        rows["responder_b"].tolist(),
+        [words[word] for word in rows["verdict"]],
+    )
+    settings: dict[str, Any] = {
+        "n_resamples": n_resamples,
+        "bootstrap_method": "percentile",
+        "random_state": 1,
+    }
     start = time.perf_counter()
     evalica.bootstrap(evalica.bradley_terry, *sides, **settings)
     return (time.perf_counter() - start) * N_RESAMPLES / n_resamples
@@ -67,13 +117,17 @@ def elsewhere(sizes: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def _fit(sizes: dict[str, Any]) -> tuple[float, float, float]:
-    rows = simulate_study(rng=np.random.default_rng(2), panels=[Panel("human", 45, 2)], **sizes).verdicts
+    rows = simulate_study(
+        rng=np.random.default_rng(2), panels=[Panel("human", 45, 2)], **sizes
+    ).verdicts
     columns = ["responder_a", "responder_b", "verdict", "state", "p_a", "dimension", "dialogue_id"]
     rows = rows[columns].copy()
     before = _status("VmRSS")
     with open("/proc/self/clear_refs", "w") as forget:  # the peak is counted anew from here
         forget.write("5")
-    spent = seconds(lambda: fit_ratings(rows, n_resamples=N_RESAMPLES, rng=np.random.default_rng(1)), 3)
+    spent = seconds(
+        lambda: fit_ratings(rows, n_resamples=N_RESAMPLES, rng=np.random.default_rng(1)), 3
+    )
     peak = _status("VmHWM")
     return spent, peak - before, peak
 

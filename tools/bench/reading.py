@@ -46,7 +46,9 @@ def _write(file: Path, n_rows: int, votes: int) -> None:
         "history_id": [f"h{row // votes}" for row in range(n_rows)],
         "responder_a": models[first],
         "responder_b": models[second],
-        "rater": np.array([f"r{number}" for number in range(N_RATERS)])[rng.integers(N_RATERS, size=n_rows)],
+        "rater": np.array([f"r{number}" for number in range(N_RATERS)])[
+            rng.integers(N_RATERS, size=n_rows)
+        ],
         "rater_kind": "model",
         "verdict": np.array(["a", "b", "tie"])[rng.integers(3, size=n_rows)],
     }

@@ -8,11 +8,21 @@ import numpy as np
 import pandas as pd
 
 from heart_utils import load_scores, load_verdicts
-from heart_utils.agreement.generalizability import check_reliability, variance_components, win_scores
+from heart_utils.agreement.generalizability import (
+    check_reliability,
+    variance_components,
+    win_scores,
+)
 from tools.bench import Figure
 
 MOST = 0.03
-TRUE = {"responder": 0.3, "dialogue": 0.2, "rater": 0.05, "responder:dialogue": 0.5, "responder:rater": 0.05}
+TRUE = {
+    "responder": 0.3,
+    "dialogue": 0.2,
+    "rater": 0.05,
+    "responder:dialogue": 0.5,
+    "responder:rater": 0.05,
+}
 TRUE |= {"dialogue:rater": 0.05, "rest": 0.3}
 
 
@@ -22,12 +32,16 @@ def run(quick: bool) -> Iterator[Figure]:
     yield from measured(20 if quick else 200)
 
 
-def draw(rng: np.random.Generator, sizes: dict[str, int], variance: dict[str, float]) -> pd.DataFrame:
+def draw(
+    rng: np.random.Generator, sizes: dict[str, int], variance: dict[str, float]
+) -> pd.DataFrame:
     """Draw scores of a crossed design with known components."""
     index = np.indices(tuple(sizes.values()))
     score = np.zeros(index.shape[1:])
     for name, part in variance.items():
-        inside = [axis for axis, facet in enumerate(sizes) if name == "rest" or facet in name.split(":")]
+        inside = [
+            axis for axis, facet in enumerate(sizes) if name == "rest" or facet in name.split(":")
+        ]
         shape = [size if axis in inside else 1 for axis, size in enumerate(sizes.values())]
         score = score + np.sqrt(part) * rng.normal(size=shape)
     columns = dict(zip(("responder", "dialogue_id", "rater"), index.reshape(3, -1), strict=True))
@@ -45,14 +59,27 @@ def simulated(n_studies: int) -> Iterator[Figure]:
         for name, truth in TRUE.items():
             error = table[name].std() / np.sqrt(n_studies)
             met = bool(abs(table[name].mean() - truth) <= 3 * error)
-            yield Figure(f"component {name}, {where}", table[name].mean(), "", f"{truth}", met, f"± {error:.4f}")
+            yield Figure(
+                f"component {name}, {where}",
+                table[name].mean(),
+                "",
+                f"{truth}",
+                met,
+                f"± {error:.4f}",
+            )
         for n, m, same in ((10, n_raters, True), (10, 1, False)):
             truth = TRUE["responder"] + TRUE["responder:rater"] / m * same
-            noise = TRUE["responder:dialogue"] / n + TRUE["rest"] / n / m + TRUE["responder:rater"] / m * (not same)
+            noise = (
+                TRUE["responder:dialogue"] / n
+                + TRUE["rest"] / n / m
+                + TRUE["responder:rater"] / m * (not same)
+            )
             said = np.array([one.reliability(n, m, same_raters=same) for one in found])
             note = f"truth {truth / (truth + noise):.3f}; SD {said.std():.3f}; ± {said.std() / np.sqrt(n_studies):.4f}"
             raters = f"{m} {'same' if same else 'other'} raters"
-            yield Figure(f"reliability, 10 dialogues, {raters}, {where}", said.mean(), "", note=note)
+            yield Figure(
+                f"reliability, 10 dialogues, {raters}, {where}", said.mean(), "", note=note
+            )
 
 
 def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
@@ -61,7 +88,11 @@ def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
     for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
         yield f"MentalAlign, {attribute}", people[str(kind)], rows
     for kind, rows in load_verdicts("mtbench").groupby("rater_kind"):
-        yield "MT-Bench, wins", people[str(kind)], win_scores(rows, panels=2 if kind == "human" else 1)
+        yield (
+            "MT-Bench, wins",
+            people[str(kind)],
+            win_scores(rows, panels=2 if kind == "human" else 1),
+        )
 
 
 def measured(n_halves: int) -> Iterator[Figure]:
@@ -71,10 +102,26 @@ def measured(n_halves: int) -> Iterator[Figure]:
         source, attribute = what.split(", ")
         for raters in ("all", "another") if len(set(scores["rater"])) > 1 else ("all",):
             for n in (5, 10, 20):
-                halves = check_reliability(scores, n, raters=raters, n_halves=n_halves, rng=np.random.default_rng(n))
-                off = halves[["intraclass", "correlation", "components"]].sub(halves["predicted"], axis=0).abs()
-                row = {f"{name} {how}": getattr(off[name], how)() for name in off for how in ("mean", "median")}
-                rows.append({"where": f"{source}, {party}, {n} dialogues, raters: {raters}", "attribute": attribute, **row})
+                halves = check_reliability(
+                    scores, n, raters=raters, n_halves=n_halves, rng=np.random.default_rng(n)
+                )
+                off = (
+                    halves[["intraclass", "correlation", "components"]]
+                    .sub(halves["predicted"], axis=0)
+                    .abs()
+                )
+                row = {
+                    f"{name} {how}": getattr(off[name], how)()
+                    for name in off
+                    for how in ("mean", "median")
+                }
+                rows.append(
+                    {
+                        "where": f"{source}, {party}, {n} dialogues, raters: {raters}",
+                        "attribute": attribute,
+                        **row,
+                    }
+                )
     found = pd.DataFrame(rows)
     for where, some in found.groupby("where"):
         for how in ("intraclass", "correlation"):
@@ -82,4 +129,6 @@ def measured(n_halves: int) -> Iterator[Figure]:
             note = f"median {some[f'{how} median'].mean():.3f}; worst {missed.idxmax()} {missed.max():.3f}; "
             note += f"{(missed <= MOST).sum()} of {len(some)} within"
             name = f"predicted less measured ({how}), {where}"
-            yield Figure(name, float(missed.mean()), "", f"at most {MOST}", bool(missed.mean() <= MOST), note)
+            yield Figure(
+                name, float(missed.mean()), "", f"at most {MOST}", bool(missed.mean() <= MOST), note
+            )

@@ -33,14 +33,23 @@ def run(quick: bool) -> Iterator[Figure]:
     ways: dict[str, Way] = {"ours": by_ratings, "cje-eval": by_cje}
     n_studies = 20 if quick else 300
     rng = np.random.default_rng(20260109)
-    truth = float(expit(LEAD + np.sqrt(2.0) * QUALITY_SD * np.random.default_rng(1).normal(size=1_000_000)).mean())
+    truth = float(
+        expit(
+            LEAD + np.sqrt(2.0) * QUALITY_SD * np.random.default_rng(1).normal(size=1_000_000)
+        ).mean()
+    )
     yield from compare("simulated", ways, [(*simulated(rng), truth) for _ in range(n_studies)])
     people, judge = mentalalign()
-    drawn = [(people, judge, some_labelled(len(people), rng), float(people.mean())) for _ in range(n_studies)]
+    drawn = [
+        (people, judge, some_labelled(len(people), rng), float(people.mean()))
+        for _ in range(n_studies)
+    ]
     yield from compare(f"MentalAlign, {DIMENSION}", ways, drawn)
 
 
-def compare(name: str, ways: dict[str, Way], studies: list[tuple[Array, Array, Array, float]]) -> Iterator[Figure]:
+def compare(
+    name: str, ways: dict[str, Way], studies: list[tuple[Array, Array, Array, float]]
+) -> Iterator[Figure]:
     """Send the same studies through each way."""
     for who, way in ways.items():
         rows = []
@@ -48,12 +57,33 @@ def compare(name: str, ways: dict[str, Way], studies: list[tuple[Array, Array, A
             start = time.perf_counter()
             estimate, low, high = way(people, judge, labelled)
             span = time.perf_counter() - start
-            rows.append({"error": estimate - truth, "width": high - low, "holds": low <= truth <= high, "ms": 1000 * span})
+            rows.append(
+                {
+                    "error": estimate - truth,
+                    "width": high - low,
+                    "holds": low <= truth <= high,
+                    "ms": 1000 * span,
+                }
+            )
         found = pd.DataFrame(rows).astype(float)
         mean, error = found.mean(), found.sem()
         about = f"{len(found)} studies"
-        yield Figure(f"{name}, {who}: holds", 100 * mean["holds"], "%", "", None, f"+-{100 * error['holds']:.1f}; {about}")
-        yield Figure(f"{name}, {who}: mean width", 100 * mean["width"], "points", "", None, "of a share in percent")
+        yield Figure(
+            f"{name}, {who}: holds",
+            100 * mean["holds"],
+            "%",
+            "",
+            None,
+            f"+-{100 * error['holds']:.1f}; {about}",
+        )
+        yield Figure(
+            f"{name}, {who}: mean width",
+            100 * mean["width"],
+            "points",
+            "",
+            None,
+            "of a share in percent",
+        )
         root = float(np.sqrt((found["error"] ** 2).mean()))
         bias = f"bias {100 * mean['error']:.2f} +-{100 * error['error']:.2f}"
         yield Figure(f"{name}, {who}: root mean square error", 100 * root, "points", "", None, bias)
@@ -66,7 +96,9 @@ def by_ratings(people: Array, judge: Array, labelled: Array) -> tuple[float, flo
     both = [("human", people[labelled], dialogues[labelled]), ("model", judge, dialogues)]
     rows = pd.concat(
         [
-            pd.DataFrame({"dialogue_id": where, "rater_kind": kind, "verdict": words(won), "p_a": won})
+            pd.DataFrame(
+                {"dialogue_id": where, "rater_kind": kind, "verdict": words(won), "p_a": won}
+            )
             for kind, won, where in both
         ],
         ignore_index=True,

@@ -14,7 +14,10 @@ from heart_utils.simulate.power import normal_nodes
 from tools.bench import Figure
 
 TIES, LEAST = 0.2, 94.0
-CLUSTERS, SPREADS = (4, 6, 10, 20), {"even": 1, "geometric 1 : 5": 5, "geometric 1 : 10": 10, "geometric 1 : 40": 40}
+CLUSTERS, SPREADS = (
+    (4, 6, 10, 20),
+    {"even": 1, "geometric 1 : 5": 5, "geometric 1 : 10": 10, "geometric 1 : 40": 40},
+)
 MEANS = (-1.2, 0.0, 0.8)
 """Mean log-odds of a cluster, with a standard deviation of 1: three true shares."""
 
@@ -34,14 +37,20 @@ def run(quick: bool) -> Iterator[Figure]:
         for n_clusters in CLUSTERS:
             sizes = np.round(np.geomspace(80 / spread, 80, n_clusters)).astype(int)
             for mean in MEANS:
-                rng = np.random.default_rng([n_clusters, spread, int(10 * abs(mean)), int(mean < 0)])
+                rng = np.random.default_rng(
+                    [n_clusters, spread, int(10 * abs(mean)), int(mean < 0)]
+                )
                 post = np.repeat(np.arange(n_clusters), sizes)
                 held = []
                 for _ in range(n_studies):
                     won = draw(rng, rng.normal(mean, 1.0, n_clusters)[post])
-                    found = share_clustered(pd.DataFrame({"post": post, "won": won}), clusters=["post"])
+                    found = share_clustered(
+                        pd.DataFrame({"post": post, "won": won}), clusters=["post"]
+                    )
                     held.append(found["ci_low"] <= true_share(mean, 1.0) <= found["ci_high"])
-                yield coverage(f"{n_clusters} clusters, {name}, share {true_share(mean, 1.0):.2f}", held, quick)
+                yield coverage(
+                    f"{n_clusters} clusters, {name}, share {true_share(mean, 1.0):.2f}", held, quick
+                )
     yield from two_ways(n_studies)
     yield from between(n_studies)
 
@@ -63,7 +72,9 @@ def coverage(name: str, held: list[bool], quick: bool, target: bool = True) -> F
     share = float(np.mean(held))
     error = 100 * float(np.sqrt(max(share * (1 - share), 0.01) / len(held)))
     met = None if quick or not target else 100 * share >= LEAST - 2 * error
-    return Figure(name, 100 * share, "%", f"at least {LEAST:.0f} %" if target else "", met, f"± {error:.1f}")
+    return Figure(
+        name, 100 * share, "%", f"at least {LEAST:.0f} %" if target else "", met, f"± {error:.1f}"
+    )
 
 
 def two_ways(n_studies: int) -> Iterator[Figure]:
@@ -75,7 +86,11 @@ def two_ways(n_studies: int) -> Iterator[Figure]:
             for _ in range(n_studies):
                 rater = np.repeat(np.arange(len(loads)), loads)
                 post = rng.integers(0, n_posts, len(rater))
-                won = draw(rng, rng.normal(0, post_sd, n_posts)[post] + rng.normal(0, rater_sd, len(loads))[rater])
+                won = draw(
+                    rng,
+                    rng.normal(0, post_sd, n_posts)[post]
+                    + rng.normal(0, rater_sd, len(loads))[rater],
+                )
                 wins = pd.DataFrame({"post": post, "rater": rater, "won": won})
                 found = share_clustered(wins, clusters=["post", "rater"])
                 held.append(found["ci_low"] <= truth <= found["ci_high"])
@@ -86,7 +101,9 @@ def between(n_studies: int) -> Iterator[Figure]:
     """Compare scores from 1 to 7 of two groups, whose means are half a standard deviation apart."""
     for size in GROUPS:
         rng = np.random.default_rng(size)
-        score = [np.clip(np.round(4.0 + 1.5 * rng.normal(mean, 1, 4000)), 1, 7) for mean in (0.5, 0.0)]
+        score = [
+            np.clip(np.round(4.0 + 1.5 * rng.normal(mean, 1, 4000)), 1, 7) for mean in (0.5, 0.0)
+        ]
         truth = float((np.sign(score[0][:, None] - score[1][None, :]).mean() + 1) / 2)
         held = []
         for _ in range(n_studies):

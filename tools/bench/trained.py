@@ -36,31 +36,54 @@ def run(quick: bool) -> Iterator[Figure]:
         found = pd.DataFrame([measure(n_labelled, truth, rng) for _ in range(n_studies)])
         mean, error = found.mean(), found.sem()
         for judge in ("people", "trained", "llm", "both", "saw its labels"):
-            holds, slack = 100.0 * mean[f"{judge} holds"], 100.0 * max(error[f"{judge} holds"], LEAST_ERROR / n_studies**0.5)
+            holds, slack = (
+                100.0 * mean[f"{judge} holds"],
+                100.0 * max(error[f"{judge} holds"], LEAST_ERROR / n_studies**0.5),
+            )
             asked = judge != "saw its labels"
-            met = bool(abs(holds - 95.0) <= 2.0 + (2.0 if quick else 1.0) * slack) if asked else None
+            met = (
+                bool(abs(holds - 95.0) <= 2.0 + (2.0 if quick else 1.0) * slack) if asked else None
+            )
             width = mean[f"{judge} width"] / mean["people width"]
             note = f"+-{slack:.1f}; width {width:.3f} of people's alone, {n_studies} studies"
-            yield Figure(f"{n_labelled} labelled, {judge}: holds", holds, "%", "93 to 97 %" if asked else "", met, note)
+            yield Figure(
+                f"{n_labelled} labelled, {judge}: holds",
+                holds,
+                "%",
+                "93 to 97 %" if asked else "",
+                met,
+                note,
+            )
 
 
 def measure(n_labelled: int, truth: pd.Series, rng: np.random.Generator) -> dict[str, float]:
     """Draw a study, rate it in each way, and tell which share of three intervals hold, and how wide they are."""
     replies, votes, by_llm = draw(rng)
     labelled = votes[votes["dialogue_id"].isin(replies["history_id"].unique()[:n_labelled])]
-    judge = train_judge(replies, labelled, pairs=votes, features=count_words, leave_out=["dialogue_id"], n_folds=5)
+    judge = train_judge(
+        replies, labelled, pairs=votes, features=count_words, leave_out=["dialogue_id"], n_folds=5
+    )
     # The model of all labels, which a judge may not be asked about its own dialogues: asked under other names.
     renamed = {"history_id": lambda rows: "again " + rows["history_id"]}
     again = judge.compare(votes.assign(**renamed), replies.assign(**renamed))
     saw = judge.predictions.assign(p_a=again["p_a"], verdict=again["verdict"])
     both = pd.concat([judge.predictions.assign(rater_kind="model"), by_llm], ignore_index=True)
-    judges = {"trained": (judge.predictions, "trained"), "llm": (by_llm, "model"), "both": (both, "model")}
+    judges = {
+        "trained": (judge.predictions, "trained"),
+        "llm": (by_llm, "model"),
+        "both": (both, "model"),
+    }
     judges["saw its labels"] = (saw, "trained")
     row: dict[str, float] = {}
     for name, (answers, kind) in judges.items():
-        table = prediction_powered_ratings(pd.concat([labelled, answers], ignore_index=True), judge=kind).table
+        table = prediction_powered_ratings(
+            pd.concat([labelled, answers], ignore_index=True), judge=kind
+        ).table
         at = table["responder"].map(truth)
-        for part, low, high in ((name, "ci_low", "ci_high"), ("people", "people_low", "people_high")):
+        for part, low, high in (
+            (name, "ci_low", "ci_high"),
+            ("people", "people_low", "people_high"),
+        ):
             row[f"{part} holds"] = float(at.between(table[low], table[high]).mean())
             row[f"{part} width"] = float((table[high] - table[low]).mean())
     return row
@@ -77,8 +100,16 @@ def draw(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataF
     quality = STRENGTHS + rng.normal(0.0, QUALITY_SD, (N_DIALOGUES, 3))
     dialogues = np.array([f"h{number}" for number in range(N_DIALOGUES)])
     n_good = rng.binomial(N_WORDS, expit(quality))
-    texts = [" ".join([*rng.choice(GOOD, n), *rng.choice(PLAIN, N_WORDS - n)]) for n in n_good.ravel()]
-    replies = pd.DataFrame({"history_id": np.repeat(dialogues, 3), "responder": np.tile(NAMES, N_DIALOGUES), "text": texts})
+    texts = [
+        " ".join([*rng.choice(GOOD, n), *rng.choice(PLAIN, N_WORDS - n)]) for n in n_good.ravel()
+    ]
+    replies = pd.DataFrame(
+        {
+            "history_id": np.repeat(dialogues, 3),
+            "responder": np.tile(NAMES, N_DIALOGUES),
+            "text": texts,
+        }
+    )
     replies["reply_id"] = replies["history_id"] + "--" + replies["responder"]
     one, other = PAIRS
     gap = (quality[:, one] - quality[:, other]).ravel()
@@ -88,10 +119,27 @@ def draw(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataF
 
     def answers(rater: str, kind: str, chance: np.ndarray) -> pd.DataFrame:
         for_a = rng.random(len(gap)) < chance
-        columns = {"history_id": dialogue, "dialogue_id": dialogue, "responder_a": a, "responder_b": b, "rater": rater}
-        columns |= {"verdict": np.where(for_a, "a", "b"), "rater_kind": kind, "dimension": "overall", "state": "valid"}
+        columns = {
+            "history_id": dialogue,
+            "dialogue_id": dialogue,
+            "responder_a": a,
+            "responder_b": b,
+            "rater": rater,
+        }
+        columns |= {
+            "verdict": np.where(for_a, "a", "b"),
+            "rater_kind": kind,
+            "dimension": "overall",
+            "state": "valid",
+        }
         rows = pd.DataFrame(columns)
-        return rows.assign(pair_id=rows["history_id"] + "--" + rows["responder_a"] + "--" + rows["responder_b"])
+        return rows.assign(
+            pair_id=rows["history_id"] + "--" + rows["responder_a"] + "--" + rows["responder_b"]
+        )
 
     lean = np.tile(bias[one] - bias[other], N_DIALOGUES)
-    return replies, answers("people", "human", expit(gap)), answers("llm", "model", expit(1.5 * gap + lean))
+    return (
+        replies,
+        answers("people", "human", expit(gap)),
+        answers("llm", "model", expit(1.5 * gap + lean)),
+    )
