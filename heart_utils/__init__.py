@@ -23,7 +23,10 @@ _PUBLIC = {
         "scores": "average_scores calibrate_scores pairs_against_scores sweep_weights weigh_scores",
         "gate": "betting_bound compare_anytime compare_responders",
         "sources.catalogue": "DataUnavailableError",
-        "sources.load": "describe_votes load_histories load_replies load_scores load_verdicts scores_to_verdicts",
+        "sources.load": (
+            "describe_votes load_histories load_replies load_scores load_verdicts"
+            " scores_to_verdicts"
+        ),
         "calls.ledger": "open_ledger",
         "calls.prices": "price",
         "judging.design": "pair_replies",
@@ -31,7 +34,8 @@ _PUBLIC = {
         "judging.probes": "profile_features",
         "judging.prompts": "load_codebooks load_protocol load_rubric prompt_hash",
         "judging.recipe": (
-            "read_recipe recipe_comparisons recipe_histories recipe_replies recipe_responders recipe_step RecipeError"
+            "read_recipe recipe_comparisons recipe_histories recipe_replies recipe_responders"
+            " recipe_step RecipeError"
         ),
         "judging.respond": "collect_replies",
         "judging.trained": "load_trained_judge train_judge",
@@ -49,7 +53,9 @@ _PUBLIC = {
         "ratings.verdicts": "AgreementError combine_orders RatingsError won_by_a",
         "agreement.agreement": "Agreement pairwise_agreement",
         "agreement.baselines": "agreement_with_baselines estimate_ceiling",
-        "agreement.generalizability": "cheapest_design check_reliability variance_components win_scores",
+        "agreement.generalizability": (
+            "cheapest_design check_reliability variance_components win_scores"
+        ),
         "agreement.kappa": "cohen_kappa gwet_ac icc judge_reliability krippendorff_alpha",
         "agreement.panel": "alternative_annotator_test calibrate_abstention effective_judges",
         "agreement.prediction_powered": "prediction_powered_ratings",
@@ -66,7 +72,9 @@ _PUBLIC = {
         "evidence.claims": "check_claims",
         "evidence.effects": "count_wins measured_effects read_quoted share_between share_clustered",
         "simulate.asking": "compare_designs simulate_designs",
-        "simulate.coverage": "check_coverage check_saving simulate_coverage simulate_gate simulate_power",
+        "simulate.coverage": (
+            "check_coverage check_saving simulate_coverage simulate_gate simulate_power"
+        ),
         "simulate.faulty_judge": "recover_faults",
         "simulate.full_study": "calibrate Margins simulate_heart",
         "simulate.power": "Design minimum_gap plan_study",
@@ -75,8 +83,8 @@ _PUBLIC = {
         "heartbench.linter": "lint_rubric lint_rule",
         "report.conversation": "practise_comparisons read_conversation",
         "report.figures": (
-            "mark_simulated plot_boards plot_forest plot_intervals plot_leaderboard plot_profile plot_trend use_book_style "
-            "use_cjk_font"
+            "mark_simulated plot_boards plot_forest plot_intervals plot_leaderboard plot_profile"
+            " plot_trend use_book_style use_cjk_font"
         ),
         "report.gate_report": "read_sides write_reports",
         "report.kept": "kept",

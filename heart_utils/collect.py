@@ -128,14 +128,17 @@ def _salvage(run: Run) -> int:
     file = ledger_file(run)
     if file is None or not file.is_file():
         raise LedgerError(
-            f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage here."
+            f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage"
+            " here."
         )
     n, damaged = salvage_ledger(file)
     print(
-        f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is kept as {damaged.name}."
+        f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is"
+        f" kept as {damaged.name}."
     )
     print(
-        f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it asks for that."
+        f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it"
+        " asks for that."
     )
     return 0
 
@@ -147,12 +150,14 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         options.log.touch()  # before anything is paid for
     if options.merge is not None:
         print(
-            f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in {ledger.url}."
+            f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in"
+            f" {ledger.url}."
         )
         return 0
     if options.write_off:
         print(
-            f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no budget any more."
+            f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no"
+            " budget any more."
         )
         return 0
     if options.export is not None:
@@ -164,11 +169,15 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
     histories = recipe_histories(recipe)
     skipped = len(skipped_histories(histories))
     print(
-        f"{recipe.run}: {len(histories)} histories{f', {skipped} of them without a turn to answer' if skipped else ''}."
+        f"{recipe.run}: {len(histories)}"
+        f" histories{f', {skipped} of them without a turn to answer' if skipped else ''}."
     )
     if len(written := add_people(run, empty_table("replies"), histories)):
         tried = int(written["simulated"].sum())
-        said = f"{len(written)} replies of people{f', {tried} of them to a rehearsal' if tried else ''}"
+        said = (
+            f"{len(written)} replies of"
+            f" people{f', {tried} of them to a rehearsal' if tried else ''}"
+        )
         print(f"{said} take part ({', '.join(run.parts('replies'))}).")
     plan = _plan(recipe, run, histories, ledger)
     if options.check:
@@ -179,11 +188,13 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
         print(_describe_time(to_ask, recipe, ledger, options.reply_concurrency))
     if n := len(ledger.damaged):
         print(
-            f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with ARGS=--check it says which."
+            f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with"
+            " ARGS=--check it says which."
         )
     if not recipe.judges:
         print(
-            "The settings name no judges, so replies are collected and nobody is asked to judge them."
+            "The settings name no judges, so replies are collected and nobody is asked to judge"
+            " them."
         )
     asked_now = [model for model in recipe.models if model.name in set(to_ask["model"])]
     faults = sorted(
@@ -286,7 +297,8 @@ def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
         else ""
     )
     print(
-        f"{written['n']} answers of models are in {file}, a line each.{lost} They may quote the conversations that they answer."
+        f"{written['n']} answers of models are in {file}, a line each.{lost} They may quote the"
+        " conversations that they answer."
     )
     open_to_all = may_publish(written["licence"])
     allowed = (
@@ -374,7 +386,8 @@ def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) ->
     calls = ask_all(able, ledger=ledger, mode="batch", budget_usd=budget_usd)
     waiting = sum(call.status == "planned" for call in calls)
     print(
-        f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in batches."
+        f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in"
+        " batches."
     )
     left = sorted({request.model.name for request in requests if not can_batch(request.model)})
     if left:
@@ -403,17 +416,13 @@ def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: s
     }
     published = recipe.questions or recipe.histories in ("heart", "esconv")
     origins: dict[str, Any] = {
-        "histories": "published"
-        if published
-        else "drafted"
-        if recipe.histories == "sample"
-        else "live",
+        "histories": (
+            "published" if published else "drafted" if recipe.histories == "sample" else "live"
+        ),
         "responders": "drafted",  # names and kinds, nobody's words
-        "replies": tables["replies"]["responder"]
-        .map(responders)
-        .map(written_by)
-        .value_counts()
-        .to_dict(),
+        "replies": (
+            tables["replies"]["responder"].map(responders).map(written_by).value_counts().to_dict()
+        ),
         "comparisons": "drafted",
     }
     for name, rows in tables.items():
@@ -650,8 +659,9 @@ def _without_words(replies: pd.DataFrame, ledger: Ledger) -> str:
         return ""
     names = ", ".join(sorted({name for name, _ in kept}))
     return (
-        f" {len(kept)} replies of {names} hold no words although their calls were answered, and are not asked for again: other "
-        f"`options:` for it, such as more `max_tokens` or a lower `reasoning_effort`, ask anew."
+        f" {len(kept)} replies of {names} hold no words although their calls were answered, and are"
+        " not asked for again: other `options:` for it, such as more `max_tokens` or a lower"
+        " `reasoning_effort`, ask anew."
     )
 
 

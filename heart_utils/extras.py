@@ -27,7 +27,7 @@ def extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         raise MissingExtraError(
-            f"{package} is not installed. It comes with the extra {name}: pip install '.[{name}]' in a checkout of this "
-            f"project, or elsewhere: pip install {PACKAGES[name]}",
+            f"{package} is not installed. It comes with the extra {name}: pip install '.[{name}]'"
+            f" in a checkout of this project, or elsewhere: pip install {PACKAGES[name]}",
             name=package,
         ) from None

@@ -372,7 +372,8 @@ def comparable_parts(
     """Give the verdicts of the two and of those who met both, by dimension; refuse sides that were not judged alike."""
     if baseline == candidate:
         raise GateError(
-            f"baseline and candidate are both {baseline!r}; name two responders, or the same one in two runs."
+            f"baseline and candidate are both {baseline!r}; name two responders, or the same one in"
+            " two runs."
         )
     need_cluster(verdicts, "dialogue_id")
     need(verdicts, ["responder_a", "responder_b", "dimension", "verdict", "state"])
@@ -380,7 +381,8 @@ def comparable_parts(
     for role, name in (("baseline", baseline), ("candidate", candidate)):
         if name not in known:
             raise GateError(
-                f"The {role} {name!r} appears in no verdict. Responders there: {', '.join(known) or 'none'}."
+                f"The {role} {name!r} appears in no verdict. Responders there:"
+                f" {', '.join(known) or 'none'}."
             )
     met = {
         name: {*_of(verdicts, name)[["responder_a", "responder_b"]].to_numpy().flat} - {name}
@@ -389,8 +391,9 @@ def comparable_parts(
     opponents = met[baseline] & met[candidate]
     if not opponents and candidate not in met[baseline]:
         raise GateError(
-            f"{baseline!r} met {', '.join(sorted(met[baseline]))}; {candidate!r} met {', '.join(sorted(met[candidate]))}. "
-            f"They share no opponent, so nothing compares them: judge both against the same responders."
+            f"{baseline!r} met {', '.join(sorted(met[baseline]))}; {candidate!r} met"
+            f" {', '.join(sorted(met[candidate]))}. They share no opponent, so nothing compares"
+            " them: judge both against the same responders."
         )
     field = {baseline, candidate, *opponents}
     kept = verdicts[verdicts["responder_a"].isin(field) & verdicts["responder_b"].isin(field)]
@@ -402,7 +405,8 @@ def comparable_parts(
     if unknown or not names:
         there = ", ".join(kept["dimension"].unique())
         raise GateError(
-            f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are {there}."
+            f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are"
+            f" {there}."
         )
     return [kept[kept["dimension"] == name] for name in names]
 
@@ -443,13 +447,14 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
         return
     only = {baseline: sorted(sides[0] - sides[1]), candidate: sorted(sides[1] - sides[0])}
     said = "; ".join(
-        f"{len(values)} for {name!r} alone ({', '.join(map(str, values[:3]))}{', ...' if len(values) > 3 else ''})"
+        f"{len(values)} for {name!r} alone"
+        f" ({', '.join(map(str, values[:3]))}{', ...' if len(values) > 3 else ''})"
         for name, values in only.items()
         if values
     )
     raise GateError(
-        f"Baseline and candidate do not share all {ALIKE[column]}: {len(sides[0] & sides[1])} in common, {said}. "
-        f"Collect what is missing, so that both meet the same test."
+        f"Baseline and candidate do not share all {ALIKE[column]}: {len(sides[0] & sides[1])} in"
+        f" common, {said}. Collect what is missing, so that both meet the same test."
     )
 
 

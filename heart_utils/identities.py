@@ -503,6 +503,7 @@ def refuse_identities(
             faults.append(f"{redact_message(name)}: somebody whom a key file names")
     if faults:
         raise IdentityError(
-            f"People are named in {'; '.join(faults)}. Nothing was written. Load that table again and write it with "
-            f"`run.write`, which put codes in their place, or leave the column out."
+            f"People are named in {'; '.join(faults)}. Nothing was written. Load that table again"
+            " and write it with `run.write`, which put codes in their place, or leave the column"
+            " out."
         )

@@ -28,7 +28,9 @@ FORMAT = (
     1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
 )
 
-PUBLIC = "public"  #: The run of published labels and tallies: it is in the repository, in ``data/public``.
+PUBLIC = (  #: The run of published labels and tallies: it is in the repository, in ``data/public``.
+    "public"
+)
 
 LICENCES = {
     "CC0-1.0": 0,
@@ -91,8 +93,14 @@ class Run:
         """Read a table, or one part, such as ``"people-rating"``; ``RunError`` if it is missing, ``TableError`` if at fault."""
         files = self._files(table, part)
         if not files:
-            said = f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in {self.folder}). It holds"
-            make = f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them, or `run.write` yours."
+            said = (
+                f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in"
+                f" {self.folder}). It holds"
+            )
+            make = (
+                f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them, or"
+                " `run.write` yours."
+            )
             raise RunError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:
@@ -133,8 +141,9 @@ class Run:
         if not may_publish(licence):
             open_ones = ", ".join(name for name in LICENCES if may_publish(name))
             raise RunError(
-                f"keep_ids=True keeps the ids of people in {entry}, and its licence is {licence!r}. Record one that lets them "
-                f"be passed on ({open_ones}) first: run.record(tables={{{entry!r}: {{'licence': 'CC-BY-4.0'}}}})."
+                f"keep_ids=True keeps the ids of people in {entry}, and its licence is {licence!r}."
+                f" Record one that lets them be passed on ({open_ones}) first:"
+                f" run.record(tables={{{entry!r}: {{'licence': 'CC-BY-4.0'}}}})."
             )
         self.record(tables={entry: {**self.manifest["tables"][entry], "ids": "kept"}})
 
@@ -207,11 +216,15 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     if not folder.exists() and not create:
         there = sorted(path.name for path in (find_home() / "runs").glob("*") if path.is_dir())
         raise RunError(
-            f"There is no run {name!r} (looked in {folder}). Runs here: {', '.join(there) or 'none yet'}."
+            f"There is no run {name!r} (looked in {folder}). Runs here:"
+            f" {', '.join(there) or 'none yet'}."
         )
     version = _read_manifest(folder).get("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
-        said = f"{folder} was written by a newer version of this project (run format {version}; this one reads up to {FORMAT})"
+        said = (
+            f"{folder} was written by a newer version of this project (run format {version}; this"
+            f" one reads up to {FORMAT})"
+        )
         raise RunError(f"{said}. Update the project.")
     return Run(folder.name, folder, root)
 
@@ -246,7 +259,10 @@ def find_root() -> Path:
     packed = Path(__file__).resolve().parent
     if not given and (packed / "data").is_dir():
         return packed
-    said = f"The project's root (a folder with pyproject.toml and heart_utils/) was not found from {candidates[0]}"
+    said = (
+        "The project's root (a folder with pyproject.toml and heart_utils/) was not found from"
+        f" {candidates[0]}"
+    )
     raise RunError(
         f"{said}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
     )
@@ -330,8 +346,9 @@ def code_people_in(
     ):
         said = ", ".join(f"{table}.{column} ({kind})" for column, kind in kinds.items())
         warnings.warn(
-            f"People are told by {said}. Their ids are codes now, and contacts are taken out of texts; who is who stands in "
-            f"{file} alone, which only its owner can read and no release packs. keep_ids=True leaves all as it is.",
+            f"People are told by {said}. Their ids are codes now, and contacts are taken out of"
+            f" texts; who is who stands in {file} alone, which only its owner can read and no"
+            " release packs. keep_ids=True leaves all as it is.",
             stacklevel=5 if texts else 3,
         )
     return coded
@@ -381,7 +398,8 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
         ) from None
     if list(keys.columns) != ["code", "person"]:
         raise RunError(
-            f"The key file {key_file} has {len(keys.columns)} columns that are not code and person alone."
+            f"The key file {key_file} has {len(keys.columns)} columns that are not code and person"
+            " alone."
         )
     twice = (
         keys["code"].duplicated()
@@ -390,7 +408,8 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
     if twice.any():
         first = keys.loc[twice, "code"].iloc[0]
         raise RunError(
-            f"The key file {key_file} gives {first} or its person twice; each code belongs to one person."
+            f"The key file {key_file} gives {first} or its person twice; each code belongs to one"
+            " person."
         )
     return keys
 
@@ -433,7 +452,8 @@ def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> 
             else ""
         )
         raise RunError(
-            f"{file} could not be written ({error.strerror}); what was there before is untouched.{full}"
+            f"{file} could not be written ({error.strerror}); what was there before is"
+            f" untouched.{full}"
         ) from error
     finally:
         for part in parts.values():

@@ -79,8 +79,9 @@ def average_scores(
     outside = valid[~valid["score"].astype(float).between(*scale)]
     if len(outside):
         raise ScaleError(
-            f"{len(outside)} scores lie outside the scale from {scale[0]:g} to {scale[1]:g}; row {outside.index[0]} has "
-            f"{outside['score'].iloc[0]:g}. Correct them, or give the scale that was used, such as scale=(0, 100)."
+            f"{len(outside)} scores lie outside the scale from {scale[0]:g} to {scale[1]:g}; row"
+            f" {outside.index[0]} has {outside['score'].iloc[0]:g}. Correct them, or give the scale"
+            " that was used, such as scale=(0, 100)."
         )
     cell, cells = pd.factorize(
         pd.MultiIndex.from_frame(valid[["responder", "dimension"]]), sort=True
@@ -253,8 +254,9 @@ def pairs_against_scores(
     pairs["both"] = pairs["score_a"].notna() & pairs["score_b"].notna()
     if not pairs["both"].any():
         raise ScaleError(
-            f"No rater gave both verdicts and scores on one dimension: verdicts by {_names(verdicts)}, scores by "
-            f"{_names(scores)}. Collect likert scores for the replies of these pairs with the same judges."
+            "No rater gave both verdicts and scores on one dimension: verdicts by"
+            f" {_names(verdicts)}, scores by {_names(scores)}. Collect likert scores for the"
+            " replies of these pairs with the same judges."
         )
     pairs["by_pair"] = np.sign(won_by_a(pairs) - 0.5).where(pairs["state"] == "valid", 0.0)
     pairs["by_score"] = np.sign(pairs["score_a"] - pairs["score_b"])
@@ -298,13 +300,15 @@ def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     unknown = sorted(set(names) - set(means["dimension"]))
     if unknown:
         raise ScaleError(
-            f"No scores on {', '.join(unknown)}; there are {', '.join(sorted(means['dimension'].unique()))}."
+            f"No scores on {', '.join(unknown)}; there are"
+            f" {', '.join(sorted(means['dimension'].unique()))}."
         )
     keys = ["responder", "dimension"]
     twice = means.loc[means.duplicated(keys), keys]
     if len(twice):
         raise ScaleError(
-            f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and dimension."
+            f"{tuple(twice.iloc[0])} has several rows; expected one mean per responder and"
+            " dimension."
         )
     wide = means[means["dimension"].isin(names)].pivot_table("score", "responder", "dimension")[
         names
@@ -313,7 +317,8 @@ def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     if len(gaps):
         responder, dimension = wide.index[gaps[0, 0]], names[gaps[0, 1]]
         raise ScaleError(
-            f"{responder!r} has no score on {dimension!r}; every responder needs all of {', '.join(names)}."
+            f"{responder!r} has no score on {dimension!r}; every responder needs all of"
+            f" {', '.join(names)}."
         )
     return wide
 
@@ -420,7 +425,8 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
     if not human.any() or human.all():
         there = "only people's" if human.any() else "no person's"
         raise ScaleError(
-            f"scores hold {there} rows; calibration needs people's scores and a judge's for the same replies."
+            f"scores hold {there} rows; calibration needs people's scores and a judge's for the"
+            " same replies."
         )
     valid = scores["state"] == "valid"
     people = scores[human & valid].groupby(keys)["score"].mean().rename("people").reset_index()
@@ -428,7 +434,8 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
     both = judges[judges["state"] == "valid"].merge(people, on=keys)
     if both.empty:
         raise ScaleError(
-            "No reply has valid scores by people and by a judge on one dimension, so no curve can be fitted."
+            "No reply has valid scores by people and by a judge on one dimension, so no curve can"
+            " be fitted."
         )
     every = judges.groupby(["rater", "dimension"]).size()
     kept = both.groupby(["rater", "dimension"]).size()
@@ -439,13 +446,14 @@ def _folds(values: pd.Series, n_folds: int, what: str, column: str) -> NDArray[n
     """Deal whole values of a column into folds, in the order in which they appear."""
     if values.isna().any():
         raise ScaleError(
-            f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong to no fold."
+            f"scores.{column}: {int(values.isna().sum())} rows of {what} have none, so they belong"
+            " to no fold."
         )
     codes = np.asarray(pd.factorize(values)[0], dtype=np.int64) % n_folds
     if len(np.unique(codes)) < 2:
         raise ScaleError(
-            f"scores.{column}: {what} has a single value ({values.iloc[0]!r}); cross-validation needs two or more. "
-            f"Cut folds by another column, such as fold='dialogue_id'."
+            f"scores.{column}: {what} has a single value ({values.iloc[0]!r}); cross-validation"
+            " needs two or more. Cut folds by another column, such as fold='dialogue_id'."
         )
     return codes
 

@@ -101,7 +101,8 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
             )
             expected.setdefault(place, []).append(wanted)
             told[place] = (
-                f"{at}{name} is {said(fault['input'])}, expected {' or '.join(dict.fromkeys(expected[place]))}."
+                f"{at}{name} is {said(fault['input'])}, expected"
+                f" {' or '.join(dict.fromkeys(expected[place]))}."
             )
     return list(told.values())
 

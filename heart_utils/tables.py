@@ -160,7 +160,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
             else ""
         )
         raise TableError(
-            f"{name}: {'; '.join(parts)}. A table of {name} has the columns {', '.join(columns)}.{hint}"
+            f"{name}: {'; '.join(parts)}. A table of {name} has the columns"
+            f" {', '.join(columns)}.{hint}"
         )
     rows = (
         table if table.index.is_unique else table.reset_index(drop=True)
@@ -184,7 +185,8 @@ def need_columns(
     missing = [column for column in columns if column not in table]
     if missing:
         raise error(
-            f"The table has no column {', '.join(missing)}. It has {', '.join(map(str, table.columns))}."
+            f"The table has no column {', '.join(missing)}. It has"
+            f" {', '.join(map(str, table.columns))}."
         )
 
 
@@ -274,8 +276,9 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
 
 
 REPEATED = (
-    " An answer that was given again has its number in the column repeat (of a file: repeats='number'); games that have "
-    "nothing to do with each other need a history_id each (made_of={'history_id': 'row-{row}'}); a copy goes out."
+    " An answer that was given again has its number in the column repeat (of a file:"
+    " repeats='number'); games that have nothing to do with each other need a history_id each"
+    " (made_of={'history_id': 'row-{row}'}); a copy goes out."
 )
 
 
@@ -287,8 +290,8 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
         shown = "; ".join(f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows())
         advice = REPEATED if "repeat" in keys and name == "verdicts" else ""
         raise TableError(
-            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each to appear once. "
-            f"{shown}.{advice}",
+            f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each"
+            f" to appear once. {shown}.{advice}",
             table.index[twice],
         )
 

@@ -419,7 +419,8 @@ def test_the_search_finds_chapters_before_functions(pages, browser):
     tab.goto((HTML / "search.html").as_uri() + "?q=bradley+terry")
     tab.wait_for_selector("#search-results li a", timeout=90_000)
     tab.wait_for_function(
-        "!document.querySelector('#search-results .search-summary')?.innerText.includes('Searching')"
+        "!document.querySelector('#search-results"
+        " .search-summary')?.innerText.includes('Searching')"
     )
     found = [
         link.get_attribute("href")
@@ -512,7 +513,8 @@ def test_the_book_in_build_rests_on_the_whole_mirror_where_there_is_one(mirror):
 
 FIGURE = re.compile(r'<figure[^>]*id="(fig-[\w-]+)".*?</figure>', re.DOTALL)
 LINE = re.compile(
-    r'class="heart-figure-data"><a[^>]*href="([^"]+)">Data \(CSV\)</a> · ([^<]*) · <a[^>]*href="([^"]*)"'
+    r'class="heart-figure-data"><a[^>]*href="([^"]+)">Data \(CSV\)</a> · ([^<]*) ·'
+    r' <a[^>]*href="([^"]*)"'
 )
 
 

@@ -43,7 +43,8 @@ def test_a_collection_without_litellm_ends_in_one_sentence(own, monkeypatch, cap
     assert collect.main(["own", "--quiet", "--yes"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(
-        "collect: litellm is not installed. It comes with the extra collect: pip install '.[collect]'"
+        "collect: litellm is not installed. It comes with the extra collect: pip install"
+        " '.[collect]'"
     )
     assert said.count("\n") == 1
 

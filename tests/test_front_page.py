@@ -215,15 +215,25 @@ def test_the_front_page_and_the_citation_file_name_this_version():
 
 
 README_FINDINGS = (
-    "on a scale from 1 to 7, {01_who_supports_better/felt-model} by a model, "
-    "{01_who_supports_better/felt-person} by another person",
-    "felt better heard in {01_who_supports_better/heard-true} % of cases "
-    "({01_who_supports_better/heard-true-low} to {01_who_supports_better/heard-true-high})",
+    (
+        "on a scale from 1 to 7, {01_who_supports_better/felt-model} by a model, "
+        "{01_who_supports_better/felt-person} by another person"
+    ),
+    (
+        "felt better heard in {01_who_supports_better/heard-true} % of cases "
+        "({01_who_supports_better/heard-true-low} to {01_who_supports_better/heard-true-high})"
+    ),
     "Models win {01_who_supports_better/share-commenters} % of comparisons with Reddit commenters",
     "and {01_who_supports_better/share-strangers} % with crowd workers",
-    "it is not known ({01_who_supports_better/share-trained-low} to {01_who_supports_better/share-trained-high} %)",
-    "it is {01_who_supports_better/share-therapists} % against therapists "
-    "({01_who_supports_better/share-therapists-low} to {01_who_supports_better/share-therapists-high})",
+    (
+        "it is not known ({01_who_supports_better/share-trained-low} to"
+        " {01_who_supports_better/share-trained-high} %)"
+    ),
+    (
+        "it is {01_who_supports_better/share-therapists} % against therapists"
+        " ({01_who_supports_better/share-therapists-low} to"
+        " {01_who_supports_better/share-therapists-high})"
+    ),
     "in {06_do_judges_agree/n-cells-ahead} of {06_do_judges_agree/n-cells} cases",
     "and less in {06_do_judges_agree/n-cells-behind}.",
 )

@@ -228,7 +228,9 @@ def no_common_opponent(verdicts):
 
 UNLIKE = {
     r"do not share all histories: 58 in common, 2 for 'old' alone \(d1, d2\)": other_histories,
-    r"do not share all raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": other_rater,
+    r"do not share all raters: 0 in common, 1 for 'old' alone \(judge\); 1 for 'new' alone": (
+        other_rater
+    ),
     r"do not share all protocols": other_protocol,
     r"share no opponent": no_common_opponent,
 }
@@ -324,19 +326,24 @@ def test_the_drop_said_to_be_found_is_found_four_times_in_five(n_dialogues, rng)
 def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
     equal, worse = make_verdicts(rng, FIELD), make_verdicts(rng, {**FIELD, "new": -2.0})
     row = compare(equal, rng).table.iloc[0]
-    assert row["message"] == (
-        f"overall: not shown to be worse; drop {row['drop']:.1f} points, with 95% confidence {row['drop_low']:.1f} or more "
-        f"(60 dialogues, this rater); a drop of {row['detectable']:.0f} would be found four times in five"
+    assert (
+        row["message"]
+        == f"overall: not shown to be worse; drop {row['drop']:.1f} points, with 95% confidence"
+        f" {row['drop_low']:.1f} or more (60 dialogues, this rater); a drop of"
+        f" {row['detectable']:.0f} would be found four times in five"
     )
     row = compare(worse, rng).table.iloc[0]
-    assert row["message"] == (
-        f"overall: worse than the baseline; drop {row['drop']:.1f} points, with 95% confidence {row['drop_low']:.1f} or more "
-        f"(60 dialogues, this rater)"
+    assert (
+        row["message"]
+        == f"overall: worse than the baseline; drop {row['drop']:.1f} points, with 95% confidence"
+        f" {row['drop_low']:.1f} or more (60 dialogues, this rater)"
     )
     row = compare(equal, rng, mode="non-inferiority", max_drop=300, alpha=0.1).table.iloc[0]
-    assert row["message"] == (
-        f"overall: not worse by 300 points or more; drop {row['drop']:.1f}, with 90% confidence {row['drop_high']:.1f} or less "
-        f"(60 dialogues, this rater); an equal candidate passes a margin of {row['detectable']:.0f} four times in five"
+    assert (
+        row["message"]
+        == f"overall: not worse by 300 points or more; drop {row['drop']:.1f}, with 90% confidence"
+        f" {row['drop_high']:.1f} or less (60 dialogues, this rater); an equal candidate passes"
+        f" a margin of {row['detectable']:.0f} four times in five"
     )
     assert (
         compare(worse, rng, mode="non-inferiority")

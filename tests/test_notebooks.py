@@ -32,9 +32,10 @@ def test_a_committed_notebook_holds_no_output(chapter):
 
 def test_outputs_and_run_counts_are_found(tmp_path):
     dirty = (
-        '{"cells": [{"cell_type": "code", "source": "1", "metadata": {}, "outputs": [{}], "execution_count": null},'
-        '{"cell_type": "code", "source": "1", "metadata": {}, "outputs": [], "execution_count": 3},'
-        '{"cell_type": "code", "source": "1", "metadata": {}, "outputs": [], "execution_count": null}]}'
+        '{"cells": [{"cell_type": "code", "source": "1", "metadata": {}, "outputs": [{}],'
+        ' "execution_count": null},{"cell_type": "code", "source": "1", "metadata": {}, "outputs":'
+        ' [], "execution_count": 3},{"cell_type": "code", "source": "1", "metadata": {}, "outputs":'
+        ' [], "execution_count": null}]}'
     )
     (tmp_path / "x.ipynb").write_text(dirty)
     assert [

@@ -124,8 +124,8 @@ def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_bef
     assert collect.main(["own", "--dry-run"]) == 1
     said = capsys.readouterr().err
     assert (
-        "In people-reply people answered 1 histories that the run 'own' does not choose (any more), first 'own-4'"
-        in said
+        "In people-reply people answered 1 histories that the run 'own' does not choose (any more),"
+        " first 'own-4'" in said
     )
     assert "Choose them again under `collect:`, or move" in said
 

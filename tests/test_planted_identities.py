@@ -200,7 +200,10 @@ def collect(folder: Path) -> None:
     """Collect a run of one's own conversations at a provider that now and then repeats in an error what it was asked."""
     file = folder / f"asked_{PLANTED['address in the name of a file']}.jsonl"
     names = [PLANTED["address as the only id of a file"], "c1", "c2", "c3"]
-    words = f"{SENTENCE} Write to {PLANTED['address in a conversation']}, please. It is {{}} months now."
+    words = (
+        f"{SENTENCE} Write to {PLANTED['address in a conversation']}, please. It is {{}} months"
+        " now."
+    )
     turns = [[{"speaker": "seeker", "text": words.format(number)}] for number in range(4)]
     pd.DataFrame({"history_id": names, "turns": turns}).to_json(file, orient="records", lines=True)
     (folder / "asked").mkdir()

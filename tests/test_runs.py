@@ -140,7 +140,10 @@ def test_records_are_merged_and_keep_what_others_wrote(run):
 
 
 def test_many_processes_can_record_at_once(run):
-    code = "import sys; from heart_utils.runs import open_run; open_run(sys.argv[1]).record(seen={sys.argv[2]: True})"
+    code = (
+        "import sys; from heart_utils.runs import open_run;"
+        " open_run(sys.argv[1]).record(seen={sys.argv[2]: True})"
+    )
     writers = [
         subprocess.Popen([sys.executable, "-c", code, str(run.folder), str(n)]) for n in range(4)
     ]
@@ -151,8 +154,9 @@ def test_many_processes_can_record_at_once(run):
 def test_a_disk_with_no_room_leaves_the_old_table_and_no_rubbish(run):
     run.write("verdicts", GOOD)
     code = (
-        "import resource, sys; from heart_utils.runs import open_run; run = open_run(sys.argv[1]); t = run.read('verdicts');"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); run.write('verdicts', t.assign(verdict='tie'))"
+        "import resource, sys; from heart_utils.runs import open_run; run = open_run(sys.argv[1]);"
+        " t = run.read('verdicts');resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));"
+        " run.write('verdicts', t.assign(verdict='tie'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=False
@@ -202,8 +206,9 @@ def test_the_manifest_is_plain_json(run):
 
 def test_importing_the_package_is_cheap_and_pulls_in_nothing_heavy():
     code = (
-        "import sys, time; t = time.process_time(); import heart_utils; t = time.process_time() - t;"
-        "heavy = {'litellm', 'seaborn', 'pingouin', 'pandas'} & set(sys.modules); print(t, *heavy)"
+        "import sys, time; t = time.process_time(); import heart_utils; t = time.process_time() -"
+        " t;heavy = {'litellm', 'seaborn', 'pingouin', 'pandas'} & set(sys.modules); print(t,"
+        " *heavy)"
     )
     seconds, *heavy = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

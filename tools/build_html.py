@@ -19,7 +19,9 @@ BUILT_ON = "@built-on@"
 
 UNUSED = {
     "fontawesome": r"fontawesome",  # 1.5 MB, which draws icons that are in a font as well
-    "search": r"(?:searchtools|language_data|searchindex)",  # for a search as one types, which the book does without
+    "search": (
+        r"(?:searchtools|language_data|searchindex)"
+    ),  # for a search as one types, which the book does without
 }
 """Scripts that the theme loads on every page: the second kind is kept on the page of the search."""
 
@@ -61,7 +63,10 @@ def build_html(stage: Path, html: Path) -> None:
         shutil.rmtree(out)
     options = ["--path-output", str(out), "-W", "-n", "--keep-going", "--quiet"]
     # jsonschema imports this to check addresses, which no setting has, and it takes a second.
-    start = "import sys; sys.modules['rfc3987_syntax'] = None; from jupyter_book.cli.main import main; main()"
+    start = (
+        "import sys; sys.modules['rfc3987_syntax'] = None; from jupyter_book.cli.main import main;"
+        " main()"
+    )
     command = [sys.executable, "-c", start, "build", str(stage), *options]
     done = subprocess.run(
         command,
@@ -72,7 +77,8 @@ def build_html(stage: Path, html: Path) -> None:
     if done.returncode or not (built / "index.html").is_file():
         shutil.rmtree(out, ignore_errors=True)  # a warning is said only when its page is read
         raise RuntimeError(
-            f"{done.stdout}{done.stderr}\nThe book was not built: Sphinx warned (see above). Pages in {html} are older."
+            f"{done.stdout}{done.stderr}\nThe book was not built: Sphinx warned (see above). Pages"
+            f" in {html} are older."
         )
     html.parent.mkdir(parents=True, exist_ok=True)
     part = html.with_name(f".{html.name}.part")

@@ -11,7 +11,10 @@ from fontTools import subset
 from fontTools.ttLib import TTCollection
 
 ROOT = Path(__file__).resolve().parents[1]
-WORDS = "维度能力场景题目条目难度普通困难得分总分平均加分扣分一票否决未填中文的是个和与，。、；：（）《》“”？！—…·"
+WORDS = (
+    "维度能力场景题目条目难度普通困难得分总分平均加分扣分一票否决未填中文的是个和与，。、"
+    "；：（）《》“”？！—…·"
+)
 
 
 def main() -> None:

@@ -66,6 +66,7 @@ def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str])
         if expected is not None and found != expected:
             said = f"{name}/{file}: {found} {what}, {expected} were expected"
             raise DataError(
-                f"{said}. The official file has changed: read what is new, then mend data/sources.yaml."
+                f"{said}. The official file has changed: read what is new, then mend"
+                " data/sources.yaml."
             )
     return table[list(used)]

@@ -137,8 +137,8 @@ def _record_set(file: Path, entry: dict[str, Any]) -> dict[str, Any]:
     about = entry["columns"]
     if strangers := sorted(set(rows.columns).symmetric_difference(about)):
         raise CroissantError(
-            f"{file.with_name('croissant.yaml')}: {', '.join(strangers)} stands only in {file.name} or only in its "
-            f"description. Describe each column once."
+            f"{file.with_name('croissant.yaml')}: {', '.join(strangers)} stands only in {file.name}"
+            " or only in its description. Describe each column once."
         )
     key = entry.get("key")
     return {
@@ -188,7 +188,8 @@ def main() -> int:
         )
         changed = write_atomically(source.with_suffix(".json"), text.encode())
         print(
-            f"{source.with_suffix('.json').relative_to(root)}  {'written' if changed else 'as it was'}"
+            f"{source.with_suffix('.json').relative_to(root)} "
+            f" {'written' if changed else 'as it was'}"
         )
     return 0
 

@@ -25,7 +25,10 @@ from tools.official import PUBLISHED, derive
 __all__: list[str] = []
 
 COMMANDS = ("list", "status", "check", "write")
-USAGE = f"Usage: make data NAME=..., where NAME is {', '.join(COMMANDS)} or one of {', '.join(SOURCES)}."
+USAGE = (
+    f"Usage: make data NAME=..., where NAME is {', '.join(COMMANDS)} or one of"
+    f" {', '.join(SOURCES)}."
+)
 
 WORDS = 200  #: Characters shown of how two tables differ.
 
@@ -88,7 +91,8 @@ def show_status() -> None:
     for source in SOURCES.values():
         state = "measured" if source.ships else "by make data"
         print(
-            f"{state:13} {source.name:21} {source.ships or 'nothing':8} {source.licence:17} {source.title}"
+            f"{state:13} {source.name:21} {source.ships or 'nothing':8} {source.licence:17}"
+            f" {source.title}"
         )
     for study in read_quoted(find_root() / "data" / "published" / "effects.csv").itertuples():
         print(f"{'quoted':13} {study.study}: {study.outcome} ({study.read}; {study.source})")
@@ -150,7 +154,8 @@ def main(arguments: list[str]) -> int:
                 print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
             files = find_data(source.name) if mirror else fetch_data(source.name)
             print(
-                f"  {len(files)} files, checked, in {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}"
+                f"  {len(files)} files, checked, in"
+                f" {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}"
             )
         names = [name for name in PUBLISHED if asked in (*COMMANDS, name)]
         differences = [said for name in names for said in compare_public(name)]

@@ -114,7 +114,10 @@ def mark_chapter(
             f"- {note.table}: {note.source}; licence {note.licence}."
             for _, note in sorted(tables.items())
         )
-        said = f"```{{dropdown}} The tables that this page was made from, and their licences\n{listed}\n```"
+        said = (
+            "```{dropdown} The tables that this page was made from, and their"
+            f" licences\n{listed}\n```"
+        )
         cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": said})
     return Evidence(glued, list(tables.values()))
 
@@ -197,9 +200,11 @@ def _licensed(source: str, tables: Iterable[TableNote]) -> set[str]:
 def chips(kinds: Kinds) -> str:
     """Write kinds as roles of MyST, which `book/extensions/heart_book.py` draws."""
     return " ".join(
-        f"{{{kind}}}`{', '.join(names) if len(names) < 4 else f'{len(names)} data sets'}`"
-        if names
-        else f"{{{kind}}}`-`"
+        (
+            f"{{{kind}}}`{', '.join(names) if len(names) < 4 else f'{len(names)} data sets'}`"
+            if names
+            else f"{{{kind}}}`-`"
+        )
         for kind, names in kinds.items()
     )
 
@@ -223,15 +228,16 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
         ]
         if wrong or (rest_on and said - rest_on):
             raise NotebookError(
-                f"{page}: a paragraph is marked {', '.join(sorted(said))}, and "
-                f"{'; '.join(wrong) or f'its numbers rest on {chr(44).join(sorted(rest_on))}'}: {paragraph[:80]!r}"
+                f"{page}: a paragraph is marked {', '.join(sorted(said))}, and"
+                f" {'; '.join(wrong) or f'its numbers rest on {chr(44).join(sorted(rest_on))}'}:"
+                f" {paragraph[:80]!r}"
             )
         known = {name for kinds in numbers.values() for name in kinds.get("measured", [])}
         others = set(named.get("measured", "-").split(", ")) - known - {"-"}
         if known and others:
             raise NotebookError(
-                f"{page}: a paragraph is marked as measured on {', '.join(sorted(others))}, and its numbers rest on "
-                f"{', '.join(sorted(known))}: {paragraph[:80]!r}"
+                f"{page}: a paragraph is marked as measured on {', '.join(sorted(others))}, and its"
+                f" numbers rest on {', '.join(sorted(known))}: {paragraph[:80]!r}"
             )
 
 

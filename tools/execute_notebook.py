@@ -67,7 +67,8 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
     declared = read_chapter(notebook).parameters
     if unknown := sorted(set(parameters) - set(declared)):
         raise ExecutionError(
-            f"{notebook.name} has no parameter {', '.join(unknown)}. It has {', '.join(declared) or 'none'}."
+            f"{notebook.name} has no parameter {', '.join(unknown)}. It has"
+            f" {', '.join(declared) or 'none'}."
         )
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -75,7 +75,8 @@ def shared_inputs(notes: Iterable[TableNote], *, sets: Iterable[Source] = ()) ->
     if not tables:
         return "No table was read for this copy.\n"
     lines = [
-        f"- **{'all of it' if may_publish(licence) else 'figures only'}**, {licence}: {source} ({', '.join(sorted(names))})"
+        f"- **{'all of it' if may_publish(licence) else 'figures only'}**, {licence}: {source}"
+        f" ({', '.join(sorted(names))})"
         for (source, licence), names in sorted(
             tables.items(), key=lambda entry: (may_publish(entry[0][1]), entry[0])
         )

@@ -25,8 +25,8 @@ SCREEN = 1_000
 """Pixels of height, at 1,400 of width."""
 
 ANCHORS = (
-    "For comparison: ThinkBayes2 has 74.5 code cells a chapter, 2 lines in the median, 13.7 words a line; "
-    "QuantEcon 21.9, 5, 10.2."
+    "For comparison: ThinkBayes2 has 74.5 code cells a chapter, 2 lines in the median, 13.7 words a"
+    " line; QuantEcon 21.9, 5, 10.2."
 )
 
 
@@ -92,8 +92,14 @@ def main() -> int:
     print(table.round(2).to_string(na_rep="-"))
     in_sight = table["words"] / table["words a line"]
     every_line = (in_sight / (1 - table["folded share"])).sum()
-    counts = f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight, {whole['screens']:.0f} screens"
-    shares = f"{whole['words'] / in_sight.sum():.1f} words a line, {1 - in_sight.sum() / every_line:.2f} folded"
+    counts = (
+        f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight,"
+        f" {whole['screens']:.0f} screens"
+    )
+    shares = (
+        f"{whole['words'] / in_sight.sum():.1f} words a line, {1 - in_sight.sum() / every_line:.2f}"
+        " folded"
+    )
     print(f"\nTogether {counts}; {shares}.")
     print(
         ANCHORS

@@ -193,8 +193,9 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
         **{flag: long[flag] for flag in CELL_FLAGS},
         "null": long["said"].isna() & ~long["empty"] & ~long["not_json"],
         "out_of_range": long["said"].notna() & ~said.between(LOW, HIGH) & (said != 0),
-        "own_family": long["responder"].map(families)
-        == FACTS["families"].get(long["rater"].iloc[0]),
+        "own_family": (
+            long["responder"].map(families) == FACTS["families"].get(long["rater"].iloc[0])
+        ),
         **{flag: long[flag] for flag in ROW_FLAGS if flag in long},
     }
     kept = ["history_id", "dialogue_id", "responder", "rater", "dimension"]

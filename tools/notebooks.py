@@ -132,8 +132,9 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
                 target = None
             if not isinstance(target, ast.Name):
                 raise NotebookError(
-                    f"{notebook}: cell {number} holds the parameters and may hold only lines such as `seed = 1`; "
-                    f"found `{ast.unparse(statement)}`. Derive values in the next cell."
+                    f"{notebook}: cell {number} holds the parameters and may hold only lines such"
+                    f" as `seed = 1`; found `{ast.unparse(statement)}`. Derive values in the next"
+                    " cell."
                 )
             found[target.id] = value
     return found

@@ -98,7 +98,8 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
     rows["flags"] = [["own_family"] if is_own else [] for is_own in own[0] | own[1]]
     n_repeated = int((repeat > 0).sum())
     _log.info(
-        "mtbench: %d vote(s) repeat an earlier one of the same rater on the same pair; kept with repeat 1",
+        "mtbench: %d vote(s) repeat an earlier one of the same rater on the same pair; kept with"
+        " repeat 1",
         n_repeated,
     )
     people, judge = rows[rows["rater_kind"] == "human"], rows[rows["rater_kind"] == "model"]
@@ -215,7 +216,8 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     ):
         if wrong.any():
             raise DataError(
-                f"{file}: row {int(wrong.to_numpy().argmax())} has {what} ({int(wrong.sum())} rows like it)."
+                f"{file}: row {int(wrong.to_numpy().argmax())} has {what} ({int(wrong.sum())} rows"
+                " like it)."
             )
     # What was shown: the moment, and for models a number for the transcript and how many of its messages.
     codes = pd.Series(pd.factorize(rows["transcript_index"])[0], index=rows.index)
@@ -262,7 +264,8 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
         raters = rows.groupby("part_no")[f"annotator_{arm}"].nunique()
         if (raters > 1).any():
             raise DataError(
-                f"{file}: batch {raters.idxmax()} has {raters.max()} raters of the arm {arm}; expected one."
+                f"{file}: batch {raters.idxmax()} has {raters.max()} raters of the arm {arm};"
+                " expected one."
             )
     # The raters' own empathy, in thirds of all raters.
     own = {author: rows[f"empathy_propensity_{arm}"] for author, arm in arms.items()}

@@ -279,7 +279,8 @@ def main() -> None:
     for change in moved:
         print(change)
     print(
-        f"{len(moved):,} of {len(printed):,} printed values moved, appeared or vanished. They are in {PINNED}."
+        f"{len(moved):,} of {len(printed):,} printed values moved, appeared or vanished. They are"
+        f" in {PINNED}."
     )
 
 

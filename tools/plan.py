@@ -84,8 +84,9 @@ def read_plan(root: Path, run: str) -> Plan:
     if not file.is_file():
         known = ", ".join(sorted(path.stem for path in (root / "params").glob("*.yaml"))) or "none"
         raise PlanError(
-            f"There is no {file}, which says what chapters the run {run!r} has. Copy params/sample.yaml there and "
-            f"change it; for votes alone one line is enough, `chapters: [05_who_is_preferred]`. Runs with parameters: {known}."
+            f"There is no {file}, which says what chapters the run {run!r} has. Copy"
+            " params/sample.yaml there and change it; for votes alone one line is enough,"
+            f" `chapters: [05_who_is_preferred]`. Runs with parameters: {known}."
         )
     try:
         given = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -98,7 +99,8 @@ def read_plan(root: Path, run: str) -> Plan:
     names = given.pop("chapters", None) or _sample_chapters(root, run)
     if not isinstance(names, list) or not names:
         raise PlanError(
-            f"{file}: expected `chapters:` with a list of notebooks, such as `- 05_who_is_preferred`."
+            f"{file}: expected `chapters:` with a list of notebooks, such as `-"
+            " 05_who_is_preferred`."
         )
     for name in names:
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
@@ -151,9 +153,10 @@ def refuse_empty_run(root: Path, plan: Plan) -> None:
     filled = any([*folder.glob("verdicts*"), *folder.glob("scores*")])
     if readers and not made_here and not filled:
         raise PlanError(
-            f"{', '.join(readers)} needs votes, and the run {plan.run!r} has none: {folder} has no verdicts.parquet. "
-            f"Put votes of your own there, open_run({str(folder)!r}).write('verdicts', load_verdicts('votes.csv')), or "
-            f"ask judges for them, make collect RUN={plan.run}."
+            f"{', '.join(readers)} needs votes, and the run {plan.run!r} has none: {folder} has no"
+            " verdicts.parquet. Put votes of your own there,"
+            f" open_run({str(folder)!r}).write('verdicts', load_verdicts('votes.csv')), or ask"
+            f" judges for them, make collect RUN={plan.run}."
         )
 
 
@@ -311,11 +314,13 @@ def _fit(
         for name, value in values.items():
             if name == "run":
                 raise PlanError(
-                    f"{file}: `run` is the name of this file ({run!r}) and is passed to every chapter by itself."
+                    f"{file}: `run` is the name of this file ({run!r}) and is passed to every"
+                    " chapter by itself."
                 )
             if name not in chapter.parameters:
                 raise PlanError(
-                    f"{file}: {chapter.name} has no parameter {name!r}. It has {', '.join(chapter.parameters) or 'none'}."
+                    f"{file}: {chapter.name} has no parameter {name!r}. It has"
+                    f" {', '.join(chapter.parameters) or 'none'}."
                 )
             _check_type(f"{file}: {chapter.name}.{name}", value, chapter.parameters[name])
         parameters[chapter.name] = ({"run": run} if "run" in chapter.parameters else {}) | values
@@ -335,7 +340,8 @@ def _check_type(where: str, value: object, default: object) -> None:
         and not numbers
     ):
         raise PlanError(
-            f"{where} is {value!r}, a {type(value).__name__}; the notebook's default {default!r} is a {type(default).__name__}."
+            f"{where} is {value!r}, a {type(value).__name__}; the notebook's default {default!r} is"
+            f" a {type(default).__name__}."
         )
 
 

@@ -224,7 +224,8 @@ def _copied(mine: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
     by_rater = same.groupby(common["rater"]).agg(["all", "size"])
     copied = by_rater[by_rater["all"] & by_rater["size"].ge(SAME_AT_LEAST)]
     return [
-        f"all {n} answers of {rater} to questions that both asked are identical; one lab's answers count once."
+        f"all {n} answers of {rater} to questions that both asked are identical; one lab's answers"
+        " count once."
         for rater, n in copied["size"].items()
     ]
 
@@ -334,11 +335,13 @@ def _join(asked: argparse.Namespace) -> None:
     ]
     shown = found.table.sort_values("rating", ascending=False)[columns].round(0)
     print(
-        f"{asked.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs, resampled as clusters:"
+        f"{asked.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs,"
+        " resampled as clusters:"
     )
     print(shown.to_string(index=False))
     print(
-        f"Provisional: {len(pooled.manifests)} labs are few to speak of other labs. The verdicts are in {run.folder}."
+        f"Provisional: {len(pooled.manifests)} labs are few to speak of other labs. The verdicts"
+        f" are in {run.folder}."
     )
 
 

@@ -73,37 +73,43 @@ def find_faults(root: Path) -> list[str]:
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:
         faults.append(
-            f"The tree has changes: {', '.join(line[3:] for line in changed[:5])}. Commit them, or put them away."
+            f"The tree has changes: {', '.join(line[3:] for line in changed[:5])}. Commit them, or"
+            " put them away."
         )
     version, entry = _version(root), _entry(root)
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     if entry is None or entry["version"] != version:
         said = f"the newest entry is {entry['version']}" if entry else "there is no entry at all"
         faults.append(
-            f"CHANGELOG.md: {said}, the version is {version}. Write an entry `## {version}, YYYY-MM-DD` above it."
+            f"CHANGELOG.md: {said}, the version is {version}. Write an entry `## {version},"
+            " YYYY-MM-DD` above it."
         )
     else:
         date = entry["said"].strip()
         if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date):
             faults.append(
-                f"CHANGELOG.md: {version} is dated {date!r}. Write the day, as in `## {version}, 2026-01-09`."
+                f"CHANGELOG.md: {version} is dated {date!r}. Write the day, as in `## {version},"
+                " 2026-01-09`."
             )
         elif str(citation.get("date-released")) != date:
             faults.append(
-                f"CITATION.cff: date-released is {citation.get('date-released')}, CHANGELOG.md says {date}."
+                f"CITATION.cff: date-released is {citation.get('date-released')}, CHANGELOG.md says"
+                f" {date}."
             )
         if not re.search(r"^- \S", entry["lines"], flags=re.MULTILINE):
             faults.append(
-                f"CHANGELOG.md: the entry of {version} is empty. Say in lines that start with `- ` what changed."
+                f"CHANGELOG.md: the entry of {version} is empty. Say in lines that start with `- `"
+                " what changed."
             )
     if str(citation.get("version")) != version:
         faults.append(
-            f"CITATION.cff says version {citation.get('version')}, heart_utils/__init__.py says {version}."
+            f"CITATION.cff says version {citation.get('version')}, heart_utils/__init__.py says"
+            f" {version}."
         )
     if (address := read_settings(root).repository) != citation.get("repository-code", ""):
         faults.append(
-            f"CITATION.cff: repository-code is {citation.get('repository-code', '')!r}, pyproject.toml says {address!r} "
-            f"([tool.heart], repository). Write the same in both."
+            f"CITATION.cff: repository-code is {citation.get('repository-code', '')!r},"
+            f" pyproject.toml says {address!r} ([tool.heart], repository). Write the same in both."
         )
     tables = open_run(root / "runs" / "sample").manifest.get("tables", {})
     licence = strictest_licence(
@@ -116,8 +122,9 @@ def find_faults(root: Path) -> list[str]:
             if not may_publish(str(table.get("licence", "none stated")))
         )
         faults.append(
-            f"The run sample, whose book is published, rests on words that may not be passed on ({', '.join(bound)}: "
-            f"{licence}). Give it words of the project's own, and build the book again."
+            "The run sample, whose book is published, rests on words that may not be passed on"
+            f" ({', '.join(bound)}: {licence}). Give it words of the project's own, and build the"
+            " book again."
         )
     return faults
 
@@ -195,14 +202,15 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         for file in packed:
             file.unlink()
         raise ReleaseError(
-            f"Somebody whom a key file names stands in: {'; '.join(told[:5])}. Put the code in the place of the name."
+            f"Somebody whom a key file names stands in: {'; '.join(told[:5])}. Put the code in the"
+            " place of the name."
         )
     if leaks:
         for file in packed:
             file.unlink()
         raise ReleaseError(
-            f"Words of {', '.join(WITHHELD)} may not be passed on, and stand in: {'; '.join(leaks[:5])}. "
-            f"Show ids or figures in their place."
+            f"Words of {', '.join(WITHHELD)} may not be passed on, and stand in:"
+            f" {'; '.join(leaks[:5])}. Show ids or figures in their place."
         )
     return packed
 
@@ -245,8 +253,8 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
             ", ".join(f"{file} ({licence})" for file, licence in licences.items()) or "it has none"
         )
         raise ReleaseError(
-            f"No table of the run {name} may be passed on: {found}. If they are yours to share, say so: "
-            f"open_run({name!r}).record(tables={{'verdicts': {{'licence': 'CC0-1.0'}}}})."
+            f"No table of the run {name} may be passed on: {found}. If they are yours to share, say"
+            f" so: open_run({name!r}).record(tables={{'verdicts': {{'licence': 'CC0-1.0'}}}})."
         )
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)
@@ -287,8 +295,8 @@ def _refuse_keys(run: Run) -> None:
                 is_key = opened.read(11) == b"code,person" and place.parts[0] != "keys"
         if is_key:
             raise ReleaseError(
-                f"{place} in the run {run.name!r} is a key file: it says whose each code is. Keep it in keys/ alone, or apart "
-                f"from the run, and delete this copy."
+                f"{place} in the run {run.name!r} is a key file: it says whose each code is. Keep"
+                " it in keys/ alone, or apart from the run, and delete this copy."
             )
 
 
@@ -302,7 +310,10 @@ def _methods_of(run: Run) -> str:
 def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
     """Give BibTeX for this project, HEART, and what the methods cite, and the citations of the data as notes."""
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    own = f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author = {{{citation['authors'][0]['name']}}},\n"
+    own = (
+        f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author ="
+        f" {{{citation['authors'][0]['name']}}},\n"
+    )
     own += f"  version = {{{citation['version']}}},\n  year = {{2026}}\n}}\n"
     entries = re.split(r"\n(?=@)", (root / "book" / "references.bib").read_text(encoding="utf-8"))
     keys = {"iyer2026heart", *re.findall(r"@(\w+)\]", said)}

@@ -76,8 +76,8 @@ def read_settings(root: Path) -> Settings:
     settings = Settings(**said)
     if settings.repository and not settings.repository.startswith("https://"):
         raise SettingsError(
-            f"pyproject.toml, [tool.heart]: repository is {settings.repository!r}; expected an address that starts with "
-            f"https://, or nothing while it is not known."
+            f"pyproject.toml, [tool.heart]: repository is {settings.repository!r}; expected an"
+            " address that starts with https://, or nothing while it is not known."
         )
     return settings
 
@@ -104,8 +104,9 @@ def launch_words(settings: Settings) -> str:
     """
     if not (address := settings.address):
         return (
-            "This copy does not know where its repository is, so there is no button here. Whoever publishes it fills in\n"
-            "`repository` under `[tool.heart]` in `pyproject.toml`, and this page gets one.\n"
+            "This copy does not know where its repository is, so there is no button here. Whoever"
+            " publishes it fills in\n`repository` under `[tool.heart]` in `pyproject.toml`, and"
+            " this page gets one.\n"
         )
     host, _, path = address.removeprefix("https://").partition("/")
     where = {"github.com": f"gh/{path}", "gitlab.com": f"gl/{quote(path, safe='')}"}.get(
@@ -171,6 +172,7 @@ def contact_words(settings: Settings) -> str:
         return f"Write to <{settings.contact}>.\n"
     issues = f"(<{settings.repository.rstrip('/')}>) " if settings.repository else ""
     return (
-        f"This copy names nobody's address. Open an issue in the repository that it came from {issues}without repeating the\n"
-        "words in question; if you cannot, write to whoever gave or showed you this copy.\n"
+        "This copy names nobody's address. Open an issue in the repository that it came from"
+        f" {issues}without repeating the\nwords in question; if you cannot, write to whoever gave"
+        " or showed you this copy.\n"
     )

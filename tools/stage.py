@@ -95,7 +95,10 @@ def stage_book(root: Path, plan: Plan) -> Path:
     options = config["sphinx"]["config"]["html_theme_options"]
     # Sphinx lays every page anew when its settings change; what changes with each commit is put in when the pages are.
     options["extra_footer"] = f"<p>{BUILT_ON}</p>"
-    built = f"Built on {datetime.date.today().isoformat()} from commit {current_commit(root)}, run {plan.run}."
+    built = (
+        f"Built on {datetime.date.today().isoformat()} from commit {current_commit(root)}, run"
+        f" {plan.run}."
+    )
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     files = {
         "built_on.txt": built,
@@ -211,12 +214,16 @@ def _stage_own_front(stage: Path, plan: Plan) -> None:
             "",
         ]
         front += [
-            f"The leaderboard of this run; what it rests on is said in the figure.{_said_of_dimension(plan, chapter)}"
+            "The leaderboard of this run; what it rests on is said in the"
+            f" figure.{_said_of_dimension(plan, chapter)}"
         ]
         front += ["```", ""]
         front += [f"{{ref}}`How it is made, and all other leaderboards <{OWN_SECTION}>`.", ""]
     front += [
-        "This book was made from the tables of this run and from published data; each chapter says which. The chapters:",
+        (
+            "This book was made from the tables of this run and from published data; each chapter"
+            " says which. The chapters:"
+        ),
         "",
     ]
     front += [
@@ -232,8 +239,8 @@ def _said_of_dimension(plan: Plan, chapter: str) -> str:
     if dimension in (None, "overall"):
         return ""
     return (
-        f" It is about `{dimension}`: `overall` is shown where a run has it, else its first dimension, unless `dimension` in "
-        f"`params/{plan.run}.yaml` says another."
+        f" It is about `{dimension}`: `overall` is shown where a run has it, else its first"
+        f" dimension, unless `dimension` in `params/{plan.run}.yaml` says another."
     )
 
 
@@ -243,7 +250,10 @@ def _stage_front_figure(stage: Path) -> None:
     if (stage / FRONT_FIGURE[0]).is_file():
         figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
         write_atomically(stage / "book" / "front.svg", figure.svg)
-        front = f"```{{figure}} front.svg\n:name: fig-front\n:alt: {figure.alt}\n\n{figure.caption}\n```\n"
+        front = (
+            "```{figure} front.svg\n:name: fig-front\n:alt:"
+            f" {figure.alt}\n\n{figure.caption}\n```\n"
+        )
         # The rows with which its reader can ask it come along.
         for page in _shown_html(stage / FRONT_FIGURE[0], f'data-figure="{FRONT_FIGURE[1]}"'):
             asked = page.replace(f'data-figure="{FRONT_FIGURE[1]}"', 'data-figure="fig-front"')
@@ -405,7 +415,10 @@ _API_TASKS = [
     (
         ("agreement",),
         "Compare raters",
-        "How far people and judges agree, beyond chance and beside what people reach among themselves.",
+        (
+            "How far people and judges agree, beyond chance and beside what people reach among"
+            " themselves."
+        ),
     ),
     (
         ("judges", "replies"),

@@ -65,7 +65,8 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
     shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
     if shared:
         raise ValueError(
-            f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by dialogue."
+            f"{len(shared)} dialogues, such as {min(shared)!r}, stand on both sides; split by"
+            " dialogue."
         )
     apart = set(turns["strategy"]) ^ set(calibration["strategy"])
     if apart:
@@ -288,7 +289,8 @@ def corrected_gap(
     both = both[both[kind].isin(between) & both["code"].isin(labels["code"].unique())]
     if both.empty:
         raise AgreementError(
-            f"No label is of a code and of a reply by {' or '.join(between)}; it takes {LEAST_LABELLED} dialogues."
+            f"No label is of a code and of a reply by {' or '.join(between)}; it takes"
+            f" {LEAST_LABELLED} dialogues."
         )
     rows = []
     for code, mine in both.groupby("code", sort=True):
@@ -308,7 +310,10 @@ def corrected_gap(
             "n_left_out": len(mine) - len(known),
         }
         if n < LEAST_LABELLED or n == n_all:
-            why = f"{n} of {n_all} dialogues with both kinds are labelled; it takes {LEAST_LABELLED}, and not all."
+            why = (
+                f"{n} of {n_all} dialogues with both kinds are labelled; it takes {LEAST_LABELLED},"
+                " and not all."
+            )
             rows.append(counts | {"why": why})
             continue
         own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]

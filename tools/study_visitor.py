@@ -133,8 +133,9 @@ class Visitor:
         self.page.wait_for_timeout(150)  # the page saves what was typed a moment after the last key
         self.page.click("#next-btn")
         self.page.wait_for_function(
-            "before => { const field = document.querySelector('#instance_id');"
-            " return document.querySelector('#debrief_text') || (field && field.value && field.value !== before); }",
+            "before => { const field = document.querySelector('#instance_id'); return"
+            " document.querySelector('#debrief_text') || (field && field.value && field.value !=="
+            " before); }",
             arg=before,
         )
 

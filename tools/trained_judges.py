@@ -232,7 +232,8 @@ def _measure_guesses(
         name for name in names if any(np.isnan(guesses[name]).any() for guesses in drawn)
     ]:
         raise ValueError(
-            f"Replies without a guess from {', '.join(absent)}: the judge abstained. Train on more labels."
+            f"Replies without a guess from {', '.join(absent)}: the judge abstained. Train on more"
+            " labels."
         )
     columns = {
         name: np.stack([guesses[name] for guesses in drawn], axis=1) for name in names

@@ -329,8 +329,9 @@ def pair_votes(
     if ties == "exclude":
         if not decided.any():
             raise AgreementError(
-                f"Nothing is decided: each of the {len(met) // (1 + symmetric)} pairs of votes by {between[0]} and "
-                f"{between[1]} holds a tie. Count ties as answers (ties='include'), or collect votes that decide."
+                f"Nothing is decided: each of the {len(met) // (1 + symmetric)} pairs of votes by"
+                f" {between[0]} and {between[1]} holds a tie. Count ties as answers"
+                " (ties='include'), or collect votes that decide."
             )
         met, group = met[decided], group[decided]
     cells, where = np.unique(met["unit"].to_numpy() * len(groups) + group, return_inverse=True)
@@ -421,7 +422,8 @@ def _vary_people(
         )
     if pairs.symmetric and "rater" in by:
         raise AgreementError(
-            "Two people's agreement by rater cannot be resampled over raters; resample the dialogues alone."
+            "Two people's agreement by rater cannot be resampled over raters; resample the"
+            " dialogues alone."
         )
     person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
     refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"))

@@ -84,7 +84,8 @@ def agreement_with_baselines(
     """
     if "ambiguity" in by:
         raise AgreementError(
-            "by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by vote."
+            "by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by"
+            " vote."
         )
     votes = read_votes(verdicts, cluster=cluster)
     pairs = pair_votes(votes, verdicts, between=between, by=by, ties="exclude")
@@ -249,7 +250,7 @@ def estimate_ceiling(
     if not kept.any():
         raise AgreementError(
             f"No pair has {LEAST_VOTES} decided votes by people (the most is {decided.max()}). "
-            f"With fewer, only bounds can be had, from how often two people agree."
+            "With fewer, only bounds can be had, from how often two people agree."
         )
     present, where = np.unique(cluster_of_unit(votes)[kept], return_inverse=True)
     split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]

@@ -46,7 +46,8 @@ class Components:
         """Predict the reliability of mean scores (D-study), for these raters or others like them; `absolute`: Φ, not Eρ²."""
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError(
-                "One rater does not show how raters differ; expected n_raters=1 and same_raters=True."
+                "One rater does not show how raters differ; expected n_raters=1 and"
+                " same_raters=True."
             )
         return float(
             _reliability(self.table["variance"], n_dialogues, n_raters, same_raters, absolute)
@@ -279,8 +280,8 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
     sizes = tuple(len(wide.columns.unique(level)) for level in ("responder", "rater"))
     if sizes[0] < 2 or len(complete) < 2:
         raise AgreementError(
-            f"Expected two responders or more in two dialogues or more that all raters scored in full; "
-            f"got {sizes[0]} in {len(complete)} of {scores['dialogue_id'].nunique()}."
+            "Expected two responders or more in two dialogues or more that all raters scored in"
+            f" full; got {sizes[0]} in {len(complete)} of {scores['dialogue_id'].nunique()}."
         )
     cells = complete.to_numpy(dtype=float).reshape(len(complete), *sizes)
     return cells.transpose(1, 0, 2), scores["dialogue_id"].nunique() - len(complete)

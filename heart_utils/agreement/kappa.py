@@ -109,7 +109,8 @@ def cohen_kappa(
     votes, scale = _read(table, cluster)
     if len(votes.raters) != 2:
         raise AgreementError(
-            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Or use krippendorff_alpha."
+            f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Or use"
+            " krippendorff_alpha."
         )
     place = np.full((2, len(votes.units)), -1)
     place[votes.rater, votes.unit] = votes.value
@@ -326,7 +327,8 @@ def icc(
     complete = ~np.isnan(table).any(axis=1)
     if complete.sum() < 2:
         raise AgreementError(
-            f"{' and '.join(map(str, chosen))} share {complete.sum()} replies; this needs two or more."
+            f"{' and '.join(map(str, chosen))} share {complete.sum()} replies; this needs two or"
+            " more."
         )
     sums = sums_by(cluster_of_unit(votes)[complete], _squares(table[complete]), len(votes.clusters))
     how = (n_resamples, ci_level, rng)
@@ -384,7 +386,8 @@ def judge_reliability(
         votes = read_votes(rows, cluster=None)
         if person not in votes.raters:
             raise AgreementError(
-                f"{person} has no score that counts. Raters: {', '.join(map(show_rater, votes.raters))}."
+                f"{person} has no score that counts. Raters:"
+                f" {', '.join(map(show_rater, votes.raters))}."
             )
         sheet, author = (
             pd.DataFrame(answer_sheet(votes), columns=votes.raters),
@@ -395,7 +398,8 @@ def judge_reliability(
             means = (both if of is None else both.groupby(author).mean()).to_numpy()
             if len(means) < 2:
                 raise AgreementError(
-                    f"{person} and {judge} share {len(means)} rows; a correlation needs two or more."
+                    f"{person} and {judge} share {len(means)} rows; a correlation needs two or"
+                    " more."
                 )
             for kind in kinds:
                 rest, whole = _variances(_squares(means - means.mean()).sum(axis=0), kind)
@@ -468,8 +472,9 @@ def _refuse_one_category(value: Codes, votes: Votes) -> None:
     if value.min() == value.max():
         name = votes.categories[value.flat[0]]
         raise AgreementError(
-            f"All answers are {name if votes.kind == 'verdict' else f'{name:g}'}: agreement is 1, and with one category "
-            f"only there is no chance to correct for. Report the agreement and say so."
+            f"All answers are {name if votes.kind == 'verdict' else f'{name:g}'}: agreement is 1,"
+            " and with one category only there is no chance to correct for. Report the agreement"
+            " and say so."
         )
 
 

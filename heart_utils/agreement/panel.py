@@ -66,7 +66,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     votes = read_votes(table, cluster=None)
     if judge not in votes.raters:
         raise AgreementError(
-            f"{judge!r} gave no answer that counts. Raters are {', '.join(map(str, votes.raters[:8]))}."
+            f"{judge!r} gave no answer that counts. Raters are"
+            f" {', '.join(map(str, votes.raters[:8]))}."
         )
     people = [
         name
@@ -95,8 +96,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
         )
     if len(rows) < LEAST_RATERS:
         raise AgreementError(
-            f"The test needs {LEAST_RATERS} people or more with {LEAST_ITEMS} items or more that {judge} and another person "
-            f"answered too; there are {len(rows)} of {len(people)}."
+            f"The test needs {LEAST_RATERS} people or more with {LEAST_ITEMS} items or more that"
+            f" {judge} and another person answered too; there are {len(rows)} of {len(people)}."
         )
     found = pd.DataFrame(rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"])
     return found.assign(
@@ -144,7 +145,8 @@ def effective_judges(
     by_judge = votes.raters.isin(table.loc[table["rater_kind"] == "model", "rater"])
     if by_judge.sum() < 2:
         raise AgreementError(
-            f"A panel needs two judges or more; there is {', '.join(votes.raters[by_judge]) or 'none'}."
+            "A panel needs two judges or more; there is"
+            f" {', '.join(votes.raters[by_judge]) or 'none'}."
         )
     one_dimension(votes)
     sheet = answer_sheet(votes)
@@ -154,7 +156,8 @@ def effective_judges(
     used = complete & (n_people >= (1 if single else 2))
     if not used.any():
         raise AgreementError(
-            f"No unit was answered by all judges ({', '.join(votes.raters[by_judge])}) and by a person."
+            f"No unit was answered by all judges ({', '.join(votes.raters[by_judge])}) and by a"
+            " person."
         )
     present, where = np.unique(cluster_of_unit(votes)[used], return_inverse=True)
     people = by_people[used]
@@ -286,9 +289,13 @@ def calibrate_abstention(
         or np.isnan(confidence).any()
         or not np.isin(wrong, (0, 1)).all()
     ):
-        got = f"{len(wrong)} errors, {len(confidence)} confidences, {len(where)} clusters, {len(clusters)} of them different"
+        got = (
+            f"{len(wrong)} errors, {len(confidence)} confidences, {len(where)} clusters,"
+            f" {len(clusters)} of them different"
+        )
         raise AgreementError(
-            f"wrong must be 0 or 1, confidence and cluster complete, with two clusters or more; got {got}."
+            "wrong must be 0 or 1, confidence and cluster complete, with two clusters or more; got"
+            f" {got}."
         )
     places = np.clip(np.ceil(np.array(COVERAGES) * len(wrong)).astype(int) - 1, 0, len(wrong) - 1)
     rows = []

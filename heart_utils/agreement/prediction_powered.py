@@ -338,18 +338,21 @@ def _check(
         )
     if labelled.sum() < LEAST_LABELLED:
         raise AgreementError(
-            f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh the judge."
+            f"People judged {labelled.sum()} {name}; {LEAST_LABELLED} or more are needed to weigh"
+            " the judge."
         )
     if part >= 1.0:
         raise AgreementError(
-            f"People judged every {name} and pair that {judge} did; nothing is left to save: use `fit_ratings`."
+            f"People judged every {name} and pair that {judge} did; nothing is left to save: use"
+            " `fit_ratings`."
         )
     per_pair = len(cells) / cells["pair"].nunique()
     if per_pair < LEAST_A_PAIR:
         needed = ceil(labelled.sum() * LEAST_A_PAIR / per_pair)
         raise AgreementError(
-            f"People judged {per_pair:.1f} {name} a pair of responders on average; {LEAST_A_PAIR:.0f} or more are needed for "
-            f"intervals that hold. Label {needed} {name} like these instead of {labelled.sum()}, or more pairs in each."
+            f"People judged {per_pair:.1f} {name} a pair of responders on average;"
+            f" {LEAST_A_PAIR:.0f} or more are needed for intervals that hold. Label {needed} {name}"
+            f" like these instead of {labelled.sum()}, or more pairs in each."
         )
 
 

@@ -89,7 +89,8 @@ def rank_agreement(
     where = np.tile(np.unique(conversation, return_index=True)[1], len(meetings))[sums[:, 2] > 0]
     if not len(where):
         raise AgreementError(
-            f"{between[0]} and {between[1]} share no history with two replies that two raters of them scored."
+            f"{between[0]} and {between[1]} share no history with two replies that two raters of"
+            " them scored."
         )
     group, groups = number_groups(
         votes.units[[name for name in ("dimension",) if name in votes.units]]
@@ -188,7 +189,8 @@ def track_recipients(
     if values.duplicated(["history_id", *by]).any():
         row = values.loc[values.duplicated(["history_id", *by]), ["history_id", *by]].iloc[0]
         raise AgreementError(
-            f"{dict(row)} has more than one value; average them first, or add what tells them apart to `by`."
+            f"{dict(row)} has more than one value; average them first, or add what tells them apart"
+            " to `by`."
         )
     joined = values.dropna(subset="value").merge(
         told[["history_id", "dialogue_id", *outcomes]], on="history_id"

@@ -102,7 +102,8 @@ def rater_quality(
     if twice.any():
         first = rows[twice].iloc[0]
         raise AgreementError(
-            f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one each."
+            f"{first['rater']} has two verdicts on the pair {first['pair_id']}; quality is of one"
+            " each."
         )
     if "position" in rows:
         rows = rows.sort_values(["rater", "position"], kind="stable")
@@ -267,7 +268,8 @@ def rate_writers(
     count = len(writers)
     if count < 3 or count == len(names):
         raise RatingsError(
-            f"{count} writers and {len(names) - count} others were judged; expected three or more, and one."
+            f"{count} writers and {len(names) - count} others were judged; expected three or more,"
+            " and one."
         )
     settings: dict[str, Any] = {
         "dimension": dimension,
@@ -329,8 +331,9 @@ def split_writers(
         if writer.isna().any():
             first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
             raise RatingsError(
-                f"{int(writer.isna().sum())} verdicts are about replies of {POOL!r} whose writer is not known, first in the "
-                f"comparison {first}. Fill in author_id, or leave those verdicts out."
+                f"{int(writer.isna().sum())} verdicts are about replies of {POOL!r} whose writer is"
+                f" not known, first in the comparison {first}. Fill in author_id, or leave those"
+                " verdicts out."
             )
         split.loc[ours, f"responder_{side}"] = f"{POOL}/" + writer.astype(str)
     return split
@@ -369,7 +372,8 @@ def dawid_skene(
     if answers.empty or answers[columns].isna().any(axis=None):
         empty = int(answers[columns].isna().any(axis=1).sum())
         raise AgreementError(
-            f"{empty} of {len(answers)} answers lack an item, a rater or the answer; drop failed ones first."
+            f"{empty} of {len(answers)} answers lack an item, a rater or the answer; drop failed"
+            " ones first."
         )
     (items, item_names), (raters, rater_names) = (
         pd.factorize(answers[column], sort=True) for column in columns[:2]
@@ -410,7 +414,8 @@ def dawid_skene(
                 {"probability": errors.ravel(), "count": counts.ravel()}, index=index
             ).reset_index()
     raise AgreementError(
-        f"After {MOST_STEPS} steps a posterior still moves by {moved:.1e}. Add a prior, or more answers."
+        f"After {MOST_STEPS} steps a posterior still moves by {moved:.1e}. Add a prior, or more"
+        " answers."
     )
 
 

@@ -65,9 +65,13 @@ def submit_batches(
     queues: dict[str, list[Request]] = {}
     for request in requests:
         if not can_batch(request.model):
-            said = f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm makes them at"
+            said = (
+                f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm"
+                " makes them at"
+            )
             raise BatchError(
-                f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call at a time."
+                f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call"
+                " at a time."
             )
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
     parts = [
@@ -257,7 +261,10 @@ def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
         )
         said = f"its provider did not take or give {what}."
         if unsure:
-            said = "nobody knows whether its provider took a batch. The same command looks for it there."
+            said = (
+                "nobody knows whether its provider took a batch. The same command looks for it"
+                " there."
+            )
         words = redact(f"{type(error).__name__}: {redact_message(str(error))}", secrets_of(model))[
             :400
         ]

@@ -33,9 +33,13 @@ def run_on_cluster(
 ) -> dict[str, Call]:
     """Have the workers of a cluster ask for all of these requests."""
     if not ledger.shared:
-        said = f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of this machine"
+        said = (
+            f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of"
+            " this machine"
+        )
         raise LedgerError(
-            f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every worker."
+            f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every"
+            " worker."
         )
     from tqdm.auto import tqdm
 
@@ -53,7 +57,8 @@ def run_on_cluster(
     with client, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
         if not client.nthreads():
             raise ClusterError(
-                f"The scheduler at {scheduler} has no worker; start some with `dask worker {scheduler}`."
+                f"The scheduler at {scheduler} has no worker; start some with `dask worker"
+                f" {scheduler}`."
             )
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
         how = address, max_concurrency, budget_usd

@@ -119,7 +119,10 @@ class Lane:
         self.heard = self.heard or failure.kind in ("empty", "refused")
         self.turned_down += failure.kind == "never"
         if self.turned_down >= DEAF and not self.heard and self.closed is None:
-            self.closed = f"its first {self.turned_down} calls were all turned down; the last: {failure.words}"
+            self.closed = (
+                f"its first {self.turned_down} calls were all turned down; the last:"
+                f" {failure.words}"
+            )
         if failure.kind == "closed":
             self.said = failure.words
             return None
@@ -140,7 +143,10 @@ class Lane:
         if failure.kind != "closed" and not silent and (failure.after_s or 0.0) <= patience:
             return False
         if silent and self.silent_since is not None:
-            wait = f" (for {silence:.0f} s nothing was answered{'' if self.heard else ', nor ever before'})"
+            wait = (
+                f" (for {silence:.0f} s nothing was"
+                f" answered{'' if self.heard else ', nor ever before'})"
+            )
             _SILENT[self.model.identity, self.model.api_base] = self.silent_since
         elif failure.after_s:
             wait = f" (it asks to wait {failure.after_s:g} s)"
@@ -257,7 +263,8 @@ def ask_all(
         )
         about = f" about {damaged[0].tag}" if damaged[0].tag else ""
         warnings.warn(
-            f"{len(damaged)} answers in {ledger.url} are damaged, the first by {damaged[0].model.name}{about}. {then}",
+            f"{len(damaged)} answers in {ledger.url} are damaged, the first by"
+            f" {damaged[0].model.name}{about}. {then}",
             stacklevel=2,
         )
     again = mode in ("missing", "dry") or (mode == "batch" and damaged)
@@ -338,7 +345,8 @@ def run(
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(flow.stopping.set)
             bar.write(
-                f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives them up."
+                f"Stopping: {flow.in_flight} calls in flight are waited for; Ctrl-C again gives"
+                " them up."
             )
             try:
                 future.result()
@@ -361,13 +369,17 @@ def run(
         ]
         money = ledger.money()
         raise BudgetError(
-            f"The budget of {' or '.join(budgets)} USD does not reach for another call: {money.spent:.4f} spent, "
-            f"{money.unsettled:.4f} perhaps billed for calls nobody heard the end of, {money.reserved:.4f} held for requests "
-            f"in batches. {sum(lane.short for lane in short)} calls were not made. What was answered is recorded; raise "
-            f"budget_usd and run again."
+            f"The budget of {' or '.join(budgets)} USD does not reach for another call:"
+            f" {money.spent:.4f} spent, {money.unsettled:.4f} perhaps billed for calls nobody heard"
+            f" the end of, {money.reserved:.4f} held for requests in batches."
+            f" {sum(lane.short for lane in short)} calls were not made. What was answered is"
+            " recorded; raise budget_usd and run again."
         )
     if flow.in_batches:
-        said = f"{flow.in_batches} of the requests are in a provider's batch that has not been collected"
+        said = (
+            f"{flow.in_batches} of the requests are in a provider's batch that has not been"
+            " collected"
+        )
         raise LedgerError(
             f"{said}. Mode 'batch' collects it once it is there; the others are recorded."
         )

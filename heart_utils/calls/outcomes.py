@@ -24,7 +24,9 @@ from heart_utils.identities import redact_message
 
 __all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 
-CUT = "cut"  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
+CUT = (  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
+    "cut"
+)
 UNSAID = "unsaid"  #: The reason where a stream ended as it should, and its provider gave none.
 
 FILTERED = re.compile(
@@ -265,9 +267,9 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
         longest,
         text=choice.message.content or "",
         refusal=_refusal(choice.message),
-        finish_reason="tool_calls"
-        if getattr(choice.message, "tool_calls", None)
-        else choice.finish_reason,
+        finish_reason=(
+            "tool_calls" if getattr(choice.message, "tool_calls", None) else choice.finish_reason
+        ),
         usage=getattr(response, "usage", None),
         logprobs=_first_token(getattr(choice, "logprobs", None)),
         served_model=getattr(response, "model", None),
@@ -533,9 +535,11 @@ def without_echo(text: str, asked: str) -> str:
     starts = [at for at in range(len(spoken)) if tuple(spoken[at : at + ECHOED]) in runs]
     repeated = {at + place for at in starts for place in range(ECHOED)}
     kept = [
-        ""
-        if at in repeated and at - 1 in repeated
-        else ("[what was asked]" if at in repeated else word) + between
+        (
+            ""
+            if at in repeated and at - 1 in repeated
+            else ("[what was asked]" if at in repeated else word) + between
+        )
         for at, (word, between) in enumerate(zip(spoken, [*pieces[1::2], ""], strict=True))
     ]
     return "".join(kept)

@@ -73,8 +73,9 @@ def price_fault(model: Model) -> str | None:
         return None
     prompt, completion = (1e6 * rate for rate in listed)
     return (
-        f"{model.name}: {' and '.join(zeros)} is 0, but {model.model} is listed at {prompt:g} and {completion:g} USD for a "
-        f"million tokens. Leave the prices out, or give the address of your own server under this name as api_base"
+        f"{model.name}: {' and '.join(zeros)} is 0, but {model.model} is listed at {prompt:g} and"
+        f" {completion:g} USD for a million tokens. Leave the prices out, or give the address of"
+        " your own server under this name as api_base"
     )
 
 
@@ -186,8 +187,9 @@ def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
     unpriced = sorted({f"{model.name} ({model.model})" for model in capped if price(model) is None})
     if unpriced:
         raise BudgetError(
-            f"No price is known of {', '.join(unpriced)}. Give price_prompt and price_completion in USD for a million tokens; "
-            f"0 if a call really costs nothing. (A listed price of 0 counts as not known.)"
+            f"No price is known of {', '.join(unpriced)}. Give price_prompt and price_completion in"
+            " USD for a million tokens; 0 if a call really costs nothing. (A listed price of 0"
+            " counts as not known.)"
         )
 
 
@@ -201,7 +203,11 @@ def check_money(
     if max_paid_calls is not None:
         paid = sum(is_paid(request.model) for request in requests)
         if paid > max_paid_calls:
-            said = f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are made from here"
+            said = (
+                f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are"
+                " made from here"
+            )
             raise BudgetError(
-                f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to stop."
+                f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to"
+                " stop."
             )

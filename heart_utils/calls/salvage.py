@@ -242,9 +242,9 @@ def _take(cells: list[Any], whole: Whole) -> None:
     if table is None:
         return
     row: Row = {
-        column.name: None
-        if cell is None
-        else KINDS.get(column.type.python_type, lambda value: value)(cell)
+        column.name: (
+            None if cell is None else KINDS.get(column.type.python_type, lambda value: value)(cell)
+        )
         for column, cell in zip(table.c, cells, strict=True)
     }
     if table is owners and all(

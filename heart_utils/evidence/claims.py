@@ -106,6 +106,7 @@ def _compute(row: object, names: dict[str, object]) -> float:
         ) from error
     if np.isnan(found):
         raise ClaimsError(
-            f"The check of claim {name}, {check!r}, gives no number; a claim that it names has none."
+            f"The check of claim {name}, {check!r}, gives no number; a claim that it names has"
+            " none."
         )
     return found

@@ -86,7 +86,8 @@ def share_between(
     check_level(ci_level)
     if min(len(models), len(people)) < 2:
         raise EffectError(
-            f"A share needs two scores a side; there are {len(models)} of models and {len(people)} of people."
+            f"A share needs two scores a side; there are {len(models)} of models and {len(people)}"
+            " of people."
         )
     if (
         models.min() > people.max()
@@ -94,7 +95,8 @@ def share_between(
         or np.ptp([*models, *people]) == 0.0
     ):
         raise EffectError(
-            "All comparisons went one way or tied, so the scores give no interval. Report the counts instead."
+            "All comparisons went one way or tied, so the scores give no interval. Report the"
+            " counts instead."
         )
     found = rank_compare_2indep(models, people)
     low, high = found.conf_int(alpha=1.0 - ci_level)
@@ -157,7 +159,8 @@ def share_clustered(
     absent = int(wins[columns].isna().any(axis=1).sum())
     if absent:
         raise EffectError(
-            f"{absent} of {len(wins)} rows lack {', '.join(columns[:-1])} or {columns[-1]}; drop them, and say so."
+            f"{absent} of {len(wins)} rows lack {', '.join(columns[:-1])} or {columns[-1]}; drop"
+            " them, and say so."
         )
     wins = wins if weight is None else wins[wins[weight] > 0]
     codes = [pd.factorize(wins[name])[0] for name in clusters]
@@ -166,7 +169,8 @@ def share_clustered(
     )
     if n_clusters < 2:
         raise EffectError(
-            f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something else."
+            f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something"
+            " else."
         )
     won, weights = (
         wins["won"].to_numpy(float),
@@ -180,7 +184,8 @@ def share_clustered(
         se, even_clusters = crossed_error(influence, codes[0], codes[1]), float(n_clusters)
     if se < 1e-6 and 0.0 < share < 1.0:
         raise EffectError(
-            f"Each {fewest} has the same share, so the clusters give no interval. Report the counts instead."
+            f"Each {fewest} has the same share, so the clusters give no interval. Report the counts"
+            " instead."
         )
     low, high = map(float, error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0))
     ends = {"win_share": share, "ci_low": low, "ci_high": high, "ci_level": ci_level}
@@ -258,7 +263,10 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     )
     if wrong.any():
         row = quoted[wrong].iloc[0]
-        said = f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value {row['value']}"
+        said = (
+            f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value"
+            f" {row['value']}"
+        )
         raise EffectError(
             f"{said}; expected one of {', '.join(CONVERSIONS)} with its value, or neither."
         )

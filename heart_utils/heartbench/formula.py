@@ -160,21 +160,23 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
     if wrong.any():
         row = rubric[wrong].iloc[0]
         raise RubricError(
-            f"questions.points: item {row['item']!r} has {row['points']}, expected a number above 0 for a bonus or below 0 for "
-            f"a penalty. Give it points, or drop it: it can change no score."
+            f"questions.points: item {row['item']!r} has {row['points']}, expected a number above 0"
+            " for a bonus or below 0 for a penalty. Give it points, or drop it: it can change no"
+            " score."
         )
     rubric["points"] = points
     twice = rubric["item"].duplicated()
     if twice.any():
         raise RubricError(
-            f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected each once."
+            f"questions.item: {rubric.loc[twice, 'item'].iloc[0]!r} stands for two items; expected"
+            " each once."
         )
     best = rubric["points"].where(scored, -np.inf).groupby(rubric["question_id"]).max()
     hopeless = best[~(best > 0)]
     if len(hopeless):
         raise RubricError(
-            f"question {hopeless.index[0]!r} has no positive item ({len(hopeless)} such), so a reply can only lose there. "
-            f"Add what a good reply does, or drop the question."
+            f"question {hopeless.index[0]!r} has no positive item ({len(hopeless)} such), so a"
+            " reply can only lose there. Add what a good reply does, or drop the question."
         )
     return rubric
 
@@ -196,8 +198,9 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise RubricError(
-            f"hits.score: expected 0 or 1 where the state is valid; row {row} (item {hits['item'].iloc[row]!r}) "
-            f"has {hits['score'].iloc[row]}. What could not be judged needs a state that says so, such as 'abstained'."
+            f"hits.score: expected 0 or 1 where the state is valid; row {row} (item"
+            f" {hits['item'].iloc[row]!r}) has {hits['score'].iloc[row]}. What could not be judged"
+            " needs a state that says so, such as 'abstained'."
         )
     rows = rubric.iloc[place].assign(
         rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy()
@@ -224,9 +227,10 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
         rater, responder, question = bad.index[0]
         n, different = bad.iloc[0]
         raise RubricError(
-            f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for question {question!r}; expected "
-            f"one for each of its {(rubric['question_id'] == question).sum()}. Ask the judge again, or keep the items with the "
-            f"state 'unparsed'; give repeated judgements names of their own in `rater`."
+            f"hits: {responder!r} judged by {rater!r} has {n} hits of {different} items for"
+            f" question {question!r}; expected one for each of its"
+            f" {(rubric['question_id'] == question).sum()}. Ask the judge again, or keep the items"
+            " with the state 'unparsed'; give repeated judgements names of their own in `rater`."
         )
     return rows
 

@@ -76,8 +76,9 @@ def measure_halo(
     responders, raters, dimensions = (sorted(scores[axis].unique()) for axis in AXES)
     if min(len(responders), len(raters), len(dimensions)) < 2:
         raise BiasError(
-            f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions: two of each are needed to "
-            f"tell agreement on a dimension from agreement across dimensions."
+            f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions:"
+            " two of each are needed to tell agreement on a dimension from agreement across"
+            " dimensions."
         )
     whole = _complete(scores, pd.MultiIndex.from_product([responders, raters, dimensions]))
     clusters = whole.index.get_level_values("dialogue_id")
@@ -117,13 +118,15 @@ def _complete(scores: pd.DataFrame, columns: pd.MultiIndex) -> pd.DataFrame:
     valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
     if valid.duplicated(["history_id", *AXES]).any():
         raise BiasError(
-            "A rater scored one reply twice on one dimension; choose one protocol and one group before."
+            "A rater scored one reply twice on one dimension; choose one protocol and one group"
+            " before."
         )
     wide = valid.set_index(["history_id", "dialogue_id", *AXES])["score"].unstack(AXES)  # noqa: PD010
     whole = wide.reindex(columns=columns).dropna()
     if whole.empty:
         raise BiasError(
-            f"None of {len(wide)} histories has a valid score of every rater, responder and dimension."
+            f"None of {len(wide)} histories has a valid score of every rater, responder and"
+            " dimension."
         )
     return whole
 

@@ -194,7 +194,8 @@ def feature_bias(
         parts[rater, dimension] = fitted.assign(n_pairs=len(theirs))
     if not parts:
         raise BiasError(
-            "No valid verdict is on a pair whose replies have features; give the comparisons of these verdicts."
+            "No valid verdict is on a pair whose replies have features; give the comparisons of"
+            " these verdicts."
         )
     return (
         pd.concat(parts, names=["rater", "dimension"])

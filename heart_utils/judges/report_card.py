@@ -75,7 +75,8 @@ def grade_probes(
         row = joined[wrong].iloc[0]
         pair = f"first {row['responder_a']!r} and {row['responder_b']!r}"
         raise BiasError(
-            f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r}, {pair}."
+            f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r},"
+            f" {pair}."
         )
     share = 0.5 + np.sign(won_by_a(joined) - 0.5) / 2.0
     joined = joined.assign(probe=probe, share=share.where(is_a, 1.0 - share))

@@ -103,7 +103,12 @@ def repeat_reliability(
             value = float(_intraclass(sums.drop(columns="dialogue_id").sum().to_frame().T)[0])
             rows.append(
                 row
-                | {"reliability": value, "ci_low": np.nan, "ci_high": np.nan, "provisional": True}
+                | {
+                    "reliability": value,
+                    "ci_low": np.nan,
+                    "ci_high": np.nan,
+                    "provisional": True,
+                }
             )
             continue
         found = bootstrap_ci(
@@ -120,7 +125,8 @@ def repeat_reliability(
         rows.append(row | {"reliability": found.estimate} | ends)
     if not rows:
         raise BiasError(
-            "No pair was asked again in the same order: a repeat has the same pair_id and order, and another repeat."
+            "No pair was asked again in the same order: a repeat has the same pair_id and order,"
+            " and another repeat."
         )
     columns = ["rater", "dimension", "reliability", "ci_low", "ci_high", "ci_level", "n_questions", "repeats", "n_failed",
                "n_clusters", "provisional"]  # fmt: skip
@@ -176,7 +182,8 @@ def price_of_repeats(
     names = sorted(rows["rater"].astype(str).unique())
     if len(names) != 1:
         raise BiasError(
-            f"These verdicts on {dimension!r} are of {len(names)} judges; repeats are priced for one at a time."
+            f"These verdicts on {dimension!r} are of {len(names)} judges; repeats are priced for"
+            " one at a time."
         )
     rows = rows[rows["state"] == "valid"]
     repeats = sorted(rows["repeat"].unique())
@@ -186,7 +193,8 @@ def price_of_repeats(
     rows = rows[asked == len(repeats)]
     if len(repeats) < 2 or rows.empty:
         raise BiasError(
-            f"No question on {dimension!r} was answered in two repeats; ask again, as with asked_again in a run."
+            f"No question on {dimension!r} was answered in two repeats; ask again, as with"
+            " asked_again in a run."
         )
     width = {}
     for number in range(1, len(repeats) + 1):
@@ -195,8 +203,8 @@ def price_of_repeats(
         width[number] = float((table["rating_high"] - table["rating_low"]).mean())
     if not np.isfinite(list(width.values())).all():
         raise BiasError(
-            f"Somebody always won or always lost on {dimension!r}, so a rating has no end and its width no price. Compare "
-            f"responders that are closer."
+            f"Somebody always won or always lost on {dimension!r}, so a rating has no end and its"
+            " width no price. Compare responders that are closer."
         )
     one, last = width[1] ** 2, width[len(repeats)] ** 2
     noise = max((one - last) / (1.0 - 1.0 / len(repeats)), 0.0)
@@ -323,7 +331,8 @@ def measure_drift(
             )
     if not rows:
         raise BiasError(
-            "No two dialogues were asked twice on one date and once on another; drift is what changes beyond that."
+            "No two dialogues were asked twice on one date and once on another; drift is what"
+            " changes beyond that."
         )
     return pd.DataFrame(rows)
 

@@ -39,11 +39,13 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
     if not own:
         n_judges = judged["rater"].nunique()
         raise BiasError(
-            f"No score of {n_judges} model judges has the flag {OWN}: name families of responders and of judges."
+            f"No score of {n_judges} model judges has the flag {OWN}: name families of responders"
+            " and of judges."
         )
     if not neutral:
         raise BiasError(
-            "Every model among the responders shares a family with a judge; one that does not is needed."
+            "Every model among the responders shares a family with a judge; one that does not is"
+            " needed."
         )
     judges = sorted(judged["rater"].unique())
     rows = [(rater, sorted(theirs), neutral, [k for k in judges if not own.get(k, set()) & theirs and k != rater])

@@ -85,7 +85,8 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     place = Path(file)
     if place.exists():
         raise RunError(
-            f"{place} is there already, and answers are never written over. Name another file, or delete it."
+            f"{place} is there already, and answers are never written over. Name another file, or"
+            " delete it."
         )
     licences = (
         run.read("histories").set_index("history_id")["licence"]
@@ -100,7 +101,8 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     ]
     if not asked_about:
         raise RunError(
-            f"The run {run.name!r} has no answers of models yet: `make collect RUN={run.name}` asks for them."
+            f"The run {run.name!r} has no answers of models yet: `make collect RUN={run.name}` asks"
+            " for them."
         )
     keys = [line["call_id"] for line in asked_about]
     answers = ledger.find(keys)

@@ -116,39 +116,46 @@ class CalibrationRecord:
         who = f"The calibration of {self.judge!r} on {self.dimension!r}"
         if bound_to is None:
             faults.append(
-                f"{who} cannot be checked: nothing says which model, prompt, rubric and options judge now."
+                f"{who} cannot be checked: nothing says which model, prompt, rubric and options"
+                " judge now."
             )
         else:
             changed = self._changed(bound_to)
             if changed:
                 faults.append(
-                    f"{who} has expired: {' and '.join(changed)} changed. {cost_in_hours(least_labels)}"
+                    f"{who} has expired: {' and '.join(changed)} changed."
+                    f" {cost_in_hours(least_labels)}"
                 )
         age = ((today or datetime.date.today()) - datetime.date.fromisoformat(self.made_on)).days
         if age < 0:
             faults.append(
-                f"{who} was made on {self.made_on}, which is still to come: correct the date of this machine or of it."
+                f"{who} was made on {self.made_on}, which is still to come: correct the date of"
+                " this machine or of it."
             )
         if self.valid_days is not None and age > self.valid_days:
             faults.append(
-                f"{who} has expired: it is {age} days old, {self.valid_days} are allowed. {cost_in_hours(least_labels)}"
+                f"{who} has expired: it is {age} days old, {self.valid_days} are allowed."
+                f" {cost_in_hours(least_labels)}"
             )
         if self.n_labels < least_labels:
             missing = least_labels - self.n_labels
             faults.append(
-                f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for. {cost_in_hours(missing)}"
+                f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for."
+                f" {cost_in_hours(missing)}"
             )
         if not self.agreement_low > 0.5:
             faults.append(
-                f"{who} does not show that it agrees with people more than a coin: {self.agreement:.3f} "
-                f"[{self.agreement_low:.3f}, {self.agreement_high:.3f}] of decided votes. "
-                f"{self._labels_for(self.agreement - 0.5, self.agreement - self.agreement_low)}"
+                f"{who} does not show that it agrees with people more than a coin:"
+                f" {self.agreement:.3f} [{self.agreement_low:.3f}, {self.agreement_high:.3f}] of"
+                " decided votes."
+                f" {self._labels_for(self.agreement - 0.5, self.agreement - self.agreement_low)}"
             )
         if not self.lead_low > least_lead:
             faults.append(
-                f"{who} shows a lead over the authors' names of {self.lead:+.3f} "
-                f"[{self.lead_low:+.3f}, {self.lead_high:+.3f}]; its lower end must lie above {least_lead:g}. "
-                f"{self._labels_for(self.lead - least_lead, self.lead - self.lead_low)}"
+                f"{who} shows a lead over the authors' names of {self.lead:+.3f}"
+                f" [{self.lead_low:+.3f}, {self.lead_high:+.3f}]; its lower end must lie above"
+                f" {least_lead:g}."
+                f" {self._labels_for(self.lead - least_lead, self.lead - self.lead_low)}"
             )
         return faults
 
@@ -179,8 +186,8 @@ class CalibrationRecord:
         labels = "SIMULATED labels" if self.simulated else "labels by people"
         end = "no date of expiry" if last is None else f"valid until {last.isoformat()}"
         return (
-            f"{expired}lead {self.lead:+.3f} [{self.lead_low:+.3f}, {self.lead_high:+.3f}], {self.n_labels} {labels} "
-            f"({self.labels_from}), made on {self.made_on}, {end}"
+            f"{expired}lead {self.lead:+.3f} [{self.lead_low:+.3f}, {self.lead_high:+.3f}],"
+            f" {self.n_labels} {labels} ({self.labels_from}), made on {self.made_on}, {end}"
         )
 
     @property
@@ -198,10 +205,16 @@ class CalibrationRecord:
     def _labels_for(self, above: float, half: float) -> str:
         """Say how many labels would show that it lies above a limit, by so much and with half an interval as wide as now."""
         if not above > 0:
-            return "More labels would not change that if it is as it was found: use another judge, prompt or rubric."
+            return (
+                "More labels would not change that if it is as it was found: use another judge,"
+                " prompt or rubric."
+            )
         needed = int(np.ceil(self.n_labels * (half / above) ** 2))
         missing = max(needed - self.n_labels, 1)
-        return f"If it is as it was found, about {needed} labels would show it. {cost_in_hours(missing)}"
+        return (
+            f"If it is as it was found, about {needed} labels would show it."
+            f" {cost_in_hours(missing)}"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the record as JSON with a digest of its content, whole or not at all."""
@@ -272,7 +285,8 @@ def calibrate_judge(
     """
     if not labels_from.strip():
         raise CalibrationError(
-            "labels_from is empty: say who the people are, such as 'three clinicians, study of May 2026'."
+            "labels_from is empty: say who the people are, such as 'three clinicians, study of May"
+            " 2026'."
         )
     refuse_identities({}, {"labels_from": labels_from})
     if valid_days is not None and valid_days < 1:
@@ -286,22 +300,26 @@ def calibrate_judge(
     joined = combine_orders(first.reset_index(drop=True))
     if judge in set(people["rater"]):
         raise CalibrationError(
-            f"{judge!r} is among the raters of human_votes: a judge is not calibrated on its own answers."
+            f"{judge!r} is among the raters of human_votes: a judge is not calibrated on its own"
+            " answers."
         )
     both = people[people["pair_id"].isin(joined["pair_id"])]
     if both.empty:
         raise CalibrationError(
-            f"People and {judge!r} answered no pair in common on {dimension!r}, so nothing can be compared."
+            f"People and {judge!r} answered no pair in common on {dimension!r}, so nothing can be"
+            " compared."
         )
     votes = pd.concat([both, joined[joined["pair_id"].isin(both["pair_id"])]], ignore_index=True)
     decided = _decided(both, joined)
     if decided.empty:
         raise CalibrationError(
-            f"No pair on {dimension!r} was decided by a person and by {judge!r}: all are ties or failures."
+            f"No pair on {dimension!r} was decided by a person and by {judge!r}: all are ties or"
+            " failures."
         )
     if decided["dialogue_id"].nunique() < 2:
         raise CalibrationError(
-            f"Only one dialogue on {dimension!r} was decided by a person and by {judge!r}, which gives no interval. Label more."
+            f"Only one dialogue on {dimension!r} was decided by a person and by {judge!r}, which"
+            " gives no interval. Label more."
         )
     rates = (
         agreement_with_baselines(
@@ -423,7 +441,8 @@ def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> dict[str
         )
     if protocol not in recipe.protocols:
         raise CalibrationError(
-            f"The run {run!r} does not ask by {protocol!r}; it asks by {', '.join(recipe.protocols)}."
+            f"The run {run!r} does not ask by {protocol!r}; it asks by"
+            f" {', '.join(recipe.protocols)}."
         )
     model, asked = judges[judge], load_protocol(protocol)
     rubric = load_rubric(asked.rubric)
@@ -464,14 +483,15 @@ def _one_judge(votes: pd.DataFrame, dimension: str) -> tuple[str, pd.DataFrame]:
     names = sorted(votes["rater"].astype(str).unique())
     if len(names) != 1:
         raise CalibrationError(
-            f"judge_votes are of {len(names)} judges ({', '.join(names[:5]) or 'none'}); a record is of one. "
-            f"Keep one with votes[votes['rater'] == NAME]."
+            f"judge_votes are of {len(names)} judges ({', '.join(names[:5]) or 'none'}); a record"
+            " is of one. Keep one with votes[votes['rater'] == NAME]."
         )
     rows = votes[votes["dimension"] == dimension]
     if rows.empty:
         known = ", ".join(sorted(votes["dimension"].astype(str).unique()))
         raise CalibrationError(
-            f"{names[0]!r} answered nothing on {dimension!r}; it answered {known or 'nothing at all'}."
+            f"{names[0]!r} answered nothing on {dimension!r}; it answered"
+            f" {known or 'nothing at all'}."
         )
     return names[0], rows.reset_index(drop=True)
 
@@ -483,8 +503,9 @@ def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
     others = sorted(set(votes["rater_kind"].dropna()) - {"human"})
     if others or votes["rater_kind"].isna().any():
         raise CalibrationError(
-            f"human_votes hold rows whose rater_kind is {', '.join(others) or 'empty'}: a judge is calibrated on people's "
-            f"labels, never on another judge's. Keep the rows with rater_kind 'human'."
+            f"human_votes hold rows whose rater_kind is {', '.join(others) or 'empty'}: a judge is"
+            " calibrated on people's labels, never on another judge's. Keep the rows with"
+            " rater_kind 'human'."
         )
     rows = votes[(votes["dimension"] == dimension) & votes["state"].isin(["valid", "inconsistent"])]
     if rows.empty:
@@ -570,4 +591,7 @@ def _number(value: Any) -> float | None:
 def cost_in_hours(n_labels: int) -> str:
     """Say what so many labels cost people."""
     hours = n_labels * MINUTES_A_LABEL / 60.0
-    return f"{n_labels} labels cost people about {hours:.1f} hours, at {MINUTES_A_LABEL:g} minutes each."
+    return (
+        f"{n_labels} labels cost people about {hours:.1f} hours, at {MINUTES_A_LABEL:g} minutes"
+        " each."
+    )

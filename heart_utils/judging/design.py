@@ -77,7 +77,8 @@ def pair_replies(
     whole = isinstance(pairs, int | np.integer) and not isinstance(pairs, bool)
     if pairs != "all" and not (whole and int(pairs) >= 1):
         raise DesignError(
-            f"pairs is {pairs!r}, expected 'all' or a whole number of pairs for each history, 1 or more."
+            f"pairs is {pairs!r}, expected 'all' or a whole number of pairs for each history, 1 or"
+            " more."
         )
     need_columns(replies, NEEDED, DesignError)
     for column in NEEDED:
@@ -126,9 +127,9 @@ def pair_replies(
     _say_what_is_left_out(replies, replies["history_id"].nunique() - n_paired)
     if not rows:
         raise DesignError(
-            f"Nothing can be paired: of {len(replies)} replies {len(valid)} are valid, to {valid['history_id'].nunique()} "
-            f"histories, by {valid['responder'].nunique()} responders. A pair needs two valid replies of two responders to one "
-            f"history."
+            f"Nothing can be paired: of {len(replies)} replies {len(valid)} are valid, to"
+            f" {valid['history_id'].nunique()} histories, by {valid['responder'].nunique()}"
+            " responders. A pair needs two valid replies of two responders to one history."
         )
     return check_table("comparisons", pd.DataFrame(rows, columns=needed_columns("comparisons")))
 

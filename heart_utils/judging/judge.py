@@ -153,9 +153,9 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             told = {
                 "repaired": repaired,
                 "little_mass": reading.little_mass,
-                "truncated": reading.state == "valid"
-                and call is not None
-                and call.status == "truncated",
+                "truncated": (
+                    reading.state == "valid" and call is not None and call.status == "truncated"
+                ),
             }
             made = about | {
                 "dimension": dimension, "code": dimension, "item": item, "dimension_position": position,
@@ -253,7 +253,8 @@ def plan_questions(
             isinstance(label, str) for about in shown for label in about["told"]
         ):
             raise JudgeError(
-                f"The protocol {how.name!r} tells who wrote, and some replies have no label; see `rewrites:`."
+                f"The protocol {how.name!r} tells who wrote, and some replies have no label; see"
+                " `rewrites:`."
             )
         forms = _drawn_forms(how, load_rubric(how.rubric).select(dimensions), repeats, seed)
         questions += _put(judges, shown, _history_blocks(histories, how), forms, responders)
@@ -273,7 +274,10 @@ def plan_codes(
     def forms(_: Model, about: Mapping[str, Any], __: str) -> Iterator[tuple[Labels, int]]:
         for name, codes in codebooks.items():
             generator = seeded(seed, about["reply_id"], f"codes-{name}", 0)
-            yield Labels(tuple(sorted(codes, key=lambda _: generator.random()))), 0  # noqa: B023 - used at once
+            yield (
+                Labels(tuple(sorted(codes, key=lambda _: generator.random()))),
+                0,
+            )  # noqa: B023 - used at once
 
     said = {row["history_id"]: (show_turns(row["turns"]), ()) for row in _rows_of(histories)}
     return _put(_in_json(coders), _subjects(histories, replies, replies), said, forms)
@@ -332,13 +336,15 @@ def plan_again(
     names = sorted(theirs["history_id"].unique())
     if n_pairs > len(names):
         raise JudgeError(
-            f"{n_pairs} pairs were to be asked about again, one a history, and {len(names)} histories have comparisons "
-            f"under the protocol {AGAIN!r}: set `asked_again: {len(names)}` in the run's settings, or name it there."
+            f"{n_pairs} pairs were to be asked about again, one a history, and {len(names)}"
+            f" histories have comparisons under the protocol {AGAIN!r}: set `asked_again:"
+            f" {len(names)}` in the run's settings, or name it there."
         )
     several = dimensions if several is None else several
     if several is not None and len(several) < 2:
         raise JudgeError(
-            f"Asking about {', '.join(several)} together and apart is the same; name two dimensions or more."
+            f"Asking about {', '.join(several)} together and apart is the same; name two dimensions"
+            " or more."
         )
     spread = [names[place * len(names) // n_pairs] for place in range(n_pairs)]
     met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
@@ -513,7 +519,10 @@ def _rows_of(table: pd.DataFrame) -> Rows:
 def _in_json(judges: Sequence[Model]) -> list[Model]:
     """Leave out, with a word, who answers with one letter, where there is nothing to choose from."""
     letters = [judge.name for judge in judges if judge.answer_format != "json"]
-    said = f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a code needs json"
+    said = (
+        f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a"
+        " code needs json"
+    )
     if letters and len(letters) == len(judges):
         raise JudgeError(f"{said}.")
     if letters:
@@ -529,7 +538,8 @@ def _check_judges(judges: Sequence[Model]) -> None:
     twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
     if twice:
         raise JudgeError(
-            f"The judges {', '.join(twice)} are named twice with the same answer format; name each apart."
+            f"The judges {', '.join(twice)} are named twice with the same answer format; name each"
+            " apart."
         )
 
 

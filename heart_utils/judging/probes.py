@@ -140,7 +140,8 @@ def rewrite_replies(
             rows.append({**reply, **named, "text": text, "flags": []})
     if left := len(replies) - len(rows) // n:
         warnings.warn(
-            f"{left} of {len(replies)} replies have one sentence or are not valid, and are not rewritten.",
+            f"{left} of {len(replies)} replies have one sentence or are not valid, and are not"
+            " rewritten.",
             stacklevel=2,
         )
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")

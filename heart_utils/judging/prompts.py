@@ -53,7 +53,9 @@ RESERVED = (
     "margin",
     "score",
 )  #: Names that the answer of a judge uses itself.
-CODE_LETTERS = "CDEFGHJKLMNPRTVWX"  #: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
+CODE_LETTERS = (  #: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
+    "CDEFGHJKLMNPRTVWX"
+)
 AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
 """The label of a reply -> whom raters are told it is from."""
 LETTERS = ("A", "B")  #: What replies are called where one letter is the whole answer.
@@ -88,7 +90,8 @@ class Dimension:
             )
         if self.name in RESERVED:
             raise ValueError(
-                f"the name {self.name!r} is a word that a judge's answer uses itself; choose another."
+                f"the name {self.name!r} is a word that a judge's answer uses itself; choose"
+                " another."
             )
 
 
@@ -191,11 +194,13 @@ class Protocol:
             )
         if self.margin == "plus" and self.reasoning == "each":
             raise ValueError(
-                "plus signs stand beside a code, with no room for reasoning: expected reasoning: once."
+                "plus signs stand beside a code, with no room for reasoning: expected reasoning:"
+                " once."
             )
         if self.codes and (len(self.codes) != 2 or len(set(self.codes)) < 2 or not all(self.codes)):
             raise ValueError(
-                f"codes is {list(self.codes)!r}, expected two different texts, for the first and second reply."
+                f"codes is {list(self.codes)!r}, expected two different texts, for the first and"
+                " second reply."
             )
 
     @property
@@ -230,7 +235,8 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     file, protocol = _read_from(name_or_path, Protocol, ProtocolError)
     if file.parent == find_root() / "data" / "protocols" and protocol.name != file.stem:
         raise ProtocolError(
-            f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds the file."
+            f"{file}: name is {protocol.name!r}, expected the file's own, {file.stem!r}: it finds"
+            " the file."
         )
     return protocol
 
@@ -334,7 +340,10 @@ class Form:
         if self.answer_format == "json":
             return f"{_lines(self.dimensions)}\n\n{self.answer_form()}"
         first, second = self.codes
-        return f"{_lines(self.dimensions)}\n\nWhich reply does better on this, {first} or {second}? Answer with one letter."
+        return (
+            f"{_lines(self.dimensions)}\n\nWhich reply does better on this, {first} or {second}?"
+            " Answer with one letter."
+        )
 
     def answer_form(self) -> str:
         """Say in words, and by a skeleton, how to answer in JSON."""
@@ -446,7 +455,10 @@ class Labels:
     def answer_form(self) -> str:
         """Say in words, and by a pattern, how to answer."""
         pattern = json.dumps(dict.fromkeys((code.name for code in self.codes), "true or false"))
-        return f"Answer with one JSON object and nothing else, every label with true or false, after this pattern:\n{pattern}"
+        return (
+            "Answer with one JSON object and nothing else, every label with true or false, after"
+            f" this pattern:\n{pattern}"
+        )
 
     def again(self, answer: str, fault: str) -> Messages:
         """Ask once more for an answer that could not be read."""
@@ -625,7 +637,10 @@ def _lines(dimensions: tuple[Dimension, ...]) -> str:
     lines = [f"- {one.name}: {one.question} High: {one.high} Low: {one.low}" for one in dimensions]
     return "\n".join(
         [
-            f"Judge by {'this dimension' if len(lines) == 1 else 'these dimensions, in this order'}:",
+            (
+                "Judge by"
+                f" {'this dimension' if len(lines) == 1 else 'these dimensions, in this order'}:"
+            ),
             *lines,
         ]
     )

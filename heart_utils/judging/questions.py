@@ -23,7 +23,9 @@ from heart_utils.judging.readings import Reading, was_cut
 __all__ = ["Answer", "JudgeError", "Question"]
 
 CHUNK = 2_000
-SCHEMA = "schema"  #: Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
+SCHEMA = (  #: Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
+    "schema"
+)
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
 
@@ -186,9 +188,10 @@ def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
     for name, n in cut.items():
         if n:
             warnings.warn(
-                f"{name}: {n} of {asked[name]} answers ended within a thought, or were cut off before they were whole; what "
-                f"they say is no verdict. If this judge thinks before it answers, give it more room (`max_tokens: 4000` under "
-                f"`options:`) or less to think (`reasoning_effort: low`). Either asks all its questions anew.",
+                f"{name}: {n} of {asked[name]} answers ended within a thought, or were cut off"
+                " before they were whole; what they say is no verdict. If this judge thinks before"
+                " it answers, give it more room (`max_tokens: 4000` under `options:`) or less to"
+                " think (`reasoning_effort: low`). Either asks all its questions anew.",
                 stacklevel=4,
             )
 

@@ -38,7 +38,8 @@ DRAFT = re.compile(
     re.IGNORECASE,
 )
 FINAL = re.compile(
-    r"\b(?:final(?:ly)?|revised|correct(?:ed|ion)|reconsider(?:ed|ing)?|on reflection|second thoughts?"
+    r"\b(?:final(?:ly)?|revised|correct(?:ed|ion)|reconsider(?:ed|ing)?|on reflection|second"
+    r" thoughts?"
     r"|my (?:answer|verdict))\b",
     re.IGNORECASE,
 )
@@ -49,7 +50,9 @@ WOULD = re.compile(
 )
 """Words by which an earlier object was a draft, a later one is final, or is only what might have been."""
 
-TWICE = "given twice, in two ways"  #: In the place of a value whose key is there twice; nothing reads it as an answer.
+TWICE = (  #: In the place of a value whose key is there twice; nothing reads it as an answer.
+    "given twice, in two ways"
+)
 REASONS = (
     "reasoning",
     "reason",
@@ -380,9 +383,11 @@ def _read_cells(
     """Read what is said on each dimension."""
     shared = _text(found.get("reasoning")) if once else None
     read = [
-        _read_cell(name, found[name], words, answers, shared)
-        if name in found
-        else (Reading("unparsed"), f"{name} is missing")
+        (
+            _read_cell(name, found[name], words, answers, shared)
+            if name in found
+            else (Reading("unparsed"), f"{name} is missing")
+        )
         for name in names
     ]
     return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
@@ -420,7 +425,10 @@ def _read_list(found: dict[str, Any], *, n: int) -> Readings:
         for at, hit in enumerate(hits)
         if not (hit is None or (type(hit) is int and hit in (0, 1)))
     ]:
-        fault = f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or null"
+        fault = (
+            f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or"
+            " null"
+        )
     elif _text(found.get("reason")) is None:
         fault = "it gives no reason"
     if fault is not None:

@@ -65,7 +65,9 @@ class Recipe:
     """What a run's ``collect:`` settings say."""
 
     run: str  #: The run's name.
-    histories: str = ""  #: As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's root.
+    histories: str = (  #: As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's root.
+        ""
+    )
     #: How that file is to be read: options of :func:`heart_utils.sources.load.load_verdicts`, beside ``file`` in ``histories``.
     reading: Mapping[str, Any] = field(default_factory=dict)
     twins: bool = False  #: Whether the calm originals of adversarial histories come too.
@@ -156,13 +158,15 @@ def read_recipe(run: str) -> Recipe:
         raise RecipeError(f"{where}: unknown setting run; a run is named as its file is.")
     if "reading" in given:
         raise RecipeError(
-            f"{where}: unknown setting reading; write histories: {{file: ..., columns: ..., words: ...}}."
+            f"{where}: unknown setting reading; write histories: {{file: ..., columns: ..., words:"
+            " ...}."
         )
     if isinstance(about := given.get("histories"), dict):
         reading = {option: value for option, value in about.items() if option != "file"}
         if not isinstance(about.get("file"), str):
             raise RecipeError(
-                f"{where}: histories has {', '.join(map(str, about)) or 'nothing'}, expected file: and a path."
+                f"{where}: histories has {', '.join(map(str, about)) or 'nothing'}, expected file:"
+                " and a path."
             )
         try:
             as_options(reading, f"{where}, histories")
@@ -197,8 +201,9 @@ def read_recipe(run: str) -> Recipe:
             recipe.histories or recipe.questions
         ),
         f"no {' and no '.join(absent)}; name at least one model each": absent,
-        "rewrites: given replies are rewritten, and given_replies is false": recipe.rewrites
-        and not recipe.given_replies,
+        "rewrites: given replies are rewritten, and given_replies is false": (
+            recipe.rewrites and not recipe.given_replies
+        ),
         "given_replies: no replies come with a file of histories; say given_replies: false": (
             Path(recipe.histories).suffix and recipe.given_replies
         ),
@@ -257,7 +262,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
                     else ""
                 )
                 raise RecipeError(
-                    f"slices: {n} {name} histories were asked for, and {recipe.histories} has {len(rows)}{hint}."
+                    f"slices: {n} {name} histories were asked for, and {recipe.histories} has"
+                    f" {len(rows)}{hint}."
                 )
             rows = rows.iloc[
                 [place if name == TWINNED else place * len(rows) // n for place in range(n)]

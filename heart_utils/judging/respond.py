@@ -142,10 +142,12 @@ def collect_replies(
         )
     answers = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
     rows = [
-        _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
-        if isinstance(responder, Model)
-        else _row(history, responder, text := PROBES[responder](history["turns"]), "valid", 0)
-        | {"flags": _flags(history, text)}
+        (
+            _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
+            if isinstance(responder, Model)
+            else _row(history, responder, text := PROBES[responder](history["turns"]), "valid", 0)
+            | {"flags": _flags(history, text)}
+        )
         for history, responder, repeat in wanted
     ]
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")

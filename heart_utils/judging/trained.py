@@ -122,8 +122,9 @@ class Corpus:
         letters = _shared(self.letters[used], groups)
         if not len(words):
             raise TrainedJudgeError(
-                f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues (by {LEAST_REPLIES} writers, where "
-                f"author_id tells them apart): nothing can be learnt."
+                f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues (by"
+                f" {LEAST_REPLIES} writers, where author_id tells them apart): nothing can be"
+                " learnt."
             )
         terms = Terms(
             words=tuple(self.word_names[words]),
@@ -315,9 +316,10 @@ class TrainedJudge:
             seen = rows.loc[rows[column].map(_digest_of(column)).isin(self.seen), column]
             if len(seen):
                 raise TrainedJudgeError(
-                    f"{self.name!r} was trained on {seen.nunique()} of these dialogues, first {column} {seen.iloc[0]!r}: its "
-                    f"answers there would repeat its labels. `predictions` of `train_judge` holds answers by models that did "
-                    f"not see them."
+                    f"{self.name!r} was trained on {seen.nunique()} of these dialogues, first"
+                    f" {column} {seen.iloc[0]!r}: its answers there would repeat its labels."
+                    " `predictions` of `train_judge` holds answers by models that did not see"
+                    " them."
                 )
 
     def _unfamiliar(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -327,9 +329,9 @@ class TrainedJudge:
             unfamiliar |= self.model.terms.known_share(texts) < KNOWN_SHARE
         if len(texts) and unfamiliar.all():
             raise TrainedJudgeError(
-                f"{self.name!r} knows fewer than {KNOWN_SHARE:.0%} of the words of each of the {len(texts)} replies, or never "
-                f"saw their letters: they are in another language or script than its labels. Train a judge on labels of such "
-                f"replies."
+                f"{self.name!r} knows fewer than {KNOWN_SHARE:.0%} of the words of each of the"
+                f" {len(texts)} replies, or never saw their letters: they are in another language"
+                " or script than its labels. Train a judge on labels of such replies."
             )
         return np.asarray(unfamiliar)
 
@@ -446,9 +448,11 @@ def train_judge(
             "licence": licence,
             "leave_out": list(leave_out),
             "within": within,
-            "features": features
-            if isinstance(features, str)
-            else getattr(features, "__qualname__", "a function"),
+            "features": (
+                features
+                if isinstance(features, str)
+                else getattr(features, "__qualname__", "a function")
+            ),
             "scale": scale if kind == "score" else None,
         },
         model=model,
@@ -509,7 +513,8 @@ def load_trained_judge(
     terms = content["terms"]
     if terms is None and features is None:
         raise TrainedJudgeError(
-            f"{path} was trained on {content['trained_on']['features']}; give that function as `features`."
+            f"{path} was trained on {content['trained_on']['features']}; give that function as"
+            " `features`."
         )
     model = LinearModel(
         terms=None if terms is None else _terms_from_data(terms),
@@ -618,12 +623,13 @@ def _read_labels(
     data = data.reset_index(drop=True)
     if len(data) < LEAST_LABELS:
         raise TrainedJudgeError(
-            f"{len(data)} labels by people on {dimension!r} have a reply with words; expected {LEAST_LABELS} or more. "
-            f"A judge trained on fewer would be noise."
+            f"{len(data)} labels by people on {dimension!r} have a reply with words; expected"
+            f" {LEAST_LABELS} or more. A judge trained on fewer would be noise."
         )
     if data["answer"].nunique() < 2:
         raise TrainedJudgeError(
-            f"All {len(data)} labels on {dimension!r} are {data['answer'].iloc[0]:g}: nothing to learn."
+            f"All {len(data)} labels on {dimension!r} are {data['answer'].iloc[0]:g}: nothing to"
+            " learn."
         )
     return data, len(on_line) - len(data)
 
@@ -633,8 +639,8 @@ def _read_levels(answers: pd.Series, dimension: str) -> Array:
     levels = np.sort(answers.unique())
     if len(levels) > MOST_LEVELS:
         raise TrainedJudgeError(
-            f"Labels on {dimension!r} have {len(levels)} different values; an ordinal scale may have {MOST_LEVELS}. Read them "
-            f"as numbers: scale='interval'."
+            f"Labels on {dimension!r} have {len(levels)} different values; an ordinal scale may"
+            f" have {MOST_LEVELS}. Read them as numbers: scale='interval'."
         )
     return levels
 
@@ -647,7 +653,8 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
     if len(twice):
         who = twice.iloc[0]
         raise TrainedJudgeError(
-            f"{who['responder']!r} has two replies to {who['history_id']!r}, so a pair does not say which was compared."
+            f"{who['responder']!r} has two replies to {who['history_id']!r}, so a pair does not say"
+            " which was compared."
         )
     rows = rows.drop_duplicates("pair_id") if one_each else rows
     rows = rows.reset_index(drop=True)
@@ -659,8 +666,9 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
         if missing := int(pairs[f"place_{side}"].isna().sum()):
             row = rows[pairs[f"place_{side}"].isna()].iloc[0]
             raise TrainedJudgeError(
-                f"{missing} pairs have no words of responder_{side}, first {row[f'responder_{side}']!r} on "
-                f"{row['history_id']!r}. Give all replies that were compared."
+                f"{missing} pairs have no words of responder_{side}, first"
+                f" {row[f'responder_{side}']!r} on {row['history_id']!r}. Give all replies that"
+                " were compared."
             )
     pairs = pairs.astype({"place_a": int, "place_b": int})
     pairs["dialogue_id"] = replies["dialogue_id"].to_numpy()[pairs["place_a"]]
@@ -696,9 +704,9 @@ def _left_for_training(
         kept &= ~data["rater"].isin(data.loc[held, "rater"].unique()).to_numpy()
     if kept.sum() < LEAST_TRAINING or data.loc[kept, "answer"].nunique() < 2:
         raise TrainedJudgeError(
-            f"Without its dialogues and raters, fold {fold + 1} has {int(kept.sum())} labels left to be trained on: most "
-            f"raters met most dialogues. leave_out=('dialogue_id',) leaves out dialogues alone; answers may then know "
-            f"raters' habits."
+            f"Without its dialogues and raters, fold {fold + 1} has {int(kept.sum())} labels left"
+            " to be trained on: most raters met most dialogues. leave_out=('dialogue_id',) leaves"
+            " out dialogues alone; answers may then know raters' habits."
         )
     return np.asarray(kept)
 
@@ -738,13 +746,17 @@ def _fit(
     # Effects of `within` are not used to predict, so the level is that of the words alone.
     sums = np.asarray(first[:, :n_features] @ weights).ravel()
     if levels is None:
-        return LinearModel(
-            terms=terms, weights=weights, intercept=float(answers.mean() - sums.mean())
-        ), features
+        return (
+            LinearModel(
+                terms=terms, weights=weights, intercept=float(answers.mean() - sums.mean())
+            ),
+            features,
+        )
     steps = np.array([_step(sums, (answers > level).mean()) for level in levels[:-1]])
-    return LinearModel(
-        terms=terms, weights=weights, intercept=0.0, levels=levels, steps=steps
-    ), features
+    return (
+        LinearModel(terms=terms, weights=weights, intercept=0.0, levels=levels, steps=steps),
+        features,
+    )
 
 
 def _writers(replies: pd.DataFrame) -> pd.Series:
@@ -847,12 +859,14 @@ def _step(sums: Array, share: float) -> float:
 def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
     if features is None:
         raise TrainedJudgeError(
-            "This judge was trained on features of the caller's own; give the function as `features`."
+            "This judge was trained on features of the caller's own; give the function as"
+            " `features`."
         )
     rows = np.asarray(features(list(texts)), dtype=float)
     if rows.ndim != 2 or len(rows) != len(texts) or not np.isfinite(rows).all():
         raise TrainedJudgeError(
-            f"features gave an array of shape {rows.shape} for {len(texts)} texts; expected finite rows."
+            f"features gave an array of shape {rows.shape} for {len(texts)} texts; expected finite"
+            " rows."
         )
     return rows
 

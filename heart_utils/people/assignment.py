@@ -139,7 +139,8 @@ def assign_raters(
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
     if not 0 <= n_checks <= load:
         raise StudyError(
-            f"{n_checks} attention checks on {load} comparisons; expected 0 or more, no more than comparisons."
+            f"{n_checks} attention checks on {load} comparisons; expected 0 or more, no more than"
+            " comparisons."
         )
     history = pairs["history_id"].to_numpy(dtype=str)
     pair, seat = _fill_seats(votes, history, _count_seats(votes, load), rng)
@@ -263,7 +264,8 @@ def assign_writers(
     _check_columns(histories, ("history_id",))
     if not 1 <= writers_per_history <= n_writers:
         raise StudyError(
-            f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and that many writers."
+            f"{writers_per_history} writers a history out of {n_writers}; expected 1 or more, and"
+            " that many writers."
         )
     ids = histories["history_id"].to_numpy(dtype=str)
     history, seat = _fill_seats(
@@ -347,7 +349,10 @@ def _pairs_and_votes(
     )
     wrong = orders[orders != "ab ba"]
     if len(wrong):
-        said = f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with {wrong.iloc[0] or 'no order'}"
+        said = (
+            f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with"
+            f" {wrong.iloc[0] or 'no order'}"
+        )
         raise StudyError(
             f'{said}. Sides cannot be balanced without; pair replies with orders="both".'
         )
@@ -357,14 +362,16 @@ def _pairs_and_votes(
     if isinstance(raters_per_pair, Mapping):
         if unknown := sorted(set(raters_per_pair) - set(pairs["pair_id"])):
             raise StudyError(
-                f"raters_per_pair names {len(unknown)} pairs that are not compared, first {unknown[0]}."
+                f"raters_per_pair names {len(unknown)} pairs that are not compared, first"
+                f" {unknown[0]}."
             )
         votes = pairs["pair_id"].map(lambda pair: raters_per_pair.get(pair, 0)).to_numpy(dtype=int)
     else:
         votes = np.full(len(pairs), raters_per_pair)
     if (votes < 0).any() or votes.sum() < 1:
         raise StudyError(
-            f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never less than 0."
+            f"raters_per_pair is {raters_per_pair!r}, expected 1 or more for some pair, and never"
+            " less than 0."
         )
     return pairs, votes
 

@@ -61,7 +61,8 @@ def read_potato(folder: Path) -> pd.DataFrame:
         if not _agreed(state, history):
             if answers:
                 raise StudyError(
-                    f"{_place(file)} holds answers of somebody who did not agree to take part. Delete them."
+                    f"{_place(file)} holds answers of somebody who did not agree to take part."
+                    " Delete them."
                 )
             continue
         orders = state.get("instance_id_to_presentation_order") or {}
@@ -168,7 +169,10 @@ def _place(file: Path) -> str:
     if answers.name != "answers":
         return str(file)
     folders = sorted(folder.name for folder in answers.iterdir() if folder.is_dir())
-    return f"{answers}, folder {folders.index(file.parent.name) + 1} of {len(folders)} by name, {file.name}"
+    return (
+        f"{answers}, folder {folders.index(file.parent.name) + 1} of {len(folders)} by name,"
+        f" {file.name}"
+    )
 
 
 def _load_json(file: Path) -> Any:

@@ -55,7 +55,9 @@ class ImportedStudy:
     )
     replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
     responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
-    licence: str = "none stated"  #: Under which people agreed that answers be published; what is not stated is not published.
+    licence: str = (  #: Under which people agreed that answers be published; what is not stated is not published.
+        "none stated"
+    )
     rehearsal: bool = (
         False  #: Whether somebody or some program gave the answers to try the pages out.
     )
@@ -165,14 +167,15 @@ def import_study(
     rows = rows.join(turns, on="history_id").reset_index(drop=True)
     if len(lost := rows.loc[rows["turns"].isna(), "history_id"]):
         raise StudyError(
-            f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since the study?"
+            f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since"
+            " the study?"
         )
     if kind != "reply":
         _refuse_second_answers(rows)
     if changed := int(rows["changed_later"].sum()):
         warnings.warn(
-            f"{changed} answers were changed after another page had been answered, by going back or in a second tab. The last "
-            f"word of each counts, and it is flagged changed_later.",
+            f"{changed} answers were changed after another page had been answered, by going back or"
+            " in a second tab. The last word of each counts, and it is flagged changed_later.",
             stacklevel=2,
         )
     study, prefix = _name(run, source), "writer" if kind == "reply" else "rater"
@@ -239,8 +242,9 @@ def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.D
         lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
         if len(lost):
             raise StudyError(
-                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does not choose (any more), first "
-                f"{lost[0]!r}. Choose them again under `collect:`, or move {run.folder / 'replies' / part}.parquet away."
+                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does"
+                f" not choose (any more), first {lost[0]!r}. Choose them again under `collect:`, or"
+                f" move {run.folder / 'replies' / part}.parquet away."
             )
     return (
         check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True))
@@ -302,13 +306,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
     print(
-        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {len(imported.replies)} replies; "
-        f"{imported.n_withdrawn} withdrew. The key file is {run.folder / 'keys' / 'people.csv'}: keep it apart, and "
-        f"delete it when it has served."
+        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {len(imported.replies)}"
+        f" replies; {imported.n_withdrawn} withdrew. The key file is"
+        f" {run.folder / 'keys' / 'people.csv'}: keep it apart, and delete it when it has served."
     )
     counts = proposed["decision"].value_counts()
     print(
-        f"Whom to pay is proposed in {payments}, with reasons: {', '.join(f'{word} {n}' for word, n in counts.items())}."
+        f"Whom to pay is proposed in {payments}, with reasons:"
+        f" {', '.join(f'{word} {n}' for word, n in counts.items())}."
     )
     return 0
 
@@ -334,9 +339,10 @@ def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
         )
         if len(both):
             raise StudyError(
-                f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r}, first "
-                f"{both.iloc[0].dropna().to_dict()}. Each is counted once. If that part is an earlier import of the same "
-                f"answers, delete {run.folder}/*/{other}.parquet and import again."
+                f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r},"
+                f" first {both.iloc[0].dropna().to_dict()}. Each is counted once. If that part is"
+                f" an earlier import of the same answers, delete {run.folder}/*/{other}.parquet and"
+                " import again."
             )
 
 
@@ -344,7 +350,8 @@ def _about(folder: Path) -> dict[str, Any]:
     file = folder / "study.json"
     if not file.is_file():
         raise StudyError(
-            f"{folder} has no study.json: it is no study written here. Give a folder under runs/<run>/study."
+            f"{folder} has no study.json: it is no study written here. Give a folder under"
+            " runs/<run>/study."
         )
     about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return about
@@ -358,15 +365,18 @@ def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
     missing = [name for name, text in said.items() if not text]
     if missing:
         raise StudyError(
-            f"The rater statement lacks {', '.join(missing)}: who they are, what they speak and were paid. Give it in "
-            f"study.yaml before the study, or in a YAML file by --statement."
+            f"The rater statement lacks {', '.join(missing)}: who they are, what they speak and"
+            " were paid. Give it in study.yaml before the study, or in a YAML file by --statement."
         )
     return said
 
 
 def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
     if unknown := sorted(set(withdrawn) - set(raters["person"])):
-        said = f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so nobody was left out"
+        said = (
+            f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so"
+            " nobody was left out"
+        )
         raise StudyError(
             f"{said}. Look up how they are spelt in the study: capitals and blanks count."
         )
@@ -387,8 +397,8 @@ def _match_pages(folder: Path) -> pd.DataFrame:
     if len(strange):
         first = strange.iloc[0]
         raise StudyError(
-            f"{len(strange)} answers are to pages that were never shown in this study, first {first['item_id']!r}. Are they "
-            f"from another folder, or was the assignment changed?"
+            f"{len(strange)} answers are to pages that were never shown in this study, first"
+            f" {first['item_id']!r}. Are they from another folder, or was the assignment changed?"
         )
     seats, sitters = (
         answered.groupby("person")["seat"].nunique(),
@@ -399,7 +409,8 @@ def _match_pages(folder: Path) -> pd.DataFrame:
             sorted(answered.loc[answered["person"] == seats.idxmax(), "seat"].dropna().unique())
         )
         raise StudyError(
-            f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown those of one."
+            f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown"
+            " those of one."
         )
     if (sitters > 1).any():
         said = "Did one rater come twice, under two names?"
@@ -493,7 +504,8 @@ def _refuse_second_answers(rows: pd.DataFrame) -> None:
     if len(twice):
         both = f"first {' and '.join(twice['where'].head(2))}, both by one person"
         raise StudyError(
-            f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of each two."
+            f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of"
+            " each two."
         )
 
 
@@ -564,7 +576,8 @@ def _screened(
     counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
     if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
         warnings.warn(
-            f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them runs.",
+            f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them"
+            " runs.",
             stacklevel=4,
         )
     return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)

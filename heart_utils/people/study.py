@@ -151,9 +151,9 @@ def write_study(
     files = {
         "study.json": _json({"run": run.name, "kind": kind, "settings": dict(settings)}),
         "assignment.csv": csv_text(assignment).encode(),
-        "items.jsonl": "".join(
-            json.dumps(item, ensure_ascii=False) + "\n" for item in items
-        ).encode(),
+        "items.jsonl": (
+            "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
+        ),
         "study.css": _text_file(texts, "study.css").read_bytes(),
         "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
         "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
@@ -280,7 +280,8 @@ def start_study(
         while time.monotonic() < deadline:
             if server.poll() is not None:
                 raise StudyError(
-                    f"Potato stopped at once (exit {server.returncode}). Its last words in {log}:\n{_tail(log)}"
+                    f"Potato stopped at once (exit {server.returncode}). Its last words in"
+                    f" {log}:\n{_tail(log)}"
                 )
             if _answers(host, port):
                 return server
@@ -291,7 +292,8 @@ def start_study(
         raise
     stop_study(server)
     raise StudyError(
-        f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in {log}:\n{_tail(log)}"
+        f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in"
+        f" {log}:\n{_tail(log)}"
     )
 
 
@@ -353,7 +355,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_study(run, options.kind, name=options.name, top_up=options.top_up)
         elif not (folder / "study.json").is_file():
             raise StudyError(
-                f"There is no study in {folder} to resume. Leave --resume out and it will be written."
+                f"There is no study in {folder} to resume. Leave --resume out and it will be"
+                " written."
             )
         print(_describe(folder))
         return 0 if options.write_only else _serve(folder, options.host, options.port)
@@ -412,10 +415,11 @@ def _describe(folder: Path) -> str:
         else ""
     )
     return (
-        f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them, {len(_begun(folder))} have begun.\n"
-        f"{offer.minutes:g} minutes a person{reckoned}, {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of "
-        f"{100 * rules['fee_share']:g} % (`cost:` in the settings).\n"
-        f"The first page says: about {offer.minutes:g} minutes. {offer.wage}{short}"
+        f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them,"
+        f" {len(_begun(folder))} have begun.\n{offer.minutes:g} minutes a person{reckoned},"
+        f" {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of"
+        f" {100 * rules['fee_share']:g} % (`cost:` in the settings).\nThe first page says: about"
+        f" {offer.minutes:g} minutes. {offer.wage}{short}"
     )
 
 
@@ -451,12 +455,13 @@ def _check_free(folder: Path) -> None:
     """Refuse to write a study over answers, or over a folder that was not written here."""
     if begun := _begun(folder):
         raise StudyError(
-            f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go on by --resume (RESUME=1) or "
-            f"write another by --name."
+            f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go"
+            " on by --resume (RESUME=1) or write another by --name."
         )
     if folder.exists() and not (folder / "study.json").is_file():
         raise StudyError(
-            f"{folder} exists and was not written here (it has no study.json). Give the study another --name."
+            f"{folder} exists and was not written here (it has no study.json). Give the study"
+            " another --name."
         )
 
 
@@ -489,16 +494,17 @@ def _rating_assignment(
         works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
         fails = balance[~balance["holds"]].to_string(index=False)
         raise StudyError(
-            f"The assignment is not balanced, so the study is not written:\n{fails}\n"
-            f"Some history has many more pairs to rate than the others; try a smaller `rating: load:` in "
-            f"{run.folder / 'study.yaml'} ({works} works)."
+            f"The assignment is not balanced, so the study is not written:\n{fails}\nSome history"
+            " has many more pairs to rate than the others; try a smaller `rating: load:` in"
+            f" {run.folder / 'study.yaml'} ({works} works)."
         )
     few = max(
         1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique())
     )
-    return _with_spares(
-        assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]
-    ), comparisons
+    return (
+        _with_spares(assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]),
+        comparisons,
+    )
 
 
 def _with_spares(
@@ -601,7 +607,10 @@ def _json(value: object) -> bytes:
 def _find_potato() -> Path:
     program = Path(os.environ.get("HEART_POTATO") or find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
-        said = "`make study` installs it, from requirements-study.txt. Outside a checkout, install `potato-annotation` in an "
+        said = (
+            "`make study` installs it, from requirements-study.txt. Outside a checkout, install"
+            " `potato-annotation` in an "
+        )
         said += "environment of its own, and name its program in HEART_POTATO."
         raise StudyError(f"Potato is not installed (looked for {program}). {said}")
     return program

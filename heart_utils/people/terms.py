@@ -160,7 +160,8 @@ def check_settings(
     ]
     if codes[0] and codes[0] == codes[1]:
         faults.append(
-            "completion_code and screened_out_code are the same, so who declines would be paid as who finished. Give two codes."
+            "completion_code and screened_out_code are the same, so who declines would be paid as"
+            " who finished. Give two codes."
         )
     return asdict(read_strictly(_Settings, dict(settings), where, StudyError, faults=faults))
 
@@ -191,8 +192,9 @@ def unfinished(settings: Mapping[str, Any]) -> list[str]:
         platform, _ = PLATFORMS[arrival]
         whence = "from the study's page on Prolific" if arrival == "prolific" else "chosen by you"
         faults.append(
-            f"With arrival: {arrival} it needs {' and '.join(codes)}, {whence}: the first proves that somebody finished, the "
-            f"other that they declined. Without them nobody can be paid on {platform}."
+            f"With arrival: {arrival} it needs {' and '.join(codes)}, {whence}: the first proves"
+            " that somebody finished, the other that they declined. Without them nobody can be"
+            f" paid on {platform}."
         )
     return faults
 
@@ -212,7 +214,10 @@ class Offer:
         if not self.reward:
             return ""
         hourly = self.reward / self.minutes * 60
-        return f"You get {self.reward:.2f} {self.currency} for it, which is {hourly:.2f} {self.currency} an hour."
+        return (
+            f"You get {self.reward:.2f} {self.currency} for it, which is {hourly:.2f}"
+            f" {self.currency} an hour."
+        )
 
 
 def make_offer(n_pages: Iterable[int], settings: Mapping[str, Any], kind: str) -> Offer:
@@ -229,10 +234,11 @@ def short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
     if offer.minutes >= round(offer.reckoned, 6) or settings["overruled"]["minutes"].strip():
         return []
     return [
-        f"minutes is {offer.minutes:g}, and the study takes {offer.reckoned:.0f} minutes a person by its `cost:` "
-        f"(seconds_a_page, minutes_around). People would work longer than they agreed to, at a lower wage than they were told. "
-        f"Leave minutes empty to tell the reckoned time, put under `cost:` what a pilot took, or say under "
-        f"`overruled: minutes:` why it is right."
+        f"minutes is {offer.minutes:g}, and the study takes {offer.reckoned:.0f} minutes a person"
+        " by its `cost:` (seconds_a_page, minutes_around). People would work longer than they"
+        " agreed to, at a lower wage than they were told. Leave minutes empty to tell the reckoned"
+        " time, put under `cost:` what a pilot took, or say under `overruled: minutes:` why it is"
+        " right."
     ]
 
 
@@ -256,9 +262,10 @@ def wrong_language(
     if not wrong:
         return []
     return [
-        f"language is {stated}, and {' and '.join(wrong)} (by script and common words). "
-        f"Raters would see which pages are checks. Put translated pages into `study-texts/` in the run's folder, under the "
-        f"names that they have in data/study, and set `language:`; or say why this is wrong under `overruled: language:`."
+        f"language is {stated}, and {' and '.join(wrong)} (by script and common words). Raters"
+        " would see which pages are checks. Put translated pages into `study-texts/` in the run's"
+        " folder, under the names that they have in data/study, and set `language:`; or say why"
+        " this is wrong under `overruled: language:`."
     ]
 
 

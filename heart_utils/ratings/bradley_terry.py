@@ -55,7 +55,7 @@ class NotComparableError(RatingsError):
         )
         super().__init__(
             f"{apart} cannot be rated with the others: no comparison links them (groups: {shown}). "
-            f"Drop them, or collect comparisons that do."
+            "Drop them, or collect comparisons that do."
         )
 
 
@@ -336,8 +336,8 @@ def fit_levels(
         if not still.all():
             moving, data = moving[still], tuple(part[still] for part in data)
     raise ConvergenceError(
-        f"The strengths of {len(moving)} of {n} fits find no end within {MAX_STEPS} steps. "
-        f"Look for responders that hardly meet the others, and drop them or collect more comparisons."
+        f"The strengths of {len(moving)} of {n} fits find no end within {MAX_STEPS} steps. Look for"
+        " responders that hardly meet the others, and drop them or collect more comparisons."
     )
 
 

@@ -227,7 +227,10 @@ def head_to_head(
     a_person = person[entries.a] & model[entries.b]
     meet = a_person | (model[entries.a] & person[entries.b])
     if not meet.any():
-        there = f"there are {int(person.sum())} people and {int(model.sum())} models among {', '.join(entries.responders)}"
+        there = (
+            f"there are {int(person.sum())} people and {int(model.sum())} models among"
+            f" {', '.join(entries.responders)}"
+        )
         raise RatingsError(f"No person's reply meets a model's on {dimension!r}: {there}.")
     to_person = np.where(a_person, entries.share, 1.0 - entries.share)
     neither = entries.tie | entries.inconsistent | (to_person == 0.5)

@@ -100,7 +100,8 @@ def twin_contrasts(
     if not paired.any():
         there = ", ".join(sorted(set(map(str, of_slice))))
         raise RatingsError(
-            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are {there}. Judge both."
+            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are {there}."
+            " Judge both."
         )
     kept = twin & paired[entries.cluster]
     used = verdicts.iloc[entries.rows[kept]]
@@ -172,11 +173,13 @@ def _weights(
     for row, (name, (one, other)) in zip(rows, contrasts.items(), strict=True):
         if not len(one) or not len(other) or set(one) & set(other):
             raise RatingsError(
-                f"The contrast {name!r} needs two groups that do not overlap, got {[*one]} and {[*other]}."
+                f"The contrast {name!r} needs two groups that do not overlap, got {[*one]} and"
+                f" {[*other]}."
             )
         if strangers := ", ".join(sorted({*one, *other} - set(names))):
             raise RatingsError(
-                f"The contrast {name!r} names {strangers}, who is not on the board: {', '.join(names)}."
+                f"The contrast {name!r} names {strangers}, who is not on the board:"
+                f" {', '.join(names)}."
             )
         row[names.get_indexer(pd.Index(list(one)))] = 1.0 / len(one)
         row[names.get_indexer(pd.Index(list(other)))] = -1.0 / len(other)

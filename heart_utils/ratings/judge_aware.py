@@ -191,7 +191,8 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
     )  # rounding of the value ends the search a step early
     if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
         raise ConvergenceError(
-            f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few answers."
+            f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few"
+            " answers."
         )
     found = np.asarray(free @ (found - last))
     _, information, residual = derivatives(model, found)
@@ -298,7 +299,8 @@ def fit_judge_aware(
     people, names = (kinds == "human").to_numpy(), kinds.index
     if len(names) < 2:
         raise RatingsError(
-            f"There is one rater only ({names[0]}), and a rater is weighed against others. Use fit_ratings."
+            f"There is one rater only ({names[0]}), and a rater is weighed against others. Use"
+            " fit_ratings."
         )
     model = RaterModel.of(
         verdicts, entries, rater, people if people.any() else np.ones(len(names), bool)

@@ -48,15 +48,17 @@ POPULATIONS = {
 """Population of the table -> what the intervals are over, in words."""
 
 WEIGHING = {
-    "pairs": "\nEach pair of responders counts the same (weights='pairs'); published ratings count each verdict "
-    "(weights='verdicts').",
+    "pairs": (
+        "\nEach pair of responders counts the same (weights='pairs'); published ratings count each"
+        " verdict (weights='verdicts')."
+    ),
     "verdicts": "\nEach verdict counts the same (weights='verdicts'), as in published ratings.",
 }
 """What weights mean, as a result says it."""
 
 NO_DIALOGUE = (
-    "The verdicts have no column dialogue_id, so these ratings have no interval. Name what stands for a dialogue, such as "
-    "cluster='history_id', or say n_resamples=0 if no interval is wanted."
+    "The verdicts have no column dialogue_id, so these ratings have no interval. Name what stands"
+    " for a dialogue, such as cluster='history_id', or say n_resamples=0 if no interval is wanted."
 )
 
 
@@ -78,9 +80,9 @@ def lay_out(
         },
         **{column: settings[column] for column in ("dimension", "method", "population")},
         "responder": entries.responders.astype("str"),
-        "responder_kind": "source"
-        if responders is None
-        else kinds_of(responders, entries.responders),
+        "responder_kind": (
+            "source" if responders is None else kinds_of(responders, entries.responders)
+        ),
         **{
             column: found[column]
             for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised")
@@ -93,9 +95,9 @@ def lay_out(
         "win_probability": chance.sum(axis=1) / (size - 1),
         "n_verdicts": n_verdicts,
         "tie_share": n_ties / n_verdicts,
-        "provisional": (found["n_clusters"] < ENOUGH_CLUSTERS)
-        | np.isnan(found["ci_low"])
-        | found["penalised"],
+        "provisional": (
+            (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(found["ci_low"]) | found["penalised"]
+        ),
         "simulated": is_simulated(verdicts.iloc[entries.rows]),
     }
     for rating, end in (
@@ -124,7 +126,8 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
     if len(unknown):
         kinds_known = ", ".join(RESPONDER_KINDS)
         raise RatingsError(
-            f"responders do not say what kind {', '.join(unknown)} is of; `responder_kind` is {kinds_known}."
+            f"responders do not say what kind {', '.join(unknown)} is of; `responder_kind` is"
+            f" {kinds_known}."
         )
     return kinds.to_numpy()
 
@@ -439,7 +442,10 @@ def fit_boards(
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:
             error.args = (
-                f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}: {error}",
+                (
+                    f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}:"
+                    f" {error}"
+                ),
             )
             raise
         other = [
@@ -464,7 +470,8 @@ def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
     """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
     if len(clusters) not in (1, 2):
         raise RatingsError(
-            f"cluster names {len(clusters)} columns, expected one, or two of which the second is the rater."
+            f"cluster names {len(clusters)} columns, expected one, or two of which the second is"
+            " the rater."
         )
     fits = ("bootstrap", "sandwich") if len(clusters) == 1 else ("sandwich", "product")
     _check_choice("interval", interval or fits[0], fits, f" where {' and '.join(clusters)} vary")

@@ -151,7 +151,8 @@ def bootstrap_ci(
     numbers = observations.drop(columns=cluster) if isinstance(cluster, str) else observations
     if key.isna().any() or numbers.isna().to_numpy().any():
         raise ValueError(
-            "bootstrap_ci: a cluster or a number is absent; drop such rows before, and say how many."
+            "bootstrap_ci: a cluster or a number is absent; drop such rows before, and say how"
+            " many."
         )
     codes, names = pd.factorize(np.asarray(key))
     check_clusters(len(names), key.name)
@@ -418,8 +419,9 @@ def refuse_few_raters(
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
     if n_raters < FEW_RATERS:
         raise VerdictsError(
-            f"{n_raters} of {inner!r}{where} are too few to stand for others like them (at least {FEW_RATERS} are needed): "
-            f"take them as fixed and resample dialogues alone (cluster={outer!r}), by rater if they differ."
+            f"{n_raters} of {inner!r}{where} are too few to stand for others like them (at least"
+            f" {FEW_RATERS} are needed): take them as fixed and resample dialogues alone"
+            f" (cluster={outer!r}), by rater if they differ."
         )
     n_cells = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)[1]
     if n_cells in (n_dialogues, n_raters):
@@ -434,8 +436,8 @@ def check_clusters(n_clusters: int, name: object) -> None:
     """Refuse to resample a single cluster."""
     if n_clusters < 2:
         raise ValueError(
-            f"There is one {name} only, and an interval needs several to resample. "
-            f"Give another cluster, or ask for no resamples (n_resamples=0) to have the estimate alone."
+            f"There is one {name} only, and an interval needs several to resample. Give another"
+            " cluster, or ask for no resamples (n_resamples=0) to have the estimate alone."
         )
 
 

@@ -238,8 +238,9 @@ def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
     if len(differs):
         where, values = votes.unit[differs[0]], table[column].iloc[votes.rows]
         raise VerdictsError(
-            f"{column} differs within {dict(votes.units.iloc[where])}: {values.iloc[first[where]]!r} and "
-            f"{values.iloc[differs[0]]!r}. All answers on a unit must share what groups units or is resampled with them."
+            f"{column} differs within {dict(votes.units.iloc[where])}:"
+            f" {values.iloc[first[where]]!r} and {values.iloc[differs[0]]!r}. All answers on a unit"
+            " must share what groups units or is resampled with them."
         )
     return table[column].iloc[votes.rows[first]].reset_index(drop=True)
 
@@ -258,7 +259,8 @@ def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     if not mask.any():
         there = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
         raise AgreementError(
-            f"No answer that counts is by {who!r}. {column} is: {there}.{_other_parties(rows, table)}"
+            f"No answer that counts is by {who!r}. {column} is:"
+            f" {there}.{_other_parties(rows, table)}"
         )
     return mask
 
@@ -272,7 +274,10 @@ def _other_parties(rows: Codes, table: pd.DataFrame) -> str:
         return " There is one rater alone, and agreement takes two."
     shown = [name for name in names if not looks_like_person(name)][:2] or ["one rater", "another"]
     both = ", ".join(map(repr, shown)) if len(shown) == 2 else "'one rater', 'another'"
-    return f" {len(names)} raters are there: between=({both}) compares two, krippendorff_alpha(rows) all at once."
+    return (
+        f" {len(names)} raters are there: between=({both}) compares two, krippendorff_alpha(rows)"
+        " all at once."
+    )
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:
@@ -315,8 +320,9 @@ def name_codes(
         if any(text) and not all(text):
             word, other = (names[text.index(is_text)] for is_text in (True, False))
             raise VerdictsError(
-                f"verdicts: `{column}` mixes text and other types, such as {word!r} and {other!r}, so 1 and '1' would differ. "
-                f"Make all of them text: verdicts['{column}'] = verdicts['{column}'].astype(str)."
+                f"verdicts: `{column}` mixes text and other types, such as {word!r} and {other!r},"
+                f" so 1 and '1' would differ. Make all of them text: verdicts['{column}'] ="
+                f" verdicts['{column}'].astype(str)."
             )
     used = [names.take(np.flatnonzero(np.bincount(codes[rows]))) for codes, names in parts]
     names = pd.Index(np.unique(np.concatenate([np.asarray(part, dtype=object) for part in used])))
@@ -338,7 +344,8 @@ def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.Da
     """Refuse a table that lacks a column."""
     if not isinstance(table, pd.DataFrame):
         raise VerdictsError(
-            f"verdicts are a {type(table).__name__}, expected a DataFrame, such as load_verdicts(file) gives."
+            f"verdicts are a {type(table).__name__}, expected a DataFrame, such as"
+            " load_verdicts(file) gives."
         )
     missing = [column for column in columns if column not in table]
     if missing:
@@ -384,7 +391,8 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     if len(verdicts) and not len(found):
         there = ", ".join(map(str, names))
         raise VerdictsError(
-            f"verdicts have no dimension {dimension!r}. They have {there}: name one, as in dimension={names[0]!r}."
+            f"verdicts have no dimension {dimension!r}. They have {there}: name one, as in"
+            f" dimension={names[0]!r}."
         )
     return np.flatnonzero(codes == found[0]) if len(found) else np.arange(0)
 
@@ -447,11 +455,12 @@ def _kind_of(table: pd.DataFrame) -> str:
         where = f" (row {row[0]} has a score)" if len(row) else ""
         raise VerdictsError(
             f"The table mixes verdicts and scores{where}. Compare verdicts with verdicts; "
-            f"`scores_to_verdicts` turns scores into verdicts made from scores."
+            "`scores_to_verdicts` turns scores into verdicts made from scores."
         )
     if not kinds:
         raise VerdictsError(
-            f"The table has neither a column verdict nor score. It has {', '.join(map(str, table.columns))}."
+            "The table has neither a column verdict nor score. It has"
+            f" {', '.join(map(str, table.columns))}."
         )
     return (present or kinds)[0]
 
@@ -521,8 +530,9 @@ def _refuse_repeats(
             f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
         )
     raise VerdictsError(
-        f"{show_rater(raters[rater[second]])} answers {dict(units.iloc[unit[second]])} more than once (rows "
-        f"{table.index[pair[0]]} and {table.index[pair[1]]}; {int(again.sum())} such repeats). {advice}"
+        f"{show_rater(raters[rater[second]])} answers {dict(units.iloc[unit[second]])} more than"
+        f" once (rows {table.index[pair[0]]} and {table.index[pair[1]]}; {int(again.sum())} such"
+        f" repeats). {advice}"
     )
 
 
@@ -603,8 +613,8 @@ def _find_pairs(verdicts: pd.DataFrame, group: Codes, shown: Codes) -> tuple[Cod
         cells |= {"rater": show_rater(cells["rater"])} if "rater" in cells else {}
         said = redact_message(", ".join(f"{column} {cell!r}" for column, cell in cells.items()))
         raise VerdictsError(
-            f"One rater answered the same order twice: {said}, order {row['order']!r} ({int(twice.sum())} such rows). "
-            f"Number repeated answers with `repeat`."
+            f"One rater answered the same order twice: {said}, order {row['order']!r}"
+            f" ({int(twice.sum())} such rows). Number repeated answers with `repeat`."
         )
     place = np.full((int(group.max(initial=-1)) + 1, 3), -1)
     place[group, shown] = np.arange(len(group))

@@ -64,7 +64,8 @@ def spearman_interval(
         raise ScalingError(f"method is {method!r}, expected 'fisher' or 'bonett-wright'.")
     if n < LEAST_MODELS or not -1 < rho < 1:
         raise ScalingError(
-            f"No such interval for a correlation of {rho} over {n} models: {LEAST_MODELS} or more, inside ±1."
+            f"No such interval for a correlation of {rho} over {n} models: {LEAST_MODELS} or more,"
+            " inside ±1."
         )
     spread = np.sqrt((1 + (rho**2 / 2 if method == "bonett-wright" else 0)) / (n - 3))
     reach = stats.norm.ppf((1 + ci_level) / 2) * spread

@@ -68,7 +68,10 @@ def read_conversation(
     True
     """
     if not may_publish(str(history["licence"])):
-        said = f"The words of {history['history_id']} are under {history['licence']!r} and may not be shown in a page"
+        said = (
+            f"The words of {history['history_id']} are under {history['licence']!r} and may not be"
+            " shown in a page"
+        )
         raise ValueError(f"{said}; show counts, or choose a history under a free licence.")
     turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
@@ -136,12 +139,16 @@ def practise_comparisons(
     stated = [*licences, *histories["licence"].unique()]
     open_ones = histories[histories["licence"].map(may_publish)]
     if open_ones.empty or not all(may_publish(licence) for licence in licences):
-        words = f"words under {strictest_licence(stated)} may not be shown in a page. They stand in your own copy of the data."
+        words = (
+            f"words under {strictest_licence(stated)} may not be shown in a page. They stand in"
+            " your own copy of the data."
+        )
         return Html(f"<p>There is no practice here: {escape(words)}</p>")
     chosen = _choose(open_ones, replies, comparisons, rng)
     if chosen.empty:
         return Html(
-            "<p>There is no practice here: no conversation of this run has two valid replies with words.</p>"
+            "<p>There is no practice here: no conversation of this run has two valid replies with"
+            " words.</p>"
         )
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
     kinds = {
@@ -160,9 +167,11 @@ def practise_comparisons(
             ),
             "sides": _sides(pair, flip, texts, kinds),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
-            "cautions": [cautions[rater] for rater in rated["rater"].unique() if rater in cautions]
-            if cautions
-            else [],
+            "cautions": (
+                [cautions[rater] for rater in rated["rater"].unique() if rater in cautions]
+                if cautions
+                else []
+            ),
         }
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
@@ -259,4 +268,7 @@ def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
     share = row.get("p_a")
     if pd.isna(share) or row["verdict"] == "tie":
         return f"{side[row['verdict']]}{when}"
-    return f"{side[row['verdict']]} (probability {share if row['verdict'] == 'a' else 1 - share:.2f}){when}"
+    return (
+        f"{side[row['verdict']]} (probability"
+        f" {share if row['verdict'] == 'a' else 1 - share:.2f}){when}"
+    )

@@ -23,7 +23,9 @@ __all__ = ["drawn_numbers", "show_numbers_with_figures"]
 DIGITS = 6  #: Significant ones: more than any figure shows, and the same on every processor.
 PLACES = ("x", "x_low", "x_high", "y", "y_low", "y_high")
 COLUMNS = ("panel", "series", "name", "mark", *PLACES, "value", "x_label", "y_label")
-GUIDE = "guide"  #: A line or a band across the whole figure, such as one at zero: where to look, and no result.
+GUIDE = (  #: A line or a band across the whole figure, such as one at zero: where to look, and no result.
+    "guide"
+)
 
 Mark = dict[str, Any]
 
@@ -57,11 +59,13 @@ def drawn_numbers(figure: Figure) -> pd.DataFrame:
     rows = []
     for axes in figure.axes:
         about = {
-            "panel": _one_line(
-                " ".join((axes.get_title("left"), axes.get_title(), axes.get_title("right")))
-            )
-            if several
-            else "",
+            "panel": (
+                _one_line(
+                    " ".join((axes.get_title("left"), axes.get_title(), axes.get_title("right")))
+                )
+                if several
+                else ""
+            ),
             "x_label": _one_line(axes.get_xlabel() or figure.get_supxlabel()),
             "y_label": _one_line(axes.get_ylabel() or figure.get_supylabel()),
         }

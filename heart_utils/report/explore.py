@@ -68,7 +68,8 @@ def explore(
     columns = list(dict.fromkeys([*KINDS[kind], *switches, *shown]))
     if missing := [name for name in columns if name not in table]:
         raise ValueError(
-            f"A figure of the kind {kind} takes {', '.join(columns)}; the table lacks {', '.join(missing)}."
+            f"A figure of the kind {kind} takes {', '.join(columns)}; the table lacks"
+            f" {', '.join(missing)}."
         )
     if table.empty:
         raise ValueError("There is nothing to ask for: the table has no row.")

@@ -170,7 +170,8 @@ def plot_intervals(
         raise ValueError("There is nothing to draw: the table has no row.")
     if len(kinds) > len(COLOURS):
         raise ValueError(
-            f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some of them."
+            f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some"
+            " of them."
         )
     lanes = len(kinds) if table[label].duplicated().any() else 1
     if ax is None:
@@ -269,7 +270,8 @@ def plot_profile(
     )
     if len(corners.columns) < 3:
         raise ValueError(
-            f"A radar needs three dimensions; there are {', '.join(corners.columns)}. Use kind='lines'."
+            f"A radar needs three dimensions; there are {', '.join(corners.columns)}. Use"
+            " kind='lines'."
         )
     missing = corners.isna().to_numpy()
     if missing.any():
@@ -278,7 +280,8 @@ def plot_profile(
         raise ValueError(f"{what}, so its line cannot be closed. Use kind='lines'.")
     if len(corners) > len(COLOURS):
         raise ValueError(
-            f"{len(corners)} responders cannot be told apart in one radar; choose {len(COLOURS)} or fewer."
+            f"{len(corners)} responders cannot be told apart in one radar; choose {len(COLOURS)} or"
+            " fewer."
         )
     with extra("plots"):
         import matplotlib.pyplot as plt
@@ -478,7 +481,9 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             said.set_in_layout(False)
             ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
-            known_as = f"{group}: {row['line']}"  # for the numbers that go with the figure: no legend is drawn
+            known_as = (  # for the numbers that go with the figure: no legend is drawn
+                f"{group}: {row['line']}"
+            )
             look: dict[str, Any] = {
                 "color": colour,
                 "markerfacecolor": face,
@@ -628,9 +633,11 @@ def use_cjk_font() -> Html:
     mpl.rcParams.update({"font.sans-serif": family, "font.family": family})
     coded = base64.b64encode(file.read_bytes()).decode()
     return Html(
-        f'<style>@font-face {{ font-family: "{CJK_FONT}"; src: url("data:font/otf;base64,{coded}") format("opentype"); '
+        f'<style>@font-face {{ font-family: "{CJK_FONT}"; src: url("data:font/otf;base64,{coded}")'
+        ' format("opentype"); '
         # Before the others, since Chromium draws the first cell without a fallback that arrives late; for Chinese alone.
-        f'unicode-range: U+2E80-FFEF }} td, th, [lang="zh"] {{ font-family: "{CJK_FONT}", system-ui, sans-serif }}</style>'
+        f'unicode-range: U+2E80-FFEF }} td, th, [lang="zh"] {{ font-family: "{CJK_FONT}",'
+        " system-ui, sans-serif }</style>"
     )
 
 
@@ -698,7 +705,8 @@ def _draw_board(
 def _check_board(board: pd.DataFrame) -> None:
     if absent := [name for name in ("responder", *RATING) if name not in board]:
         raise ValueError(
-            f"A leaderboard is drawn from what fit_ratings gives; this table has no column {', '.join(absent)}."
+            "A leaderboard is drawn from what fit_ratings gives; this table has no column"
+            f" {', '.join(absent)}."
         )
     if board.empty:
         raise ValueError("There is no board to draw: the table has no row.")

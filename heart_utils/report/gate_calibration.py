@@ -35,7 +35,10 @@ __all__ = [
     "decide_nothing",
 ]
 
-UNDECIDED = ". The judge is not shown to be fit to decide: this is a report, and neither a pass nor a failure."
+UNDECIDED = (
+    ". The judge is not shown to be fit to decide: this is a report, and neither a pass nor a"
+    " failure."
+)
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,8 @@ def check_calibration(
         record = known.get((judge, dimension))
         if record is None:
             faults.append(
-                f"{judge!r} has no calibration on {dimension!r}: `calibrate_judge` makes one from people's votes. "
-                f"{cost_in_hours(least_labels)}"
+                f"{judge!r} has no calibration on {dimension!r}: `calibrate_judge` makes one from"
+                f" people's votes. {cost_in_hours(least_labels)}"
             )
             continue
         identity = told.get(judge)
@@ -118,8 +121,8 @@ def check_calibration(
             identity = judge_identity(run, judge, protocol=protocol)
         if identity is None:
             faults.append(
-                f"Nothing says what {judge!r} is now: name its model, prompt, rubric and options in a YAML file, "
-                f"as --judges FILE."
+                f"Nothing says what {judge!r} is now: name its model, prompt, rubric and options in"
+                " a YAML file, as --judges FILE."
             )
             continue
         found = record.faults(
@@ -127,8 +130,8 @@ def check_calibration(
         )
         if record.simulated and not is_simulated(verdicts):
             found.append(
-                f"The calibration of {judge!r} on {dimension!r} rests on labels drawn by a program, and these verdicts do not: "
-                f"ask people. {cost_in_hours(least_labels)}"
+                f"The calibration of {judge!r} on {dimension!r} rests on labels drawn by a program,"
+                f" and these verdicts do not: ask people. {cost_in_hours(least_labels)}"
             )
         faults += found
         weakest = min(weakest, 2.0 * record.agreement_low - 1.0)
@@ -250,8 +253,9 @@ def powered_drops(
             if name not in {*theirs["responder_a"], *theirs["responder_b"]}:
                 met = ", ".join(sorted({*people["responder_a"], *people["responder_b"]}))
                 raise GateError(
-                    f"People's votes on {dimension!r} hold none on {name!r}; they are on {met or 'nobody'}. Both baseline and "
-                    f"candidate must be judged by people, on a part of the judges' dialogues."
+                    f"People's votes on {dimension!r} hold none on {name!r}; they are on"
+                    f" {met or 'nobody'}. Both baseline and candidate must be judged by people, on"
+                    " a part of the judges' dialogues."
                 )
         powered = prediction_powered_ratings(
             pd.concat([part, theirs], ignore_index=True), dimension=dimension
@@ -277,7 +281,10 @@ def _by_people(
     """Say on how many of people's votes a drop rests, and what more of them would cost where they are too few."""
     votes = people[people["dimension"] == row["dimension"]]
     n_judged = judged.loc[judged["dimension"] == row["dimension"], "dialogue_id"].nunique()
-    rests = f"; the interval rests on {len(votes)} votes by people on {row['n_dialogues']} of {n_judged} dialogues"
+    rests = (
+        f"; the interval rests on {len(votes)} votes by people on {row['n_dialogues']} of"
+        f" {n_judged} dialogues"
+    )
     if (
         row["outcome"] != "cannot tell"
         or mode != "regression"
@@ -294,7 +301,8 @@ def _by_judge(records: Sequence[CalibrationRecord]) -> Mapping[tuple[str, str], 
         key = (record.judge, record.dimension)
         if key in known:
             raise GateError(
-                f"Two records are for {record.judge!r} on {record.dimension!r}; give the one that counts."
+                f"Two records are for {record.judge!r} on {record.dimension!r}; give the one that"
+                " counts."
             )
         known[key] = record
     return known
@@ -302,6 +310,6 @@ def _by_judge(records: Sequence[CalibrationRecord]) -> Mapping[tuple[str, str], 
 
 def _note(discernment: float) -> str:
     return (
-        f" The judge passes on at least {discernment:.2f} of a difference among people's votes, so the limits of this gate, "
-        f"which are meant for people, are multiplied by that."
+        f" The judge passes on at least {discernment:.2f} of a difference among people's votes, so"
+        " the limits of this gate, which are meant for people, are multiplied by that."
     )

@@ -153,7 +153,8 @@ def read_sides(
         )
     if one.tables["verdicts"].equals(other.tables["verdicts"]):
         raise GateError(
-            f"{one.where} and {other.where} hold the same verdicts, row for row: no candidate was judged."
+            f"{one.where} and {other.where} hold the same verdicts, row for row: no candidate was"
+            " judged."
         )
     opponents = one.met() & other.met()
     if not opponents:
@@ -231,11 +232,13 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
             or "none yet"
         )
         raise GateError(
-            f"{asked!r} names no run that is here. Write run:responder, or give `run`. Runs here: {there}."
+            f"{asked!r} names no run that is here. Write run:responder, or give `run`. Runs here:"
+            f" {there}."
         )
     if not here.has("verdicts"):
         raise GateError(
-            f"The run {here.name!r} has no verdicts; `make collect RUN={here.name}` asks the judges for them."
+            f"The run {here.name!r} has no verdicts; `make collect RUN={here.name}` asks the judges"
+            " for them."
         )
     tables = {
         table: here.read(table) if here.has(table) else empty_table(table) for table in TABLES
@@ -280,8 +283,9 @@ def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
         own = sorted(here - there)
         if not side.responder and len(own) != 1:
             raise GateError(
-                f"{side.name}: which responder is compared? In this file alone there is {', '.join(own) or 'none'}; there are "
-                f"{', '.join(sorted(here))}. Name one, as in {side.name}:{min(here)}."
+                f"{side.name}: which responder is compared? In this file alone there is"
+                f" {', '.join(own) or 'none'}; there are {', '.join(sorted(here))}. Name one, as in"
+                f" {side.name}:{min(here)}."
             )
         named.append(side if side.responder else replace(side, responder=own[0]))
     return named[0], named[1]
@@ -317,8 +321,9 @@ def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) 
         ]
         if len(changed):
             raise GateError(
-                f"{len(changed)} {what} have the same name but other words in {one.name!r} and {other.name!r}, such as "
-                f"{changed.index[0]!r}. A comparison needs the same conversations, and the opponents that the baseline met."
+                f"{len(changed)} {what} have the same name but other words in {one.name!r} and"
+                f" {other.name!r}, such as {changed.index[0]!r}. A comparison needs the same"
+                " conversations, and the opponents that the baseline met."
             )
 
 
@@ -579,7 +584,10 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         metavar="FILE",
-        help="a judge's record, by calibrate_judge; where none fits, the gate reports and decides nothing (exit code 3)",
+        help=(
+            "a judge's record, by calibrate_judge; where none fits, the gate reports and decides"
+            " nothing (exit code 3)"
+        ),
     )
     add(
         "--judges",
@@ -591,8 +599,10 @@ def _parser() -> argparse.ArgumentParser:
         "--people",
         type=Path,
         metavar="FILE",
-        help="people's votes on a part of these dialogues, drawn at random: the interval is then that of people's opinion, "
-        "whatever the judge rewards",
+        help=(
+            "people's votes on a part of these dialogues, drawn at random: the interval is then"
+            " that of people's opinion, whatever the judge rewards"
+        ),
     )
     add(
         "--least-lead",
@@ -672,8 +682,8 @@ def _read_people(file: Path, reading: FileOptions) -> pd.DataFrame:
     others = sorted(set(votes["rater_kind"]) - {"human"})
     if others:
         raise GateError(
-            f"{file.name} holds votes whose rater_kind is {', '.join(others)}: --people takes people's alone. Keep the rows "
-            f"with rater_kind human."
+            f"{file.name} holds votes whose rater_kind is {', '.join(others)}: --people takes"
+            " people's alone. Keep the rows with rater_kind human."
         )
     return combine_orders(votes)
 

@@ -24,7 +24,9 @@ from heart_utils.runs import RunError, checksum, find_root, write_atomically
 __all__ = ["kept"]
 
 FOLDER = Path("data", "simulated")
-MODE = "HEART_KEPT"  #: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything.
+MODE = (  #: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything.
+    "HEART_KEPT"
+)
 LOG = "HEART_KEPT_LOG"  #: Names a file that gets a line for each table that had to be computed.
 
 _VALUES = (
@@ -88,7 +90,8 @@ def kept(
     if log := os.environ.get(LOG):
         with open(log, "a", encoding="utf-8") as lines:
             lines.write(
-                f"{name}: simulated anew in {took:.1f} s, not as kept: {', '.join(changed) or 'nothing'}\n"
+                f"{name}: simulated anew in {took:.1f} s, not as kept:"
+                f" {', '.join(changed) or 'nothing'}\n"
             )
     if os.environ.get(MODE) == "write":
         write_atomically(file, table.to_parquet())
@@ -119,7 +122,8 @@ def _text(value: object) -> str:
         fresh = np.random.default_rng(value.bit_generator.seed_seq.entropy)  # type: ignore[attr-defined]
         if fresh.bit_generator.state != value.bit_generator.state:
             raise ValueError(
-                "The generator was used before; expected a fresh one, as from estimate_rng(seed, name)."
+                "The generator was used before; expected a fresh one, as from estimate_rng(seed,"
+                " name)."
             )
         return f"default_rng({value.bit_generator.seed_seq.entropy})"  # type: ignore[attr-defined]
     # The last digits of what a chapter computed depend on the processor.
@@ -144,7 +148,8 @@ def _code(function: Callable[..., Any]) -> str:
                 used = {name: one.__globals__.get(name) for name in sorted(_names(tree))}
                 if loose := [name for name, value in used.items() if isinstance(value, _VALUES)]:
                     raise ValueError(
-                        f"{own} uses {', '.join(loose)}, which may change; expected among its arguments."
+                        f"{own} uses {', '.join(loose)}, which may change; expected among its"
+                        " arguments."
                     )
                 todo += [
                     value

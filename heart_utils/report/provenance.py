@@ -123,7 +123,8 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
     counts = dict(origin) if isinstance(origin, Mapping) else {origin: len(rows) - simulated}
     if unknown := sorted(set(counts) - {*ORIGINS, "not recorded"}):
         raise ValueError(
-            f"{table}: the manifest says origin {', '.join(unknown)}; expected one of {', '.join(ORIGINS)}."
+            f"{table}: the manifest says origin {', '.join(unknown)}; expected one of"
+            f" {', '.join(ORIGINS)}."
         )
     # The rows' own word counts: no manifest can make a simulated row a measured one, nor account for other rows than these.
     others = {name: count for name, count in counts.items() if name not in MADE_UP}
@@ -179,7 +180,8 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     ]
     if not outputs:
         raise ValueError(
-            f"{file} glued nothing. Is it the executed copy? A chapter under notebooks/ has no outputs."
+            f"{file} glued nothing. Is it the executed copy? A chapter under notebooks/ has no"
+            " outputs."
         )
     found = {}
     for output in outputs:

@@ -181,11 +181,13 @@ def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
     """Return tables as the bytes of a workbook, for a caller that writes several files together and has looked for people."""
     if not tables:
         raise ValueError(
-            "There is no table to write. Name each sheet, as in write_excel({'ratings': ratings.table}, file)."
+            "There is no table to write. Name each sheet, as in write_excel({'ratings':"
+            " ratings.table}, file)."
         )
     if wrong := [name for name in tables if not SHEET_NAME.fullmatch(name)]:
         raise ValueError(
-            f"{wrong[0]!r} is no name of a sheet: Excel takes 1 to 31 characters without any of []:*?/\\."
+            f"{wrong[0]!r} is no name of a sheet: Excel takes 1 to 31 characters without any of"
+            " []:*?/\\."
         )
     written = io.BytesIO()
     with extra("excel"):

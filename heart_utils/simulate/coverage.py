@@ -78,7 +78,8 @@ def simulate_coverage(
     """
     if design.tie_share:
         raise ValueError(
-            f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it to 0."
+            f"tie_share is {design.tie_share}, but these studies are drawn without ties. Set it"
+            " to 0."
         )
     if n_studies < 2:
         raise ValueError(f"n_studies is {n_studies}; the Monte Carlo error needs two or more.")

@@ -154,8 +154,9 @@ def minimum_gap(
     _check(design, power, ci_level)
     if design.dialogues_a_pair < LEAST_A_PAIR:
         raise NotReckonedError(
-            f"not reckoned for fewer than {LEAST_A_PAIR} dialogues a pair; here it is {design.dialogues_a_pair:.1f}. "
-            f"Compare more pairs in a dialogue, or ask for more dialogues."
+            f"not reckoned for fewer than {LEAST_A_PAIR} dialogues a pair; here it is"
+            f" {design.dialogues_a_pair:.1f}. Compare more pairs in a dialogue, or ask for more"
+            " dialogues."
         )
     df = design.n_effective - 1.0
     reach = critical_value(design.n_responders, df, ci_level=ci_level, n_contrasts=n_contrasts)
@@ -171,7 +172,8 @@ def minimum_gap(
     while missed(most) > 0.0:
         if most > LARGEST_GAP:
             raise NotReckonedError(
-                f"no gap up to {LARGEST_GAP:.0f} log-odds is found. Ask for more dialogues or more raters."
+                f"no gap up to {LARGEST_GAP:.0f} log-odds is found. Ask for more dialogues or more"
+                " raters."
             )
         most *= 2.0
     return float(optimize.brentq(missed, 0.0, most))
@@ -345,11 +347,13 @@ def _check(design: Design, power: float, ci_level: float) -> None:
         or design.n_raters < design.votes
     ):
         raise ValueError(
-            f"A study needs two responders, two dialogues and as many raters as votes a pair; this is {design}."
+            "A study needs two responders, two dialogues and as many raters as votes a pair; this"
+            f" is {design}."
         )
     if not 1 <= design.pairs <= design.n_compared:
         raise ValueError(
-            f"{design.n_responders} responders make {design.n_compared} pairs; {design.pairs} cannot meet in a dialogue."
+            f"{design.n_responders} responders make {design.n_compared} pairs; {design.pairs}"
+            " cannot meet in a dialogue."
         )
     if not 0 <= design.tie_share < 1:
         raise ValueError(f"tie_share is {design.tie_share}; it lies from 0 to below 1.")

@@ -426,7 +426,8 @@ def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -
     n_pairs = len(one) if pairs == "all" else int(pairs)
     if not 1 <= n_pairs <= len(one):
         raise ValueError(
-            f"pairs is {pairs!r}; {size} responders make {len(one)} pairs, so give a number up to that, or 'all'."
+            f"pairs is {pairs!r}; {size} responders make {len(one)} pairs, so give a number up to"
+            " that, or 'all'."
         )
     chosen = np.argsort(rng.random((n_histories, len(one))), axis=1)[:, :n_pairs]
     return np.repeat(np.arange(n_histories), n_pairs), one[chosen].ravel(), other[chosen].ravel()
@@ -535,7 +536,8 @@ def _names_of(panel: Panel, number: int) -> list[str]:
         )
     if not 1 <= panel.votes <= panel.n_raters:
         raise ValueError(
-            f"{panel.votes} of {panel.n_raters} raters cannot judge each pair; votes must be from 1 to n_raters."
+            f"{panel.votes} of {panel.n_raters} raters cannot judge each pair; votes must be from 1"
+            " to n_raters."
         )
     word = "judge" if panel.kind == "model" else "rater"
     return [f"{word}_{number + 1}_{rater + 1:03d}" for rater in range(panel.n_raters)]

@@ -118,12 +118,14 @@ def fetch_data(name: str) -> dict[str, Path]:
     source = find_source(name)
     if source.by_hand:
         raise DataUnavailableError(
-            f"{name} is not fetched: {source.by_hand}. data/public holds what is passed on of it. The official place is "
-            f"{source.address}{source.files[0].address}; data/sources.yaml names the columns to keep of it, in a folder of "
-            f"HEART_DATA_MIRROR called {source.folder}."
+            f"{name} is not fetched: {source.by_hand}. data/public holds what is passed on of it."
+            f" The official place is {source.address}{source.files[0].address}; data/sources.yaml"
+            " names the columns to keep of it, in a folder of HEART_DATA_MIRROR called"
+            f" {source.folder}."
         )
     print(
-        f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from: {source.address}",
+        f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}\n  from:"
+        f" {source.address}",
         flush=True,
     )
     bar = tqdm(source.files, desc=name, unit="file", disable=not sys.stderr.isatty())
@@ -134,8 +136,9 @@ def fetch_data(name: str) -> dict[str, Path]:
         kept = _keep(source, file, _download(source, file))
         if hashlib.sha256(kept).hexdigest() != file.sha256:
             raise DataError(
-                f"{source.url(file)} is damaged or was changed: its checksum is not the one known. Nothing was kept. Run `make "
-                f"data NAME={source.name}` again; if it happens twice, the official file has changed."
+                f"{source.url(file)} is damaged or was changed: its checksum is not the one known."
+                f" Nothing was kept. Run `make data NAME={source.name}` again; if it happens twice,"
+                " the official file has changed."
             )
         write_atomically(folder / file.file, kept)
     return {file.file: folder / file.file for file in source.files}
@@ -167,8 +170,8 @@ def _download(source: Source, file: SourceFile) -> bytes:
 
 def _advice(source: Source) -> str:
     return (
-        f"With a network, run `make data NAME={source.name}`; without one, set HEART_DATA_MIRROR to a folder "
-        f"that holds {source.folder}/ (data/sources.yaml lists its files)."
+        f"With a network, run `make data NAME={source.name}`; without one, set HEART_DATA_MIRROR to"
+        f" a folder that holds {source.folder}/ (data/sources.yaml lists its files)."
     )
 
 
@@ -178,9 +181,13 @@ def _whole(file: SourceFile, path: Path) -> bool:
 
 def _check(source: Source, file: SourceFile, path: Path) -> None:
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
-        said = f"{path} is damaged, or another version: its checksum is not the one in data/sources.yaml"
+        said = (
+            f"{path} is damaged, or another version: its checksum is not the one in"
+            " data/sources.yaml"
+        )
         raise DataError(
-            f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror again."
+            f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror"
+            " again."
         )
 
 

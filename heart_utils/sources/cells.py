@@ -58,8 +58,9 @@ def read_cells(
         empty = rows.index[rows[answer].isna()]
         bad += list(empty)
         faults.append(
-            f"{answer}: {called(empty[0])} is empty ({len(empty)} in all). Say why in a column state, or for all of them by "
-            f"words={{'': 'abstained'}}: {', '.join(FAILURES)}; a failure is never taken for an answer."
+            f"{answer}: {called(empty[0])} is empty ({len(empty)} in all). Say why in a column"
+            f" state, or for all of them by words={{'': 'abstained'}}: {', '.join(FAILURES)}; a"
+            " failure is never taken for an answer."
         )
     return bad
 
@@ -71,9 +72,12 @@ def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, di
     if (blank := cells.eq("").fillna(False).astype(bool)).any():
         cells = cells.mask(blank, None)
     if what.kind == "truth":
-        return map_words(
-            cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)
-        ), {}
+        return (
+            map_words(
+                cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)
+            ),
+            {},
+        )
     if what.kind != "list":
         return cells, {}
     wrong, read = dict[Any, str](), list[Any]()
@@ -116,7 +120,8 @@ def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None
         if column not in rows:
             if said:
                 raise DataError(
-                    f"words speaks of the column {column or 'of answers'}, which {table} does not have here."
+                    f"words speaks of the column {column or 'of answers'}, which {table} does not"
+                    " have here."
                 )
             continue
         if not said:
@@ -147,7 +152,8 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
         if len(names) > 1:
             both = list(names.items())[:2]
             found = [
-                f"{called(rows.index[rows[column].eq(name).fillna(False).astype(bool)][0])} has {show_cell(group, name)}"
+                f"{called(rows.index[rows[column].eq(name).fillna(False).astype(bool)][0])} has"
+                f" {show_cell(group, name)}"
                 for name, column in both
             ]
             (name, column), _ = both
@@ -157,7 +163,8 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
                 else f", as in words={{'{column}': {{'{name.casefold()}': '{name}'}}}}"
             )
             faults.append(
-                f"{column}: {found[0]} and {found[1]}, which differ in capitals or blanks alone. Give one spelling{words}."
+                f"{column}: {found[0]} and {found[1]}, which differ in capitals or blanks alone."
+                f" Give one spelling{words}."
             )
 
 
@@ -177,9 +184,10 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
         if third.any():
             row = cells.index[third][0]
             faults.append(
-                f"verdicts.verdict: {called(row)} names {show_cell('verdict', cells[row])} ({int(third.sum())} such rows), "
-                f"who is neither responder_a ({rows.loc[row, 'responder_a']}) nor responder_b "
-                f"({rows.loc[row, 'responder_b']}) there. Mend those rows, or take them out."
+                f"verdicts.verdict: {called(row)} names {show_cell('verdict', cells[row])}"
+                f" ({int(third.sum())} such rows), who is neither responder_a"
+                f" ({rows.loc[row, 'responder_a']}) nor responder_b"
+                f" ({rows.loc[row, 'responder_b']}) there. Mend those rows, or take them out."
             )
             strange &= ~third
             if not strange.any():
@@ -195,8 +203,9 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
         )
         example = next((word for word, _ in shown if word[0] in "'\""), "'X'")
         faults.append(
-            f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say what "
-            f"each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are failures."
+            f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say"
+            f" what each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are"
+            " failures."
         )
     return list(cells.index[cells.notna() & ~cells.isin(VERDICTS)])
 
@@ -208,7 +217,8 @@ def _read_chances(
     if "p_a" not in rows:
         if soft:
             raise DataError(
-                "soft says what the numbers of p_a mean, and no column is p_a: columns={'preference': 'p_a'}."
+                "soft says what the numbers of p_a mean, and no column is p_a:"
+                " columns={'preference': 'p_a'}."
             )
         return []
     sure_a, sure_b = (float(soft["a"]), float(soft["b"])) if soft else (1.0, 0.0)
@@ -224,11 +234,18 @@ def _read_chances(
             for row, value in given[outside].head(3).items()
         )
         more = f" ({int(outside.sum())} in all)" if outside.sum() > 1 else ""
-        advice = " Is it on another scale? Say which number means a for sure, and which b: soft={'a': 1, 'b': 2}."
+        advice = (
+            " Is it on another scale? Say which number means a for sure, and which b: soft={'a': 1,"
+            " 'b': 2}."
+        )
         if soft:
-            advice = f" soft says that {sure_a:g} is a for sure and {sure_b:g} is b; give the two of this file's own scale."
+            advice = (
+                f" soft says that {sure_a:g} is a for sure and {sure_b:g} is b; give the two of"
+                " this file's own scale."
+            )
         faults.append(
-            f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing; {first}{more}.{advice}"
+            f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing;"
+            f" {first}{more}.{advice}"
         )
     rows["p_a"] = share.mask(outside)
     if (
@@ -252,8 +269,9 @@ def _contradictions(rows: pd.DataFrame, given: pd.Series, faults: list[str]) -> 
     if against.any():
         row = rows.index[against][0]
         faults.append(
-            f"verdicts.p_a: {called(row)} has {show_cell('p_a', given[row])} and says {rows.loc[row, 'verdict']!r} "
-            f"({int(against.sum())} such rows), but it must be the chance that a is better, which does not contradict the "
-            f"verdict. Leave one of the two columns out, or mend the rows."
+            f"verdicts.p_a: {called(row)} has {show_cell('p_a', given[row])} and says"
+            f" {rows.loc[row, 'verdict']!r} ({int(against.sum())} such rows), but it must be the"
+            " chance that a is better, which does not contradict the verdict. Leave one of the two"
+            " columns out, or mend the rows."
         )
     return list(rows.index[against])

@@ -253,7 +253,8 @@ def _name_columns(
         if name is not None and name not in expected
     ]:
         faults.append(
-            f"{table} has no column {', '.join(strange)}. A table of {table} has the columns {', '.join(expected)}."
+            f"{table} has no column {', '.join(strange)}. A table of {table} has the columns"
+            f" {', '.join(expected)}."
         )
     if absent := [str(head) for head in given if plain(head) not in heads]:
         faults.append(f"columns names {', '.join(absent)}, and its columns are {listed}.")
@@ -263,15 +264,17 @@ def _name_columns(
     if (again := rows.columns.duplicated()).any():
         twice = ", ".join(dict.fromkeys(rows.columns[again]))
         faults.append(
-            f"{table}: several columns are {twice}, and its columns are {listed}. Leave one, as in columns={{'X': None}}, or "
-            f"make one of both, as in made_of={{{rows.columns[again][0]!r}: '{{X}}-{{Y}}'}}."
+            f"{table}: several columns are {twice}, and its columns are {listed}. Leave one, as in"
+            " columns={'X': None}, or make one of both, as in"
+            f" made_of={{{rows.columns[again][0]!r}: '{{X}}-{{Y}}'}}."
         )
         rows = rows.loc[:, ~again]
     lacking = [column for column in NEEDED[table] if column not in rows and column not in always]
     rows = _refuse_unknown(table, rows, shaped.used, lacking, how, faults)
     if both := [column for column in always if column in rows]:
         faults.append(
-            f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out of one of them."
+            f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out"
+            " of one of them."
         )
     rows = rows.assign(**{column: value for column, value in always.items() if column not in rows})
     if (
@@ -280,9 +283,10 @@ def _name_columns(
         rows["verdict"] = pd.Series(None, rows.index, dtype=object)
     if missing := [column for column in NEEDED[table] if column not in rows]:
         faults.append(
-            f"{table}: missing {', '.join(missing)}. A file of {table} must have {', '.join(NEEDED[table])}; its columns are "
-            f"{listed}. Say which is which by columns={{'its header': {missing[-1]!r}}}, or what every row has, as in "
-            f"always={{'rater_kind': 'human'}}; data/README.md says what may be left out."
+            f"{table}: missing {', '.join(missing)}. A file of {table} must have"
+            f" {', '.join(NEEDED[table])}; its columns are {listed}. Say which is which by"
+            f" columns={{'its header': {missing[-1]!r}}}, or what every row has, as in"
+            " always={'rater_kind': 'human'}; data/README.md says what may be left out."
         )
         for column in missing:  # so that the rest can be looked at
             rows[column] = _anything(column, expected[column], len(rows))
@@ -491,6 +495,7 @@ def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataEr
     ]
     if names:
         raise error(
-            f"histories.turns: {len(names)} histories end with the supporter ({', '.join(names[:3])}), so that nobody can "
-            f"answer. Cut each after a turn of the seeker, or flag it ends_with_supporter: it then gets no reply."
+            f"histories.turns: {len(names)} histories end with the supporter"
+            f" ({', '.join(names[:3])}), so that nobody can answer. Cut each after a turn of the"
+            " seeker, or flag it ends_with_supporter: it then gets no reply."
         )

@@ -37,7 +37,10 @@ COMPRESSED = (".gz", ".zst")
 MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """How a file may begin -> its encoding."""
 
-HALF = "a text holds half of a character (\\ud83d without its other half). Write it anew from where it came, or mend that text."
+HALF = (
+    "a text holds half of a character (\\ud83d without its other half). Write it anew from where it"
+    " came, or mend that text."
+)
 IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
 TOP = 1_000_000  #: Characters of a file among which its header is.
 NEVER_FILLED = (
@@ -113,7 +116,8 @@ def read_table(
     suffix = suffix_of(file)
     if suffix not in SUFFIXES:
         raise DataError(
-            f"{file}: expected a file that ends in {', '.join(SUFFIXES)}, or in one of these and .gz or .zst."
+            f"{file}: expected a file that ends in {', '.join(SUFFIXES)}, or in one of these and"
+            " .gz or .zst."
         )
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
@@ -211,9 +215,13 @@ def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> 
         ) from None
     filled = {name: rows for name, rows in sheets.items() if not rows.empty}
     if len(filled) > 1:
-        said = f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them as a DataFrame"
+        said = (
+            f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them"
+            " as a DataFrame"
+        )
         raise DataError(
-            f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str) reads it."
+            f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str)"
+            " reads it."
         )
     rows = next(iter(filled.values()), pd.DataFrame())
     return _with_header(file, rows, header) if header else rows
@@ -229,7 +237,8 @@ def _read_log(file: Path) -> dict[str, Any]:
         return unpack_log(_content(file))
     except ValueError as error:
         raise DataError(
-            f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut short."
+            f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut"
+            " short."
         ) from None
 
 
@@ -242,8 +251,8 @@ def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> An
         if error.msg == "Extra data" and text.lstrip().startswith("{"):
             return [row for _, row in read_lines(file, encoding, faults)]
         raise DataError(
-            f"{file}: it is not whole JSON (line {error.lineno}, column {error.colno}: {error.msg}). "
-            f"It may have been cut short."
+            f"{file}: it is not whole JSON (line {error.lineno}, column {error.colno}:"
+            f" {error.msg}). It may have been cut short."
         ) from None
 
 
@@ -289,7 +298,8 @@ def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
     inside = ", ".join(map(str, content)) or "nothing"
     found = f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
     raise DataError(
-        f"{file}: it is one object with {found}; inside are {inside}. Give the array alone, as a file or a DataFrame."
+        f"{file}: it is one object with {found}; inside are {inside}. Give the array alone, as a"
+        " file or a DataFrame."
     )
 
 
@@ -341,7 +351,8 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
         return content.decode(named)
     except LookupError:
         raise DataError(
-            f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or 'cp1252'."
+            f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or"
+            " 'cp1252'."
         ) from None
     except UnicodeDecodeError as error:
         guess, line = (
@@ -350,8 +361,9 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
         )
         byte = content[error.start : error.start + 1]
         said = (
-            f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8, or name its "
-            f"encoding: with encoding='cp1252' this byte is {byte.decode('cp1252', errors='replace')!r}."
+            f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8,"
+            " or name its encoding: with encoding='cp1252' this byte is"
+            f" {byte.decode('cp1252', errors='replace')!r}."
         )
         if faults is None:
             raise DataError(f"{file}: {said}") from None
@@ -391,7 +403,8 @@ def _read_csv(
         ) from None
     if not isinstance(rows.index, pd.RangeIndex):
         raise DataError(
-            f"{file}: its rows have more cells than its header, which is {', '.join(map(str, rows.columns))}."
+            f"{file}: its rows have more cells than its header, which is"
+            f" {', '.join(map(str, rows.columns))}."
         )
     rows = _with_header(file, rows, header) if header else rows
     for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
@@ -423,7 +436,8 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
 def _with_header(file: Path, rows: pd.DataFrame, header: Sequence[str]) -> pd.DataFrame:
     if isinstance(header, str) or len(header) != rows.shape[1]:
         raise DataError(
-            f"{file}: header names {header!r}, and the file has {rows.shape[1]} columns. Name each of them once."
+            f"{file}: header names {header!r}, and the file has {rows.shape[1]} columns. Name each"
+            " of them once."
         )
     return rows.set_axis(list(header), axis=1)
 
@@ -442,8 +456,9 @@ def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
     short = [number for number, length in lengths.items() if length < min(filled, len(head))]
     if short:
         raise DataError(
-            f"{file}: line {short[0]} of {file.name} has fewer cells than the header. The file may have been cut short there "
-            f"({len(short)} such rows); write it anew, or take those rows out."
+            f"{file}: line {short[0]} of {file.name} has fewer cells than the header. The file may"
+            f" have been cut short there ({len(short)} such rows); write it anew, or take those"
+            " rows out."
         )
 
 
@@ -460,8 +475,9 @@ def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
         names = ", ".join(f"'column_{place}'" for place in range(1, len(heads) + 1))
         first = ", ".join(show_cell("header", head) for head in heads[:6])
         raise DataError(
-            f"{file}: there seems to be no header: its first line ({first}) reads like a row. Name the {len(heads)} columns, "
-            f"as in header=[{names}]; if that line is the header, give its own names there and take the line out."
+            f"{file}: there seems to be no header: its first line ({first}) reads like a row. Name"
+            f" the {len(heads)} columns, as in header=[{names}]; if that line is the header, give"
+            " its own names there and take the line out."
         )
 
 

@@ -26,7 +26,9 @@ from heart_utils.tables import TABLES, called
 __all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
-FILLED = "filled"  #: Said of a column in which any cell that is not blank says that its row may not count.
+FILLED = (  #: Said of a column in which any cell that is not blank says that its row may not count.
+    "filled"
+)
 ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 
 
@@ -78,8 +80,9 @@ def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
                 else f"only={{{head!r}: ...}}"
             )
             raise DataError(
-                f"{int(wrong.sum())} of {len(values)} rows may not count: {head} is {' or '.join(map(repr, words[:4]))}, first "
-                f"in {called(row)}. {keep} leaves them out; only={{{head!r}: {[*rest, *words][:8]!r}}} keeps all."
+                f"{int(wrong.sum())} of {len(values)} rows may not count: {head} is"
+                f" {' or '.join(map(repr, words[:4]))}, first in {called(row)}. {keep} leaves them"
+                f" out; only={{{head!r}: {[*rest, *words][:8]!r}}} keeps all."
             )
 
 
@@ -154,7 +157,8 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     _propose_words(rows, proposal)
     if len(names := _names(rows, proposal)) and {meaning_of(name) for name in names} <= {"a", "b"}:
         proposal.confirm.append(
-            f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or places"
+            f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or"
+            " places"
         )
     _propose_rest(table, rows, proposal)
     return proposal
@@ -319,8 +323,8 @@ def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None
                 for head in heads[:2]
             ]
             proposal.confirm.append(
-                f"shown has a row for each of the {len(heads)} columns of answers, which says who wrote the two replies (a "
-                f"list, a DataFrame or a file)"
+                f"shown has a row for each of the {len(heads)} columns of answers, which says who"
+                " wrote the two replies (a list, a DataFrame or a file)"
             )
 
 
@@ -469,7 +473,8 @@ def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
         _set(proposal.options, "always", rater_kind=kind)
         if not sure:
             proposal.confirm.append(
-                f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a model 'model')"
+                f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
+                " model 'model')"
             )
 
 
@@ -496,7 +501,8 @@ def _propose_history(rows: pd.DataFrame, proposal: Proposal) -> None:
     if proposal.options.get("winner_loser") and head is None or head is None:
         _set(proposal.options, "made_of", history_id="row-{row}")
         proposal.confirm.append(
-            "each row is a conversation of its own, since nothing names one: otherwise intervals are too narrow"
+            "each row is a conversation of its own, since nothing names one: otherwise intervals"
+            " are too narrow"
         )
     elif turn and len(rows[turn].unique()) > 1 and _lacks(rows, proposal, "dialogue_id"):
         _set(proposal.options, "columns", **{head: "dialogue_id"})
@@ -520,8 +526,8 @@ def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
             {heads[0]: value, "responder_a": "...", "responder_b": "..."} for value in values[:2]
         ]
         proposal.confirm.append(
-            f"shown says of each of the {len(values)} values of {heads[0]} who wrote the two replies, which nothing here does "
-            f"(a list, a DataFrame or a file)"
+            f"shown says of each of the {len(values)} values of {heads[0]} who wrote the two"
+            " replies, which nothing here does (a list, a DataFrame or a file)"
         )
     else:
         proposal.confirm.append("columns say who wrote the two replies, which nothing here does")
@@ -557,8 +563,9 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
     if heads and len(steps) > 2:
         low, high = (f"{step:g}" for step in (steps[0], steps[-1]))
         proposal.confirm.append(
-            f"the numbers are codes of answers; if they are steps from one reply to the other, columns={{{heads[0]!r}: 'p_a'}} "
-            f"and soft={{'a': {low}, 'b': {high}}} (or the other way round) read them"
+            "the numbers are codes of answers; if they are steps from one reply to the other,"
+            f" columns={{{heads[0]!r}: 'p_a'}} and soft={{'a': {low}, 'b': {high}}} (or the other"
+            " way round) read them"
         )
     for word, head in words.items():
         key = word_of(word)

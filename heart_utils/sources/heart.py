@@ -178,12 +178,15 @@ MAX_SENTENCES = 3  #: HEART's limits of a reply.
 ESCONV_SUPPORTER = "esconv-supporter"
 
 GREETING = re.compile(
-    r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are (you|things)\b",
+    r"\s*(hi|hello|hey|good (morning|afternoon|evening|day)|greetings|welcome)\b|.*\bhow are"
+    r" (you|things)\b",
     re.I,
 )
 CLOSING = re.compile(
-    r"\b(bye|goodbye|good ?night(?!'?s)|take care(?=\W*$|\W+and\b)|(nice|great|pleasure|good) (talking|chatting|speaking)"
-    r"|have an? (\w+ )?(great|good|nice|wonderful|lovely|blessed) (day|night|evening|afternoon|weekend|one|rest)"
+    r"\b(bye|goodbye|good ?night(?!'?s)|take care(?=\W*$|\W+and\b)|(nice|great|pleasure|good)"
+    r" (talking|chatting|speaking)"
+    r"|have an? (\w+ )?(great|good|nice|wonderful|lovely|blessed)"
+    r" (day|night|evening|afternoon|weekend|one|rest)"
     r"|best of luck|good luck|thank you for (chatting|talking)|thanks for (chatting|talking))\b",
     re.I,
 )

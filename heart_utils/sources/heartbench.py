@@ -117,11 +117,20 @@ def _fault(question: Any, seen: set[str]) -> str | None:
         if not isinstance(entry, dict) or not {"dimension", "score", "content"} <= set(entry):
             return f"rubric item {position} lacks dimension, score or content"
         if not isinstance(entry["score"], int | float | None):
-            return f"rubric item {position} has the score {entry['score']!r}, expected a number or null"
+            return (
+                f"rubric item {position} has the score {entry['score']!r}, expected a number or"
+                " null"
+            )
         if entry["score"] == 0:
-            return f"rubric item {position} has a score of 0, so it can change nothing; give it points, or drop it"
+            return (
+                f"rubric item {position} has a score of 0, so it can change nothing; give it"
+                " points, or drop it"
+            )
     if not any((entry["score"] or 0) > 0 for entry in question["rubric"]):
-        return "no rubric item has a score above 0, so a reply can only lose there; add what a good reply does"
+        return (
+            "no rubric item has a score above 0, so a reply can only lose there; add what a good"
+            " reply does"
+        )
     for position, turn in enumerate(question["dialogue"], start=1):
         if (
             not isinstance(turn, dict)

@@ -85,7 +85,9 @@ def read_log(log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, in
     asked = (about.get("dataset") or {}).get("sample_ids") or []
     missing = max(0, len(asked) * n_epochs - len(samples)) if log.get("status") != "success" else 0
     return rows, {
-        f"samples that are not in the log, whose status is {log.get('status', 'started')!r}": missing
+        f"samples that are not in the log, whose status is {log.get('status', 'started')!r}": (
+            missing
+        )
     }
 
 

@@ -264,7 +264,8 @@ def _published(name: str, folder: str) -> pd.DataFrame:
     file = open_run(PUBLIC).folder / folder / f"{name}.parquet"
     if not file.is_file():
         raise DataError(
-            f"{file} is not there. It is part of the repository: `git checkout data/public` brings it back."
+            f"{file} is not there. It is part of the repository: `git checkout data/public` brings"
+            " it back."
         )
     return check_table("scores" if folder == "as_published" else folder, read_parquet(file))
 
@@ -299,7 +300,8 @@ def _name(
     if suffix_of(Path(given)) not in SUFFIXES:
         fault = f"{given!r} is neither a set with {table} ({', '.join(known)})"
         raise DataError(
-            f"{fault} nor a path that ends in {', '.join(SUFFIXES)}, or in one of these and {' or '.join(COMPRESSED)}."
+            f"{fault} nor a path that ends in {', '.join(SUFFIXES)}, or in one of these and"
+            f" {' or '.join(COMPRESSED)}."
         )
     return None
 
@@ -368,7 +370,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     empty = (scores["state"] == "valid") & scores["score"].isna()
     if empty.any():
         raise DataError(
-            f"scores: {int(empty.sum())} rows are valid and have no score, such as row {int(empty.argmax())}."
+            f"scores: {int(empty.sum())} rows are valid and have no score, such as row"
+            f" {int(empty.argmax())}."
         )
     first, second = _pairs(scores)
     return _verdicts(scores, first, second)
@@ -379,7 +382,8 @@ def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     replies = scores[["history_id", "reply_id"]].drop_duplicates()
     if (twice := replies["reply_id"].duplicated()).any():
         raise DataError(
-            f"scores.reply_id: {replies.loc[twice, 'reply_id'].iloc[0]!r} answers more than one history_id."
+            f"scores.reply_id: {replies.loc[twice, 'reply_id'].iloc[0]!r} answers more than one"
+            " history_id."
         )
     place = pd.factorize(scores["reply_id"], sort=True)[0]
     codes = {

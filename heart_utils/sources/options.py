@@ -77,7 +77,8 @@ def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
     """Take a mapping from YAML for options, or refuse it, naming what is none."""
     if strange := [str(name) for name in given if name not in FileOptions.__annotations__]:
         raise DataError(
-            f"{where}: has unknown {', '.join(strange)}. Of a file it may say {', '.join(FileOptions.__annotations__)}."
+            f"{where}: has unknown {', '.join(strange)}. Of a file it may say"
+            f" {', '.join(FileOptions.__annotations__)}."
         )
     how: Any = dict(given)
     check_options(how)
@@ -91,7 +92,8 @@ def check_options(how: FileOptions) -> None:
     for option, example in EXAMPLES.items():
         if not isinstance(value := given.get(option) or {}, Mapping):
             raise DataError(
-                f"{option} is a {type(value).__name__}, expected a mapping, as in {option}={example}."
+                f"{option} is a {type(value).__name__}, expected a mapping, as in"
+                f" {option}={example}."
             )
     for option, choices in CHOICES.items():
         if (word := given.get(option)) is not None and word not in choices:
@@ -103,16 +105,18 @@ def check_options(how: FileOptions) -> None:
             and "'...'" in str(value)
         ):
             raise DataError(
-                f"{option} still has '...', which a proposed call has where only you know what to say: who wrote the replies. "
-                f"Put the names there; {option} is {value}."
+                f"{option} still has '...', which a proposed call has where only you know what to"
+                f" say: who wrote the replies. Put the names there; {option} is {value}."
             )
     if (pair := given.get("winner_loser")) and (isinstance(pair, str) or len(pair) != 2):
         raise DataError(
-            f"winner_loser is {pair!r}, expected two headers, as in winner_loser=('winner', 'loser')."
+            f"winner_loser is {pair!r}, expected two headers, as in winner_loser=('winner',"
+            " 'loser')."
         )
     if (ends := given.get("soft")) and (set(ends) != {"a", "b"} or ends["a"] == ends["b"]):
         raise DataError(
-            f"soft is {dict(ends)}, expected the number that means a for sure and that for b, as in {EXAMPLES['soft']}."
+            f"soft is {dict(ends)}, expected the number that means a for sure and that for b, as in"
+            f" {EXAMPLES['soft']}."
         )
     for option, words in (
         ("winner_columns", given.get("winner_columns")),
@@ -120,7 +124,8 @@ def check_options(how: FileOptions) -> None:
     ):
         if strange := sorted({str(word) for word in (words or {}).values()} - {"a", "b", "tie"}):
             raise DataError(
-                f"{option} says {', '.join(strange)}; each header stands for a, b or tie, as in {EXAMPLES[option]}."
+                f"{option} says {', '.join(strange)}; each header stands for a, b or tie, as in"
+                f" {EXAMPLES[option]}."
             )
 
 
@@ -183,7 +188,8 @@ def _pairs(option: str, entries: Sequence[str]) -> dict[str, Any]:
         name, equals, value = entry.rpartition("=")
         if not equals:
             raise DataError(
-                f"--{option} {entry!r}: expected two words with = between them, as in --{option} winner=verdict."
+                f"--{option} {entry!r}: expected two words with = between them, as in --{option}"
+                " winner=verdict."
             )
         meant = None if option == "columns" and value == "" else value
         said[name] = [*listed(said[name]), value] if option == "only" and name in said else meant

@@ -187,7 +187,8 @@ def _split(found: Reshaped, patterns: Mapping[str, str]) -> None:
         if lost.any():
             shown = show_cell(head, cells[lost].iloc[0])
             raise DataError(
-                f"split: {called(cells.index[lost][0])} of {head} has {shown}, which does not fit {pattern!r}."
+                f"split: {called(cells.index[lost][0])} of {head} has {shown}, which does not fit"
+                f" {pattern!r}."
             )
         found.rows = found.rows.assign(**{str(part): parts[part] for part in parts})
         found.used.add(head)
@@ -243,7 +244,8 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
         return
     if len(given) > 1:
         raise DataError(
-            f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of these."
+            f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of"
+            " these."
         )
     (kind, named), rows = next(iter(given.items())), found.rows
     option = f"{kind}_columns"
@@ -253,7 +255,8 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
         head for head in rows.columns if str(head) not in about and plain(head) in map(plain, made)
     ]:
         raise DataError(
-            f"With {option} the columns {' and '.join(made[::-1])} are made from them, and it has {', '.join(taken)}."
+            f"With {option} the columns {' and '.join(made[::-1])} are made from them, and it has"
+            f" {', '.join(taken)}."
         )
     rest = rows.drop(columns=list(about))
     pieces = []
@@ -289,7 +292,8 @@ def _columns_of(
     matches = {str(head): match for head in rows.columns if (match := pattern.fullmatch(str(head)))}
     if not matches:
         raise DataError(
-            f"{option} {named!r} fits no column; the columns are {', '.join(map(str, rows.columns))}."
+            f"{option} {named!r} fits no column; the columns are"
+            f" {', '.join(map(str, rows.columns))}."
         )
     about = {}
     for head, match in matches.items():
@@ -326,7 +330,8 @@ def _join_shown(found: Reshaped, how: FileOptions) -> None:
         )
     if (twice := shown.duplicated(keys)).any():
         raise DataError(
-            f"shown has two rows about {dict(shown.loc[twice, keys].iloc[0])}; expected one for each {', '.join(keys)}."
+            f"shown has two rows about {dict(shown.loc[twice, keys].iloc[0])}; expected one for"
+            f" each {', '.join(keys)}."
         )
     joined = rows.merge(shown, on=keys, how="left", indicator="_shown").set_axis(rows.index, axis=0)
     lost = (joined["_shown"] != "both").to_numpy()
@@ -334,7 +339,8 @@ def _join_shown(found: Reshaped, how: FileOptions) -> None:
         missing = rows.loc[lost, keys].drop_duplicates().head(5).to_numpy().tolist()
         said = ", ".join("/".join(map(str, names)) for names in missing)
         raise DataError(
-            f"shown says nothing of {', '.join(keys)} {said} ({int(lost.sum())} answers). Add a row for each."
+            f"shown says nothing of {', '.join(keys)} {said} ({int(lost.sum())} answers). Add a row"
+            " for each."
         )
     found.rows = joined.drop(columns="_shown")
     found.used.update(keys)
@@ -352,15 +358,17 @@ def _one_hot(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
         if (strange := ~cells.isin([*ON, *OFF])).any():
             shown = show_cell(str(head), cells[strange].iloc[0])
             raise DataError(
-                f"winner_columns: {called(cells.index[strange][0])} has {shown} in {head}, expected 1 or 0, true or false."
+                f"winner_columns: {called(cells.index[strange][0])} has {shown} in {head}, expected"
+                " 1 or 0, true or false."
             )
     on = marks.isin(list(ON))
     n_marked = on.sum(axis=1)
     if (several := n_marked > 1).any():
         row = on.loc[several].iloc[0]
         raise DataError(
-            f"winner_columns: {called(on.index[several][0])} is marked in {' and '.join(map(str, row.index[row]))} "
-            f"({int(several.sum())} such rows); expected one answer. Take those rows out, or mend them."
+            f"winner_columns: {called(on.index[several][0])} is marked in"
+            f" {' and '.join(map(str, row.index[row]))} ({int(several.sum())} such rows); expected"
+            " one answer. Take those rows out, or mend them."
         )
     chosen = np.array([*heads.values(), None], dtype=object)
     place = np.where(n_marked == 1, on.to_numpy().argmax(axis=1), len(heads))
@@ -390,7 +398,8 @@ def _count_out(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
         if wrong.any():
             shown = show_cell(head, found.rows.loc[wrong, head].iloc[0])
             raise DataError(
-                f"counts: {called(counts.index[wrong][0])} has {shown} in {head}, expected a whole number of 0 or more."
+                f"counts: {called(counts.index[wrong][0])} has {shown} in {head}, expected a whole"
+                " number of 0 or more."
             )
         piece = found.rows.loc[found.rows.index.repeat(counts.astype(int))].assign(
             **{answer: meaning}

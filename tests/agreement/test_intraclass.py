@@ -145,9 +145,11 @@ def test_one_responder_carries_the_published_reliability(mentalalign):
         mentalalign["rater"].isin(["clinicians", "gpt-4o"]) & (mentalalign["responder"] != "gpt-4o")
     ]
     found = {
-        name: judge_reliability(table[table["responder"] != name], person="clinicians").set_index(
-            "dimension"
-        )["value"]
+        name: (
+            judge_reliability(table[table["responder"] != name], person="clinicians").set_index(
+                "dimension"
+            )["value"]
+        )
         for name in ("", *table["responder"].unique())
     }
     found = pd.DataFrame(found)

@@ -393,7 +393,10 @@ def test_pairs_with_fewer_than_two_labelled_dialogues_are_refused_with_how_many_
     )
     with pytest.raises(
         AgreementError,
-        match=r"People judged 1\.\d dialogue_id a pair .*Label 2\d dialogue_id like these instead of 20",
+        match=(
+            r"People judged 1\.\d dialogue_id a pair .*Label 2\d dialogue_id like these instead"
+            r" of 20"
+        ),
     ):
         prediction_powered_ratings(votes)
 

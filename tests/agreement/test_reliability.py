@@ -59,8 +59,10 @@ def test_it_agrees_with_a_plain_loop_over_the_formulas(anaesthetists):
     patients, raters, classes = range(1, 46), range(1, 6), "1234"
     count = anaesthetists.groupby(["item", "rater", "answer"]).size().to_dict()
     share = {
-        (patient, one): sum(count.get((patient, rater, one), 0) for rater in raters)
-        / sum(count.get((patient, rater, other), 0) for rater in raters for other in classes)
+        (patient, one): (
+            sum(count.get((patient, rater, one), 0) for rater in raters)
+            / sum(count.get((patient, rater, other), 0) for rater in raters for other in classes)
+        )
         for patient in patients
         for one in classes
     }

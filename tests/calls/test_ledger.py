@@ -68,15 +68,22 @@ def ledger(tmp_path):
 
 TABLES = {
     "about": "name VARCHAR(40)! value TEXT!",
-    "batches": "batch VARCHAR(200)! owner VARCHAR(64)! model TEXT! status VARCHAR(20)! n INTEGER! submitted_at FLOAT!",
-    "calls": "key VARCHAR(32)! status VARCHAR(12)! owner VARCHAR(64) reserved_usd FLOAT tag TEXT model VARCHAR(16)"
-    " asked VARCHAR(16) options VARCHAR(16) repeat INTEGER messages BLOB answer BLOB finish_reason VARCHAR(40)"
-    " logprobs TEXT ttft_ms FLOAT"
-    " total_ms FLOAT prompt_tokens INTEGER completion_tokens INTEGER cost_usd FLOAT attempts INTEGER in_flight INTEGER"
-    " error TEXT finished_at FLOAT served_model TEXT fingerprint TEXT cached_tokens INTEGER estimated BOOLEAN"
-    " digest VARCHAR(16)",
-    "owners": "owner VARCHAR(64)! host VARCHAR(200)! pid INTEGER started FLOAT seen_at FLOAT! spent_usd FLOAT!"
-    " unsettled_usd FLOAT!",
+    "batches": (
+        "batch VARCHAR(200)! owner VARCHAR(64)! model TEXT! status VARCHAR(20)! n INTEGER!"
+        " submitted_at FLOAT!"
+    ),
+    "calls": (
+        "key VARCHAR(32)! status VARCHAR(12)! owner VARCHAR(64) reserved_usd FLOAT tag TEXT model"
+        " VARCHAR(16) asked VARCHAR(16) options VARCHAR(16) repeat INTEGER messages BLOB answer"
+        " BLOB finish_reason VARCHAR(40) logprobs TEXT ttft_ms FLOAT total_ms FLOAT prompt_tokens"
+        " INTEGER completion_tokens INTEGER cost_usd FLOAT attempts INTEGER in_flight INTEGER error"
+        " TEXT finished_at FLOAT served_model TEXT fingerprint TEXT cached_tokens INTEGER estimated"
+        " BOOLEAN digest VARCHAR(16)"
+    ),
+    "owners": (
+        "owner VARCHAR(64)! host VARCHAR(200)! pid INTEGER started FLOAT seen_at FLOAT! spent_usd"
+        " FLOAT! unsettled_usd FLOAT!"
+    ),
     "parts": "digest VARCHAR(16)! body TEXT!",
     "paces": "name VARCHAR(40)! next_at FLOAT!",
 }
@@ -1258,7 +1265,10 @@ def test_a_ledger_from_before_a_column_or_a_table_came_is_refused_with_a_way_on(
     ledger.close()
     with pytest.raises(
         LedgerError,
-        match="made before version 0.1.0 .* writes its calls into a file; .* `make collect ARGS='--merge",
+        match=(
+            "made before version 0.1.0 .* writes its calls into a file; .* `make collect"
+            " ARGS='--merge"
+        ),
     ):
         open_ledger(f"sqlite:///{tmp_path}/old.sqlite")
 

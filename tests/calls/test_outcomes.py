@@ -324,9 +324,10 @@ def test_a_stream_that_is_cut_is_closed_at_its_source():
     async def cut():
         response = Stream(said, OWN)
         answer = await read_stream(response, time.perf_counter(), 100)
-        return len(
-            answer.text
-        ), response.closed  # at once: the end of the event loop closes whatever is left open
+        return (
+            len(answer.text),
+            response.closed,
+        )  # at once: the end of the event loop closes whatever is left open
 
     assert asyncio.run(cut()) == (100, True)
 

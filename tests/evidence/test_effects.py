@@ -252,7 +252,10 @@ def spoilt(tmp_path, **values):
         (
             {"measure": "g"},
             EffectError,
-            r"Row 0 \(Ayers et al. 2023\): measure is 'g' and value 0.786; expected one of share, d, odds_ratio",
+            (
+                r"Row 0 \(Ayers et al. 2023\): measure is 'g' and value 0.786; expected one of"
+                r" share, d, odds_ratio"
+            ),
         ),
         (
             {"value": None},

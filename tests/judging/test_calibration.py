@@ -221,7 +221,8 @@ def test_a_record_says_lead_labels_date_and_expiry_in_words():
     record = calibrated()
     words = record.describe(today=DAY)
     assert words.startswith(
-        f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by people"
+        f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by"
+        " people"
     )
     assert words.endswith("(a test), made on 2026-11-01, valid until 2027-01-30")
     assert record.describe(today=datetime.date(2027, 1, 31)).startswith("expired; lead")

@@ -293,7 +293,10 @@ TWICE_SAID = "given twice, in two ways"
         '{"overall": {"winner": "K482"}, "Overall": {"winner": "T905"}}',
         '{"OVERALL": {"winner": "K482"}, "Overall": {"winner": "T905"}}',
         '[{"dimension": "overall", "winner": "K482"}, {"dimension": "overall", "winner": "T905"}]',
-        '{"verdicts": [{"dimension": "overall", "winner": "K482"}, {"name": "overall", "winner": "T905"}]}',
+        (
+            '{"verdicts": [{"dimension": "overall", "winner": "K482"}, {"name": "overall",'
+            ' "winner": "T905"}]}'
+        ),
         '{"overall": {"winner": "K482"}, "overall": {"winner": "T905"}, "cut',
         '{"overall": {"winner": "K482",}, "overall": {"winner": "T905"}}',
         '```json\n{"overall": {"winner": "K482"}, "overall": {"winner": "T905"}}\n```',
@@ -307,7 +310,10 @@ def test_one_key_with_two_winners_is_no_verdict(text):
 
 
 def test_one_key_that_says_the_same_twice_is_one_verdict():
-    twice = '{"overall": {"reasoning": "a", "winner": "T905", "margin": 2}, "overall": {"reasoning": "b", "winner": "T905"}}'
+    twice = (
+        '{"overall": {"reasoning": "a", "winner": "T905", "margin": 2}, "overall": {"reasoning":'
+        ' "b", "winner": "T905"}}'
+    )
     assert one(twice)[0][:2] == ("valid", "second")
     assert one('{"overall": {"winner": "T905", "margin": 2, "margin": 4}}')[0][:3] == (
         "valid",
@@ -349,7 +355,10 @@ def test_an_example_beside_the_verdict_does_not_flip_it(text):
         "{other}\nOn reflection: {verdict}",
         "Initially {other}. {verdict}",
         "{verdict} {verdict}",
-        '{{"overall": {{"reasoning": "...", "winner": "K482 or T905 or tie", "margin": "1 to 5"}}}}\n{verdict}',
+        (
+            '{{"overall": {{"reasoning": "...", "winner": "K482 or T905 or tie", "margin": "1 to'
+            ' 5"}}}}\n{verdict}'
+        ),
     ],
 )
 def test_a_draft_that_is_called_so_and_a_pattern_that_is_repeated_leave_the_verdict(text):

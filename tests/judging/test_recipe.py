@@ -128,7 +128,8 @@ def test_a_dry_run_takes_the_latencies_that_are_recorded(project, provider, caps
     with ledger.writing() as connection:
         connection.execute(
             sa.text(
-                "UPDATE calls SET digest = NULL, total_ms = 1000 * (SELECT count(*) FROM calls c WHERE c.key < calls.key)"
+                "UPDATE calls SET digest = NULL, total_ms = 1000 * (SELECT count(*) FROM calls c"
+                " WHERE c.key < calls.key)"
             )
         )
     write(folder, {**settings, "slices": {"standard": 2, "adversarial": 2}})
@@ -306,8 +307,8 @@ def test_a_reply_that_holds_no_words_is_told_apart_from_a_call_that_is_asked_aga
     assert main(["mine", "--quiet", "--yes"]) == 3
     said = capsys.readouterr().err
     assert (
-        "3 replies of m hold no words although their calls were answered, and are not asked for again"
-        in said
+        "3 replies of m hold no words although their calls were answered, and are not asked for"
+        " again" in said
     )
     assert "the same command asks for them again" not in said
     n = len(provider.requests)
@@ -548,8 +549,8 @@ def test_a_check_tells_what_is_missing_and_damaged_and_the_same_command_mends_it
     said = capsys.readouterr().out
     assert "2 calls to make" in said
     assert (
-        "2 stored answers are damaged: `make collect RUN=mine` asks again; with ARGS=--check it says which"
-        in said
+        "2 stored answers are damaged: `make collect RUN=mine` asks again; with ARGS=--check it"
+        " says which" in said
     )
     assert len(provider.requests) == asked
     main(["mine", "--quiet", "--yes"])

@@ -18,9 +18,10 @@ def rate(score):
 def score(monkeypatch, say, replies=None, judges=(JUDGE,), **options):
     ledger = StandIn(monkeypatch, say)
     replies = make_replies() if replies is None else replies
-    return collect_verdicts(
-        make_histories(), replies, None, judges, ledger=ledger, **options
-    ), ledger
+    return (
+        collect_verdicts(make_histories(), replies, None, judges, ledger=ledger, **options),
+        ledger,
+    )
 
 
 def test_every_reply_has_one_score_per_judge_and_dimension(monkeypatch):

@@ -277,7 +277,10 @@ def test_an_answer_to_a_page_never_shown_is_refused(run, study):
     file = answer_seat(study, "seat-001", "ann", answers)
     with pytest.raises(
         StudyError,
-        match="1 answers are to pages that were never shown in this study, first 'seat-009.001.nothing'",
+        match=(
+            "1 answers are to pages that were never shown in this study, first"
+            " 'seat-009.001.nothing'"
+        ),
     ):
         import_study(run, study)
     file.unlink()
@@ -405,7 +408,8 @@ def test_how_a_text_was_typed_comes_from_the_database_of_notes(run, study):
     ]
     with closing(sqlite3.connect(study / "project.sqlite")) as database:
         database.execute(
-            "CREATE TABLE typing_sessions (user_id, instance_id, schema_name, label_name, ended_at, summary)"
+            "CREATE TABLE typing_sessions (user_id, instance_id, schema_name, label_name, ended_at,"
+            " summary)"
         )
         for number, row in enumerate(rows):
             note = ("ann", item, "reason", "text_box", number, json.dumps(row))
@@ -439,13 +443,15 @@ def writing_study(run, *, name=None, **behaviour):
     items = assignment(folder).query("seat == 'seat-001'")["item_id"].tolist()
     texts = ["I am glad you wrote.", " ".join(["long"] * 41)]
     summary = {
-        "reply:::text_box": {
-            "final_chars": 20,
-            "pasted_chars": 0,
-            "external_insert_chars": 0,
-            "active_ms": 9000,
-        }
-        | behaviour
+        "reply:::text_box": (
+            {
+                "final_chars": 20,
+                "pasted_chars": 0,
+                "external_insert_chars": 0,
+                "active_ms": 9000,
+            }
+            | behaviour
+        )
     }
     data = {item: {"total_time_ms": 45_000, "typing_summaries": summary} for item in items}
     answers = {item: {"reply": text} for item, text in zip(items, texts, strict=True)}
@@ -572,7 +578,10 @@ def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
         ),
         (
             lambda text: text[:-8],
-            "line 5 of votes.csv has fewer cells than the header. The file may have been cut short there",
+            (
+                "line 5 of votes.csv has fewer cells than the header. The file may have been cut"
+                " short there"
+            ),
         ),
         (
             lambda text: text.replace('clear"', "clear"),
@@ -585,11 +594,17 @@ def test_answers_that_a_program_gave_are_marked_in_every_table(compared):
         ),
         (
             lambda text: text.replace("cy,", "ben,"),
-            "2 rows repeat another row's rater, left, right, dimension; .* line 3 of votes.csv: .* line 4 of votes.csv: ",
+            (
+                "2 rows repeat another row's rater, left, right, dimension; .* line 3 of votes.csv:"
+                " .* line 4 of votes.csv: "
+            ),
         ),
         (
             lambda text: text.replace("ben,", "Ann,"),
-            "rater: line 2 of votes.csv has a word and line 3 of votes.csv has a word, which differ in capitals",
+            (
+                "rater: line 2 of votes.csv has a word and line 3 of votes.csv has a word, which"
+                " differ in capitals"
+            ),
         ),
     ],
 )
@@ -779,11 +794,17 @@ def test_a_label_studio_export_becomes_verdicts(compared):
     [
         (
             [{**task(), "data": {"left_reply": "person-h00"}}],
-            "answers.right: .* answer 0 of export.json .task 7. has nothing.* right are left_reply and right_reply",
+            (
+                "answers.right: .* answer 0 of export.json .task 7. has nothing.* right are"
+                " left_reply and right_reply"
+            ),
         ),
         (
             [task(completed_by=None)],
-            "answers.rater: .* answer 0 of export.json .task 7. has nothing. The rater is completed",
+            (
+                "answers.rater: .* answer 0 of export.json .task 7. has nothing. The rater is"
+                " completed"
+            ),
         ),
         (
             [task(), task()],

@@ -478,7 +478,9 @@ def test_a_study_with_real_people_needs_a_support_line_and_all_else_they_must_be
     )
     with pytest.raises(
         StudyError,
-        match="needs support_line. Without a support line nobody in distress would know where to turn",
+        match=(
+            "needs support_line. Without a support line nobody in distress would know where to turn"
+        ),
     ):
         load_settings(run)
     (run.folder / "study.yaml").write_text("rehearsal: false\n")
@@ -611,7 +613,10 @@ def test_less_time_than_is_reckoned_is_refused_unless_a_reason_is_given_and_kept
 SPANISH = [
     {
         "speaker": "seeker",
-        "text": "Desde que murió mi perro ya no quiero volver a casa por la noche. Me quedo en el tranvía hasta el final.",
+        "text": (
+            "Desde que murió mi perro ya no quiero volver a casa por la noche. Me quedo en el"
+            " tranvía hasta el final."
+        ),
     },
 ]
 
@@ -662,7 +667,8 @@ def test_translated_pages_in_the_run_take_the_place_of_the_project_s(run):
     theirs.mkdir()
     for name in ("consent", "instructions-rating", "debrief-rating", "stop"):
         (theirs / f"{name}.html").write_text(
-            "<p>Le pedimos que tome parte en un estudio sobre conversaciones. Dura {minutes} minutos.</p>"
+            "<p>Le pedimos que tome parte en un estudio sobre conversaciones. Dura {minutes}"
+            " minutos.</p>"
         )
     for name in ("checks", "practice"):
         text = (find_root() / "data" / "study" / f"{name}.yaml").read_text()
@@ -797,7 +803,10 @@ def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and
     run, capsys
 ):
     """Three people: six pages of a minute, one a check, and ten minutes around them; 12 GBP an hour, a quarter as fee."""
-    write = "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: %s}\ncost: {fee_share: 0.25, seconds_a_page: {reply: 240}}\n"
+    write = (
+        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: %s}\ncost: {fee_share: 0.25,"
+        " seconds_a_page: {reply: 240}}\n"
+    )
     (run.folder / "study.yaml").write_text(write % 0)
     assert main([str(run.folder), "rating", "--write-only"]) == 0
     said = capsys.readouterr().out  # 3 * 16 minutes; 0.8 * 12 * 1.25
@@ -814,8 +823,8 @@ def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and
     assert main([str(run.folder), "reply", "--write-only"]) == 0
     n = len(assignment(run.folder / "study" / "reply")) // 2  # each writes to each history
     assert (
-        f"{4 * n + 10} minutes a person, {2 * (4 * n + 10) / 60:.1f} hours: {2 * (4 * n + 10) / 4:.2f} GBP"
-        in capsys.readouterr().out
+        f"{4 * n + 10} minutes a person, {2 * (4 * n + 10) / 60:.1f} hours:"
+        f" {2 * (4 * n + 10) / 4:.2f} GBP" in capsys.readouterr().out
     )
 
 

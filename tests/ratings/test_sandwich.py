@@ -317,7 +317,8 @@ def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
 @pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
 def test_who_always_won_or_lost_has_the_exact_end_of_a_share(interval):
     """Twelve dialogues: best beats x and y, last loses to them, x has 8 of 12 against y. Clopper and Pearson's end for 12 of
-    12, as scipy has it, is one of the log-odds against whom each met; the mean of x and y is zero."""
+    12, as scipy has it, is one of the log-odds against whom each met; the mean of x and y is zero.
+    """
     rows = []
     for k in range(12):
         rows += [("best", "x", "a", k), ("last", "x", "b", k), ("x", "y", "a" if k < 8 else "b", k)]

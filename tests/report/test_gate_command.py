@@ -88,8 +88,9 @@ FOREIGN = {
     "verdict": "won",
 }
 FOREIGN_OPTIONS = (
-    "--columns test_id=history_id 'left model=responder_a' 'right model=responder_b' --columns who=rater won=verdict note= "
-    "--words first=a second=b --words draw=tie --only ok=yes --always rater_kind=model"
+    "--columns test_id=history_id 'left model=responder_a' 'right model=responder_b' --columns"
+    " who=rater won=verdict note= --words first=a second=b --words draw=tie --only ok=yes --always"
+    " rater_kind=model"
 )
 
 

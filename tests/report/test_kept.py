@@ -20,7 +20,10 @@ from tools.notebooks import read_cells
 
 ROOT = find_root()
 ENTRIES = read_manifest(ROOT / FOLDER)
-STALE = "The code behind it changed since it was kept: run `make simulations`, look at `git diff data/simulated`, and say why."
+STALE = (
+    "The code behind it changed since it was kept: run `make simulations`, look at `git diff"
+    " data/simulated`, and say why."
+)
 
 
 def called_by(name):

@@ -34,8 +34,8 @@ def test_each_count_of_the_paragraph_is_of_the_table(run):
     rows = run.read("verdicts")
     said = methods(run, fit_ratings(combine_orders(rows), n_resamples=100))
     assert (
-        "2 responders were compared on 40 histories (40 dialogues) by 1 model judge (judge-x), 80 verdicts"
-        in said
+        "2 responders were compared on 40 histories (40 dialogues) by 1 model judge (judge-x), 80"
+        " verdicts" in said
     )
     assert "100% of pairs were shown to a rater in both orders" in said
     assert "40 verdicts entered the fit, 10 of them as half a win" in said

@@ -136,7 +136,8 @@ def test_a_reply_named_on_one_side_is_the_one_that_the_verdict_means():
         assert f"both orders joined: Reply {'A' if left < right else 'B'}" in article
         assert (
             article.index(
-                f'<strong>Reply A</strong><p dir="auto">{tables[1].set_index("responder")["text"][left].iloc[0]}'
+                "<strong>Reply A</strong><p"
+                f' dir="auto">{tables[1].set_index("responder")["text"][left].iloc[0]}'
             )
             > 0
         )

@@ -29,7 +29,8 @@ def chromium():
             yield program
     except BrowserMissing as error:
         pytest.skip(
-            f"needs browser: {error}; apt-get install chromium, and pip install -r requirements-services.txt"
+            f"needs browser: {error}; apt-get install chromium, and pip install -r"
+            " requirements-services.txt"
         )
 
 

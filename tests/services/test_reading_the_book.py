@@ -163,7 +163,8 @@ def test_words_that_cannot_be_read_are_found(visit):
     page = visit("search.html")
     assert weak_words(page, HTML / "search.html") == []
     page.evaluate(
-        "document.querySelector('main').insertAdjacentHTML('afterbegin', '<p style=\"color:#999\">grey on white</p>')"
+        "document.querySelector('main').insertAdjacentHTML('afterbegin', '<p"
+        ' style="color:#999">grey on white</p>\')'
     )
     assert [fault[1] for fault in weak_words(page, HTML / "search.html")] == [
         "light"
@@ -201,7 +202,8 @@ def test_on_a_phone_no_chapter_scrolls_sideways_and_each_figure_is_on_the_screen
     assert figures >= 30
     assert faults == []
     tab.evaluate(
-        "document.querySelector('a.heart-figure > img').style.cssText = 'max-width: none; width: 800px'"
+        "document.querySelector('a.heart-figure > img').style.cssText = 'max-width: none; width:"
+        " 800px'"
     )
     assert len(tab.evaluate(TOO_WIDE)) == 2  # such a picture is found, and the page that it widens
     context.close()

@@ -41,7 +41,8 @@ def _potato(monkeypatch):
     program = potato_program()
     if program is None:
         pytest.skip(
-            "needs potato: `make study` installs it in an environment of its own, or set HEART_POTATO"
+            "needs potato: `make study` installs it in an environment of its own, or set"
+            " HEART_POTATO"
         )
     monkeypatch.setenv(
         "HEART_POTATO", str(program)
@@ -324,8 +325,8 @@ def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_
     tmp_path, chromium
 ):
     words = (
-        "I hear how much this weighs on you, and that nobody noticed. What would help you tonight, and who could be there? "
-        * 2
+        "I hear how much this weighs on you, and that nobody noticed. What would help you tonight,"
+        " and who could be there? " * 2
     )
     run = small_run(tmp_path / "run", n_histories=3, texts={"person": words, "model": words[::-1]})
     study = write_study(
@@ -504,7 +505,10 @@ class Scripted:
 def test_items_can_be_taken_out_while_the_server_walks_through_them():
     """Potato's own deque ends in an error page here; with many raters at once it did."""
     python = potato_program().resolve().with_name("python")
-    walk = "from potato.item_state_management import deque; left = deque('ab')\nfor x in left: left.remove(x)\nprint(*left)"
+    walk = (
+        "from potato.item_state_management import deque; left = deque('ab')\nfor x in left:"
+        " left.remove(x)\nprint(*left)"
+    )
     texts = {"PYTHONPATH": str(find_root() / "data" / "study")}
     done = subprocess.run(
         [python, "-c", walk], env=texts, capture_output=True, text=True, check=False

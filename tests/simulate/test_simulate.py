@@ -176,10 +176,10 @@ def test_strengths_that_are_drawn_spread_as_asked():
 def test_a_study_is_the_same_on_a_processor_with_narrower_registers():
     """`argpartition` orders what it chose in a processor's own way, so raters are chosen by a whole sort."""
     draw = (
-        "from heart_utils import Panel, simulate_study; import numpy as np;"
-        "people = Panel('human', 40, 15);"
-        "drawn = simulate_study(n_dialogues=9, panels=(people,), rng=np.random.default_rng(1)).verdicts;"
-        "print(''.join(drawn['rater'] + drawn['verdict'].fillna('-')))"
+        "from heart_utils import Panel, simulate_study; import numpy as np;people = Panel('human',"
+        " 40, 15);drawn = simulate_study(n_dialogues=9, panels=(people,),"
+        " rng=np.random.default_rng(1)).verdicts;print(''.join(drawn['rater'] +"
+        " drawn['verdict'].fillna('-')))"
     )
     there = [{}, {"NPY_DISABLE_CPU_FEATURES": "AVX512_ICL X86_V4 X86_V3"}]
     said = [

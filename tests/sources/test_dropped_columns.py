@@ -55,8 +55,10 @@ def with_private_columns(name: str, content: bytes) -> bytes:
         for place, (head, value) in enumerate(PRIVATE.items()):
             rows.insert(place * rows.shape[1] // len(PRIVATE), head, value)
         written = io.BytesIO()
-        rows.to_csv(written, index=False) if name.endswith("csv") else rows.to_excel(
-            written, index=False
+        (
+            rows.to_csv(written, index=False)
+            if name.endswith("csv")
+            else rows.to_excel(written, index=False)
         )
         return written.getvalue()
     if name.endswith(".jsonl") or name in ("train.json", "valid.json", "test.json"):

@@ -413,9 +413,18 @@ def test_all_that_is_wrong_with_a_file_is_said_at_once_with_the_columns_found(tm
     for fault in (
         r"stimmen.csv: 5 faults",
         r"1. line 1 is not UTF-8 .byte 0xe4.*encoding='cp1252' this byte is 'ä'",
-        r"unknown Gespräch .single words., Links .single words., Rechts .single words., Kommentar .",
-        r"missing history_id, responder_a, responder_b, rater_kind.*its columns are Gespräch, Links, Rechts,  rater , Urteil",
-        r"row 0 says 'Links' .1 in all., row 1 says 'rechts' .1 in all., row 2 says 'links' .1 in all., row 3 says 'beide gut'",
+        (
+            r"unknown Gespräch .single words., Links .single words., Rechts .single words.,"
+            r" Kommentar ."
+        ),
+        (
+            r"missing history_id, responder_a, responder_b, rater_kind.*its columns are Gespräch,"
+            r" Links, Rechts,  rater , Urteil"
+        ),
+        (
+            r"row 0 says 'Links' .1 in all., row 1 says 'rechts' .1 in all., row 2 says 'links' .1"
+            r" in all., row 3 says 'beide gut'"
+        ),
         r"verdict: row 4 is empty .1 in all.",
     ):
         assert re.search(fault, said), f"{fault} is not in:\n{said}"

@@ -191,7 +191,13 @@ def test_every_kind_of_bad_cell_has_its_state_and_flag_and_no_score(monkeypatch,
     notes = found.attrs["notes"]
     assert (
         notes["clinicians"]
-        | {"cells": 600, "all_zeros": 1, "out_of_range": 1, "with null": 1, "empty": 1}
+        | {
+            "cells": 600,
+            "all_zeros": 1,
+            "out_of_range": 1,
+            "with null": 1,
+            "empty": 1,
+        }
         == notes["clinicians"]
     )
     assert notes["gemini-2.5-flash"]["not_json"] == notes["claude-3.7-sonnet"]["not_json"] == 1

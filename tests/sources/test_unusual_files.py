@@ -184,15 +184,16 @@ def test_a_reason_for_rejecting_work_leaves_it_out(tmp_path):
     table, said = twice(write(tmp_path, "votes.csv", text))
     assert winners(table) == ["alpha"]
     assert (
-        "1 of 2 rows may not count: Reject is 'wrong', first in row 1. only={'Reject': ''} leaves them out"
-        in said
+        "1 of 2 rows may not count: Reject is 'wrong', first in row 1. only={'Reject': ''} leaves"
+        " them out" in said
     )
 
 
 def test_qualtrics_second_header_is_found_without_its_row_of_import_ids(tmp_path):
     text = (
-        "StartDate,EndDate,Finished,ResponseId,Q1,Q2\nStart Date,End Date,Finished,Response ID,Which?,Which?\n"
-        "2024-01-01,2024-01-01,True,R_1,Reply A,Reply B\n2024-01-01,2024-01-01,True,R_2,Reply A,Equal\n"
+        "StartDate,EndDate,Finished,ResponseId,Q1,Q2\nStart Date,End Date,Finished,Response"
+        " ID,Which?,Which?\n2024-01-01,2024-01-01,True,R_1,Reply A,Reply"
+        " B\n2024-01-01,2024-01-01,True,R_2,Reply A,Equal\n"
     )
     file = write(tmp_path, "votes.csv", text)
     how = proposed(pytest.raises(DataError, load_verdicts, file).value)

@@ -46,8 +46,8 @@ def test_a_byte_of_meaning_that_differs_is_named_with_its_file_and_column(mirror
     scores.to_parquet(file)
     (said,) = public.compare_public("recipients")
     assert (
-        'recipients.parquet (left) is not what the official files give (right): DataFrame.iloc[:, 8] (column name="score")'
-        in said
+        "recipients.parquet (left) is not what the official files give (right): DataFrame.iloc[:,"
+        ' 8] (column name="score")' in said
     )
     file.unlink()
     assert public.compare_public("recipients") == [f"{file} is not there."]

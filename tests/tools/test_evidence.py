@@ -98,7 +98,10 @@ def test_another_run_than_the_sample_is_measured(tmp_path):
 
 
 def test_a_set_that_is_not_at_hand_leaves_what_took_its_place(run):
-    read = "try:\n    texts = load_histories('esconv')\nexcept ValueError:\n    texts = simulate_study()"
+    read = (
+        "try:\n    texts = load_histories('esconv')\nexcept ValueError:\n    texts ="
+        " simulate_study()"
+    )
     assert caption(run, read, "plot(texts)") == "Three overlap. {measured}`ESConv`"
     assert caption(run, read, "plot(texts)", absent={"esconv"}) == "Three overlap. {simulated}`-`"
 
@@ -177,7 +180,8 @@ def test_the_strip_and_the_headings_name_each_kind_and_where_it_is(run):
         in top
     )
     assert votes.startswith(
-        "(02-who-part-1)=\n## Votes\n\n:::{container} heart-evidence\n{measured}`MT-Bench` {simulated}`-`\n:::"
+        "(02-who-part-1)=\n## Votes\n\n:::{container} heart-evidence\n{measured}`MT-Bench`"
+        " {simulated}`-`\n:::"
     )
     assert "{simulated}`-`\n:::" in drawn
     assert "container" not in limits

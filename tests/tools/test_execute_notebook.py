@@ -61,7 +61,10 @@ def test_a_kept_simulation_that_had_to_run_is_told_and_noted_beside_the_copy(
     execute, project, capsys
 ):
     seed = cell("seed = 1", tags=["parameters"])
-    draw = "def draw(n):\n    return pd.DataFrame({'n': range(n)})\n\n\ntable = kept('some rows', draw, 3)"
+    draw = (
+        "def draw(n):\n    return pd.DataFrame({'n': range(n)})\n\n\ntable = kept('some rows',"
+        " draw, 3)"
+    )
     execute(
         seed, cell(f"import pandas as pd\nfrom heart_utils.report.kept import kept\n\n\n{draw}")
     )

@@ -58,7 +58,10 @@ def test_a_command_runs_in_a_fork_with_its_arguments_and_gives_its_status(folder
 def test_what_stops_the_asking_stops_the_fork(folder, sent):
     os.mkfifo(folder / "begun")
     # A shell's background job would not hear of SIGINT.
-    asking = f"import signal, subprocess; it = subprocess.Popen('exec {ASK} said wait', shell=True); open('begun').read()"
+    asking = (
+        f"import signal, subprocess; it = subprocess.Popen('exec {ASK} said wait', shell=True);"
+        " open('begun').read()"
+    )
     running = start(
         folder,
         f'{sys.executable} -c "{asking}; it.send_signal({int(sent)}); raise SystemExit(it.wait())"',

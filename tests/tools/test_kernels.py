@@ -75,9 +75,10 @@ def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_b
         done.stderr
     ]
     assert (parent, here, name) == (process, repr(str(tmp_path)), "'__main__'")
-    assert (at_hand, errors) == ("True", "False"), (
-        "libraries of the fork's origin, and none of its later filters"
-    )
+    assert (at_hand, errors) == (
+        "True",
+        "False",
+    ), "libraries of the fork's origin, and none of its later filters"
     assert shown == "['<Figure size 640x480 with 1 Axes>']", "a figure is drawn into the cell"
     assert left != "None"
 

@@ -26,9 +26,13 @@ WAYS = {
     "capitals and dashes": "NOBODY -- that the dog's bed; still STANDS in",
     "a curly apostrophe": "nobody that the dog\u2019s bed still stands in",
     "an entity": "nobody that the dog&#8217;s bed still&nbsp;stands in",
-    "tags between words": "nobody that <em>the</em> dog's<br/>bed <span class='x y z'>still</span> stands in",
+    "tags between words": (
+        "nobody that <em>the</em> dog's<br/>bed <span class='x y z'>still</span> stands in"
+    ),
     "an attribute": '<img alt="nobody that the dog&#39;s bed still stands in">',
-    "JSON in a script": '<script>var t = "nobody that the dog\\u2019s\\nbed still stands in"</script>',
+    "JSON in a script": (
+        '<script>var t = "nobody that the dog\\u2019s\\nbed still stands in"</script>'
+    ),
     "Chinese": "她说：邻居把钥匙放在红色花盆下面，每个星期三。",
 }
 

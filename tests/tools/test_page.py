@@ -15,7 +15,10 @@ RECORD = {
 
 @pytest.fixture
 def executed(tmp_path):
-    words = "(what)=\n# What?\n\n{glue:text}`share:.2f` of {ref}`pairs <the-pairs>`, {measured}`Yin` {cite:p}`yin2024heard`."
+    words = (
+        "(what)=\n# What?\n\n{glue:text}`share:.2f` of {ref}`pairs <the-pairs>`, {measured}`Yin`"
+        " {cite:p}`yin2024heard`."
+    )
     ran = cell("1 + 1")
     ran["outputs"] = [
         {**RECORD, "output_type": "display_data"},

@@ -54,7 +54,10 @@ def build(tmp_path):
         for folder in ("params", "notebooks", "book", "tests", "build/executed/sample"):
             (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / "params" / "sample.yaml").write_text("chapters: [one]")
-        text = "It is {glue:text}`share:.0f` %, or {glue:text}`share:.1f`, of {glue:text}`n`, by {glue:text}`best`."
+        text = (
+            "It is {glue:text}`share:.0f` %, or {glue:text}`share:.1f`, of {glue:text}`n`, by"
+            " {glue:text}`best`."
+        )
         words = {"cell_type": "markdown", "source": text, "metadata": {}}
         chapter = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [words]}
         (tmp_path / "notebooks" / "one.ipynb").write_text(json.dumps(chapter))

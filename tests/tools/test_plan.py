@@ -218,7 +218,8 @@ def test_a_run_without_a_dimension_overall_has_the_first_of_its_own(two):
     two.write_parameters("chapters: [01_first]\ncollect: {protocols: {heart: null}}\n", run="mine")
     assert chosen() is None  # all of HEART's, overall among them
     two.write_parameters(
-        "chapters: [01_first]\nall: {dimension: resonance}\ncollect: {protocols: {heart: [attunement]}}\n",
+        "chapters: [01_first]\nall: {dimension: resonance}\ncollect: {protocols: {heart:"
+        " [attunement]}}\n",
         run="mine",
     )
     assert chosen() == "resonance"
@@ -286,13 +287,16 @@ def test_a_chapter_says_what_it_reads_and_writes(project):
         "04_raters",
         cell(PARAMETERS, tags=["parameters"]),
         cell(
-            'here, public = open_run(run), open_run("public")\n%time\nhere.write("verdicts", rows, "people")'
+            'here, public = open_run(run), open_run("public")\n%time\nhere.write("verdicts", rows,'
+            ' "people")'
         ),
         cell(
-            'votes = public.read("verdicts")\nhere.write("scores", rows, part="likert"); here.write("ratings", rows)'
+            'votes = public.read("verdicts")\nhere.write("scores", rows, part="likert");'
+            ' here.write("ratings", rows)'
         ),
         cell(
-            'handle.write("some text")\n!ls\nhere.read("responders")\nhere.read("replies", "people"); handle.read("x")'
+            'handle.write("some text")\n!ls\nhere.read("responders")\nhere.read("replies",'
+            ' "people"); handle.read("x")'
         ),
         cell('names = ["histories", "codes"]\ntables = [here.read(name) for name in names]'),
     )

@@ -20,7 +20,10 @@ from tools.leak import Withheld
 from tools.release import ReleaseError, find_faults, main, pack_release, pack_run
 
 NOTHING_WITHHELD = Withheld([])
-CHANGES = "# Changes\n\nNewest first.\n\n## 1.2.0, 2026-01-09\n\n- A table moved from 3 to 4.\n\n## 1.1.0, 2025-12-01\n\n- Older.\n"
+CHANGES = (
+    "# Changes\n\nNewest first.\n\n## 1.2.0, 2026-01-09\n\n- A table moved from 3 to 4.\n\n##"
+    " 1.1.0, 2025-12-01\n\n- Older.\n"
+)
 
 
 class Checkout:
@@ -366,8 +369,10 @@ def test_a_run_into_which_its_key_file_was_copied_is_refused(name, votes_run, tm
     (tmp_path / "out" / "heart-in-the-open-run-mine.zip").unlink()
     copy = votes_run.folder / name
     copy.parent.mkdir(exist_ok=True)
-    pd.read_csv(key).to_parquet(copy) if copy.suffix == ".parquet" else copy.write_bytes(
-        key.read_bytes()
+    (
+        pd.read_csv(key).to_parquet(copy)
+        if copy.suffix == ".parquet"
+        else copy.write_bytes(key.read_bytes())
     )
     with pytest.raises(ReleaseError, match=f"{name} in the run 'mine' is a key file"):
         pack_run(tmp_path, "mine", tmp_path / "out")

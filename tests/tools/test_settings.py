@@ -84,7 +84,10 @@ def test_what_may_be_shared_goes_by_the_licence_of_each_source():
         sets=[find_source("heart")],
     )
     assert table.splitlines()[:4] == [
-        f"- **figures only**, none stated: {find_source('heart').title} (counts in chapters, no table)",
+        (
+            f"- **figures only**, none stated: {find_source('heart').title} (counts in chapters, no"
+            " table)"
+        ),
         "- **figures only**, CC-BY-NC-4.0: dialogues (esconv)",
         "- **all of it**, CC0-1.0: simulated by this project (mine/verdicts)",
         "- **all of it**, CC-BY-4.0: votes (public/responders, public/verdicts)",

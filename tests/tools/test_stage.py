@@ -79,12 +79,13 @@ def staged(project, monkeypatch):
     write_notebook(copy, cell("(q)=\n# Who?", kind="markdown"), study, drawing(FRONT_FIGURE[1]))
     (project.root / "book" / "intro.md").write_text("# Front\n\n```{include} front.txt\n```\n")
     (project.root / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/intro\n"
-        "parts:\n- chapters: [{file: notebooks/05_who_is_preferred}, {file: notebooks/06_not_run}]\n"
+        "format: jb-book\nroot: book/intro\nparts:\n- chapters: [{file:"
+        " notebooks/05_who_is_preferred}, {file: notebooks/06_not_run}]\n"
     )
     (project.root / "_config.yml").write_text(
-        "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nparse: {myst_enable_extensions: [colon_fence]}\n"
-        "sphinx: {recursive_update: true, local_extensions: {heart_book: book/extensions}, config: {html_theme_options: {}}}\n"
+        "only_build_toc_files: true\nexecute: {execute_notebooks: 'off'}\nparse:"
+        " {myst_enable_extensions: [colon_fence]}\nsphinx: {recursive_update: true,"
+        " local_extensions: {heart_book: book/extensions}, config: {html_theme_options: {}}}\n"
     )
     shutil.copytree(find_root() / "book" / "extensions", project.root / "book" / "extensions")
     return project
@@ -247,7 +248,10 @@ def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an
     staged.write_parameters(
         "chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n"
     )
-    intro = "# Front\n\n{ref}`why-not` {ref}`a-part` {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n\n![Two bars.](older.svg)\n"
+    intro = (
+        "# Front\n\n{ref}`why-not` {ref}`a-part`"
+        " {glue:text}`../notebooks/06_not_run.ipynb::n:s`\n\n![Two bars.](older.svg)\n"
+    )
     (staged.root / "book" / "intro.md").write_text(intro)
     (staged.root / "book" / "older.svg").write_text(f"{DRAWN}<!-- older -->")
     stage, html = (

@@ -49,18 +49,23 @@ def main(arguments: list[str]) -> int:
         parser.error(f"there is no bench {', '.join(unknown)}; there are {', '.join(names)}")
     print(f"command: python -m tools.bench {' '.join(arguments)}".rstrip())
     print(
-        f"machine: {len(os.sched_getaffinity(0))} cores, {platform.machine()}, Python {platform.python_version()}"
+        f"machine: {len(os.sched_getaffinity(0))} cores, {platform.machine()}, Python"
+        f" {platform.python_version()}"
     )
     for name in options.names or names:
         start = time.perf_counter()
         print(
-            f"\n{name}: {(importlib.import_module(f'tools.bench.{name}').__doc__ or '').splitlines()[0]}",
+            f"\n{name}:"
+            f" {(importlib.import_module(f'tools.bench.{name}').__doc__ or '').splitlines()[0]}",
             flush=True,
         )
         for figure in importlib.import_module(f"tools.bench.{name}").run(options.quick, **chosen):
             verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
             value = f"{figure.value:.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
-            said = f"  {figure.name:<72} {value:>10} {figure.unit:<6} {figure.target:<18} {verdict:<6} {figure.note}"
+            said = (
+                f"  {figure.name:<72} {value:>10} {figure.unit:<6} {figure.target:<18} {verdict:<6}"
+                f" {figure.note}"
+            )
             print(said.rstrip(), flush=True)
         print(f"  ({time.perf_counter() - start:.0f} s)")
     return 0

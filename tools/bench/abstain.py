@@ -50,7 +50,10 @@ def run(quick: bool) -> Iterator[Figure]:
                 coverage.append(n_taken / len(confidence))
             share = 100 * float(np.mean(exceeded))
             error = 100 * float(np.std(exceeded) / np.sqrt(n_studies))
-            name = f"risk of {RISK:.0%} exceeded, {n_questions} questions, spread {spread}, slope {slope:.0f}, {counted}"
+            name = (
+                f"risk of {RISK:.0%} exceeded, {n_questions} questions, spread {spread}, slope"
+                f" {slope:.0f}, {counted}"
+            )
             note = f"± {error:.1f}; accepts {np.mean(coverage):.0%}"
             if counted == "by question" and not quick:
                 yield Figure(
@@ -85,7 +88,10 @@ def by_whole_questions(n_studies: int, quick: bool) -> Iterator[Figure]:
                     accepted.append(bool(found["passed"].any()))
                 percent = 100 * float(np.mean(accepted))
                 error = 100 * float(np.std(accepted) / np.sqrt(n_studies))
-                name = f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go {there:.0%} wrong, others {elsewhere:.1%}"
+                name = (
+                    f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go {there:.0%}"
+                    f" wrong, others {elsewhere:.1%}"
+                )
                 # Rare whole errors beside scattered ones cannot be seen in some 30 questions: told, not promised.
                 target = "" if elsewhere and n_questions >= 29 else "at most 10 %"
                 met = None if quick or not target else percent <= 10 + 2 * error

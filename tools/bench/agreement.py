@@ -94,9 +94,10 @@ def _measure() -> tuple[float, float]:
     import resource
 
     verdicts = _study().verdicts
-    return seconds(lambda: all_measures(verdicts)), resource.getrusage(
-        resource.RUSAGE_SELF
-    ).ru_maxrss / 1024
+    return (
+        seconds(lambda: all_measures(verdicts)),
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
 
 
 def _evalica_seconds(verdicts: pd.DataFrame) -> float:
@@ -192,9 +193,9 @@ def _votes(share: Array, n_votes: int, per_dialogue: int, rng: np.random.Generat
             "dialogue_id": pair // per_dialogue,
             "rater": np.tile(np.arange(n_votes), len(share)),
             "rater_kind": "human",
-            "verdict": np.where(
-                rng.random((len(share), n_votes)) < share[:, None], "a", "b"
-            ).ravel(),
+            "verdict": (
+                np.where(rng.random((len(share), n_votes)) < share[:, None], "a", "b").ravel()
+            ),
         }
     )
 
@@ -314,7 +315,10 @@ def _saving_on_mtbench(n: int) -> Iterator[Figure]:
             note=f"bound {100 * said[1]:.0f} %, weight {said[2]:.2f}",
         )
     for row in check_saving(votes, n_labelled=sizes, n_draws=n, rng=rng).to_dict("records"):
-        name = f"MT-Bench, {row['n_labelled']} of {row['n_pool']} labelled: saving against people on 20 others"
+        name = (
+            f"MT-Bench, {row['n_labelled']} of {row['n_pool']} labelled: saving against people on"
+            " 20 others"
+        )
         error, said_of_itself, bound = (
             100 * row[column] for column in ("saved_se", "estimated", "at_most")
         )

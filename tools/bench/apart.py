@@ -57,7 +57,10 @@ def run(quick: bool) -> Iterator[Figure]:
         ]
         yield _share(name, found, f"at most {MOST} %", -MOST, quick)
     for dialogues, raters, size, pairs, votes, spread, taste in (*TWO_WAY, *SPARSE_TWO_WAY):
-        name = f"told apart of {size} equals, {dialogues} dialogues and {raters} raters, {pairs} pairs x {votes}"
+        name = (
+            f"told apart of {size} equals, {dialogues} dialogues and {raters} raters, {pairs} pairs"
+            f" x {votes}"
+        )
         found = []
         for k in range(n_studies):
             rng = np.random.default_rng([dialogues, raters, size, k])
@@ -104,7 +107,10 @@ def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[F
         np.mean(ours) / np.mean(theirs),
         np.std(np.subtract(ours, theirs)) / np.sqrt(len(ours)) / np.mean(theirs),
     )
-    note = f"+-{error:.3f}, {np.mean(ours):.2f} against {np.mean(theirs):.2f} ranks, {len(ours)} studies"
+    note = (
+        f"+-{error:.3f}, {np.mean(ours):.2f} against {np.mean(theirs):.2f} ranks, {len(ours)}"
+        " studies"
+    )
     yield Figure(
         f"width of rank ranges by Bonferroni's, {where}",
         float(ratio),

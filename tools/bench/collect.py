@@ -61,7 +61,9 @@ IN_FLIGHT = 64
 USD_A_TOKEN = 1e-6
 JUMP_S = 1200.0
 LEAST_ON_DISK = 500  #: Calls whose answers fill the small disk.
-CLOCK = "HEART_BENCH_CLOCK"  #: Names a file with the seconds by which the database's clock is wrong at present.
+CLOCK = (  #: Names a file with the seconds by which the database's clock is wrong at present.
+    "HEART_BENCH_CLOCK"
+)
 
 
 def run(quick: bool, only: str | None = None) -> Iterator[Figure]:
@@ -117,7 +119,10 @@ def _throughput(in_flight: int, n: int, pairs: int) -> Iterator[Figure]:
     ratios = [ours / bare for ours, bare in zip(rates["ours"], rates["bare"], strict=True)]
     name = f"{n} calls, {in_flight} in flight"
     for who in ("bare", "ours"):
-        note = f"processor: client {statistics.median(client[who]):.2f} ms a call, server at most {max(server):.2f} of a core"
+        note = (
+            f"processor: client {statistics.median(client[who]):.2f} ms a call, server at most"
+            f" {max(server):.2f} of a core"
+        )
         yield Figure(
             f"{name}: {'bare litellm' if who == 'bare' else 'ledger'}",
             statistics.median(rates[who]),
@@ -188,7 +193,10 @@ def _two_processes(n: int, pairs: int) -> Iterator[Figure]:
                 assert open_ledger(url).counts() == {"ok": n}
         twice = _statistics(address)["answered_twice"]
     ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
-    note = f"{statistics.median(rates[1]):.0f} and {statistics.median(rates[2]):.0f} calls/s; {twice} asked twice"
+    note = (
+        f"{statistics.median(rates[1]):.0f} and {statistics.median(rates[2]):.0f} calls/s; {twice}"
+        " asked twice"
+    )
     median = statistics.median(ratios)
     yield Figure(
         "two worker processes over one",
@@ -418,8 +426,14 @@ class _Collectors:
             twice & set(statistics["unheard"]) - self.in_flight
         )  # answered after this side's time-out
         beyond = len(twice - self.in_flight - unheard)
-        said_twice = f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were paid twice"
-        said_twice += f", and {len(unheard)} that were answered after {TIME_OUT_S:g} s, when this side had hung up"
+        said_twice = (
+            f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were"
+            " paid twice"
+        )
+        said_twice += (
+            f", and {len(unheard)} that were answered after {TIME_OUT_S:g} s, when this side had"
+            " hung up"
+        )
         yield Figure(
             f"{name}: paid twice, heard, not in flight at a kill",
             beyond,
@@ -430,7 +444,10 @@ class _Collectors:
         )
         money, bill = self.ledger.money(), statistics["billed_tokens"] * USD_A_TOKEN
         missing = max(0.0, bill - money.bound)
-        counted = f"bill {bill:.4f}; ledger: {money.spent:.4f} spent, {money.unsettled:.4f} perhaps, {money.reserved:.4f} held"
+        counted = (
+            f"bill {bill:.4f}; ledger: {money.spent:.4f} spent, {money.unsettled:.4f} perhaps,"
+            f" {money.reserved:.4f} held"
+        )
         yield Figure(
             f"{name}: on the provider's bill and not counted",
             missing,
@@ -450,7 +467,10 @@ class _Collectors:
         for fault, met in sorted(statistics["met"].items()):
             left, again = len(set(met) - ended), len(set(met) & twice - self.in_flight)
             attempts = statistics["outcomes"][fault]
-            note = f"{attempts} attempts at {len(met)} calls; {again} of them paid twice, not in flight at a kill"
+            note = (
+                f"{attempts} attempts at {len(met)} calls; {again} of them paid twice, not in"
+                " flight at a kill"
+            )
             denied = fault in ("tool", "403")  # which may be this request's own fault, and end it
             yield Figure(
                 f"{name}: met {fault}, without an answer in the end",
@@ -586,12 +606,12 @@ def _streams(n: int) -> Iterator[Figure]:
 def _nowhere() -> Iterator[Figure]:
     """Ask a server whose name nobody knows."""
     code = (
-        "import warnings; from heart_utils.calls import engine; from heart_utils.calls.models import Model, Request\n"
-        "from heart_utils.calls.ledger import open_ledger\n"
-        "engine.UNHEARD_S = 5.0\n"
-        "model = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\n"
-        "asked = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in range(20)]\n"
-        "print({c.status for c in engine.ask_all(asked, ledger=open_ledger('sqlite://'), progress=False)})"
+        "import warnings; from heart_utils.calls import engine; from heart_utils.calls.models"
+        " import Model, Request\nfrom heart_utils.calls.ledger import open_ledger\nengine.UNHEARD_S"
+        " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
+        " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
+        " range(20)]\nprint({c.status for c in engine.ask_all(asked,"
+        " ledger=open_ledger('sqlite://'), progress=False)})"
     )
     started = time.perf_counter()
     done = subprocess.run(
@@ -625,7 +645,10 @@ def _flipped(n: int) -> Iterator[Figure]:
         found = _collect(address, url, n, folder)
         bought = sum(_statistics(address)["outcomes"].values()) - n
         right = (found["rows"], found["wrong"], bought) == (n, 0, n // 10)
-        note = f"{n // 10} answers damaged, {found['wrong']} wrong verdicts, {n - found['answered']} lost"
+        note = (
+            f"{n // 10} answers damaged, {found['wrong']} wrong verdicts, {n - found['answered']}"
+            " lost"
+        )
         yield Figure(
             "a bit turned over in stored answers: asked again",
             bought,
@@ -685,7 +708,10 @@ def _on_small_disk(address: str, folder: str, n: int) -> Iterator[Figure]:
         found = _collect(address, url, wanted, folder)
         twice = _statistics(address)["answered_twice"]
         lost, wrong = wanted - found["answered"], found["wrong"]
-        note = f"{at} answers could be read meanwhile; {twice} in flight bought twice so far; it says: {sentence[-110:]}"
+        note = (
+            f"{at} answers could be read meanwhile; {twice} in flight bought twice so far; it says:"
+            f" {sentence[-110:]}"
+        )
         right = (
             lost == wrong == 0
             and bool(sentence)

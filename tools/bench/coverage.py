@@ -54,5 +54,8 @@ def run(quick: bool) -> Iterator[Figure]:
             beside = "; ".join(f"{one} {share[one, 'strength']:.1f}" for one in BESIDE[kind])
             errors = error[kind, "strength"], error[kind, "difference"]
             note = f"+-{errors[0]:.1f}; differences {differences:.1f} +-{errors[1]:.1f}; {beside}"
-            name = f"{kind}: {n_dialogues} of SD {dialogue_sd}, {votes} votes a pair, raters' SD {rater_sd}"
+            name = (
+                f"{kind}: {n_dialogues} of SD {dialogue_sd}, {votes} votes a pair, raters' SD"
+                f" {rater_sd}"
+            )
             yield Figure(name, float(strengths), "%", target, met, note)

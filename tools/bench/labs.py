@@ -33,7 +33,10 @@ def run(quick: bool) -> Iterator[Figure]:
                 np.sqrt(max(share * (1 - share), 0.01) / n_pools)
             )  # responders of a pool share its labs
             met = bool(share >= 0.93 - 2 * error) if cluster == "group" else None
-            name = f"intervals over {'labs' if cluster == 'group' else 'dialogues'} that include the truth, {n_labs} labs"
+            name = (
+                f"intervals over {'labs' if cluster == 'group' else 'dialogues'} that include the"
+                f" truth, {n_labs} labs"
+            )
             yield Figure(
                 name,
                 100 * share,

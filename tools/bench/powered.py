@@ -64,10 +64,16 @@ def run(quick: bool) -> Iterator[Figure]:
                 refused += 1
         found = pd.DataFrame(rows)
         mean, error = 100.0 * found.mean(), 100.0 * found.sem()
-        name = f"{layout.n_responders} responders, {layout.n_labelled} x {layout.pairs} x {layout.votes}"
+        name = (
+            f"{layout.n_responders} responders, {layout.n_labelled} x {layout.pairs} x"
+            f" {layout.votes}"
+        )
         least = f"least saving {found['saving'].min():.2f}"
         note = f"+-{error['powered']:.1f}; {layout.dialogues_a_pair:.1f} dialogues a pair; {least}"
-        alone = f"people alone {mean['people']:.1f} +-{error['people']:.1f}; {len(found)} studies, {refused} refused"
+        alone = (
+            f"people alone {mean['people']:.1f} +-{error['people']:.1f}; {len(found)} studies,"
+            f" {refused} refused"
+        )
         met = bool(abs(mean["powered"] - 95.0) <= 2.0 + (2.0 if quick else 1.0) * error["powered"])
         yield Figure(
             f"intervals hold, {name}", mean["powered"], "%", "93 to 97 %", met, f"{note}; {alone}"

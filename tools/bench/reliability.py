@@ -75,7 +75,10 @@ def simulated(n_studies: int) -> Iterator[Figure]:
                 + TRUE["responder:rater"] / m * (not same)
             )
             said = np.array([one.reliability(n, m, same_raters=same) for one in found])
-            note = f"truth {truth / (truth + noise):.3f}; SD {said.std():.3f}; ± {said.std() / np.sqrt(n_studies):.4f}"
+            note = (
+                f"truth {truth / (truth + noise):.3f}; SD {said.std():.3f}; ±"
+                f" {said.std() / np.sqrt(n_studies):.4f}"
+            )
             raters = f"{m} {'same' if same else 'other'} raters"
             yield Figure(
                 f"reliability, 10 dialogues, {raters}, {where}", said.mean(), "", note=note
@@ -126,7 +129,10 @@ def measured(n_halves: int) -> Iterator[Figure]:
     for where, some in found.groupby("where"):
         for how in ("intraclass", "correlation"):
             missed = some.set_index("attribute")[f"{how} mean"]
-            note = f"median {some[f'{how} median'].mean():.3f}; worst {missed.idxmax()} {missed.max():.3f}; "
+            note = (
+                f"median {some[f'{how} median'].mean():.3f}; worst {missed.idxmax()}"
+                f" {missed.max():.3f}; "
+            )
             note += f"{(missed <= MOST).sum()} of {len(some)} within"
             name = f"predicted less measured ({how}), {where}"
             yield Figure(

@@ -63,7 +63,10 @@ def run(quick: bool) -> Iterator[Figure]:
             **at_margin,
         )
         wrong = int(runs["passed"].sum())
-        name = f"false passes of non-inferiority in {n:,} candidates 25 points worse: {null}, {n_dialogues} dialogues"
+        name = (
+            f"false passes of non-inferiority in {n:,} candidates 25 points worse: {null},"
+            f" {n_dialogues} dialogues"
+        )
         yield Figure(name, wrong, "", f"at most {limit}", wrong <= limit)
     for n_dialogues in (36, 150, 600):
         runs = simulate_gate(
