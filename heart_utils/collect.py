@@ -253,7 +253,8 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
                 {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]},
                 origin,
             )
-            # Which form a judge is asked in decides its requests; the ledger notes it, and other ledgers need not agree.
+            # Which form a judge is asked in decides its requests; the ledger notes it, and other
+            # ledgers need not agree.
             in_json = [
                 model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"
             ]

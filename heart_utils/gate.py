@@ -68,7 +68,10 @@ class GateError(ValueError):
 
 
 class GateFailedError(AssertionError):
-    """The candidate did not pass. Raised last, after all reports are written, so that the build exits non-zero."""
+    """The candidate did not pass.
+
+    Raised last, after all reports are written, so that the build exits non-zero.
+    """
 
 
 MESSAGES: dict[str, str] = read_yaml(
@@ -80,9 +83,12 @@ MESSAGES: dict[str, str] = read_yaml(
 class Comparison:
     """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
 
-    # a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``, bounds (at ``level``);
-    # ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin passed, four times in five;
-    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said), ``n_verdicts``, ``n_both_orders``,
+    # a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``,
+    # bounds (at ``level``);
+    # ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin
+    # passed, four times in five;
+    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said), ``n_verdicts``,
+    # ``n_both_orders``,
     # ``n_inconsistent``, ``n_failed``
     table: pd.DataFrame
     ratings: pd.DataFrame  # the ratings tables of all dimensions
@@ -139,14 +145,17 @@ def compare_responders(
 ) -> Comparison:
     r"""Test whether a candidate is rated below its baseline, in one fit against the same opponents.
 
-    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points; bounds are a t quantile
-    of its standard deviation over resamples of dialogues. ``"regression"`` fails where the lower bound lies above 0 on any
-    dimension, by Holm's procedure: an equal candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes
-    only where the upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes with
-    probability `alpha` at most. Equal and worse are meant for these raters: dialogues vary, raters do not. Where other raters
-    like a few people must be covered, take :func:`~heart_utils.ratings.ratings.fit_ratings` with both as clusters.
+    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points;
+    bounds are a t quantile of its standard deviation over resamples of dialogues. ``"regression"``
+    fails where the lower bound lies above 0 on any dimension, by Holm's procedure: an equal
+    candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes only where the
+    upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes
+    with probability `alpha` at most. Equal and worse are meant for these raters: dialogues vary,
+    raters do not. Where other raters like a few people must be covered, take
+    :func:`~heart_utils.ratings.ratings.fit_ratings` with both as clusters.
 
-    A judge that reads nothing shows no drop, so a pass needs one that mostly says the same in both orders.
+    A judge that reads nothing shows no drop, so a pass needs one that mostly says the same in both
+    orders.
 
     Parameters
     ----------
@@ -163,9 +172,11 @@ def compare_responders(
     alpha : float
         One-sided error rate.
     max_inconsistent : float
-        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it there is no pass.
+        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it
+        there is no pass.
     max_detectable : float
-        Rating points: where only larger drops would be found four times in five, ``"regression"`` passes nothing.
+        Rating points: where only larger drops would be found four times in five, ``"regression"``
+        passes nothing.
     dimensions
         Lines of the rubric, by default all.
     responders
@@ -176,13 +187,14 @@ def compare_responders(
     Returns
     -------
     Comparison
-        Where a judge told nobody apart, or would let a candidate pass but mostly followed the order or judged too little to
-        find a drop, the outcome is ``"cannot tell"``, which does not pass.
+        Where a judge told nobody apart, or would let a candidate pass but mostly followed the order
+        or judged too little to find a drop, the outcome is ``"cannot tell"``, which does not pass.
 
     Raises
     ------
     GateError
-        If one of them is unknown, they met no common opponent or were not judged alike, or an option makes no sense.
+        If one of them is unknown, they met no common opponent or were not judged alike, or an
+        option makes no sense.
 
     Examples
     --------
@@ -217,12 +229,13 @@ def compare_anytime(
 ) -> Comparison:
     """Test whether a candidate is worse than its baseline in a way that any number of looks leaves valid.
 
-    In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the candidate's, against the same
-    opponents, histories and raters; where the two met, twice the baseline's share less 1 counts like one opponent. Stop as
-    soon as a confidence sequence for its mean shows it above 0 (failed) or below `margin` (passed), both in the order of the
-    table, so that each look may continue the one before, and in that of :func:`order_dialogues`, so that a table that was
-    sorted by its answers decides nothing. A drop is one for these raters. Source: Waudby-Smith and Ramdas (2024),
-    https://doi.org/10.1093/jrsssb/qkad009
+    In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the
+    candidate's, against the same opponents, histories and raters; where the two met, twice the
+    baseline's share less 1 counts like one opponent. Stop as soon as a confidence sequence for its
+    mean shows it above 0 (failed) or below `margin` (passed), both in the order of the table, so
+    that each look may continue the one before, and in that of :func:`order_dialogues`, so that a
+    table that was sorted by its answers decides nothing. A drop is one for these raters. Source:
+    Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
     ----------
@@ -231,7 +244,8 @@ def compare_anytime(
     margin : float
         The drop in win share, above 0 and below 1, that must be ruled out to pass.
     alpha
-        Largest probability that any of `n_releases` equals is stopped, or that one worse by `margin` passes.
+        Largest probability that any of `n_releases` equals is stopped, or that one worse by
+        `margin` passes.
     n_releases
         Number of releases over which `alpha` holds.
     max_inconsistent, dimensions
@@ -240,7 +254,8 @@ def compare_anytime(
     Returns
     -------
     Comparison
-        In percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them after each dialogue.
+        In percentage points of win share at the stop, after ``n_dialogues``; ``path`` has them
+        after each dialogue.
 
     Raises
     ------
@@ -316,8 +331,9 @@ def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
     """Give a lower bound of a mean after each value, all valid at once, and the p value of a mean of 0 or less.
 
-    A gambler bets on higher values, at fair odds for each candidate mean, which is out once the capital reaches 1 / `alpha`.
-    Source: Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009
+    A gambler bets on higher values, at fair odds for each candidate mean, which is out once the
+    capital reaches 1 / `alpha`. Source: Waudby-Smith and Ramdas (2024),
+    https://doi.org/10.1093/jrsssb/qkad009
 
     Parameters
     ----------
@@ -501,7 +517,8 @@ def _judge(
     table["detectable"] = reach + table["se"] * stats.t.ppf(0.8, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     follows = table["n_inconsistent"] > max_inconsistent * table["n_both_orders"]
-    # Two who win and lose alike in every dialogue show no spread, and so not what drop would be found.
+    # Two who win and lose alike in every dialogue show no spread, and so not what drop would be
+    # found.
     alike = table["drop"].eq(0) & table["se"].eq(0)
     few = (mode == "regression") & (table["detectable"] > max_detectable)
     table["outcome"] = np.select(
@@ -598,8 +615,9 @@ def follow_both_orders(
 ) -> tuple[pd.DataFrame, int, str]:
     """Follow the drop in the table's order and in that of digests; stop where both have stopped alike, at the later of the two.
 
-    Either alone can be led astray: the table's order by sorting, that of digests by dialogues that come between two looks and
-    are counted before those of the first. An equal candidate is stopped only if both err.
+    Either alone can be led astray: the table's order by sorting, that of digests by dialogues that
+    come between two looks and are counted before those of the first. An equal candidate is stopped
+    only if both err.
     """
     found = []
     for order in (drops.index, order_dialogues(drops.index)):

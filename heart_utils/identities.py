@@ -1,6 +1,7 @@
 """Who must not be named: ids that look like a person's, what is taken out of texts, what a message may show of a cell.
 
-Nothing here reads or writes a file: :mod:`heart_utils.runs` keeps the key that says whose each code is.
+Nothing here reads or writes a file: :mod:`heart_utils.runs` keeps the key that says whose each code
+is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class IdentityError(ValueError):
     """What is to be passed on names people."""
 
 
-# One hyphen may stand in an address, and two in a row separate the parts of an id: c1--ann@example.org--bot.
+# One hyphen may stand in an address, and two in a row separate the parts of an id:
+# c1--ann@example.org--bot.
 _PART = r"\w+(?:-\w+)*"
 EMAIL = re.compile(rf"(?<![\w.+])[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}")
 PROLIFIC = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{24}(?![0-9A-Za-z])")
@@ -116,7 +118,8 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
     word
         The id.
     human
-        Whether the id is known to be a person's; of others only addresses and ids of 24 hex digits are.
+        Whether the id is known to be a person's; of others only addresses and ids of 24 hex digits
+        are.
 
     Returns
     -------
@@ -174,7 +177,8 @@ def redact_contacts(text: str) -> str:
     Returns
     -------
     str
-        With ``[email]``, ``[link]``, ``[handle]``, ``[ip]``, ``[number]`` or ``[id]`` in their places.
+        With ``[email]``, ``[link]``, ``[handle]``, ``[ip]``, ``[number]`` or ``[id]`` in their
+        places.
 
     Examples
     --------
@@ -283,7 +287,8 @@ def code_rows(
     code
         From people and what their codes begin with to each person's code.
     every
-        Columns of which each id is a person, whatever it looks like; of models only what is an address.
+        Columns of which each id is a person, whatever it looks like; of models only what is an
+        address.
     texts
         Whether addresses are taken out of what raters read, too.
 

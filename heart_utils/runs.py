@@ -113,9 +113,10 @@ class Run:
     ) -> bool:
         """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
 
-        A file whose content stays keeps its time, for `make`. What the disk refuses is a :class:`RunError`. Raters and writers
-        whose ids look like a person's are written as codes, unless `keep_ids` says that they stay and the manifest names a
-        licence for the table under which they may be passed on. What people wrote is for the owner of the files alone.
+        A file whose content stays keeps its time, for `make`. What the disk refuses is a
+        :class:`RunError`. Raters and writers whose ids look like a person's are written as codes,
+        unless `keep_ids` says that they stay and the manifest names a licence for the table under
+        which they may be passed on. What people wrote is for the owner of the files alone.
         """
         checked = check_table(table, rows)
         if keep_ids:
@@ -184,10 +185,12 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Parameters
     ----------
     name_or_path
-        A bare name, or a path with a separator, from the caller's folder. A name means ``runs/<name>`` under the project's
-        root, or else the current folder; ``"public"`` means ``data/public``.
+        A bare name, or a path with a separator, from the caller's folder. A name means
+        ``runs/<name>`` under the project's root, or else the current folder; ``"public"`` means
+        ``data/public``.
     create
-        Whether a run that is not there is opened empty, its folder made with the first table, or is an error.
+        Whether a run that is not there is opened empty, its folder made with the first table, or is
+        an error.
 
     Returns
     -------
@@ -197,7 +200,8 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Raises
     ------
     RunError
-        If the run was written by a newer version, the path is a file, or it is not there and `create` is false.
+        If the run was written by a newer version, the path is a file, or it is not there and
+        `create` is false.
 
     Examples
     --------

@@ -57,8 +57,9 @@ def average_scores(
     Returns
     -------
     pandas.DataFrame
-        One row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``ci_level``. And ``n_scores``,
-        ``n_left_out`` (not valid), ``n_clusters`` and ``provisional`` (fewer than 30).
+        One row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``ci_level``. And
+        ``n_scores``, ``n_left_out`` (not valid), ``n_clusters`` and ``provisional`` (fewer than
+        30).
 
     Raises
     ------
@@ -123,7 +124,8 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
     Returns
     -------
     pandas.DataFrame
-        One row per responder, best first: ``score`` and ``rank`` (equal scores share the better rank).
+        One row per responder, best first: ``score`` and ``rank`` (equal scores share the better
+        rank).
 
     Raises
     ------
@@ -178,8 +180,9 @@ def sweep_weights(
     Returns
     -------
     pandas.DataFrame
-        By ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``. And of how many it is ``surely_behind`` (nowhere
-        better and somewhere worse, so with any weights) and ``surely_ahead``.
+        By ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``. And of how many it is
+        ``surely_behind`` (nowhere better and somewhere worse, so with any weights) and
+        ``surely_ahead``.
 
     Raises
     ------
@@ -228,8 +231,9 @@ def pairs_against_scores(
     Returns
     -------
     pandas.DataFrame
-        One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``, ``pairs_undecided`` and ``scores_tied``
-        (shares), ``n_decided`` by both, ``agree`` (share of those, if any) with its interval, ``n_dialogues``, ``provisional``.
+        One row per rater and dimension: ``n_pairs`` with both, ``n_without_scores``,
+        ``pairs_undecided`` and ``scores_tied`` (shares), ``n_decided`` by both, ``agree`` (share of
+        those, if any) with its interval, ``n_dialogues``, ``provisional``.
 
     Raises
     ------
@@ -331,7 +335,8 @@ def _names(table: pd.DataFrame) -> str:
 class Calibration:
     """Judges' scores moved onto people's scale, each predicted by a curve that did not see it."""
 
-    # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less people), raw or calibrated
+    # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less
+    # people), raw or calibrated
     table: pd.DataFrame  # ``rmse_mean`` is that of predicting people's mean alone
     predictions: (
         pd.DataFrame
@@ -349,7 +354,8 @@ def calibrate_scores(
     Parameters
     ----------
     scores : pandas.DataFrame
-        People's rows (``rater_kind`` ``"human"``; several are averaged) and judges' on the same replies.
+        People's rows (``rater_kind`` ``"human"``; several are averaged) and judges' on the same
+        replies.
     fold
         The column whose values are kept together (``"group"``: the error is that of a new block).
     n_folds

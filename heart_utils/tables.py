@@ -40,7 +40,8 @@ class TableError(ValueError):
 class Column:
     """What one column of a table holds."""
 
-    kind: str  #: ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
+    # : ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
+    kind: str
     nullable: bool = False  #: Whether a row may leave it empty.
     words: tuple[str, ...] = ()  #: The vocabulary, if the column has one.
     low: float | None = None  #: The range of a number, ends included.
@@ -123,13 +124,15 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The same rows, with a fresh index, columns in order, absent ones empty, and the types of :data:`TABLES`.
+        The same rows, with a fresh index, columns in order, absent ones empty, and the types of
+        :data:`TABLES`.
 
     Raises
     ------
     TableError
-        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a row contradict each
-        other; the message names the table, the column, the first bad rows, and what was expected.
+        If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a
+        row contradict each other; the message names the table, the column, the first bad rows, and
+        what was expected.
 
     Examples
     --------

@@ -1,8 +1,10 @@
-"""The pages of `book/adapt/`, run as a reader would run them: each block in order, in a project of their own.
+"""The pages of `book/adapt/`, run as a reader would run them: each block in order, in a project of
+their own.
 
-A block of Python followed by a block of text must give that text: what it prints, then the value of its last
-line, or the error that it ends with. In a block `console`, each line after `$` is a command and what stands
-below it is its output. Three dots stand for anything, and runs of white space for one another.
+A block of Python followed by a block of text must give that text: what it prints, then the value of
+its last line, or the error that it ends with. In a block `console`, each line after `$` is a
+command and what stands below it is its output. Three dots stand for anything, and runs of white
+space for one another.
 """
 
 import ast
@@ -31,7 +33,8 @@ SERVER = "http://127.0.0.1:8000/v1"
 
 
 def make_project(folder: Path, address: str) -> Path:
-    """Lay out a project whose code is this one's, whose files are its own, with those of the pages copied in."""
+    """Lay out a project whose code is this one's, whose files are its own, with those of the pages
+    copied in."""
     source = find_root()
     folder.mkdir()
     for name in ("heart_utils", "notebooks", "tools", "Makefile", "requirements.txt"):
@@ -108,7 +111,8 @@ def _commands(body: str) -> list[tuple[str, str]]:
 
 
 def _run_command(command: str, project: Path) -> str:
-    """Run a command of a page; what `make` would only hand on is called here, since to start it anew takes seconds."""
+    """Run a command of a page; what `make` would only hand on is called here, since to start it
+    anew takes seconds."""
     words = shlex.split(command)
     if words[0] == "export":
         name, _, value = words[1].partition("=")

@@ -1,4 +1,5 @@
-"""Small tables of votes and scores for the tests of agreement, and slow ways to the same numbers."""
+"""Small tables of votes and scores for the tests of agreement, and slow ways to the same
+numbers."""
 
 import itertools
 
@@ -10,13 +11,15 @@ LABELS = ("a", "tie", "b")
 
 
 def expanded_percentiles(values, n_clusters):
-    """Give the ends of a 95 % interval from 50 clusters on: Hesterberg's expanded percentiles, written out."""
+    """Give the ends of a 95 % interval from 50 clusters on: Hesterberg's expanded percentiles,
+    written out."""
     reach = stats.t.ppf(0.975, n_clusters - 1) * np.sqrt(n_clusters / (n_clusters - 1))
     return tuple(np.quantile(values, [stats.norm.cdf(-reach), stats.norm.cdf(reach)]))
 
 
 def wilsons_interval(estimate, values, n_clusters, least=0.0, most=1.0):
-    """Give the ends of a 95 % interval of a number with a range: where t is its quantile, by solving for them."""
+    """Give the ends of a 95 % interval of a number with a range: where t is its quantile, by
+    solving for them."""
     t, wide = stats.t.ppf(0.975, n_clusters - 1), most - least
     x = (estimate - least) / wide
     n = x * (1 - x) / (np.var(values, ddof=1) * n_clusters / (n_clusters - 1) / wide**2)
@@ -27,7 +30,9 @@ def wilsons_interval(estimate, values, n_clusters, least=0.0, most=1.0):
 
 
 def votes(rows):
-    """Make verdicts from (pair, dialogue, rater, verdict); raters called m... are models, all else people.
+    """Make verdicts from (pair, dialogue, rater, verdict); raters called m...
+
+    are models, all else people.
 
     A pair ``x-y`` or ``x-y/1`` compares the responders x and y.
     """
@@ -80,7 +85,8 @@ def random_votes(rng, *, n_dialogues=5, n_responders=3, n_people=3, n_judges=2, 
 
 
 def count_by_hand(table, first, second, *, ties, guess=True):
-    """Go through all pairs of votes one by one: equal ones, all, and what the authors' names would have said."""
+    """Go through all pairs of votes one by one: equal ones, all, and what the authors' names would
+    have said."""
     equal = total = predicted = 0.0
     same = first == second
     for _, rows in table.groupby("pair_id"):

@@ -22,7 +22,8 @@ def full_disk(monkeypatch, *, after: int = 0):
 
 
 def verdicts(rows: list[tuple], **columns) -> pd.DataFrame:
-    """Make a table of verdicts from (dialogue, responder a, responder b, verdict) or with a rater as fifth."""
+    """Make a table of verdicts from (dialogue, responder a, responder b, verdict) or with a rater
+    as fifth."""
     table = pd.DataFrame(
         [(*row, "rater_1") if len(row) == 4 else row for row in rows],
         columns=["dialogue_id", "responder_a", "responder_b", "verdict", "rater"],

@@ -1,4 +1,5 @@
-"""What all tests share: the mirror of real data, a generator, and the rule that a required thing may not be skipped."""
+"""What all tests share: the mirror of real data, a generator, and the rule that a required thing
+may not be skipped."""
 
 import gc
 import os
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# jsonschema imports this to check addresses, which no test has, and it takes two seconds; here, and in what tests start.
+# jsonschema imports this to check addresses, which no test has, and it takes two seconds; here, and
+# in what tests start.
 sys.modules.setdefault("rfc3987_syntax", None)
 QUICK = str(Path(__file__).with_name("quick"))
 if QUICK not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
@@ -17,7 +19,8 @@ if QUICK not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         [QUICK, *filter(None, [os.environ.get("PYTHONPATH")])]
     )
 
-# The same examples in every run, so that a failure is one for all; and no verdict on how fast this machine was.
+# The same examples in every run, so that a failure is one for all; and no verdict on how fast this
+# machine was.
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -39,7 +42,8 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_collection_finish():
-    """Take what is imported by now out of full collections: statsmodels asks for one at each correction of p values."""
+    """Take what is imported by now out of full collections: statsmodels asks for one at each
+    correction of p values."""
     gc.collect()
     gc.freeze()
 

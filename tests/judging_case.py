@@ -1,4 +1,5 @@
-"""A small study for the tests of judging, and a stand-in for models that answers what it is told."""
+"""A small study for the tests of judging, and a stand-in for models that answers what it is
+told."""
 
 import json
 import re
@@ -138,7 +139,8 @@ def dimensions_in(request) -> list[str]:
 
 
 def choose(place, margin=3):
-    """Answer in JSON for the reply shown first (0) or second (1) on each dimension, or for a tie."""
+    """Answer in JSON for the reply shown first (0) or second (1) on each dimension, or for a
+    tie."""
 
     def say(request):
         winner = "tie" if place == "tie" else codes_in(request)[place]

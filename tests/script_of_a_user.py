@@ -1,4 +1,5 @@
-"""Ten lines as a user writes them; ``make check`` reads them with mypy's strict rules, and they are not run."""
+"""Ten lines as a user writes them; ``make check`` reads them with mypy's strict rules, and they are
+not run."""
 
 import pandas as pd
 

@@ -1,7 +1,7 @@
 """A provider on loopback that speaks the OpenAI interface, and fails as it is told to.
 
-In a test: ``with serving(Provider(...)) as provider: provider.address``. As a process of its own, for
-benches: ``python tests/server.py --latency 0.2 --fault 429=0.1`` prints its address, and
+In a test: ``with serving(Provider(...)) as provider: provider.address``. As a process of its own,
+for benches: ``python tests/server.py --latency 0.2 --fault 429=0.1`` prints its address, and
 serves until its standard input is closed.
 """
 
@@ -39,7 +39,8 @@ FAULTS = (
     "429bare",
     "503",
     "late",
-    "error",  # an error object where an answer should be, with status 200; in a stream after its first piece
+    # an error object where an answer should be, with status 200; in a stream after its first piece
+    "error",
     "refusal",
     "nousage",
     "tool",
@@ -79,7 +80,8 @@ class Provider:
     answer: object = "I hear you."
     latency_s: float = 0.0
     piece_s: float = 0.01  # between the pieces of a streamed answer
-    gather: int = 0  # hold answers back until so many requests were in flight at once (or ten seconds went by)
+    # hold answers back until so many requests were in flight at once (or ten seconds went by)
+    gather: int = 0
     script: list = field(default_factory=list)
     faults: dict = field(default_factory=dict)
     retry_after: str | None = None  # as the header has it
@@ -116,7 +118,9 @@ class Provider:
     filled: float = 0.0
     filled_at: float = 0.0
     headers: dict = field(default_factory=dict)  # of every answer
-    calm: int = 0  # so many requests go by before the first stray denial: a model that never answered has a wrong key
+    # so many requests go by before the first stray denial: a model that never answered has a wrong
+    # key
+    calm: int = 0
     out_until: float = 0.0  # of an outage: every connection is cut
 
     def __post_init__(self):
@@ -479,7 +483,8 @@ async def cancel(request):
 
 
 def finish_batch(provider, name, *, fail=(), expire=(), refuse=(), stop=()):
-    """Answer a batch: lines in `fail` get an error, in `expire` none, in `refuse` a refusal, in `stop` the filter's 400."""
+    """Answer a batch: lines in `fail` get an error, in `expire` none, in `refuse` a refusal, in
+    `stop` the filter's 400."""
     batch = provider.batches[name]
     out, errors = [], []
     for number, line in enumerate(provider.files[batch["input_file_id"]].splitlines()):
@@ -591,7 +596,8 @@ def choose_first(body):
 
 
 def choose_earlier(body, which=min):
-    """Answer a question for a judge in JSON: the reply that comes first in the alphabet, whatever its place."""
+    """Answer a question for a judge in JSON: the reply that comes first in the alphabet, whatever
+    its place."""
     text = "\n".join(
         message["content"] for message in body["messages"] if message["role"] == "user"
     )

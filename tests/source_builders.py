@@ -1,4 +1,5 @@
-"""Small data sets in the layout of the real ones, and a server on this machine that hands them out, well or badly."""
+"""Small data sets in the layout of the real ones, and a server on this machine that hands them out,
+well or badly."""
 
 import hashlib
 import io
@@ -35,7 +36,8 @@ MENTALALIGN_FILES = [
 
 
 def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) -> Source:
-    """Let the catalogue know a set: name of a file -> (address, what is kept, the bytes that shall be kept)."""
+    """Let the catalogue know a set: name of a file -> (address, what is kept, the bytes that shall
+    be kept)."""
     listed = tuple(
         SourceFile(
             file=name, address=address, sha256=hashlib.sha256(content).hexdigest(), kept=kept
@@ -48,7 +50,8 @@ def know(monkeypatch, source: Source, files: dict[str, tuple[str, str, bytes]]) 
 
 
 def mirrored(monkeypatch, folder, name: str, files: dict[str, bytes]):
-    """Put the files of a known set into a mirror with their own checksums, the one looked at from now on."""
+    """Put the files of a known set into a mirror with their own checksums, the one looked at from
+    now on."""
     source = catalogue.SOURCES[name]
     (folder / source.folder).mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
@@ -73,7 +76,8 @@ def mentalalign_cell(scores=(4, 4, 4, 4, 4, 4, 4), **more) -> str:
 def mentalalign_files(
     n: int, changes: dict[tuple[str, int, str], object], questions: dict[int, str] | None = None
 ) -> dict[str, bytes]:
-    """Write the five workbooks: every cell scores 4 but for (file, row, reply) -> cell; people's questions may differ."""
+    """Write the five workbooks: every cell scores 4 but for (file, row, reply) -> cell; people's
+    questions may differ."""
     files = {}
     for file in MENTALALIGN_FILES:
         people = file == "Human_judge"

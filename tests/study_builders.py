@@ -71,7 +71,8 @@ def assignment(folder: Path) -> pd.DataFrame:
 def answer_seat(
     folder: Path, seat: str, person: str, answers: dict[str, dict[str, str]], **changes
 ) -> Path:
-    """Write what Potato keeps of somebody who sat in a seat; `answers` is item id -> question -> value."""
+    """Write what Potato keeps of somebody who sat in a seat; `answers` is item id -> question ->
+    value."""
     items = assignment(folder).query("seat == @seat")["item_id"].tolist()
     names = {"preference": "selection", "reason": "text_box", "reply": "text_box"}
     state = {
@@ -120,7 +121,8 @@ def seat_answers(
 
 
 def note_history(file: Path, person: str, *actions: tuple[str, str, str, str]) -> Path:
-    """Append to what Potato keeps of every answer; an action is item id, question, label and value."""
+    """Append to what Potato keeps of every answer; an action is item id, question, label and
+    value."""
     history = file.with_name("annotation_history.jsonl")
     with history.open("a", encoding="utf-8") as lines:
         for item, question, label, value in actions:

@@ -1,4 +1,5 @@
-"""The pages of `book/adapt/` and the calculator's, executed: what they show is what a reader gets."""
+"""The pages of `book/adapt/` and the calculator's, executed: what they show is what a reader
+gets."""
 
 import json
 import re
@@ -22,7 +23,8 @@ KEY = "a-key-of-mine"
 
 
 def stand_in(body):
-    """Write one reply to everybody; as a judge, like the longer reply, and score a reply by its words."""
+    """Write one reply to everybody; as a judge, like the longer reply, and score a reply by its
+    words."""
     prompt = body["messages"][-1]["content"]
     if body["model"] != "my-judge":
         return "It makes sense that this weighs on you. What would help tonight?"

@@ -368,7 +368,8 @@ def test_scripts_of_the_book_are_short():
 
 @cache  # pages share their styles, scripts and fonts
 def sent(url):
-    """Count the bytes that a web server sends for a file: text packed by gzip, fonts and photographs as they are."""
+    """Count the bytes that a web server sends for a file: text packed by gzip, fonts and
+    photographs as they are."""
     file = Path(unquote(url.removeprefix("file://")))
     packed = file.suffix in (".html", ".css", ".js", ".svg")
     return len(gzip.compress(file.read_bytes())) if packed else file.stat().st_size
@@ -396,7 +397,8 @@ def test_the_first_visit_of_a_page_takes_less_than_a_megabyte_from_a_server(page
 
 @pytest.mark.services
 def test_every_icon_of_the_frame_is_drawn(pages, browser):
-    """The magnifier, the menu, the arrows, the download, the theme switch: each has a sign of the font, which has loaded."""
+    """The magnifier, the menu, the arrows, the download, the theme switch: each has a sign of the
+    font, which has loaded."""
     tab = browser.new_page(viewport={"width": 1400, "height": 1000})
     tab.goto((HTML / "notebooks" / "05_who_is_preferred.html").as_uri(), wait_until="load")
     drawn = tab.evaluate("""async () => {
@@ -526,7 +528,8 @@ def test_below_each_figure_its_numbers_their_source_and_licence_and_a_link_are_g
         pictures = set(re.findall(r"^:name: (fig-[\w-]+)$", words, flags=re.MULTILINE))
         for figure in FIGURE.finditer(page.read_text("utf-8")):
             if "_images/" not in figure[0] or figure[1] in pictures:
-                continue  # a sentence that says why there is no figure, or a picture that no cell draws
+                # a sentence that says why there is no figure, or a picture that no cell draws
+                continue
             line = LINE.search(figure[0])
             assert line, (page.name, figure[1])
             file, origin, link = line.groups()

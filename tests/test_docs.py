@@ -1,4 +1,5 @@
-"""What the pages of functions promise: words and examples for all, and no parameter that is gone."""
+"""What the pages of functions promise: words and examples for all, and no parameter that is
+gone."""
 
 import doctest
 import importlib
@@ -25,7 +26,8 @@ MODULES = sorted(
 
 
 def public_functions():
-    """Each function that a module offers, by the name under which it stands on the pages of functions."""
+    """Each function that a module offers, by the name under which it stands on the pages of
+    functions."""
     for name in MODULES:
         module = importlib.import_module(name)
         for what in module.__all__:
@@ -54,7 +56,8 @@ def test_a_module_says_what_it_offers_and_each_of_it_has_words(name):
 
 
 def test_parameters_are_documented_in_the_order_of_the_signature_and_none_is_left_out():
-    """Who calls a function as its page reads, without names, must not hand one argument over as another."""
+    """Who calls a function as its page reads, without names, must not hand one argument over as
+    another."""
     drifted = {}
     for name, function in public_functions():
         on_the_page, in_the_signature = (

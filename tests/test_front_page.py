@@ -188,7 +188,8 @@ def test_the_papers_that_favour_people_are_about_whole_conversations_or_sessions
 
 
 def test_the_caption_of_the_forest_says_what_its_intervals_say(at):
-    """Models beat commenters and crowd workers, against trained people both are possible, therapists are ahead."""
+    """Models beat commenters and crowd workers, against trained people both are possible,
+    therapists are ahead."""
     lines = (
         open_run("sample")
         .read("effects")

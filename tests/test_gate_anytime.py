@@ -15,7 +15,10 @@ from heart_utils.simulate.coverage import simulate_gate
 
 
 def make_verdicts(drops):
-    """One dialogue a drop in -1, -1/2, ... 1, in the order in which they count: both meet one opponent, and not each other."""
+    """One dialogue a drop in -1, -1/2, ...
+
+    1, in the order in which they count: both meet one opponent, and not each other.
+    """
     said = {
         1.0: ("a", "b"),
         0.5: ("a", "tie"),
@@ -75,7 +78,8 @@ def test_a_bound_looked_at_all_the_time_is_seldom_above_the_mean(rng, mean):
 
 @pytest.mark.parametrize(("share", "outcome"), [(0.05, "cannot tell"), (0.3, "passed")])
 def test_a_baseline_that_hardly_ever_wins_cannot_drop_and_so_nothing_passes(share, outcome):
-    """400 dialogues, in which both win the same comparisons: 5 % of them leave no room for a drop of 10 points."""
+    """400 dialogues, in which both win the same comparisons: 5 % of them leave no room for a drop
+    of 10 points."""
     rows = [
         (f"d{i:03}", name, "x", "a" if i % 100 < 100 * share else "b")
         for i in range(400)
@@ -116,7 +120,8 @@ def test_an_equal_candidate_passes_once_the_margin_is_ruled_out():
 
 
 def test_a_stop_must_be_one_in_both_orders():
-    """Worst first is a stop in the table's order; in that of digests the same drops show nothing."""
+    """Worst first is a stop in the table's order; in that of digests the same drops show
+    nothing."""
     worst_first = make_verdicts([1.0] * 25 + [-1.0] * 25)  # in the order of digests, too
     assert compare(worst_first).table["outcome"].tolist() == ["failed"]
     for mixed in (worst_first.iloc[::-1], worst_first.sample(frac=1, random_state=1)):
@@ -124,7 +129,8 @@ def test_a_stop_must_be_one_in_both_orders():
 
 
 def test_looks_between_which_dialogues_come_rarely_stop_an_equal_candidate(rng):
-    """In the order of digests alone, in which new dialogues come between old ones, about one in six was stopped."""
+    """In the order of digests alone, in which new dialogues come between old ones, about one in six
+    was stopped."""
     names = [f"d{number:03}" for number in range(150)]
     stopped = 0
     for _ in range(40):
@@ -213,7 +219,8 @@ def test_eight_equal_releases_are_seldom_stopped_and_a_large_drop_is(rng):
 
 
 def capital_against(values, mean_tested, guess):
-    """What a gambler who bets that values are higher holds at best; ten dialogues are as if seen before."""
+    """What a gambler who bets that values are higher holds at best; ten dialogues are as if seen
+    before."""
     capital, most = 1.0, 1.0
     for number, value in enumerate(values):
         mean = (10 * guess + values[:number].sum()) / (10 + number)

@@ -1,4 +1,5 @@
-"""The gate's statistic: known drops recovered, Holm by hand, sides that are not alike refused, error rates held."""
+"""The gate's statistic: known drops recovered, Holm by hand, sides that are not alike refused,
+error rates held."""
 
 import re
 
@@ -34,7 +35,8 @@ FIELD = {"old": 0.0, "new": 0.0, "x": 0.5, "y": -0.5}
 
 
 def compare(verdicts, rng, **options):
-    """However small a drop would be found; the gate asks for 50 points unless it is told otherwise."""
+    """However small a drop would be found; the gate asks for 50 points unless it is told
+    otherwise."""
     return compare_responders(
         verdicts, baseline="old", candidate="new", rng=rng, **{"max_detectable": np.inf, **options}
     )
@@ -113,7 +115,8 @@ def test_a_judge_that_tells_nobody_apart_passes_nothing(rng):
 @pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
 @pytest.mark.parametrize("max_detectable", [50, np.inf])
 def test_sides_that_lose_alike_in_every_dialogue_do_not_pass(rng, mode, max_detectable):
-    """Against opponents that always win nobody can get worse; the spread is 0, and so was the drop said to be found."""
+    """Against opponents that always win nobody can get worse; the spread is 0, and so was the drop
+    said to be found."""
     verdicts = make_verdicts(rng, FIELD).query(
         "responder_b in ('x', 'y') and responder_a in ('old', 'new')"
     )
@@ -274,7 +277,10 @@ def null_runs(request):
 
 
 def test_a_candidate_that_equals_its_baseline_seldom_fails(null_runs):
-    """40 simulated nulls at 5 %: 2 alarms expected, more than 6 once in 300 tries. The bench runs 1,000."""
+    """40 simulated nulls at 5 %: 2 alarms expected, more than 6 once in 300 tries.
+
+    The bench runs 1,000.
+    """
     assert (~null_runs["passed"]).sum() <= 6
     assert null_runs["simulated"].all()
 

@@ -1,4 +1,5 @@
-"""Who is taken for a person, what becomes of their ids in tables, and what messages and packed files may hold."""
+"""Who is taken for a person, what becomes of their ids in tables, and what messages and packed
+files may hold."""
 
 import os
 import stat

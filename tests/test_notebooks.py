@@ -1,4 +1,5 @@
-"""Every chapter, as it is committed: its shape, its parameters, its figures, and the tables it names."""
+"""Every chapter, as it is committed: its shape, its parameters, its figures, and the tables it
+names."""
 
 import re
 from collections import Counter
@@ -69,7 +70,8 @@ def test_no_two_chapters_give_a_label_to_different_things():
 
 
 def test_no_title_of_a_chapter_or_section_stands_as_a_noun_where_it_has_a_number():
-    """Nobody can read "In What a label does recipients felt less heard"; a number takes the place of the title."""
+    """Nobody can read "In What a label does recipients felt less heard"; a number takes the place
+    of the title."""
     words = {path.stem: "\n\n".join(_prose(cell) for cell in read_cells(path)) for path in CHAPTERS}
     headed = {
         label
@@ -149,7 +151,8 @@ def test_no_caption_is_above_data_that_a_reader_may_not_have(chapter):
 
 
 def test_what_has_a_number_glues_nothing_beside_it(chapter):
-    """Each output of such a cell would become a figure of its own, glued ones empty, all by one name."""
+    """Each output of such a cell would become a figure of its own, glued ones empty, all by one
+    name."""
     numbered = [
         cell for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})
     ]

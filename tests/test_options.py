@@ -1,4 +1,5 @@
-"""Options that many functions share mean the same in each: the call in a function's own example is made again with them."""
+"""Options that many functions share mean the same in each: the call in a function's own example is
+made again with them."""
 
 import copy
 import dataclasses
@@ -164,7 +165,8 @@ def test_a_line_of_the_rubric_is_judged_by_its_own_rows_alone(name):
 
 @pytest.mark.parametrize(("option", "value"), [("n_resamples", 1000), ("ci_level", 0.95)])
 def test_one_default_serves_all(option, value):
-    """Two tables side by side in a report have intervals of one kind, unless the user asks for another."""
+    """Two tables side by side in a report have intervals of one kind, unless the user asks for
+    another."""
     found = {
         name: inspect.signature(function).parameters.get(option)
         for name, function in public_functions()

@@ -1,4 +1,5 @@
-"""A study and a board from a reader's own conversations: a file of histories, recorded answers, and votes in a sheet."""
+"""A study and a board from a reader's own conversations: a file of histories, recorded answers, and
+votes in a sheet."""
 
 import math
 import shutil
@@ -69,7 +70,8 @@ def own(tmp_path, monkeypatch):
 
 
 def write_replies(run, name="reply"):
-    """Have two people write a reply to each of the four histories in a writing study, and import it as the book says."""
+    """Have two people write a reply to each of the four histories in a writing study, and import it
+    as the book says."""
     (run.folder / "study.yaml").write_text(
         "reply: {writers_per_history: 2, n_writers: 2, spare: 0}\n"
     )
@@ -105,7 +107,8 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
     assert (len(verdicts), len(met)) == (72, 48)
     assert (met["state"] == "valid").all()
-    # The chapter on judging pairs what the run's folder holds; everything that it asks about is recorded.
+    # The chapter on judging pairs what the run's folder holds; everything that it asks about is
+    # recorded.
     recipe, replies = read_recipe("own"), run.read("replies")
     assert replies["responder"].value_counts()["human"] == 8
     ledger = open_ledger("own")
@@ -209,8 +212,10 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
     }
     assert {(number, name): said[number][name] for number, name in counts} == counts
 
-    # By hand: my-model and generic-comfort each win half of the first conversation and all of the other two against
-    # the echo: 5/6 by conversations, odds of 5 to 1, where 3 of 4 votes would be 3 to 1. Between the two it is even.
+    # By hand: my-model and generic-comfort each win half of the first conversation and all of the
+    # other two against
+    # the echo: 5/6 by conversations, odds of 5 to 1, where 3 of 4 votes would be 3 to 1. Between
+    # the two it is even.
     board = (
         open_run("own")
         .read("ratings")

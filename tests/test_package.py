@@ -1,4 +1,5 @@
-"""The package elsewhere: what it needs is what it names, and its wheel works without this checkout."""
+"""The package elsewhere: what it needs is what it names, and its wheel works without this
+checkout."""
 
 import ast
 import importlib
@@ -52,7 +53,8 @@ def packages(requirements):
 
 
 def imported(path):
-    """List what a module imports when it is loaded, and what later; what stands below TYPE_CHECKING is neither."""
+    """List what a module imports when it is loaded, and what later; what stands below TYPE_CHECKING
+    is neither."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     unseen = {id(part) for node in tree.body if isinstance(node, ast.If) for part in ast.walk(node)}
     for node in ast.walk(tree):

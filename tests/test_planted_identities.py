@@ -1,6 +1,7 @@
 """Ten people are planted in what a user brings, and looked for in every file that a command writes.
 
-``python tests/test_planted_identities.py FOLDER`` prints a line for each command; with ``--book``, of a chapter too.
+``python tests/test_planted_identities.py FOLDER`` prints a line for each command; with ``--book``,
+of a chapter too.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from server import Provider, serving  # noqa: E402
 from study_builders import STATEMENT, small_run  # noqa: E402
 
 from heart_utils import collect as collecting  # noqa: E402
-from heart_utils import (
+from heart_utils import (  # noqa: E402
     fit_ratings,
     load_histories,
     load_replies,
@@ -102,7 +103,8 @@ def gather(folder: Path) -> Path:
 
 
 def load_and_write(folder: Path) -> None:
-    """Load files of every kind and write them into a run, as README says; some of them no loader has seen."""
+    """Load files of every kind and write them into a run, as README says; some of them no loader
+    has seen."""
     file, run = gather(folder), open_run("mine")
     run.write("verdicts", load_verdicts(file))
     score = {
@@ -197,7 +199,8 @@ def refuse_files(folder: Path) -> None:
 
 
 def collect(folder: Path) -> None:
-    """Collect a run of one's own conversations at a provider that now and then repeats in an error what it was asked."""
+    """Collect a run of one's own conversations at a provider that now and then repeats in an error
+    what it was asked."""
     file = folder / f"asked_{PLANTED['address in the name of a file']}.jsonl"
     names = [PLANTED["address as the only id of a file"], "c1", "c2", "c3"]
     words = (
@@ -333,7 +336,8 @@ def texts_of(content: bytes, name: str) -> list[str]:
 
 
 def hits_in(folder: Path) -> tuple[int, list[str]]:
-    """Count the files below a folder, and name those in which one of the planted is found, the key file aside."""
+    """Count the files below a folder, and name those in which one of the planted is found, the key
+    file aside."""
     files = [
         file for file in sorted(folder.rglob("*")) if file.is_file() and "keys" not in file.parts
     ]
@@ -347,7 +351,8 @@ def hits_in(folder: Path) -> tuple[int, list[str]]:
 
 
 def try_commands(folder: Path, said: io.StringIO) -> dict[str, tuple[int, list[str]]]:
-    """Run each command, and give the number of files that it wrote and the planted people found in them."""
+    """Run each command, and give the number of files that it wrote and the planted people found in
+    them."""
     results = {}
     for name, (command, wrote) in COMMANDS.items():
         before = said.tell()

@@ -1,4 +1,5 @@
-"""Calibration, weights, and pairs against scores: values by hand, known curves recovered, bad input refused."""
+"""Calibration, weights, and pairs against scores: values by hand, known curves recovered, bad input
+refused."""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,8 @@ def make_scores(people, judge, group):
 
 
 def simulated(rng, n=400, blocks=5, jump=0.0):
-    """People on a scale of 1 to 5, a judge that squeezes it into 3 to 5; blocks of people may jump."""
+    """People on a scale of 1 to 5, a judge that squeezes it into 3 to 5; blocks of people may
+    jump."""
     quality = rng.uniform(1, 5, n)
     group = np.repeat([f"b{k}" for k in range(blocks)], n // blocks)
     people = quality + np.repeat(rng.normal(0, jump, blocks), n // blocks) + rng.normal(0, 0.3, n)
@@ -45,7 +47,8 @@ def test_a_squeezed_scale_is_stretched_back(rng):
 
 
 def test_the_error_of_people_s_mean_is_that_of_the_mean_of_the_other_folds():
-    """By hand: replies of 1, 3 and 2, 6 in two folds; guessed are the other fold's means, 4 and 2."""
+    """By hand: replies of 1, 3 and 2, 6 in two folds; guessed are the other fold's means, 4 and
+    2."""
     scores = make_scores([1, 3, 2, 6], [1, 2, 3, 4], ["b0", "b0", "b1", "b1"])
     table = calibrate_scores(scores).table.iloc[0]
     assert table["rmse_mean"] == pytest.approx(np.sqrt((9 + 1 + 0 + 16) / 4))
@@ -99,7 +102,8 @@ def dealt_scores(rng, n=40):
 
 
 def test_averages_are_those_of_pandas_and_their_interval_that_of_whole_dialogues(rng):
-    """With as many scores a dialogue, the variance of a mean is that of the dialogues' means over their number."""
+    """With as many scores a dialogue, the variance of a mean is that of the dialogues' means over
+    their number."""
     scores = dealt_scores(rng, n=200)
     found = average_scores(scores, n_resamples=4000, rng=rng).set_index("responder")
     assert found["score"].to_dict() == pytest.approx(
@@ -318,7 +322,8 @@ def test_pairs_and_scores_by_hand(rng):
 
 
 def test_the_interval_is_of_the_share_that_agrees(rng):
-    """18 of 20 decided pairs agree, each in a dialogue of its own: about 0.9 give or take twice its error of 0.07."""
+    """18 of 20 decided pairs agree, each in a dialogue of its own: about 0.9 give or take twice its
+    error of 0.07."""
     alone = make_alone([4] * 18 + [1] * 2, [2] * 20)
     found = pairs_against_scores(make_pairs(["a"] * 20), alone, rng=rng).iloc[0]
     assert found["agree"] == pytest.approx(0.9)

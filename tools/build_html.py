@@ -83,7 +83,8 @@ def build_html(stage: Path, html: Path) -> None:
     html.parent.mkdir(parents=True, exist_ok=True)
     part = html.with_name(f".{html.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    # Maps only serve debugging of the theme, its locales only the build, and every browser reads the smaller font.
+    # Maps only serve debugging of the theme, its locales only the build, and every browser reads
+    # the smaller font.
     shutil.copytree(
         built, part, ignore=shutil.ignore_patterns("*.map", "locales", "fontawesome.js*", "*.ttf")
     )

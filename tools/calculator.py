@@ -1,10 +1,12 @@
 """Write the numbers that the study calculator of the book interpolates: `book/style/calculator_data.js`.
 
-``python -m tools.calculator`` writes them again, for instance after a change of the formula or of a price.
+``python -m tools.calculator`` writes them again, for instance after a change of the formula or of a
+price.
 
-A page cannot call :func:`heart_utils.simulate.power.plan_study`, so what its formula needs beside sums and products is computed
-here on grids: three covariances by the two standard deviations and the share of ties, and quantiles of Student's t; and the
-variance components of published scores, for :func:`heart_utils.agreement.generalizability.cheapest_design`.
+A page cannot call :func:`heart_utils.simulate.power.plan_study`, so what its formula needs beside
+sums and products is computed here on grids: three covariances by the two standard deviations and
+the share of ties, and quantiles of Student's t; and the variance components of published scores,
+for :func:`heart_utils.agreement.generalizability.cheapest_design`.
 """
 
 from __future__ import annotations
@@ -57,9 +59,10 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
     Returns
     -------
     dict of str to object
-        ``covariances`` in the order of ``dialogue_sd``, ``rater_sd`` and ``ties``, each over the variance that it grows with;
-        ``critical`` by number of responders and ``df``, ``named`` for one pair, ``found`` by power; ``variance`` components
-        and the number of raters by what was scored and by whom.
+        ``covariances`` in the order of ``dialogue_sd``, ``rater_sd`` and ``ties``, each over the
+        variance that it grows with; ``critical`` by number of responders and ``df``, ``named`` for
+        one pair, ``found`` by power; ``variance`` components and the number of raters by what was
+        scored and by whom.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Refuse a committed notebook that holds outputs: what a reader sees must come from a run.
 
-``python -m tools.check_notebooks`` looks at every notebook in ``notebooks/`` and names what it finds.
+``python -m tools.check_notebooks`` looks at every notebook in ``notebooks/`` and names what it
+finds.
 """
 
 from __future__ import annotations

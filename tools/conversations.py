@@ -1,13 +1,16 @@
 """Studies of whole conversations as tables: rows where the licence lets them go on, else counts, shares and coefficients.
 
-Each reader names the columns that it keeps, never those that it drops: two of the official files hold addresses and
-passwords. What is known of a set and is not in its files:
+Each reader names the columns that it keeps, never those that it drops: two of the official files
+hold addresses and passwords. What is known of a set and is not in its files:
 
-- ``kokorochat``: clients are trained counsellors who play a part; a session lasts some 70 minutes, so who answers slowly
-  also says less. ``lat_med`` is the median of the seconds from a client's last message to the counsellor's next.
-- ``mindeval``: a 0 in three criteria means "not applicable" as far as one can tell, and is left out of means.
-- ``sage``: a file of 4 MiB or more is not stored, so models under two of the three simulators are not all there; the one
-  model that its files call ``gpt-4o-0808`` and ``gpt-4o-0806`` is taken for one.
+- ``kokorochat``: clients are trained counsellors who play a part; a session lasts some 70 minutes,
+  so who answers slowly also says less. ``lat_med`` is the median of the seconds from a client's
+  last message to the counsellor's next.
+- ``mindeval``: a 0 in three criteria means "not applicable" as far as one can tell, and is left out
+  of means.
+- ``sage``: a file of 4 MiB or more is not stored, so models under two of the three simulators are
+  not all there; the one model that its files call ``gpt-4o-0808`` and ``gpt-4o-0806`` is taken for
+  one.
 - ``mibot``: one arm. A gain after the session holds regression to the mean and the wish to please.
 """
 

@@ -1,7 +1,8 @@
 """Describe the project's own data in Croissant 1.0, the metadata format of MLCommons.
 
-``python -m tools.croissant`` writes ``data/sample/croissant.json`` and ``data/heart/croissant.json`` from the files
-themselves: their columns, their checksums. A file that changes without its description fails a test.
+``python -m tools.croissant`` writes ``data/sample/croissant.json`` and
+``data/heart/croissant.json`` from the files themselves: their columns, their checksums. A file that
+changes without its description fails a test.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def describe_folder(folder: Path, *, url: str = "") -> dict[str, Any]:
     Parameters
     ----------
     folder : pathlib.Path
-        It holds ``croissant.yaml``: name, description, licence, day of publication, how to cite, and a sentence
-        for each file and each column.
+        It holds ``croissant.yaml``: name, description, licence, day of publication, how to cite,
+        and a sentence for each file and each column.
     url : str
         The address of the project's repository, if it is known.
 
@@ -95,7 +96,8 @@ def describe_folder(folder: Path, *, url: str = "") -> dict[str, Any]:
         "name": said["name"],
         "description": " ".join(said["description"].split()),
         "license": said["licence"],
-        # The property is required and no address is known: the file that stands beside this one is named.
+        # The property is required and no address is known: the file that stands beside this one is
+        # named.
         "url": url or "README.md",
         "version": str(said["version"]),
         "datePublished": str(said["published"]),

@@ -1,8 +1,9 @@
 """The command behind ``make data NAME=...``: terms first, then the files, checked, and what is made of them compared.
 
-``data/public`` is in the repository and is the run ``public``, so no chapter needs a download. ``NAME=check`` compares it
-with all official files, ``NAME=write`` derives it again from a mirror or from the files that `make data` brought, and
-``NAME=status`` says of every study whether it is measured, quoted, wanted or unreachable.
+``data/public`` is in the repository and is the run ``public``, so no chapter needs a download.
+``NAME=check`` compares it with all official files, ``NAME=write`` derives it again from a mirror or
+from the files that `make data` brought, and ``NAME=status`` says of every study whether it is
+measured, quoted, wanted or unreachable.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ def _manifest() -> dict[str, object]:
 def main(arguments: list[str]) -> int:
     """Fetch one data set and those it needs, list them all, or compare ``data/public`` with all official files, or write it.
 
-    It is 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the command was not understood.
+    It is 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the
+    command was not understood.
     """
     if len(arguments) != 1 or arguments[0] not in (*COMMANDS, *SOURCES):
         print(USAGE, file=sys.stderr)

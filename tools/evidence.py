@@ -1,6 +1,7 @@
 """Say what each cell of a chapter rests on, from the tables that it reads.
 
-A chip beside a figure follows the data of its cell (:mod:`tools.flow`), and nobody writes it by hand.
+A chip beside a figure follows the data of its cell (:mod:`tools.flow`), and nobody writes it by
+hand.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def mark_chapter(
 def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> Kinds:
     """Say of which kinds sources are, and the names of data sets that were measured.
 
-    A table's rows have the last word: whatever the manifest calls them, simulated rows are simulated.
+    A table's rows have the last word: whatever the manifest calls them, simulated rows are
+    simulated.
 
     Examples
     --------
@@ -244,7 +246,8 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
 def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, Kinds]) -> None:
     """Write chips below each heading whose section shows something, and the strip below the title.
 
-    The strip also names the sections whose words carry a chip: a sentence may rest on what no figure of its section shows.
+    The strip also names the sections whose words carry a chip: a sentence may rest on what no
+    figure of its section shows.
     """
     found: list[tuple[int, int, int, Kinds]] = []  # cell, line, level, what its section rests on
     in_text: dict[int, set[str]] = {}  # number of a section -> kinds of the chips in its text

@@ -1,9 +1,10 @@
 """Run one notebook with papermill, whole or not at all.
 
-``python -m tools.execute_notebook notebooks/X.ipynb build/executed/sample/X.ipynb --parameters X.yaml``
-leaves an executed copy at its place only if every cell ran. Otherwise it says which notebook, which
-cell and why, and leaves what stood there before. Where `make` found nothing newer than the copy but the
-notebook, and no line of code changed in it, the outputs stand and only the words are laid anew.
+``python -m tools.execute_notebook notebooks/X.ipynb build/executed/sample/X.ipynb --parameters
+X.yaml`` leaves an executed copy at its place only if every cell ran. Otherwise it says which
+notebook, which cell and why, and leaves what stood there before. Where `make` found nothing newer
+than the copy but the notebook, and no line of code changed in it, the outputs stand and only the
+words are laid anew.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
     ExecutionError
         If a cell fails, the kernel dies, or a parameter is unknown.
     """
-    # jsonschema imports this to check addresses, which no notebook has, and it takes a second here and one in the kernel.
+    # jsonschema imports this to check addresses, which no notebook has, and it takes a second here
+    # and one in the kernel.
     without = "sys.modules.setdefault('rfc3987_syntax', None)"
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import papermill
@@ -173,7 +175,8 @@ def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> s
 
 
 def _stop(*_: object) -> None:
-    # Not KeyboardInterrupt: where one passed through a string given to exec(), Python 3.11 ends by killing itself with the
+    # Not KeyboardInterrupt: where one passed through a string given to exec(), Python 3.11 ends by
+    # killing itself with the
     # signal, whatever was returned, and make is told nothing of status 130.
     raise SystemExit(INTERRUPTED)
 

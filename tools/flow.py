@@ -46,8 +46,9 @@ ASSUMED = {"BEHAVIOURS", "study_cost"}
 class Flow:
     """Follow what names rest on, cell after cell.
 
-    A source is a table as ``make`` names it (``"verdicts"``, ``"public/scores/mentalalign"``), ``"run"`` for anything else
-    of the chapter's own run, or a kind, as in ``"simulated"`` and ``"measured/esconv"``.
+    A source is a table as ``make`` names it (``"verdicts"``, ``"public/scores/mentalalign"``),
+    ``"run"`` for anything else of the chapter's own run, or a kind, as in ``"simulated"`` and
+    ``"measured/esconv"``.
     """
 
     def __init__(self, absent: Collection[str] = ()) -> None:

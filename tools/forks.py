@@ -1,7 +1,8 @@
 """Run the commands of a build in forks of one process, which imports once what each of them would import anew.
 
-``python -m tools.forks make -f tools/book.mk`` runs `make`, and `make` has ``tools/forks.py MODULE ARGUMENTS`` wherever it
-would have ``python -m MODULE ARGUMENTS``. That is run in a fork, and kernels are forks of the fork (:mod:`tools.kernels`).
+``python -m tools.forks make -f tools/book.mk`` runs `make`, and `make` has ``tools/forks.py MODULE
+ARGUMENTS`` wherever it would have ``python -m MODULE ARGUMENTS``. That is run in a fork, and
+kernels are forks of the fork (:mod:`tools.kernels`).
 """
 
 from __future__ import annotations

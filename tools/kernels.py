@@ -1,9 +1,11 @@
 """Kernels that are spoken to through files, not ports.
 
-A kernel is told the numbers of free ports and takes them a moment later. Another process may take one in between; then the
-kernel dies, or keeps silent until a minute is over. ``pytest -p tools.kernels --nbval`` starts kernels of this kind too.
+A kernel is told the numbers of free ports and takes them a moment later. Another process may take
+one in between; then the kernel dies, or keeps silent until a minute is over. ``pytest -p
+tools.kernels --nbval`` starts kernels of this kind too.
 
-Where :func:`import_libraries` was called, a kernel is a fork of the process that asks for it and finds them imported.
+Where :func:`import_libraries` was called, a kernel is a fork of the process that asks for it and
+finds them imported.
 """
 
 from __future__ import annotations
@@ -87,7 +89,8 @@ def import_libraries() -> None:
         importlib.import_module(name)
     _FILTERS[:] = warnings.filters
     gc.collect()
-    gc.freeze()  # a full collection, which statsmodels asks for at each correction, need not look at libraries
+    # a full collection, which statsmodels asks for at each correction, need not look at libraries
+    gc.freeze()
     _LAUNCHER.launch_kernel = _fork_kernel
 
 

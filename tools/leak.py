@@ -1,9 +1,9 @@
 """Look for the words of texts that may not be passed on, in what is about to be.
 
-``python -m tools.leak build/html some.zip`` reads each page and each file of an archive, and names every run of
-eight words (sixteen characters of Chinese) that also stands in ESConv, in HEART's adversarial histories, in HeartBench's
-questions, in MentalAlign's questions and explanations, or in the messages, posts and replies of the studies whose scores
-or tallies are in ``data/public``.
+``python -m tools.leak build/html some.zip`` reads each page and each file of an archive, and names
+every run of eight words (sixteen characters of Chinese) that also stands in ESConv, in HEART's
+adversarial histories, in HeartBench's questions, in MentalAlign's questions and explanations, or in
+the messages, posts and replies of the studies whose scores or tallies are in ``data/public``.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ def find_leaks(published: Iterable[tuple[str, str]], withheld: Withheld) -> list
     """
     leaks = []
     for name, text in published:
-        # In scripts and attributes words stand as they are written; in the page's text tags may part them.
+        # In scripts and attributes words stand as they are written; in the page's text tags may
+        # part them.
         views = [text] if not name.endswith(".html") else [text, re.sub(r"<[^>]*>", " ", text)]
         counted, words = max(
             (withheld.find(_unescaped(view)) for view in views), key=lambda found: found[0]

@@ -1,7 +1,7 @@
 """Count how long the chapters are, how much of them is code, and how much of the code is folded.
 
-``python -m tools.measure_book`` (`make measure-book`) reads the notebooks, and counts screens in the built pages if a browser
-is there.
+``python -m tools.measure_book`` (`make measure-book`) reads the notebooks, and counts screens in
+the built pages if a browser is there.
 """
 
 from __future__ import annotations

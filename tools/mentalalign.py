@@ -2,11 +2,12 @@
 
 Three things about the release that its files show and its description does not:
 
-- The people's file is out of step with the judges' in 19 of 1,000 rows. In 8 it repeats the question
-  of a neighbouring row (7 exactly), and in 10 (164 and 501 to 509, from 0) each question stands one row late. The scores go
-  with the question, not with the row: less each responder's mean, people's scores in those 10 rows correlate at .26 to .43
-  with what the four judges gave one row up, at .08 to .10 with the same row; in all other rows at .29 to .35. So people are
-  joined to judges by the question. ``as_published`` joins by row, and the published reliabilities follow.
+- The people's file is out of step with the judges' in 19 of 1,000 rows. In 8 it repeats the
+  question of a neighbouring row (7 exactly), and in 10 (164 and 501 to 509, from 0) each question
+  stands one row late. The scores go with the question, not with the row: less each responder's
+  mean, people's scores in those 10 rows correlate at .26 to .43 with what the four judges gave one
+  row up, at .08 to .10 with the same row; in all other rows at .29 to .35. So people are joined to
+  judges by the question. ``as_published`` joins by row, and the published reliabilities follow.
 - One row (534) holds what a counsellor would say where the judges' file has a question. It stays a
   history of its own.
 - Mean and spread of the people's scores jump at five rows while the judges' stay flat. Other people
@@ -244,7 +245,8 @@ def _blocks(scores: pd.DataFrame, places: pd.DataFrame) -> pd.Series:
         np.searchsorted(starts, np.arange(len(places)), side="right")
     ).astype(str)
     of_history = pd.Series(block.to_numpy(), index=places["history_id"])
-    # A question that only the judges have stands between its neighbours: it takes the block of its row.
+    # A question that only the judges have stands between its neighbours: it takes the block of its
+    # row.
     of_row = pd.Series(
         block.to_numpy(), index=[f"mentalalign-{row + 1:04d}" for row in range(len(places))]
     )

@@ -33,8 +33,8 @@ class Chapter:
     parameters : dict
         Name -> default value, from the cell tagged ``parameters``.
     reads : tuple of str
-        What ``run.read("…")`` names: ``"verdicts"``, ``"verdicts/people"`` (one part) or ``"public/verdicts"``
-        (another run's).
+        What ``run.read("…")`` names: ``"verdicts"``, ``"verdicts/people"`` (one part) or
+        ``"public/verdicts"`` (another run's).
     writes : tuple of str
         The tables, or parts of tables, that ``run.write("…")`` replaces in this run.
     imports : tuple of str

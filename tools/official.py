@@ -1,16 +1,19 @@
 """Published studies as tables: from their official files, and what ``data/sources.yaml`` says of these (``reading``).
 
-Each function takes a study with its files and gives its rows; ``derive`` fills in what is evident and checks.
-Three of them hold what their description does not say.
+Each function takes a study with its files and gives its rows; ``derive`` fills in what is evident
+and checks. Three of them hold what their description does not say.
 
-- ``therapists``: replies of people and bots were classed by people, those of the five models by GPT-4o, and none by
-  both, so the classers' strictness cannot be compared. The models answered after transcripts of 0 to 600 messages,
-  people and bots without. ``llama-2-70b`` has no reply in 173 of 350 rows, which the release counts as not
-  appropriate; here they have the state ``error`` and no score. A participant number is no person: in each of two forms
-  of five moments, one number has six of the eight replies to every moment, in the same place.
-- ``welivita``: in each of three arms one rater rated the replies of a batch of ten messages, and rated no other: 600
-  raters. So a comparison runs across raters, and the batch is the cluster of messages and of raters alike.
-- ``mentalalign``: see :mod:`tools.mentalalign`; studies of whole conversations: :mod:`tools.conversations`.
+- ``therapists``: replies of people and bots were classed by people, those of the five models by
+  GPT-4o, and none by both, so the classers' strictness cannot be compared. The models answered
+  after transcripts of 0 to 600 messages, people and bots without. ``llama-2-70b`` has no reply in
+  173 of 350 rows, which the release counts as not appropriate; here they have the state ``error``
+  and no score. A participant number is no person: in each of two forms of five moments, one number
+  has six of the eight replies to every moment, in the same place.
+- ``welivita``: in each of three arms one rater rated the replies of a batch of ten messages, and
+  rated no other: 600 raters. So a comparison runs across raters, and the batch is the cluster of
+  messages and of raters alike.
+- ``mentalalign``: see :mod:`tools.mentalalign`; studies of whole conversations:
+  :mod:`tools.conversations`.
 """
 
 from __future__ import annotations
@@ -219,14 +222,16 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
                 f"{file}: row {int(wrong.to_numpy().argmax())} has {what} ({int(wrong.sum())} rows"
                 " like it)."
             )
-    # What was shown: the moment, and for models a number for the transcript and how many of its messages.
+    # What was shown: the moment, and for models a number for the transcript and how many of its
+    # messages.
     codes = pd.Series(pd.factorize(rows["transcript_index"])[0], index=rows.index)
     messages = rows["message_number"].fillna(0).astype(int).astype(str)
     shown = rows["id"] + "-t" + (codes + 1).astype(str).str.zfill(2) + "-" + messages
     history = rows["id"].where(codes < 0, shown)
     place = rows.groupby(["id", "participant_type"]).cumcount() + 1
     people = responder == "therapist"
-    # The release numbers its therapists, and gives several of them the same number: who wrote is not known closer than that.
+    # The release numbers its therapists, and gives several of them the same number: who wrote is
+    # not known closer than that.
     numbers = pd.Series(pd.factorize(rows["participant_id"].where(people))[0] + 1, index=rows.index)
     author = "participant_" + numbers.astype(str)
     reply = history + "--" + responder

@@ -1,7 +1,8 @@
 """Set one executed notebook as a page, with its numbers in its sentences.
 
-``python -m tools.page mine.ipynb`` writes ``build/page/mine.html`` and ``build/page/mine.ipynb``, the notebook as Jupyter, an
-editor or Colab shows it: what only the book's own builder reads (glued numbers, links, chips, labels) is plain text in it.
+``python -m tools.page mine.ipynb`` writes ``build/page/mine.html`` and ``build/page/mine.ipynb``,
+the notebook as Jupyter, an editor or Colab shows it: what only the book's own builder reads (glued
+numbers, links, chips, labels) is plain text in it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Keep every number that the book prints in one file, so that a commit that moves one shows which.
 
-``tests/printed_numbers.json`` has a line for each value that a chapter glues into a sentence, as the page that prints
-most digits of it has it, for each entry of a numbered table, and for each value that a cell shows bare. `make test`
-compares the built sample book with it; ``python -m tools.pin`` (`make pin`) writes it anew and prints what moved.
+``tests/printed_numbers.json`` has a line for each value that a chapter glues into a sentence, as
+the page that prints most digits of it has it, for each entry of a numbered table, and for each
+value that a cell shows bare. `make test` compares the built sample book with it; ``python -m
+tools.pin`` (`make pin`) writes it anew and prints what moved.
 
-Last digits of a float depend on the processor. A glued number is therefore compared before it is rounded: it may lie
-half a unit of the last printed digit from what is pinned, and a hair more, since a value on the edge of two roundings
-is printed either way. Whole numbers, names, and entries of tables must be equal.
+Last digits of a float depend on the processor. A glued number is therefore compared before it is
+rounded: it may lie half a unit of the last printed digit from what is pinned, and a hair more,
+since a value on the edge of two roundings is printed either way. Whole numbers, names, and entries
+of tables must be equal.
 """
 
 from __future__ import annotations
@@ -103,8 +105,8 @@ def read_printed(root: Path) -> dict[str, PrintedNumber]:
     Returns
     -------
     dict
-        ``chapter/key`` -> value of a sentence; ``chapter/table/row/column`` -> entry of a table; ``chapter/shown by the
-        cell id`` -> value that a cell shows.
+        ``chapter/key`` -> value of a sentence; ``chapter/table/row/column`` -> entry of a table;
+        ``chapter/shown by the cell id`` -> value that a cell shows.
 
     Raises
     ------

@@ -54,7 +54,8 @@ def follow_one_pair(run: Run) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        What the page shows by name; none if a table is missing or no pair was judged in both orders.
+        What the page shows by name; none if a table is missing or no pair was judged in both
+        orders.
     """
     if not all(list(run.folder.glob(f"{name}*")) for name in TABLES):
         return None

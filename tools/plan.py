@@ -3,8 +3,8 @@
 ``python -m tools.plan sample`` reads ``params/sample.yaml`` and writes below ``build/``
 
 - ``parameters/<run>/<chapter>.yaml``, what papermill hands to a notebook, and ``recipe.stamp``;
-- ``code/<run>/<chapter>.stamp``, checksums of the modules that a notebook reaches by imports; ``code.stamp``, of
-  them all, for the pages of code; ``data.stamp``, of the data found;
+- ``code/<run>/<chapter>.stamp``, checksums of the modules that a notebook reaches by imports;
+  ``code.stamp``, of them all, for the pages of code; ``data.stamp``, of the data found;
 - ``tables/<run>/<table>.stamp``, the checksum of each table that a notebook reads or writes;
 - ``graph/<run>.mk``, the list of chapters and an arrow from each table to its readers.
 

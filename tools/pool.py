@@ -1,8 +1,8 @@
 """Verdicts of several labs on one leaderboard: ``pack`` a run's into one file, ``join`` the files of several.
 
-``python -m tools.pool pack RUN --lab NAME`` writes ``build/pool/NAME.parquet``: the verdicts without their reasons, with
-their manifest inside. ``python -m tools.pool join FILE FILE ...`` checks that they may be pooled, writes a run, and shows
-its leaderboard with labs as clusters.
+``python -m tools.pool pack RUN --lab NAME`` writes ``build/pool/NAME.parquet``: the verdicts
+without their reasons, with their manifest inside. ``python -m tools.pool join FILE FILE ...``
+checks that they may be pooled, writes a run, and shows its leaderboard with labs as clusters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ ASKED = [
     "repeat",
 ]
 ANSWERED = ["verdict", "margin", "p_a", "state"]
-SAME_AT_LEAST = 10  #: Common questions of a rater from which on equal answers to all of them are one lab's answers twice.
+# : Common questions of a rater from which on equal answers to all of them are one lab's answers
+# twice.
+SAME_AT_LEAST = 10
 
 
 class PoolError(ValueError):

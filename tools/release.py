@@ -1,7 +1,7 @@
 """Pack a release: the public book, the source, their checksums; or say what keeps it from being published.
 
-``python -m tools.release --check`` only looks; ``python -m tools.release`` writes ``build/release``;
-``python -m tools.release --run mine`` archives a run. The version is
+``python -m tools.release --check`` only looks; ``python -m tools.release`` writes
+``build/release``; ``python -m tools.release --run mine`` archives a run. The version is
 that of ``heart_utils/__init__.py``. Nothing is uploaded, tagged or committed.
 """
 
@@ -151,8 +151,8 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
     Raises
     ------
     ReleaseError
-        If the pages are of another commit, or a page or a file holds withheld words or somebody whom a key file
-        names; nothing is then left in `out`.
+        If the pages are of another commit, or a page or a file holds withheld words or somebody
+        whom a key file names; nothing is then left in `out`.
     """
     commit, version = current_commit(root), _version(root)
     front = html / "book" / "intro.html"
@@ -230,12 +230,14 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
     Returns
     -------
     pathlib.Path
-        A zip; the same run gives the same bytes. The ledger, which holds every answer, is not in it.
+        A zip; the same run gives the same bytes. The ledger, which holds every answer, is not in
+        it.
 
     Raises
     ------
     ReleaseError
-        If no table of the run has a licence that lets it be passed on, or a key file was copied beside them.
+        If no table of the run has a licence that lets it be passed on, or a key file was copied
+        beside them.
     heart_utils.identities.IdentityError
         If a table or a file would name people. Nothing is written then.
     """

@@ -1,6 +1,7 @@
 """The address of this project's repository and whom to write to: one setting each, empty until somebody knows them.
 
-``[tool.heart]`` in ``pyproject.toml`` holds both. While they are empty no page, badge or button names an address.
+``[tool.heart]`` in ``pyproject.toml`` holds both. While they are empty no page, badge or button
+names an address.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Settings:
     Attributes
     ----------
     repository : str
-        The web address of the repository, such as ``https://github.com/OWNER/NAME``; empty until known.
+        The web address of the repository, such as ``https://github.com/OWNER/NAME``; empty until
+        known.
     contact : str
         Where whoever is responsible is reached: an address of mail or of a page; empty until known.
     """

@@ -1,8 +1,9 @@
 """Take the screenshots of the study pages that *The raters* shows: ``python -m tools.shoot_study``.
 
-A rehearsal of both studies is written from the sample's histories and replies, started on this machine, visited
-with a browser, and deleted. Pictures go to ``book/images/study``, small enough to be committed, with a checksum of the files
-that the pages are made from: a test compares it, and fails when the pictures have aged.
+A rehearsal of both studies is written from the sample's histories and replies, started on this
+machine, visited with a browser, and deleted. Pictures go to ``book/images/study``, small enough to
+be committed, with a checksum of the files that the pages are made from: a test compares it, and
+fails when the pictures have aged.
 """
 
 from __future__ import annotations

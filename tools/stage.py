@@ -1,8 +1,8 @@
 """Lay out the book of one run where Jupyter Book can build it.
 
-``python -m tools.stage sample`` fills ``build/stage/sample`` with the prose of ``book/``, the executed
-copies in place of the source notebooks, with chips that say what each figure, table and section rests on, and the API
-pages made from the package itself.
+``python -m tools.stage sample`` fills ``build/stage/sample`` with the prose of ``book/``, the
+executed copies in place of the source notebooks, with chips that say what each figure, table and
+section rests on, and the API pages made from the package itself.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def stage_book(root: Path, plan: Plan) -> Path:
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     config |= launch_buttons(read_settings(root))
     options = config["sphinx"]["config"]["html_theme_options"]
-    # Sphinx lays every page anew when its settings change; what changes with each commit is put in when the pages are.
+    # Sphinx lays every page anew when its settings change; what changes with each commit is put in
+    # when the pages are.
     options["extra_footer"] = f"<p>{BUILT_ON}</p>"
     built = (
         f"Built on {datetime.date.today().isoformat()} from commit {current_commit(root)}, run"
@@ -297,8 +298,9 @@ def api_pages() -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        File name -> MyST: ``api.md`` has the public names in a table and the modules that all others build on; each of the
-        subpackages has a page of its own, with all that its modules offer.
+        File name -> MyST: ``api.md`` has the public names in a table and the modules that all
+        others build on; each of the subpackages has a page of its own, with all that its modules
+        offer.
     """
     modules = sorted(
         name
@@ -363,7 +365,8 @@ def _contents(title: str, sentence: str, names: list[str]) -> list[str]:
 def _kept_api_pages(root: Path) -> Path:
     """Give the folder with the pages of functions and of code as last written, if no line of code changed.
 
-    To write them takes seconds, since all modules are imported; and a page that kept its time is not read again.
+    To write them takes seconds, since all modules are imported; and a page that kept its time is
+    not read again.
     """
     folder, code = root / "build" / "api", root / "build" / "code.stamp"
     kept = sorted(folder.glob("*.md"))

@@ -1,6 +1,7 @@
 """Score a coder of strategies on ESConv and correct a gap by it, for *What replies do*; ESConv's words stay where they are.
 
-``python -m tools.strategy_results`` writes the three tables of ``data/esconv/`` anew; a test compares them.
+``python -m tools.strategy_results`` writes the three tables of ``data/esconv/`` anew; a test
+compares them.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ class StrategyCoder:
 def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
     """Train a coder on labelled turns (``dialogue_id``, ``text``, ``strategy``), calibrated on turns of other dialogues.
 
-    Linear support vectors on words and word pairs, with a mark for where a turn begins and ends. Its label is the class with
-    the largest margin, which serves rare strategies too; its probabilities serve shares.
+    Linear support vectors on words and word pairs, with a mark for where a turn begins and ends.
+    Its label is the class with the largest margin, which serves rare strategies too; its
+    probabilities serve shares.
     """
     shared = set(turns["dialogue_id"]) & set(calibration["dialogue_id"])
     if shared:
@@ -102,10 +104,12 @@ def load_strategy_turns() -> pd.DataFrame:
     """Load every supporter turn of ESConv with its strategy.
 
     Turns are not merged: a supporter who sends two messages in a row named a strategy for each. The
-    label is the writer's own choice, out of eight, one a message; nobody coded the turns a second time.
+    label is the writer's own choice, out of eight, one a message; nobody coded the turns a second
+    time.
 
-    A row has ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position`` (0 to 1, in the dialogue),
-    ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART took a history from the dialogue, or rewrote it.
+    A row has ``turn_id``, ``dialogue_id``, ``split`` (ESConv's own: by dialogue), ``position`` (0
+    to 1, in the dialogue), ``text``, ``strategy`` (in snake_case), and ``in_heart``: whether HEART
+    took a history from the dialogue, or rewrote it.
     """
     heart = [
         pd.read_csv(find_root() / "data" / "heart" / f"heart_{name}_index.csv")
@@ -247,8 +251,25 @@ def _gaps(test: pd.DataFrame, chances: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-COLUMNS = ["code", "gap", "ci_low", "ci_high", "labelled_gap", "labelled_low", "labelled_high", "coder_gap", "coder_low",
-           "coder_high", "ci_level", "weight", "n_labelled", "n_dialogues", "n_left_out", "why"]  # fmt: skip
+COLUMNS = [
+    "code",
+    "gap",
+    "ci_low",
+    "ci_high",
+    "labelled_gap",
+    "labelled_low",
+    "labelled_high",
+    "coder_gap",
+    "coder_low",
+    # fmt: skip
+    "coder_high",
+    "ci_level",
+    "weight",
+    "n_labelled",
+    "n_dialogues",
+    "n_left_out",
+    "why",
+]
 
 
 def corrected_gap(
@@ -261,19 +282,21 @@ def corrected_gap(
 ) -> pd.DataFrame:
     r"""Put a corrected interval on how much more often one kind of author does something than another.
 
-    A coder that learned on people's text errs differently on models', and a gap between the two kinds may
-    be the gap between its errors. With y the labelled gap of a dialogue and f the coder's, the estimate is
+    A coder that learned on people's text errs differently on models', and a gap between the two
+    kinds may be the gap between its errors. With y the labelled gap of a dialogue and f the
+    coder's, the estimate is
 
     .. math:: \overline{y}_n - \lambda (\overline{f}_n - \overline{f}_N)
 
     over n labelled dialogues of N, with the weight of
-    :func:`heart_utils.agreement.prediction_powered.prediction_powered_ratings` [1]_: whatever the coder's
-    errors, they cancel; the weight only decides how much is gained.
+    :func:`heart_utils.agreement.prediction_powered.prediction_powered_ratings` [1]_: whatever the
+    coder's errors, they cancel; the weight only decides how much is gained.
 
-    `codes` is the codes table of one coder, joined with the column `kind` and ``dialogue_id``; rows without a probability are
-    left out and counted. `labels` are codes by hand, of a simple random part of the dialogues with all their replies.
-    A row a code: corrected (``gap``), by labels alone (``labelled_gap``), by the coder at its word (``coder_gap``); ``why``
-    says in words where a code has no figures: fewer than five dialogues are labelled with it, or all are.
+    `codes` is the codes table of one coder, joined with the column `kind` and ``dialogue_id``; rows
+    without a probability are left out and counted. `labels` are codes by hand, of a simple random
+    part of the dialogues with all their replies. A row a code: corrected (``gap``), by labels alone
+    (``labelled_gap``), by the coder at its word (``coder_gap``); ``why`` says in words where a code
+    has no figures: fewer than five dialogues are labelled with it, or all are.
 
     References
     ----------

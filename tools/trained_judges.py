@@ -1,6 +1,7 @@
 """Learning curves, transfer and savings of trained judges, for *Do judges agree?*; the texts stay where they are.
 
-``python -m tools.trained_judges`` writes the four tables of ``data/trained/`` anew; a test compares them.
+``python -m tools.trained_judges`` writes the four tables of ``data/trained/`` anew; a test compares
+them.
 """
 
 from __future__ import annotations
@@ -152,8 +153,9 @@ def _rated(name: str, rows: pd.DataFrame) -> Rated:
 def learning_curve(rated: Rated, sizes: Sequence[int] = SIZES) -> pd.DataFrame:
     """Train on some labels of Welivita and Pu's, and compare with the labels of other batches and raters.
 
-    A fifth of the batches is left out in turn; of the others as many as a size asks for are drawn, `N_DRAWS` times. A row is a
-    size, a guess and a measure, with an interval over the batches left out.
+    A fifth of the batches is left out in turn; of the others as many as a size asks for are drawn,
+    `N_DRAWS` times. A row is a size, a guess and a measure, with an interval over the batches left
+    out.
     """
     means = rated.means()
     n_batches = means["cluster"].nunique()
@@ -307,7 +309,8 @@ def _rank_correlation(guesses: Array, score: Array) -> float:
 def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
     """Train on each part of each set and try on each other: rho within an author's replies, on average over authors.
 
-    On the set that a judge was trained on, answers come from a fold without the dialogue, whoever wrote the reply.
+    On the set that a judge was trained on, answers come from a fold without the dialogue, whoever
+    wrote the reply.
     """
     parts = {
         (name, who): rated.part(rated.replies["by_people"] == (who == "people"))
@@ -383,8 +386,8 @@ def _within_authors(rows: pd.DataFrame, name: str) -> dict[str, object]:
 def ceilings(resort: Rated) -> pd.DataFrame:
     r"""Return what the reliability of labels allows, beside what a trained judge reaches.
 
-    With r the correlation of two raters, a reader without noise would correlate :math:`\sqrt r` with one label and
-    :math:`\sqrt{2r / (1 + r)}` with the mean of two (Spearman 1904).
+    With r the correlation of two raters, a reader without noise would correlate :math:`\sqrt r`
+    with one label and :math:`\sqrt{2r / (1 + r)}` with the mean of two (Spearman 1904).
     """
     two = resort.labels.groupby("reply_id")["score"].agg(["first", "last"])
     rows = resort.replies.join(two, on="reply_id")
@@ -455,9 +458,10 @@ def _experts() -> pd.DataFrame:
 def savings(rated: Rated) -> pd.DataFrame:
     """Let people label some batches of Welivita and Pu's, train a judge on these, and rate three authors with it and without.
 
-    The judge answers labelled batches out of fold and all others by the mean over folds. A row is a number of labelled batches,
-    with means over draws of them; widths are of 95 % intervals, in log-odds. An interval holds if it has the strength by
-    people's verdicts on all 200 batches in it.
+    The judge answers labelled batches out of fold and all others by the mean over folds. A row is a
+    number of labelled batches, with means over draws of them; widths are of 95 % intervals, in
+    log-odds. An interval holds if it has the strength by people's verdicts on all 200 batches in
+    it.
     """
     means = rated.means()
     people = _as_verdicts(means, "score", "people", "human")

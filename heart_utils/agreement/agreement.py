@@ -77,8 +77,8 @@ def pairwise_agreement(
 ) -> Agreement:
     """Measure how often two parties say the same of a pair of replies, and how far beyond what the authors alone foretell.
 
-    Every vote of one party meets every vote of the other on the same pair, as by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`.
+    Every vote of one party meets every vote of the other on the same pair, as by Zheng et al.
+    (2023), https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`.
 
     Parameters
     ----------
@@ -89,25 +89,28 @@ def pairwise_agreement(
     ties : {"include", "exclude"}
         Whether a tie is an answer, or only pairs of votes count that both decided.
     by : sequence of str
-        Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``: ``"ambiguous"`` if the
-        other people split no wider than 60 to 40, else ``"clear"``, or ``"unknown"``.
+        Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``:
+        ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or
+        ``"unknown"``.
     cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ``["dialogue_id", "rater"]`` is for people like these
-        too.
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ``["dialogue_id", "rater"]`` is
+        for people like these too.
 
     Returns
     -------
     Agreement
-        Its ``table`` has one row a group: ``agreement``; ``author_only``, what the commonest answer on these two authors in
-        *other* dialogues would reach; ``advantage``, their difference; ``kappa``, with :math:`p_e` from the share of ties
-        alone; ``kappa_within``, from each pair of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``,
-        ``n_votes`` (pairs of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.
+        Its ``table`` has one row a group: ``agreement``; ``author_only``, what the commonest answer
+        on these two authors in *other* dialogues would reach; ``advantage``, their difference;
+        ``kappa``, with :math:`p_e` from the share of ties alone; ``kappa_within``, from each pair
+        of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs
+        of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a party has no vote, nobody shares a pair, a rater answers one twice or in two orders, the table holds scores,
-        nothing is decided, or, with two clusters, people are fewer than 20, belong to one dialogue each, or are no party.
+        If a party has no vote, nobody shares a pair, a rater answers one twice or in two orders,
+        the table holds scores, nothing is decided, or, with two clusters, people are fewer than 20,
+        belong to one dialogue each, or are no party.
 
     Examples
     --------
@@ -164,7 +167,10 @@ def pairwise_agreement(
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes that count: the first party's label (a, tie, b) by the second's. Within one party each is two halves."""
+    """Pairs of votes that count: the first party's label (a, tie, b) by the second's.
+
+    Within one party each is two halves.
+    """
 
     counts: Array  # (rows, 3, 3)
     unit: Codes
@@ -398,7 +404,8 @@ def _measures(sums: Array, margins: Array, right: Array) -> Array:
     agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
     # a and b are names without meaning: what is not a tie falls on either with the same chance.
     by_chance = tie_one * tie_two + (1.0 - tie_one) * (1.0 - tie_two) / 2.0
-    # Two raters of one pair of authors that answer by their own habits alone agree in sum p q of their votes.
+    # Two raters of one pair of authors that answer by their own habits alone agree in sum p q of
+    # their votes.
     first, second = margins[..., :N_LABELS], margins[..., N_LABELS:]
     by_habit = ratio((first * second).sum(axis=-1), first.sum(axis=-1), 0.0).sum(axis=-1) / n_votes
     kappas = [

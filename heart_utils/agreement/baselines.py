@@ -50,25 +50,29 @@ def agreement_with_baselines(
 ) -> pd.DataFrame:
     """Compare a judge's agreement with people and that of guesses that read nothing, on the same pairs of decided votes.
 
-    Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of these two authors), each of
-    `gaps` (whether they prefer more of it), ``style`` (all of several, by logistic regression) and ``first_shown``.
+    Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of
+    these two authors), each of `gaps` (whether they prefer more of it), ``style`` (all of several,
+    by logistic regression) and ``first_shown``.
 
     Parameters
     ----------
     verdicts
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the
+        ambiguity.
     between : tuple of str
         People, and who is compared with them, or None for the guesses alone.
     gaps : pandas.DataFrame
         By ``pair_id`` a column a feature, a minus b, a missing value being zero.
     by, cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the ambiguity.
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the
+        ambiguity.
 
     Returns
     -------
     pandas.DataFrame
-        One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second party's agreement minus this
-        one; both with ``_low`` and ``_high``; ``ci_level``, ``n_votes``, ``n_clusters``, ``provisional``.
+        One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second
+        party's agreement minus this one; both with ``_low`` and ``_high``; ``ci_level``,
+        ``n_votes``, ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -158,7 +162,8 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
             some, wins = x[mine[kept]], pairs.own[mine[kept]][:, [A, B]]
             if not (some.any(axis=1) & wins.any(axis=1)).any():
                 continue
-            # A vote for a at some gap is one for b at the opposite gap, so there is no intercept, and both sides win.
+            # A vote for a at some gap is one for b at the opposite gap, so there is no intercept,
+            # and both sides win.
             fit = LogisticRegression(fit_intercept=False).fit(
                 np.vstack([some, some, -some, -some]),
                 np.repeat([1, 0, 0, 1], len(some)),
@@ -203,7 +208,9 @@ class Ceiling:
     estimate: float  # the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
-    decides: bool  # half of the pairs have five votes or more; else the ends are those of the bounds, the estimate a guess
+    # half of the pairs have five votes or more; else the ends are those of the bounds, the estimate
+    # a guess
+    decides: bool
     ci_level: float
     n_pairs: int  # pairs of replies with three decided votes or more
     n_clusters: int
@@ -215,8 +222,9 @@ def estimate_ceiling(
 ) -> Ceiling:
     r"""Estimate how often the best possible judge would agree with one person, each pair of replies weighing the same.
 
-    If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean of m, its distribution
-    fitted to how votes split, is the ceiling. Agreement A of two people bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`.
+    If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean
+    of m, its distribution fitted to how votes split, is the ceiling. Agreement A of two people
+    bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`.
 
     Parameters
     ----------

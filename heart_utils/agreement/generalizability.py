@@ -29,7 +29,8 @@ MOST_DIALOGUES = 10_000
 class Components:
     """Where the variance of scores comes from."""
 
-    # one row a component: ``estimate``, ``variance`` (0 where that is negative, as ``clipped`` says), ``share`` of all variance
+    # one row a component: ``estimate``, ``variance`` (0 where that is negative, as ``clipped``
+    # says), ``share`` of all variance
     table: pd.DataFrame
     n_dialogues: int  # what entered
     n_raters: int
@@ -57,18 +58,20 @@ class Components:
 def variance_components(scores: pd.DataFrame) -> Components:
     """Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
 
-    By expected mean squares of a crossed design with random effects: Brennan (2001), https://doi.org/10.1007/978-1-4757-3456-0
+    By expected mean squares of a crossed design with random effects: Brennan (2001),
+    https://doi.org/10.1007/978-1-4757-3456-0
 
     Parameters
     ----------
     scores
-        Scores on one dimension, judges and people apart; repeats are averaged, and a dialogue with a missing score is left
-        out.
+        Scores on one dimension, judges and people apart; repeats are averaged, and a dialogue with
+        a missing score is left out.
 
     Returns
     -------
     Components
-        A negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ between dialogues.
+        A negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ
+        between dialogues.
 
     Raises
     ------
@@ -103,7 +106,8 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and ``n_votes``.
+        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and
+        ``n_votes``.
 
     Examples
     --------
@@ -160,7 +164,8 @@ def cheapest_design(
     Returns
     -------
     pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``, ``reliability``.
+        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``,
+        ``reliability``.
 
     Raises
     ------
@@ -225,8 +230,9 @@ def check_reliability(
     Returns
     -------
     pandas.DataFrame
-        One row a half: ``predicted``; between disjoint sets of the other half, ``intraclass`` (mean covariance of responders'
-        means over their mean variance) and ``correlation`` (mean of Pearson's); ``components``, predicted by that half.
+        One row a half: ``predicted``; between disjoint sets of the other half, ``intraclass`` (mean
+        covariance of responders' means over their mean variance) and ``correlation`` (mean of
+        Pearson's); ``components``, predicted by that half.
 
     Examples
     --------

@@ -70,8 +70,8 @@ def cohen_kappa(
 
     :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`
     [1]_: chance means that each rater keeps their own habits. Of verdicts the names a and b mean
-    nothing, so the table is averaged with itself turned round; without ties kappa, pi and AC1 are then
-    one number, :math:`2 p_o - 1`.
+    nothing, so the table is averaged with itself turned round; without ties kappa, pi and AC1 are
+    then one number, :math:`2 p_o - 1`.
 
     Parameters
     ----------
@@ -141,8 +141,9 @@ def gwet_ac(
 ) -> Coefficient:
     r"""Compute Gwet's AC1, which does not collapse as kappa does where nearly all answers are the same.
 
-    Chance is a blind guess among q categories that occur: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`. Source: Gwet
-    (2008), https://doi.org/10.1348/000711006X126600
+    Chance is a blind guess among q categories that occur:
+    :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`. Source: Gwet (2008),
+    https://doi.org/10.1348/000711006X126600
 
     Parameters
     ----------
@@ -202,8 +203,9 @@ def krippendorff_alpha(
 ) -> Coefficient:
     r"""Compute Krippendorff's alpha of any number of raters, with answers missing anywhere.
 
-    :math:`\alpha = 1 - D_o / D_e`, mean squared distances of answers within units, and of any two answers whatever the unit.
-    Source: Krippendorff (2011), https://repository.upenn.edu/asc_papers/43
+    :math:`\alpha = 1 - D_o / D_e`, mean squared distances of answers within units, and of any two
+    answers whatever the unit. Source: Krippendorff (2011),
+    https://repository.upenn.edu/asc_papers/43
 
     Parameters
     ----------
@@ -240,7 +242,8 @@ def krippendorff_alpha(
         table = _turned(cells, votes)
         margin = table.sum(axis=-1)
         total = margin.sum(axis=-1)
-        # Of ordinal answers: how many there are from the middle of one category to the middle of the other.
+        # Of ordinal answers: how many there are from the middle of one category to the middle of
+        # the other.
         place = np.cumsum(margin, axis=-1) - margin / 2.0 if level == "ordinal" else scale
         apart = place[..., :, None] - place[..., None, :]
         distance = np.sign(apart**2) if level == "nominal" else apart**2

@@ -29,9 +29,10 @@ RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: float) -> pd.DataFrame:
     """Test whether a judge may stand in for one of several people.
 
-    Each person is left out in turn: on each item, is the judge (:math:`W^f`) or this person (:math:`W^h`) at least as close to
-    the others? The judge is no worse if the mean of :math:`W^h - W^f` is below epsilon by a t test, at a false discovery rate
-    of 5 % over people. Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970
+    Each person is left out in turn: on each item, is the judge (:math:`W^f`) or this person
+    (:math:`W^h`) at least as close to the others? The judge is no worse if the mean of
+    :math:`W^h - W^f` is below epsilon by a t test, at a false discovery rate of 5 % over people.
+    Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970
 
     Parameters
     ----------
@@ -40,13 +41,15 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     judge
         The judge's name.
     epsilon
-        What a judge is forgiven for being cheap, from 0 to 1: beforehand 0.2 against experts, 0.1 against a crowd.
+        What a judge is forgiven for being cheap, from 0 to 1: beforehand 0.2 against experts, 0.1
+        against a crowd.
 
     Returns
     -------
     pandas.DataFrame
-        One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins``, ``rater_wins`` (shares of items),
-        ``p_value``, ``rejected``: the judge is no worse. It passes if half of the people or more are rejected.
+        One row a person with 30 items or more: ``rater``, ``n_items``, ``judge_wins``,
+        ``rater_wins`` (shares of items), ``p_value``, ``rejected``: the judge is no worse. It
+        passes if half of the people or more are rejected.
 
     Raises
     ------
@@ -110,9 +113,9 @@ def effective_judges(
 ) -> pd.DataFrame:
     r"""Estimate how many judges with independent errors a panel of k amounts to: :math:`k / (1 + (k - 1) \rho)`.
 
-    Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors are taken against
-    *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; if one person alone answers, :math:`(1 - R) var(H)` is taken off for
-    a reliability R.
+    Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors
+    are taken against *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; if one person alone
+    answers, :math:`(1 - R) var(H)` is taken off for a reliability R.
 
     Parameters
     ----------
@@ -124,13 +127,15 @@ def effective_judges(
     Returns
     -------
     pandas.DataFrame
-        ``rho`` and ``n_eff`` with ``_low`` and ``_high``, ``ci_level``, ``n_units``, ``n_clusters``, ``provisional``: one row,
-        or with one person a unit one for each ``reliability`` assumed. A negative rho gives more than k judges.
+        ``rho`` and ``n_eff`` with ``_low`` and ``_high``, ``ci_level``, ``n_units``,
+        ``n_clusters``, ``provisional``: one row, or with one person a unit one for each
+        ``reliability`` assumed. A negative rho gives more than k judges.
 
     Raises
     ------
     AgreementError
-        If there are fewer than two judges, no person, or no unit that all judges and a person answered.
+        If there are fewer than two judges, no person, or no unit that all judges and a person
+        answered.
 
     Examples
     --------
@@ -162,7 +167,8 @@ def effective_judges(
     present, where = np.unique(cluster_of_unit(votes)[used], return_inverse=True)
     people = by_people[used]
     if votes.kind == "score" and not np.isnan(people).any():
-        # Crossed over the same few people, their levels would count as errors that judges make apart.
+        # Crossed over the same few people, their levels would count as errors that judges make
+        # apart.
         people = people - people.mean(axis=0) + people.mean()
     sums = sums_by(where, _error_columns(said[used], people, single=single), len(present))
     drawn, rows = (
@@ -244,12 +250,13 @@ def calibrate_abstention(
 ) -> pd.DataFrame:
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
-    Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the upper 95 % bound (Clopper and
-    Pearson's, at the effective number of votes) on the share that people contradict exceeds `risk`. A judge may be wrong on
-    whole questions, so no bound is below that of as many clusters without an error: at a risk of 10 % it takes 29 of even size
-    to accept anything. Where errors of both kinds mix, the risk is exceeded in 5 to 23 % of studies with 29 to 80 questions
-    (``make bench NAME=abstain``). Source: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; Jung et al. (2024),
-    https://arxiv.org/abs/2407.18370
+    Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the
+    upper 95 % bound (Clopper and Pearson's, at the effective number of votes) on the share that
+    people contradict exceeds `risk`. A judge may be wrong on whole questions, so no bound is below
+    that of as many clusters without an error: at a risk of 10 % it takes 29 of even size to accept
+    anything. Where errors of both kinds mix, the risk is exceeded in 5 to 23 % of studies with 29
+    to 80 questions (``make bench NAME=abstain``). Source: Angelopoulos et al. (2021),
+    https://arxiv.org/abs/2110.01052; Jung et al. (2024), https://arxiv.org/abs/2407.18370
 
     Parameters
     ----------
@@ -265,13 +272,15 @@ def calibrate_abstention(
     Returns
     -------
     pandas.DataFrame
-        One row a threshold, the highest first: ``threshold``, ``coverage``, ``risk``, ``risk_high`` (the bound), ``n_votes``,
-        ``n_clusters``, ``passed``. The lowest that passed is the one to use; if none did, the judge always abstains.
+        One row a threshold, the highest first: ``threshold``, ``coverage``, ``risk``, ``risk_high``
+        (the bound), ``n_votes``, ``n_clusters``, ``passed``. The lowest that passed is the one to
+        use; if none did, the judge always abstains.
 
     Raises
     ------
     AgreementError
-        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer than two clusters.
+        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer
+        than two clusters.
 
     Examples
     --------
@@ -327,7 +336,8 @@ def risk_bound(wrong: Array, n: Array, error: float) -> float:
     worth = votes / inflation * few**2
     # What stats.beta.ppf gives, in a tenth of the time.
     by_votes = float(special.betaincinv(worth * share + 1.0, worth * (1.0 - share), 1.0 - error))
-    # Errors that come by whole questions show no spread until one is met. So no bound lies below that of as many questions (of
+    # Errors that come by whole questions show no spread until one is met. So no bound lies below
+    # that of as many questions (of
     # even size) without any error: those count, not their votes.
     even_clusters = votes**2 / (n**2).sum()
     return max(by_votes, 1.0 - float(error ** (1.0 / even_clusters)))

@@ -44,7 +44,8 @@ __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 LEAST_LABELLED = 5
 LEAST_A_PAIR = 2.0  # labelled dialogues, on average; fewer were not tried
 NEGLIGIBLE = 1e-9  # of a verdict
-UNBIASED = 0.5  # the correction for leverage: with the jackknife's 97 to 99 % of the intervals from 30 votes hold
+# the correction for leverage: with the jackknife's 97 to 99 % of the intervals from 30 votes hold
+UNBIASED = 0.5
 Fitted = tuple[Array, Array]
 """Strengths and their covariance."""
 
@@ -58,12 +59,17 @@ WITH_JUDGE, BY_PEOPLE = (
 class PoweredRatings:
     """Strengths from people's verdicts, sharpened by a judge's."""
 
-    # one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...`` (no interval) from the judge
+    # one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...``
+    # (no interval) from the judge
     table: pd.DataFrame
     weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
-    rho_squared: float  # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
-    most_saving: float  # its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the dialogues' part
-    # Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances. A judge that saves nothing
+    # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
+    rho_squared: float
+    # its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the
+    # dialogues' part
+    most_saving: float
+    # Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances.
+    # A judge that saves nothing
     # is not used; it is below zero only where a `weight` was given that costs verdicts.
     saving: float
     people_variance: float  # sum over responders of the variance of the strengths from people alone
@@ -103,15 +109,17 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
 
-    With s the score of a dialogue (wins minus expected wins), strengths solve :math:`\overline{s^H}_n - \lambda
-    (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of people and N of the judge, whose bias cancels. :math:`\lambda`
-    minimises the variance, and is estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
+    With s the score of a dialogue (wins minus expected wins), strengths solve
+    :math:`\overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of
+    people and N of the judge, whose bias cancels. :math:`\lambda` minimises the variance, and is
+    estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
     https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row a verdict, two orders of a pair joined; the dialogues that people judged are a random part.
+        One row a verdict, two orders of a pair joined; the dialogues that people judged are a
+        random part.
     judge : str
         A rater, or ``"model"`` for the mean of all judges.
     dimension : str
@@ -119,7 +127,8 @@ def prediction_powered_ratings(
     cluster : str
         The column of what was drawn.
     rater : str, optional
-        The column of who judged, where people would be drawn again too (two-way variance; 20 people or more).
+        The column of who judged, where people would be drawn again too (two-way variance; 20 people
+        or more).
     stands_for : str, optional
         The column of one over the chance that people were asked about a pair, where chances differ.
     weight : float, optional
@@ -130,15 +139,15 @@ def prediction_powered_ratings(
     Returns
     -------
     PoweredRatings
-        Intervals are for dialogues like these: a covariance that has no bias for few dialogues a pair ("CV2", see
-        ``heart_utils.ratings.spread.covariance``) and a t quantile on n - 1 degrees of freedom. A judge that does not help
-        is not used.
+        Intervals are for dialogues like these: a covariance that has no bias for few dialogues a
+        pair ("CV2", see ``heart_utils.ratings.spread.covariance``) and a t quantile on n - 1
+        degrees of freedom. A judge that does not help is not used.
 
     Raises
     ------
     AgreementError
-        If people judged fewer than five dialogues, or fewer than two a pair on average, or the judge not all of these or no
-        others.
+        If people judged fewer than five dialogues, or fewer than two a pair on average, or the
+        judge not all of these or no others.
     VerdictsError
         If fewer than 20 people would be drawn again.
     ConvergenceError
@@ -178,7 +187,8 @@ def prediction_powered_ratings(
         refuse_few_raters(people.cluster, people.rater, (cluster, rater))
     alone = BradleyTerry.fit(people, "pairs")
     plain, bread = covariance(alone, correction=UNBIASED), alone.bread
-    # How far the judge, beside each of people's verdicts and in each dialogue, is from its mean on the pair.
+    # How far the judge, beside each of people's verdicts and in each dialogue, is from its mean on
+    # the pair.
     beside = judged.apart[people.cluster, people.a, people.b]
     scores = _Scores.of(alone, beside, judged)
     trust = (

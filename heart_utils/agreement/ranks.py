@@ -43,8 +43,8 @@ def rank_agreement(
 ) -> pd.DataFrame:
     r"""Compare how two parties order the replies of one history: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
 
-    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs of two raters' differences,
-    is averaged over histories in which both told some replies apart.
+    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs
+    of two raters' differences, is averaged over histories in which both told some replies apart.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def rank_agreement(
     Returns
     -------
     pandas.DataFrame
-        By ``dimension``: ``tau`` with its interval, ``n_histories``, ``n_defined``, ``n_clusters``, ``provisional``.
+        By ``dimension``: ``tau`` with its interval, ``n_histories``, ``n_defined``, ``n_clusters``,
+        ``provisional``.
 
     Raises
     ------
@@ -157,13 +158,15 @@ def track_recipients(
     Returns
     -------
     pandas.DataFrame
-        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n`` (with an outcome), ``n_missing``, ``n_clusters``, ``provisional``.
+        One row a combination and outcome: the columns of `by`, ``outcome``, ``correlation``,
+        ``ci_low``, ``ci_high``, ``ci_level``, ``n`` (with an outcome), ``n_missing``,
+        ``n_clusters``, ``provisional``.
 
     Raises
     ------
     AgreementError
-        If a column is missing, a history appears twice in a combination, or no value has an outcome.
+        If a column is missing, a history appears twice in a combination, or no value has an
+        outcome.
 
     Examples
     --------

@@ -43,15 +43,21 @@ MOST_STEPS, TOLERANCE = 20_000, 1e-6
 
 @dataclass(frozen=True)
 class ExclusionRule:
-    """When a rater is left out. Defaults are those of the protocol; a study may set others, beforehand."""
+    """When a rater is left out.
+
+    Defaults are those of the protocol; a study may set others, beforehand.
+    """
 
     max_failed_checks: int = (
         1  # more failed attention checks than this leave a rater out by themselves
     )
     min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
-    max_p: float = 0.001  # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
+    # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
+    max_p: float = 0.001
     min_reliability: float = 0.6  # a lower estimate is the sign ``unreliable``; 0.5 is a coin
-    signs_needed: int = 2  # that many together leave a rater out; one alone would take fast readers and people of a rare taste
+    # that many together leave a rater out; one alone would take fast readers and people of a rare
+    # taste
+    signs_needed: int = 2
 
 
 def rater_quality(
@@ -71,15 +77,18 @@ def rater_quality(
     Returns
     -------
     pandas.DataFrame
-        One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first`` (of choices, for the reply
-        shown first) and ``side_p``, the chance of one as far from a half; ``longest_run`` of one side and ``run_p``;
-        ``agreement`` with the majority of the others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's, without an
-        interval: with three raters a pair it is about 0.1 too low for good raters); ``n_checks``, ``n_checks_failed``.
+        One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first``
+        (of choices, for the reply shown first) and ``side_p``, the chance of one as far from a
+        half; ``longest_run`` of one side and ``run_p``; ``agreement`` with the majority of the
+        others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's, without an interval:
+        with three raters a pair it is about 0.1 too low for good raters); ``n_checks``,
+        ``n_checks_failed``.
 
     Raises
     ------
     AgreementError
-        If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters` lacks one.
+        If no verdict has the dimension, a rater gave two valid verdicts on one pair, or `raters`
+        lacks one.
 
     Examples
     --------
@@ -183,7 +192,8 @@ class WriterRatings:
     split: Ratings = field(
         repr=False
     )  # the board on which each writer is a responder, named ``human/writer-1a2b``
-    # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues or more, and not penalised
+    # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues
+    # or more, and not penalised
     writers: pd.DataFrame
     average: float  # the mean of the gaps, each writer weighing the same: the average human
     these_low: float  # its interval for these writers and dialogues like these
@@ -233,8 +243,9 @@ def rate_writers(
 ) -> WriterRatings:
     r"""Rate writers together and apart, and the average human as the mean over writers.
 
-    A writer's gap is their strength less the mean of those who are no writers. The mean gap's standard error for writers like
-    these is :math:`\sqrt{s^2 + \tau^2 / W}`: W writers, s from resampling dialogues, :math:`\tau` their standard deviation.
+    A writer's gap is their strength less the mean of those who are no writers. The mean gap's
+    standard error for writers like these is :math:`\sqrt{s^2 + \tau^2 / W}`: W writers, s from
+    resampling dialogues, :math:`\tau` their standard deviation.
 
     Parameters
     ----------
@@ -364,8 +375,9 @@ def dawid_skene(
 ) -> pd.DataFrame:
     """Fit items' true classes and each rater's errors by EM (Dawid and Skene 1979, https://doi.org/10.2307/2346806).
 
-    From ``item``, ``rater``, ``answer``: by ``rater``, ``truth`` and ``answer`` its ``probability`` and ``count``, plus
-    `prior`. Under a `mirror`, such as a for b, a rater errs alike on a class and on its image.
+    From ``item``, ``rater``, ``answer``: by ``rater``, ``truth`` and ``answer`` its ``probability``
+    and ``count``, plus `prior`. Under a `mirror`, such as a for b, a rater errs alike on a class
+    and on its image.
     """
     columns = ["item", "rater", "answer"]
     need_columns(answers, columns, AgreementError)
@@ -432,7 +444,8 @@ def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
         (fitted[hit].groupby("rater")["count"].sum() / 2 + PRIOR).reindex(table.index)
         for hit in (fitted["truth"] == fitted["answer"], fitted["truth"] != fitted["answer"])
     )
-    # No interval: whichever counts the guessed winners as known holds the truth in 79 to 91 % of studies instead of 95.
+    # No interval: whichever counts the guessed winners as known holds the truth in 79 to 91 % of
+    # studies instead of 95.
     return table.assign(reliability=right / (right + wrong))
 
 

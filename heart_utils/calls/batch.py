@@ -44,7 +44,8 @@ at Gemini's own address and at Mistral it makes none, and those of Vertex AI go 
 DISCOUNT = 0.5
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
-CREATE_S = 600.0  #: A batch that its provider does not know so long after it was to be created never reached it.
+# : A batch that its provider does not know so long after it was to be created never reached it.
+CREATE_S = 600.0
 
 
 class BatchError(ValueError):
@@ -106,7 +107,10 @@ def collect_batches(ledger: Ledger) -> None:
 
 
 def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | None) -> int:
-    """Claim and note, upload, create. The provider is told the owner, by which a batch is found whose creator died."""
+    """Claim and note, upload, create.
+
+    The provider is told the owner, by which a batch is found whose creator died.
+    """
     owner, model = f"{os.getpid()}-batch-{secrets.token_hex(6)}", requests[0].model
     reserves = [reserve(request) * DISCOUNT for request in requests]
     noted = json.dumps(asdict(model))

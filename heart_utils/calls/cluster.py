@@ -12,7 +12,9 @@ from heart_utils.extras import extra
 
 __all__ = ["ClusterError"]
 
-SHARD = 200  #: Requests that a worker is given at once: in their order, so that a server's prefix cache serves them.
+# : Requests that a worker is given at once: in their order, so that a server's prefix cache serves
+# them.
+SHARD = 200
 
 CONNECT_S = 20
 

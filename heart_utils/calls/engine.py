@@ -1,4 +1,7 @@
-"""Asking models: from the ledger what it has, from them what it lacks. Every call goes through ``ask_all``."""
+"""Asking models: from the ledger what it has, from them what it lacks.
+
+Every call goes through ``ask_all``.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,15 @@ from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_
 __all__ = ["Lane"]
 
 MODES = ("replay", "missing", "dry", "batch")
-ROUNDS = 3  #: So often is asked again what is not in the ledger afterwards: another program may have damaged or deleted it.
+# : So often is asked again what is not in the ledger afterwards: another program may have damaged
+# or deleted it.
+ROUNDS = 3
 
 MAX_CLAIM = 256
 
-DEAF = 5  #: So many attempts in a row without any answer, and a model is out: one call at a time looks whether it is back.
+# : So many attempts in a row without any answer, and a model is out: one call at a time looks
+# whether it is back.
+DEAF = 5
 
 UNHEARD_S = 60.0
 """A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
@@ -88,7 +95,8 @@ class Lane:
     said: str = ""
     heard: bool = False  # whether the model ever answered on this ledger, be it with nothing
     proven: bool = False  # whether it ever gave an answer that counts
-    turned_down: int = 0  # requests that the provider will not answer; if the first few all are, the settings are wrong
+    # requests that the provider will not answer; if the first few all are, the settings are wrong
+    turned_down: int = 0
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
     _gap_s: float = 0.0
@@ -168,8 +176,8 @@ class Lane:
     def places(self, tokens: int) -> dict[str, float]:
         """Give the queues that all processes keep of this model, and how many seconds of each a request takes up.
 
-        Requests are evenly spaced, so that no minute has more than the limits allow. What a provider's headers leave is spread
-        over the time until it is full again.
+        Requests are evenly spaced, so that no minute has more than the limits allow. What a
+        provider's headers leave is spread over the time until it is full again.
         """
         model, gaps = self.model, [self._gap_s]
         gaps += [
@@ -232,9 +240,12 @@ POLL_S = 0.3  #: How often a process looks whether another one has answered what
 TELL_S = 1.0
 LOG_BEATS = 30
 
-MAX_ATTEMPTS = 10  #: Failures of one call while others are answered; what nobody is answered is an outage, and waited for.
+# : Failures of one call while others are answered; what nobody is answered is an outage, and waited
+# for.
+MAX_ATTEMPTS = 10
 
-MAX_EMPTY = 4  #: Empty answers to one request before it counts as an error. Each is paid like any other answer.
+# : Empty answers to one request before it counts as an error. Each is paid like any other answer.
+MAX_EMPTY = 4
 
 
 def ask_all(

@@ -53,7 +53,8 @@ SCHEMES = ("sqlite", "postgresql")
 WAIT_S = 60  #: How long a process waits for another one's transaction.
 
 CLOCK = "clock"  #: The row of ``paces`` that holds the latest time at which anybody wrote.
-SET_BACK_S = 1.0  #: A database's clock that is so much behind that was set anew; less is how clocks are kept right.
+# : A database's clock that is so much behind that was set anew; less is how clocks are kept right.
+SET_BACK_S = 1.0
 
 metadata = sa.MetaData()
 KINDS = {
@@ -150,7 +151,8 @@ def passes(error: BaseException | None) -> bool:
     state = getattr(error.orig, "sqlstate", "")
     if state == "":  # SQLite, which has none
         return "locked" in str(error.orig)
-    # PostgreSQL: a connection that was lost or not made has none; classes are connection, rollback, operator's intervention.
+    # PostgreSQL: a connection that was lost or not made has none; classes are connection, rollback,
+    # operator's intervention.
     lost = state is None and isinstance(error, sa.exc.OperationalError)
     return (
         error.connection_invalidated
@@ -218,7 +220,8 @@ def ledger_file(run: Run) -> Path | None:
 
 
 def _postgresql(url: sa.URL) -> sa.Engine:
-    # A machine that is gone without a word is given up after half a minute, not after the quarter of an hour that TCP takes.
+    # A machine that is gone without a word is given up after half a minute, not after the quarter
+    # of an hour that TCP takes.
     waits = {"connect_timeout": "10", "tcp_user_timeout": "30000", "keepalives_idle": "30"}
     left = {name: value for name, value in waits.items() if name not in url.query}
     with extra("collect"):
@@ -348,9 +351,13 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LEASE_S = 60.0  #: A process of another machine not heard of for so long is taken for dead, and its claims are free.
+# : A process of another machine not heard of for so long is taken for dead, and its claims are
+# free.
+LEASE_S = 60.0
 
-LOOK_S = 5.0  #: The most that one look at a silent process adds to its silence: while the database was away, all were silent.
+# : The most that one look at a silent process adds to its silence: while the database was away, all
+# were silent.
+LOOK_S = 5.0
 
 PATIENCE_S = (
     900.0  #: How long a step waits for a database that restarts, is locked or cannot be reached.
@@ -395,7 +402,8 @@ class Money:
     """What calls on a ledger cost so far, in USD, all processes together."""
 
     spent: float  # for answers that came, at list price
-    unsettled: float  # at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
+    # at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
+    unsettled: float
     reserved: float  # at most, for calls in flight now and for requests in providers' batches
     in_flight: float  # the part of it that is settled soon; a batch may take a day
 
@@ -844,7 +852,8 @@ class Ledger:
         self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]
     ) -> list[str]:
         """Write rows of calls, and give the keys of those that were written."""
-        # In the order of keys, so that two processes cannot wait for one another; each row with the same columns.
+        # In the order of keys, so that two processes cannot wait for one another; each row with the
+        # same columns.
         whole = dict.fromkeys(name for row in rows for name in row)
         ordered = [{**whole, **row} for row in sorted(rows, key=lambda row: str(row["key"]))]
         return list(connection.scalars(insert.returning(calls.c.key), ordered)) if rows else []
@@ -987,7 +996,8 @@ def open_ledger(
     Parameters
     ----------
     run_or_url : str, path or Run
-        A run's is the file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another's URL.
+        A run's is the file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another's
+        URL.
     seed_file : str or path, optional
         Calls recorded elsewhere, as JSON Lines, that the ledger shall know too. Read once.
 

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 
-EMBEDDED = (  #: The word in a YAML's ``model:`` that means the model whose weights come with the project.
-    "embedded"
-)
+# : The word in a YAML's ``model:`` that means the model whose weights come with the project.
+EMBEDDED = "embedded"
 CHECKSUM = (  #: SHA-256 of those weights.
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 )
@@ -195,7 +194,9 @@ class Call:
     """What came of a request."""
 
     call_id: str  # the request's key
-    status: str  # ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in mode dry)
+    # ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in
+    # mode dry)
+    status: str
     text: str = ""  # the raw answer; empty where there is none
     finish_reason: str | None = None  # as the provider gives it
     logprobs: tuple[tuple[str, float], ...] | None = (
@@ -211,7 +212,9 @@ class Call:
         None  # at list price, all attempts that were answered; None where no price is known
     )
     attempts: int = 0  # how many times it was asked
-    in_flight: int = 1  # calls under way in that process as the last attempt began: 1 where nothing else disturbed the clock
+    # calls under way in that process as the last attempt began: 1 where nothing else disturbed the
+    # clock
+    in_flight: int = 1
     error: str | None = None  # what went wrong, in words, without keys
     served_model: str | None = (
         None  # who the provider says answered: gpt-4o may be another model tomorrow
@@ -231,7 +234,8 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Parameters
     ----------
     config : sequence of mapping
-        As YAML gives it: the fields of :class:`Model`; ``model: embedded`` is the model that comes with the project.
+        As YAML gives it: the fields of :class:`Model`; ``model: embedded`` is the model that comes
+        with the project.
 
     Returns
     -------
@@ -241,7 +245,8 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     Raises
     ------
     ModelError
-        If an option is unknown, a value has the wrong type, two models share a name, or a key stands in the settings.
+        If an option is unknown, a value has the wrong type, two models share a name, or a key
+        stands in the settings.
 
     Examples
     --------

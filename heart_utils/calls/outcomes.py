@@ -24,9 +24,8 @@ from heart_utils.identities import redact_message
 
 __all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 
-CUT = (  #: The reason for an answer's end where this side ended it: it was longer than its room by far.
-    "cut"
-)
+# : The reason for an answer's end where this side ended it: it was longer than its room by far.
+CUT = "cut"
 UNSAID = "unsaid"  #: The reason where a stream ended as it should, and its provider gave none.
 
 FILTERED = re.compile(
@@ -64,7 +63,8 @@ STRAY = (
     403,
     404,
 )  #: What a gateway answers now and then while it renews its token, or a server while it restarts.
-FIRST_DATE_S = 1e9  #: No provider asks for a wait of 31 years: so many seconds, or more, are a date since 1970.
+# : No provider asks for a wait of 31 years: so many seconds, or more, are a date since 1970.
+FIRST_DATE_S = 1e9
 MAX_DATE_S = 1e11  #: A date in seconds is smaller; what is larger counts milliseconds, or less.
 
 NOTHING = SimpleNamespace(
@@ -104,8 +104,10 @@ class Answer(Call):
 class Failure:
     """One attempt that gave no answer that can be used."""
 
-    #: ``again`` (may pass), ``throttled`` (asked too fast), ``empty``, ``never`` (this request cannot be answered, and was not
-    #: billed), ``refused`` (by a filter), or ``closed``: the model's key, name or settings are not accepted.
+    # : ``again`` (may pass), ``throttled`` (asked too fast), ``empty``, ``never`` (this request
+    # cannot be answered, and was not
+    # : billed), ``refused`` (by a filter), or ``closed``: the model's key, name or settings are not
+    # accepted.
     kind: str
     words: str  # what happened, without keys
     after_s: float | None = None  # how long the provider asks to wait
@@ -282,8 +284,9 @@ async def read_stream(
 ) -> Answer:
     """Read an answer that comes in pieces, and note when the first text came; BrokenAnswerError where it broke off.
 
-    litellm gives every stream an end, ``stop``. The provider's own pieces say whether it had one: a reason for the end, or else
-    a count of tokens or ``[DONE]`` behind the last text; with one of these two only, the reason is ``unsaid``.
+    litellm gives every stream an end, ``stop``. The provider's own pieces say whether it had one: a
+    reason for the end, or else a count of tokens or ``[DONE]`` behind the last text; with one of
+    these two only, the reason is ``unsaid``.
     """
     text, refusal = "", ""
     ttft_ms = finish_reason = usage = None
@@ -490,7 +493,8 @@ def failure_of(error: BaseException, request: Request) -> Failure:
                 :MAX_WORDS
             ],
         )
-    # A server's 500 costs nothing; a connection that broke, or an answer that could not be read, may have.
+    # A server's 500 costs nothing; a connection that broke, or an answer that could not be read,
+    # may have.
     served = (
         status >= 500 and inside is None and not issubclass(kind, exceptions.APIConnectionError)
     )
@@ -521,7 +525,8 @@ def secrets_of(model: Model) -> list[str]:
     forms: list[str] = []
     for name, secret in os.environ.items():
         named = name.endswith("_API_KEY") or name == model.api_key_env
-        # A short value under another name, such as TOKEN, may be a word that a reply is free to use.
+        # A short value under another name, such as TOKEN, may be a word that a reply is free to
+        # use.
         if len(secret) >= (8 if named else 16) and (named or KEY_NAMES.search(name)):
             forms += [secret, secret.strip(), quote(secret, safe="")]
     return forms

@@ -18,7 +18,9 @@ MAX_GROWTH = (
     4  #: A truncated answer is asked again with twice the room, up to so many times the first.
 )
 
-CHARACTERS_A_TOKEN = 8  #: More than any answer of some length has on average; what is longer than its room in these is cut.
+# : More than any answer of some length has on average; what is longer than its room in these is
+# cut.
+CHARACTERS_A_TOKEN = 8
 
 
 class BudgetError(ValueError):

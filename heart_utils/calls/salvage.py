@@ -1,7 +1,8 @@
 """Save what is whole of a damaged SQLite ledger: each page is read by itself, whatever leads to it is broken.
 
-The form of the file is that of https://sqlite.org/fileformat2.html: rows lie in leaves of trees, what is too long for a page
-goes on in others, and the newest pages may still be in the file that ends with ``-wal``. A call counts if its digest fits.
+The form of the file is that of https://sqlite.org/fileformat2.html: rows lie in leaves of trees,
+what is too long for a page goes on in others, and the newest pages may still be in the file that
+ends with ``-wal``. A call counts if its digest fits.
 """
 
 from __future__ import annotations

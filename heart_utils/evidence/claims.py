@@ -43,22 +43,24 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     Parameters
     ----------
     claims : pandas.DataFrame
-        One row a figure, all text: ``claim_id``, ``about``, ``claim``, ``value``, ``source``, ``source_kind``, ``note``;
-        ``check``, an expression of `tables` and other rows' values (``claims.H016``), or empty; ``tolerance``, by default
-        half of the last printed digit; ``finding``, of :data:`FINDINGS`; ``otherwise``, if it fails (``"arithmetic
-        fails"``).
+        One row a figure, all text: ``claim_id``, ``about``, ``claim``, ``value``, ``source``,
+        ``source_kind``, ``note``; ``check``, an expression of `tables` and other rows' values
+        (``claims.H016``), or empty; ``tolerance``, by default half of the last printed digit;
+        ``finding``, of :data:`FINDINGS`; ``otherwise``, if it fails (``"arithmetic fails"``).
     tables : mapping of str to pandas.DataFrame
         What the checks name.
 
     Returns
     -------
     pandas.DataFrame
-        Claims with ``ours`` and ``holds`` (within the tolerance), both missing without a check, and ``finding``.
+        Claims with ``ours`` and ``holds`` (within the tolerance), both missing without a check, and
+        ``finding``.
 
     Raises
     ------
     ClaimsError
-        If a column is absent, a claim stands twice, a word is unknown, or a check cannot be computed.
+        If a column is absent, a claim stands twice, a word is unknown, or a check cannot be
+        computed.
 
     Examples
     --------

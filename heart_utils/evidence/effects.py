@@ -53,8 +53,9 @@ def share_between(
 ) -> dict[str, float]:
     """Compare scores of models' replies with those of people's where each reply has a rater of its own.
 
-    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs; its interval allows for unequal variances and for ties.
-    Source: Brunner and Munzel (2000), https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U
+    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs; its interval allows for unequal
+    variances and for ties. Source: Brunner and Munzel (2000),
+    https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U
 
     Parameters
     ----------
@@ -68,7 +69,8 @@ def share_between(
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``, ``n_people_replies``, ``n_clusters``.
+        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``,
+        ``n_people_replies``, ``n_clusters``.
 
     Raises
     ------
@@ -122,16 +124,19 @@ def share_clustered(
 ) -> dict[str, Any]:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    Over one clustering the variance leaves out each cluster in turn, and the degrees of freedom are the fewer the more sizes
-    differ. Over two crossed ones it is by sums over both, with (fewer clusters - 1) degrees of freedom: on the safe side, but
-    where one rater gave most scores and raters differ a lot, 95 % intervals held in 88 to 94 % (``make bench NAME=shares``).
-    The interval is Wilson's, with a t quantile. Source: Cameron et al. (2011), https://doi.org/10.1198/jbes.2010.07136;
-    MacKinnon et al. (2023), https://doi.org/10.1016/j.jeconom.2022.04.001
+    Over one clustering the variance leaves out each cluster in turn, and the degrees of freedom are
+    the fewer the more sizes differ. Over two crossed ones it is by sums over both, with (fewer
+    clusters - 1) degrees of freedom: on the safe side, but where one rater gave most scores and
+    raters differ a lot, 95 % intervals held in 88 to 94 % (``make bench NAME=shares``). The
+    interval is Wilson's, with a t quantile. Source: Cameron et al. (2011),
+    https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al. (2023),
+    https://doi.org/10.1016/j.jeconom.2022.04.001
 
     Parameters
     ----------
     wins
-        One row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5 a tie), columns below.
+        One row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5
+        a tie), columns below.
     clusters
         One or two columns.
     weight
@@ -142,7 +147,8 @@ def share_clustered(
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the fewer) and ``cluster``.
+        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the
+        fewer) and ``cluster``.
 
     Raises
     ------
@@ -200,7 +206,8 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     found
         What :func:`share_between` or :func:`share_clustered` returns.
     **words
-        The other columns, some text and counts; what is not said is empty, and ``evidence`` is ``"measured"``.
+        The other columns, some text and counts; what is not said is empty, and ``evidence`` is
+        ``"measured"``.
 
     Returns
     -------
@@ -229,14 +236,16 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A CSV file, such as ``data/published/effects.csv``, with the columns of ``effects`` that are not computed;
-        ``printed`` (in words), ``favours``, ``read``, ``read_on``; ``measure`` (of :data:`CONVERSIONS`, or empty where what
-        is printed gives no share) with ``value``, ``low``, ``high``.
+        A CSV file, such as ``data/published/effects.csv``, with the columns of ``effects`` that are
+        not computed; ``printed`` (in words), ``favours``, ``read``, ``read_on``; ``measure`` (of
+        :data:`CONVERSIONS`, or empty where what is printed gives no share) with ``value``, ``low``,
+        ``high``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no `measure`.
+        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no
+        `measure`.
 
     Raises
     ------
@@ -276,7 +285,8 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
             CONVERSIONS[how](value) if pd.notna(value) else np.nan for how, value in known
         ]
     quoted = quoted.assign(ci_level=0.95, evidence="quoted", simulated=False)
-    # A row without a share must name its source and n as well: it is checked as if it said one half.
+    # A row without a share must name its source and n as well: it is checked as if it said one
+    # half.
     filled = check_table("effects", quoted.fillna({"win_share": 0.5})[list(TABLES["effects"])])
     return filled.assign(win_share=quoted["win_share"], **quoted[list(QUOTED)])
 
@@ -307,9 +317,10 @@ def measured_effects(
     Returns
     -------
     pandas.DataFrame
-        Effects: recipients by label (three rows), strangers (two), psychologists (two), hard moments (two); intervals cover
-        recipients like these; batches with their raters; posts and psychologists; moments and the release's six numbers for
-        its therapists, of which two stand for several people.
+        Effects: recipients by label (three rows), strangers (two), psychologists (two), hard
+        moments (two); intervals cover recipients like these; batches with their raters; posts and
+        psychologists; moments and the release's six numbers for its therapists, of which two stand
+        for several people.
 
     Raises
     ------

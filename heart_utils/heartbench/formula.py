@@ -37,33 +37,37 @@ def score_rubric(
 ) -> pd.DataFrame:
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
-    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of the positive points of
-    one ability in one question, the score is :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore
-    worth more than nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+    With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
+    the positive points of one ability in one question, the score is
+    :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth more than
+    nothing wherever an ability has penalties, and all of 100 where it has only penalties.
 
     Parameters
     ----------
     questions : pandas.DataFrame
-        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``, which only the veto item,
-        whose ability is ``"special"``, may lack. Columns ``difficulty`` and ``scene`` are carried along.
+        One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
+        which only the veto item, whose ability is ``"special"``, may lack. Columns ``difficulty``
+        and ``scene`` are carried along.
     hits : pandas.DataFrame
-        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit and 0 for none. A
-        question that was answered has all its items; failures keep their rows, with a state and no score.
+        Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit
+        and 0 for none. A question that was answered has all its items; failures keep their rows,
+        with a state and no score.
     veto : str
-        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that item has positive
-        points, which no item in the data has.
+        ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that
+        item has positive points, which no item in the data has.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and ``highest`` (points),
-        ``n_items``, ``vetoed`` and ``state``. Where an item, or with the paper's rule the veto item, has no valid answer,
-        the score is missing.
+        One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
+        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. Where an item, or with the
+        paper's rule the veto item, has no valid answer, the score is missing.
 
     Raises
     ------
     RubricError
-        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one for each item.
+        If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one
+        for each item.
 
     References
     ----------
@@ -115,8 +119,8 @@ def simulate_hits(
 ) -> pd.DataFrame:
     """Draw hits for responders of known skill.
 
-    A bonus is hit with log-odds skill minus difficulty, a penalty with minus skill minus difficulty; difficulties are
-    normal with spread 1, and veto items never hit.
+    A bonus is hit with log-odds skill minus difficulty, a penalty with minus skill minus
+    difficulty; difficulties are normal with spread 1, and veto items never hit.
 
     Parameters
     ----------
@@ -130,7 +134,8 @@ def simulate_hits(
     Returns
     -------
     pandas.DataFrame
-        `hits` for :func:`score_rubric`, by the rater ``simulated judge``, with a column ``simulated``.
+        `hits` for :func:`score_rubric`, by the rater ``simulated judge``, with a column
+        ``simulated``.
 
     Examples
     --------
@@ -270,16 +275,18 @@ def rubric_board(
     cells
         What :func:`score_rubric` gives.
     mean
-        What weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or ``"item"``.
+        What weighs the same in ``overall``: each ``"ability"`` (as released), ``"question"`` or
+        ``"item"``.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n_questions``, ``n_unscored`` (cells), ``n_vetoed``, ``provisional`` (fewer than 30 questions).
-        Intervals take replies and answers as they are; all responders meet the same questions in a replicate.
+        One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``,
+        ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions``, ``n_unscored`` (cells),
+        ``n_vetoed``, ``provisional`` (fewer than 30 questions). Intervals take replies and answers
+        as they are; all responders meet the same questions in a replicate.
 
     Raises
     ------
@@ -325,7 +332,8 @@ def ability_variance(
 ) -> pd.DataFrame:
     """Tell how much of the uncertainty of the overall score each ability brings.
 
-    The overall score is the abilities' mean; a share is an ability's covariance with it over resampled questions, over the sum.
+    The overall score is the abilities' mean; a share is an ability's covariance with it over
+    resampled questions, over the sum.
 
     Parameters
     ----------
@@ -335,7 +343,8 @@ def ability_variance(
     Returns
     -------
     pandas.DataFrame
-        A row per rater, responder and ability, largest share first: ``n_questions``, ``sd`` (points), ``share``.
+        A row per rater, responder and ability, largest share first: ``n_questions``, ``sd``
+        (points), ``share``.
 
     Examples
     --------

@@ -44,7 +44,8 @@ def lint_rule(
     Returns
     -------
     pandas.DataFrame
-        One row per check: ``check``, ``found``, ``expected``, ``passed``; a rule that fails raises nothing.
+        One row per check: ``check``, ``found``, ``expected``, ``passed``; a rule that fails raises
+        nothing.
 
     Examples
     --------
@@ -90,8 +91,9 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     Returns
     -------
     pandas.DataFrame
-        One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and ``passed``: the mean is in
-        the lower half of the scale (missing where nothing valid came back).
+        One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and
+        ``passed``: the mean is in the lower half of the scale (missing where nothing valid came
+        back).
 
     Examples
     --------

@@ -31,10 +31,13 @@ EDGE = 1e-9
 class Halo:
     """How far dimensions are told apart."""
 
-    # one row a dimension and ``kinds`` of two raters: ``convergent`` (mean correlation of the two on it), ``discriminant`` (of
-    # one on it and one on another), ``difference`` with its interval, ``p``, ``p_holm`` (over the dimensions), and ``label``
+    # one row a dimension and ``kinds`` of two raters: ``convergent`` (mean correlation of the two
+    # on it), ``discriminant`` (of
+    # one on it and one on another), ``difference`` with its interval, ``p``, ``p_holm`` (over the
+    # dimensions), and ``label``
     dimensions: pd.DataFrame
-    # one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other dimensions, either rater)
+    # one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other
+    # dimensions, either rater)
     second: pd.DataFrame
     raters: (
         pd.DataFrame
@@ -58,12 +61,14 @@ def measure_halo(
     Returns
     -------
     Halo
-        Tables; a rater without variation in a dimension has no correlation there, and is left out of its means.
+        Tables; a rater without variation in a dimension has no correlation there, and is left out
+        of its means.
 
     Raises
     ------
     BiasError
-        If there are fewer than two raters, dimensions or responders, a score twice, or no history is complete.
+        If there are fewer than two raters, dimensions or responders, a score twice, or no history
+        is complete.
 
     Examples
     --------

@@ -52,9 +52,10 @@ def position_bias(
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and measure: ``first_share`` (of valid verdicts, won by the reply shown first),
-        ``inconsistent_share`` (of pairs seen in both orders), ``tie_share``, ``failed_share`` (of answers); ``value``,
-        ``ci_low``, ``ci_high``, ``n``, ``n_clusters``, ``provisional`` and ``why`` there is no value or interval.
+        One row a rater, dimension and measure: ``first_share`` (of valid verdicts, won by the reply
+        shown first), ``inconsistent_share`` (of pairs seen in both orders), ``tie_share``,
+        ``failed_share`` (of answers); ``value``, ``ci_low``, ``ci_high``, ``n``, ``n_clusters``,
+        ``provisional`` and ``why`` there is no value or interval.
 
     Examples
     --------
@@ -69,7 +70,8 @@ def position_bias(
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         valid = theirs[theirs["state"] == "valid"]
         joined = combine_orders(theirs)
-        # Two valid answers, or one row that was joined before it came: GPT-4's in MT-Bench have no order.
+        # Two valid answers, or one row that was joined before it came: GPT-4's in MT-Bench have no
+        # order.
         judged = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["order"].isna()]
         shown = valid[valid["order"].notna()]
         first = shown["verdict"].map(SHARES).astype(float).to_numpy()
@@ -107,8 +109,8 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        By ``reply_id``: ``log2_words``, and 1 or 0 for ``list_marks`` (a line begins with a bullet or a number),
-        ``first_person`` (the writer says I), ``question`` (it asks something).
+        By ``reply_id``: ``log2_words``, and 1 or 0 for ``list_marks`` (a line begins with a bullet
+        or a number), ``first_person`` (the writer says I), ``question`` (it asks something).
 
     Examples
     --------
@@ -143,8 +145,9 @@ def feature_bias(
 ) -> pd.DataFrame:
     r"""Measure what goes with winning: the log-odds that one unit more of a feature adds, all features at once.
 
-    The model is :math:`P(a) = \operatorname{logit}^{-1}\left(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i - \theta_j\right)`,
-    with strengths :math:`\theta` of who wrote. It is an association: longer replies may be better ones.
+    The model is
+    :math:`P(a) = \operatorname{logit}^{-1}\left(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i - \theta_j\right)`, with
+    strengths :math:`\theta` of who wrote. It is an association: longer replies may be better ones.
 
     Parameters
     ----------
@@ -162,8 +165,9 @@ def feature_bias(
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and feature: ``log_odds``, ``se``, ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the
-        features of one rater and dimension), ``n_pairs``, ``n_clusters``, ``provisional``, ``why``.
+        One row a rater, dimension and feature: ``log_odds``, ``se``, ``ci_low``, ``ci_high``,
+        ``p``, ``p_holm`` (over the features of one rater and dimension), ``n_pairs``,
+        ``n_clusters``, ``provisional``, ``why``.
 
     Examples
     --------
@@ -319,16 +323,17 @@ def compare_answers(
     verdicts : pandas.DataFrame
         Orders not joined.
     by
-        ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column of your own, such as a
-        month.
+        ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column
+        of your own, such as a month.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and two conditions ``one`` and ``other``: ``same_share`` of pairs in one order that got the
-        same verdict, ``ci_low``, ``ci_high``, ``n``, ``n_failed`` (questions, under either), ``n_clusters``, ``provisional``.
+        One row a rater, dimension and two conditions ``one`` and ``other``: ``same_share`` of pairs
+        in one order that got the same verdict, ``ci_low``, ``ci_high``, ``n``, ``n_failed``
+        (questions, under either), ``n_clusters``, ``provisional``.
 
     Examples
     --------
@@ -359,8 +364,22 @@ def compare_answers(
                     n_resamples=n_resamples,
                     ci_level=ci_level,
                 )
-                rows.append((rater, dimension, one, other, found.estimate, found.ci_low, found.ci_high, len(valid),
-                             len(met) - len(valid), found.n_clusters, found.provisional))  # fmt: skip
+                rows.append(
+                    (
+                        rater,
+                        dimension,
+                        one,
+                        other,
+                        found.estimate,
+                        found.ci_low,
+                        found.ci_high,
+                        len(valid),
+                        # fmt: skip
+                        len(met) - len(valid),
+                        found.n_clusters,
+                        found.provisional,
+                    )
+                )
     columns = ["rater", "dimension", "one", "other", "same_share", "ci_low", "ci_high", "n", "n_failed", "n_clusters",
                "provisional"]  # fmt: skip
     return pd.DataFrame(rows, columns=columns)

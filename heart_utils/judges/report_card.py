@@ -32,7 +32,8 @@ def grade_probes(
 ) -> pd.DataFrame:
     """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
 
-    Orders are joined first. A judge that contradicts itself is right by half; probabilities are averaged.
+    Orders are joined first. A judge that contradicts itself is right by half; probabilities are
+    averaged.
 
     Parameters
     ----------
@@ -46,9 +47,10 @@ def grade_probes(
     Returns
     -------
     pandas.DataFrame
-        One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is preferred), Wilson's ``ci_low``
-        and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test over dialogues), ``p_holm`` (over a judge's probes),
-        ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is
+        preferred), Wilson's ``ci_low`` and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test
+        over dialogues), ``p_holm`` (over a judge's probes), ``contradicted`` (share of pairs),
+        ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
@@ -100,9 +102,9 @@ def grade_probes(
 def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> pd.DataFrame:
     """Say in words what each judge's card amounts to.
 
-    *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts itself in half of the
-    pairs, or recognises fewer than half of the spoilt replies. *Passed these probes*: it recognises all and rewards none of the
-    rest.
+    *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts
+    itself in half of the pairs, or recognises fewer than half of the spoilt replies. *Passed these
+    probes*: it recognises all and rewards none of the rest.
 
     Parameters
     ----------
@@ -114,8 +116,9 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
     Returns
     -------
     pandas.DataFrame
-        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``, ``contradicted``,
-        ``calibration`` (what its records say: lead, labels, date and expiry; ``"not calibrated"`` without one).
+        One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``,
+        ``contradicted``, ``calibration`` (what its records say: lead, labels, date and expiry;
+        ``"not calibrated"`` without one).
 
     Examples
     --------
@@ -153,8 +156,18 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
                 "not shown to be trustworthy",
                 [f"recognises {told} of {len(spoilt)} spoilt replies"],
             )
-        rows.append({"rater": rater, "finding": finding, "reasons": "; ".join(reasons), "told": told, "of": len(spoilt),
-                     "contradicted": contradicted, "calibration": words_of_record(records, str(rater))})  # fmt: skip
+        rows.append(
+            {
+                "rater": rater,
+                "finding": finding,
+                "reasons": "; ".join(reasons),
+                "told": told,
+                "of": len(spoilt),
+                # fmt: skip
+                "contradicted": contradicted,
+                "calibration": words_of_record(records, str(rater)),
+            }
+        )
     return pd.DataFrame(rows)
 
 

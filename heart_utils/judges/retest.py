@@ -23,9 +23,10 @@ def repeat_reliability(
 ) -> pd.DataFrame:
     r"""Compute how much of the variance of a judge's answers comes back when it is asked the same again.
 
-    An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass correlation of one-way analysis of
-    variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares between and within questions and :math:`k` repeats: 1 if
-    each answer comes back, 0 if answers to one question are no more alike than answers to two.
+    An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass
+    correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares
+    between and within questions and :math:`k` repeats: 1 if each answer comes back, 0 if answers to
+    one question are no more alike than answers to two.
 
     Parameters
     ----------
@@ -37,9 +38,10 @@ def repeat_reliability(
     Returns
     -------
     pandas.DataFrame
-        One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions`` asked twice or
-        more (a pair in one order), ``repeats`` (their mean number of answers), ``n_failed`` answers, ``n_clusters`` dialogues,
-        ``provisional``. No interval where one dialogue was asked again; ``nan`` where all answers are the same.
+        One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``,
+        ``n_questions`` asked twice or more (a pair in one order), ``repeats`` (their mean number of
+        answers), ``n_failed`` answers, ``n_clusters`` dialogues, ``provisional``. No interval where
+        one dialogue was asked again; ``nan`` where all answers are the same.
 
     Raises
     ------
@@ -138,13 +140,15 @@ def price_of_repeats(
 ) -> pd.DataFrame:
     r"""Compute how many points narrower ratings get by asking a judge again, and by asking about more dialogues instead.
 
-    The variance of a rating from :math:`k` repeats is :math:`V + N / k`. :math:`N` is what the repeats at hand show, from the
-    fits to the first and to all of them; it is 0 where intervals did not shrink.
+    The variance of a rating from :math:`k` repeats is :math:`V + N / k`. :math:`N` is what the
+    repeats at hand show, from the fits to the first and to all of them; it is 0 where intervals did
+    not shrink.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One judge's, orders not joined, with the column ``repeat``; only questions that were asked in each repeat count.
+        One judge's, orders not joined, with the column ``repeat``; only questions that were asked
+        in each repeat count.
     dimension : str
         A line of the rubric.
     most : int
@@ -153,13 +157,15 @@ def price_of_repeats(
     Returns
     -------
     pandas.DataFrame
-        One row a number of ``repeats``: ``measured`` and ``expected`` mean width of a rating's interval of 95 %, in points;
-        ``change`` of the expected one from one repeat; ``more_dialogues``, the change if as many calls went to new dialogues.
+        One row a number of ``repeats``: ``measured`` and ``expected`` mean width of a rating's
+        interval of 95 %, in points; ``change`` of the expected one from one repeat;
+        ``more_dialogues``, the change if as many calls went to new dialogues.
 
     Raises
     ------
     BiasError
-        If there are several judges, no question was asked in two repeats, or somebody always won or lost.
+        If there are several judges, no question was asked in two repeats, or somebody always won or
+        lost.
 
     Examples
     --------
@@ -229,12 +235,14 @@ def measure_drift(
 ) -> pd.DataFrame:
     """Compare how often answers change between two dates with how often within one: is a name still the same judge.
 
-    A judge that is not certain contradicts itself on any day, so only what changes beyond that is drift.
+    A judge that is not certain contradicts itself on any day, so only what changes beyond that is
+    drift.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        Orders not joined; each date asks the same questions, at least one of them twice (column ``repeat``).
+        Orders not joined; each date asks the same questions, at least one of them twice (column
+        ``repeat``).
     by : str
         The column of the date.
     rng, n_resamples, ci_level
@@ -243,9 +251,10 @@ def measure_drift(
     Returns
     -------
     pandas.DataFrame
-        One row a rater, dimension and two dates ``one`` and ``other``: ``same_within`` and ``same_between``, the shares of
-        equal answers, ``drift``, the first less the second (0 for a judge that is the same), its ``ci_low``, ``ci_high``,
-        ``ci_level``, ``p``, ``n_questions``, ``n_clusters``, ``provisional``.
+        One row a rater, dimension and two dates ``one`` and ``other``: ``same_within`` and
+        ``same_between``, the shares of equal answers, ``drift``, the first less the second (0 for a
+        judge that is the same), its ``ci_low``, ``ci_high``, ``ci_level``, ``p``, ``n_questions``,
+        ``n_clusters``, ``provisional``.
 
     Raises
     ------

@@ -1,4 +1,7 @@
-"""Whether judges favour their own family, as Spiliopoulou et al. (2025) ask (https://arxiv.org/abs/2508.06709)."""
+"""Whether judges favour their own family, as Spiliopoulou et al.
+
+(2025) ask (https://arxiv.org/abs/2508.06709).
+"""
 
 from __future__ import annotations
 
@@ -63,9 +66,10 @@ def self_preference(
 ) -> pd.DataFrame:
     """Estimate self-preference of each judge and dimension, and its divergence from people.
 
-    The judge's mean of its own family's replies less that of neutral models', minus the same difference of judges of other
-    families, or of people. A reply counts where all gave it a valid score. On the scale ``logit`` each mean is taken to its
-    place between the lowest and the highest score.
+    The judge's mean of its own family's replies less that of neutral models', minus the same
+    difference of judges of other families, or of people. A reply counts where all gave it a valid
+    score. On the scale ``logit`` each mean is taken to its place between the lowest and the highest
+    score.
 
     Parameters
     ----------
@@ -77,9 +81,11 @@ def self_preference(
     Returns
     -------
     pandas.DataFrame
-        One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``: ``estimate``, ``se``, ``ci_low``,
-        ``ci_high``, ``p``, ``p_holm`` (over judges and dimensions), ``own_judge`` and ``own_others`` (the two differences),
-        ``ceiling`` (share of these scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why``.
+        One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``:
+        ``estimate``, ``se``, ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over judges and
+        dimensions), ``own_judge`` and ``own_others`` (the two differences), ``ceiling`` (share of
+        these scores at the top), ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``,
+        ``why``.
 
     Raises
     ------
@@ -105,11 +111,8 @@ def self_preference(
         sheet = of_dimension.assign(
             score=of_dimension["score"].where(of_dimension["state"] == "valid")
         )
-        wide = (
-            sheet.set_index(["reply_id", "dialogue_id", "responder", "rater"])["score"]
-            .unstack("rater")
-            .reset_index()
-        )  # noqa: PD010
+        by_reply = sheet.set_index(["reply_id", "dialogue_id", "responder", "rater"])["score"]
+        wide = by_reply.unstack("rater").reset_index()  # noqa: PD010
         codes = np.searchsorted(clusters, wide["dialogue_id"].to_numpy(str))
         for judge, theirs, neutral, rivals in ties.itertuples(index=False):
             own = wide["responder"].isin(theirs).to_numpy()

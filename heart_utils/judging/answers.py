@@ -63,11 +63,13 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     Returns
     -------
     dict
-        ``n`` answers written, ``lost`` of the tables that the ledger does not hold, and the strictest ``licence`` among the
-        conversations that they answer. A line has the ``table``, ids of what was asked about, ``prompt``, the digest of the
-        messages, and ``options``, that of the sampling options, how the call ended (``status``), how its rows were read
-        (``states``), the answer as it came (``text``), tokens, ``cost_usd`` at list price, and the ``licence`` of the
-        conversation, whose words an answer may quote. What was asked is not in it, nor any key.
+        ``n`` answers written, ``lost`` of the tables that the ledger does not hold, and the
+        strictest ``licence`` among the conversations that they answer. A line has the ``table``,
+        ids of what was asked about, ``prompt``, the digest of the messages, and ``options``, that
+        of the sampling options, how the call ended (``status``), how its rows were read
+        (``states``), the answer as it came (``text``), tokens, ``cost_usd`` at list price, and the
+        ``licence`` of the conversation, whose words an answer may quote. What was asked is not in
+        it, nor any key.
 
     Raises
     ------

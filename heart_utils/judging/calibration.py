@@ -46,8 +46,9 @@ class CalibrationError(ValueError):
 class CalibrationRecord:
     """How one judge agrees with people on one dimension; shares count votes that both decided, one judge's and one person's.
 
-    ``agreement``, ``kappa`` (0 where it agrees as chance would) and ``lead`` (agreement less that of a guess from the authors'
-    names) have ends ``_low`` and ``_high`` at ``ci_level``, over dialogues like these. What could not be measured is None.
+    ``agreement``, ``kappa`` (0 where it agrees as chance would) and ``lead`` (agreement less that
+    of a guess from the authors' names) have ends ``_low`` and ``_high`` at ``ci_level``, over
+    dialogues like these. What could not be measured is None.
     """
 
     judge: str
@@ -70,7 +71,8 @@ class CalibrationRecord:
     lead_low: float
     lead_high: float
     ci_level: float
-    #: Responder -> share of its decided votes in which the judge prefers it and the person does not, and the reverse.
+    # : Responder -> share of its decided votes in which the judge prefers it and the person does
+    # not, and the reverse.
     wrongly_preferred: dict[str, float]
     wrongly_passed_over: dict[str, float]
     first_share: (
@@ -80,7 +82,8 @@ class CalibrationRecord:
         float | None
     )  #: Share of its errors in which it took the longer reply; 0.5 is no lean.
     same_when_asked_again: float | None  #: Share of its answers that were the same at a repeat.
-    #: Share of the variance of its answers that comes back at a repeat (:func:`~heart_utils.judges.retest.repeat_reliability`).
+    # : Share of the variance of its answers that comes back at a repeat
+    # (:func:`~heart_utils.judges.retest.repeat_reliability`).
     reliability: float | None
     reliability_low: float | None
     reliability_high: float | None
@@ -99,7 +102,8 @@ class CalibrationRecord:
         Parameters
         ----------
         bound_to : mapping, optional
-            What the judge is now: ``model``, ``prompt``, ``rubric``, ``options``, as :func:`judge_identity` gives them.
+            What the judge is now: ``model``, ``prompt``, ``rubric``, ``options``, as
+            :func:`judge_identity` gives them.
         today : datetime.date, optional
             By default the day on which this runs.
         least_lead : float
@@ -243,10 +247,12 @@ def calibrate_judge(
     judge_votes : pandas.DataFrame
         Verdicts of one judge, orders not combined; ``rater_kind`` ``"model"`` or ``"trained"``.
     human_votes : pandas.DataFrame
-        Verdicts of people (``rater_kind`` ``"human"``) on some of these pairs; of a repeated answer the first counts.
+        Verdicts of people (``rater_kind`` ``"human"``) on some of these pairs; of a repeated answer
+        the first counts.
     bound_to : mapping
-        ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings; :func:`judge_identity` gives
-        them for a run's judge. Another blank in one of them is another judge.
+        ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings;
+        :func:`judge_identity` gives them for a run's judge. Another blank in one of them is another
+        judge.
     labels_from : str
         Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
     dimension : str
@@ -267,8 +273,8 @@ def calibrate_judge(
     Raises
     ------
     CalibrationError
-        If labels are not by people, the judge's votes are of several judges or of people, a part of `bound_to` is missing, or
-        pairs of fewer than two dialogues were decided by both.
+        If labels are not by people, the judge's votes are of several judges or of people, a part of
+        `bound_to` is missing, or pairs of fewer than two dialogues were decided by both.
     heart_utils.identities.IdentityError
         If `labels_from` names a person.
 
@@ -417,7 +423,8 @@ def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> dict[str
     Returns
     -------
     dict
-        ``model``, ``prompt`` (a hash of all that it is told beside the conversation), ``rubric`` and ``options``.
+        ``model``, ``prompt`` (a hash of all that it is told beside the conversation), ``rubric``
+        and ``options``.
 
     Raises
     ------

@@ -35,19 +35,22 @@ def pair_replies(
 ) -> pd.DataFrame:
     """Pair the replies to each history, and say in which order each pair is shown.
 
-    Only valid replies are paired, and never two of one responder. What is drawn depends on one number from `rng` and on each
-    pair's own id, so that a reply more or less changes nothing for the other pairs.
+    Only valid replies are paired, and never two of one responder. What is drawn depends on one
+    number from `rng` and on each pair's own id, so that a reply more or less changes nothing for
+    the other pairs.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and ``simulated``, if any is).
+        One row per reply, with ``reply_id``, ``history_id``, ``responder`` and ``state`` (and
+        ``simulated``, if any is).
     rng : numpy.random.Generator
         The source of chance.
     orders : str
         ``"both"``: two comparisons a pair; ``"random"``: one, in an order drawn for the pair.
     pairs : "all" or int
-        How many pairs of each history; fewer than there are is a random choice of them, the same under each protocol.
+        How many pairs of each history; fewer than there are is a random choice of them, the same
+        under each protocol.
     protocol : str
         The column ``protocol``; part of the comparison's id.
 
@@ -59,7 +62,8 @@ def pair_replies(
     Raises
     ------
     DesignError, TableError
-        If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing can be paired.
+        If an option is unknown, a column or a name is missing, a reply_id stands twice, or nothing
+        can be paired.
 
     Warns
     -----

@@ -67,29 +67,32 @@ def collect_verdicts(
 ) -> pd.DataFrame:
     """Ask every judge about every comparison, or about every reply alone.
 
-    What the ledger holds is not asked again. An answer that cannot be read is asked for once more; what cannot be read then is
-    ``unparsed``.
+    What the ledger holds is not asked again. An answer that cannot be read is asked for once more;
+    what cannot be read then is ``unparsed``.
 
     Parameters
     ----------
     histories, replies, comparisons, judges
-        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in JSON.
+        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in
+        JSON.
     ledger
         Where calls are kept.
     plan
         And whether to ask nothing, and say what it would take by judge, protocol and answer format.
     **how
-        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what the ledger lacks,
-        ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``.
+        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what
+        the ledger lacks, ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``,
+        ``max_paid_calls``, ``scheduler``, ``progress``.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``verdicts``, one row per comparison, judge, dimension and repeat; ``scores`` without comparisons, from 1 to
-        5; or the plan. Flags: ``own_reply`` (one of the two is the judge's own), ``judge_is_responder`` (it answered histories
-        of this run), ``own_family``, ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
-        ``repaired``, ``little_mass`` (A and B together had less than half of the next token's probability), and ``truncated``
-        (what was whole of an answer that was cut off).
+        The table ``verdicts``, one row per comparison, judge, dimension and repeat; ``scores``
+        without comparisons, from 1 to 5; or the plan. Flags: ``own_reply`` (one of the two is the
+        judge's own), ``judge_is_responder`` (it answered histories of this run), ``own_family``,
+        ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
+        ``repaired``, ``little_mass`` (A and B together had less than half of the next token's
+        probability), and ``truncated`` (what was whole of an answer that was cut off).
 
     Raises
     ------
@@ -210,12 +213,14 @@ def plan_questions(
     Returns
     -------
     list of Question
-        Judge by judge, by history and the reply shown first, so that a server's cache of prefixes serves.
+        Judge by judge, by history and the reply shown first, so that a server's cache of prefixes
+        serves.
 
     Raises
     ------
     JudgeError, TableError
-        If a comparison does not fit the tables or protocol or has no order, or a judge is named twice.
+        If a comparison does not fit the tables or protocol or has no order, or a judge is named
+        twice.
 
     Examples
     --------

@@ -113,8 +113,9 @@ def rewrite_replies(
 ) -> pd.DataFrame:
     """Rewrite each reply in `n` ways, an even number of at most 16, drawn by a seed and the history's id.
 
-    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each of :data:`REWRITES` is on in half of them.
-    Labels (``expert``, ``person``, ``ai``) are drawn apart, as evenly as `n` allows.
+    Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each of
+    :data:`REWRITES` is on in half of them. Labels (``expert``, ``person``, ``ai``) are drawn apart,
+    as evenly as `n` allows.
     """
     if replies["history_id"].duplicated().any():
         raise ValueError(
@@ -158,7 +159,8 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        By ``reply_id`` a column of 0 and 1 a feature; for :func:`heart_utils.judges.position.feature_bias`.
+        By ``reply_id`` a column of 0 and 1 a feature; for
+        :func:`heart_utils.judges.position.feature_bias`.
 
     Examples
     --------

@@ -53,9 +53,8 @@ RESERVED = (
     "margin",
     "score",
 )  #: Names that the answer of a judge uses itself.
-CODE_LETTERS = (  #: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
-    "CDEFGHJKLMNPRTVWX"
-)
+# : For codes: no A and B, which sound like grades, and nothing that looks like a digit.
+CODE_LETTERS = "CDEFGHJKLMNPRTVWX"
 AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
 """The label of a reply -> whom raters are told it is from."""
 LETTERS = ("A", "B")  #: What replies are called where one letter is the whole answer.
@@ -143,7 +142,8 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     Raises
     ------
     RubricError
-        If there is no such file, a key is missing, unknown or empty, or a dimension's name is unusable or repeats.
+        If there is no such file, a key is missing, unknown or empty, or a dimension's name is
+        unusable or repeats.
 
     Examples
     --------
@@ -225,7 +225,8 @@ def load_protocol(name_or_path: str | os.PathLike[str]) -> Protocol:
     Raises
     ------
     ProtocolError
-        If there is no such file, a key is missing, unknown or empty, or a value is none of its choices.
+        If there is no such file, a key is missing, unknown or empty, or a value is none of its
+        choices.
 
     Examples
     --------
@@ -270,7 +271,8 @@ def reply_messages(
     language: str | None = None,
 ) -> Messages:
     """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length."""
-    # One message, since a conversation may begin with either speaker, and not every provider lets an assistant speak first.
+    # One message, since a conversation may begin with either speaker, and not every provider lets
+    # an assistant speak first.
     if language is not None:
         said = PROMPTS["items"][language]["reply"].format(history=show_turns(turns, language))
         return ({"role": "user", "content": said},)
@@ -411,7 +413,8 @@ def load_codebooks() -> dict[str, Codebook]:
     Raises
     ------
     RubricError
-        If the file cannot be read, or a code has no name or definition, or a name stands in it twice.
+        If the file cannot be read, or a code has no name or definition, or a name stands in it
+        twice.
 
     Examples
     --------

@@ -23,9 +23,8 @@ from heart_utils.judging.readings import Reading, was_cut
 __all__ = ["Answer", "JudgeError", "Question"]
 
 CHUNK = 2_000
-SCHEMA = (  #: Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
-    "schema"
-)
+# : Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
+SCHEMA = "schema"
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
 

@@ -1,7 +1,8 @@
 """From the raw text of an answer to readings: what can be read without guessing is read, what cannot is never a tie.
 
-What a model thinks before it answers is no answer, and of an answer that was cut off only JSON from its first sign on counts.
-Two objects that say different things are one answer only where words between them say that the first was a draft.
+What a model thinks before it answers is no answer, and of an answer that was cut off only JSON from
+its first sign on counts. Two objects that say different things are one answer only where words
+between them say that the first was a draft.
 """
 
 from __future__ import annotations

@@ -65,16 +65,18 @@ class Recipe:
     """What a run's ``collect:`` settings say."""
 
     run: str  #: The run's name.
-    histories: str = (  #: As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's root.
-        ""
-    )
-    #: How that file is to be read: options of :func:`heart_utils.sources.load.load_verdicts`, beside ``file`` in ``histories``.
+    # : As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's
+    # root.
+    histories: str = ""
+    # : How that file is to be read: options of :func:`heart_utils.sources.load.load_verdicts`,
+    # beside ``file`` in ``histories``.
     reading: Mapping[str, Any] = field(default_factory=dict)
     twins: bool = False  #: Whether the calm originals of adversarial histories come too.
     #: How many histories of each slice, spread evenly over the set; all of a slice not named.
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
     given_replies: bool = True  #: Whether the replies that came with the histories take part.
-    #: How many rewritings of each given reply take its place, with randomised features; an even number, none by default.
+    # : How many rewritings of each given reply take its place, with randomised features; an even
+    # number, none by default.
     rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
     labels: tuple[
         Literal["expert", "person", "ai"], ...
@@ -84,7 +86,8 @@ class Recipe:
     instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
     repeats: Positive = 1  #: Replies of a model to a history.
     judges: tuple[Model, ...] = ()  #: The panel.
-    #: How they are asked, by the names of ``data/protocols``, and on which dimensions; None means all.
+    # : How they are asked, by the names of ``data/protocols``, and on which dimensions; None means
+    # all.
     protocols: Mapping[str, tuple[str, ...] | None] = field(default_factory=lambda: {"heart": None})
     orders: Literal["both", "random"] = "both"
     pairs: Positive | Literal["all"] = "all"  #: Or how many of each history.
@@ -105,7 +108,8 @@ class Recipe:
     recorded: str | None = (
         None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
     )
-    #: ``heartbench``, or a file like its own, whose rubric judges go through item by item: no histories, pairs or protocols.
+    # : ``heartbench``, or a file like its own, whose rubric judges go through item by item: no
+    # histories, pairs or protocols.
     questions: str | None = None
     n_questions: Positive | None = (
         None  #: So many of them, those with the shortest texts: a small model's context is short.
@@ -222,7 +226,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     Parameters
     ----------
     recipe : Recipe
-        Whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial ones chosen.
+        Whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial
+        ones chosen.
 
     Returns
     -------
@@ -391,16 +396,20 @@ def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) ->
     recipe : Recipe
         Who is asked, and how.
     step
-        ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are no part of the run's own.
+        ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are
+        no part of the run's own.
     *tables
-        Histories, replies and comparisons, in this order; scores and codes need no comparisons, probes no table.
+        Histories, replies and comparisons, in this order; scores and codes need no comparisons,
+        probes no table.
     **how
-        ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in :func:`heart_utils.judging.judge.collect_verdicts`.
+        ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in
+        :func:`heart_utils.judging.judge.collect_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the plan.
+        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the
+        plan.
 
     Raises
     ------

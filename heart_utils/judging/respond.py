@@ -75,8 +75,9 @@ def collect_replies(
 ) -> pd.DataFrame:
     """Let each responder answer each history once.
 
-    The protocol is HEART's in words of our own: one to three sentences and at most forty words. Calls are streamed, to measure
-    the time to the first text, and made one at a time, so that no call waits for another.
+    The protocol is HEART's in words of our own: one to three sentences and at most forty words.
+    Calls are streamed, to measure the time to the first text, and made one at a time, so that no
+    call waits for another.
 
     Parameters
     ----------
@@ -91,27 +92,31 @@ def collect_replies(
     instructions
         A probe always says the same, once.
     language : str, optional
-        Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length, the answer taken as it is.
+        Ask as HeartBench does, in ``"zh"`` or ``"en"``: in one message, with no limit of length,
+        the answer taken as it is.
     max_concurrency : int, optional
-        More than 1 is faster, and replies whose times were taken beside others are flagged ``timed_beside_others``.
+        More than 1 is faster, and replies whose times were taken beside others are flagged
+        ``timed_beside_others``.
     plan : bool
         Ask nothing, and say what it would take, model by model.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that is not recorded is 40
-        words of filler, flagged ``planned``: good for estimates only.
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``. In mode ``"dry"`` a reply that
+        is not recorded is 40 words of filler, flagged ``planned``: good for estimates only.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``, or the plan. Flags: ``unwrapped`` (a label or quotation marks were taken off), ``over_40_words``,
-        ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the seeker's next turn),
-        ``truncated``, ``cut`` (by this side, since it was longer than its room by far), and ``end_unsaid`` (its stream ended as
-        it should, and the provider gave no reason for the end).
+        The table ``replies``, or the plan. Flags: ``unwrapped`` (a label or quotation marks were
+        taken off), ``over_40_words``, ``over_3_sentences``, ``greeting``, ``closing``,
+        ``writes_seeker`` (it goes on with the seeker's next turn), ``truncated``, ``cut`` (by this
+        side, since it was longer than its room by far), and ``end_unsaid`` (its stream ended as it
+        should, and the provider gave no reason for the end).
 
     Raises
     ------
     RespondError
-        If a history ends with the supporter and is not flagged so, a probe is unknown, or two responders share a name.
+        If a history ends with the supporter and is not flagged so, a probe is unknown, or two
+        responders share a name.
 
     Examples
     --------
@@ -228,11 +233,19 @@ def _reply(
         call.status, "error"
     )
     state = "error" if state == "valid" and call.status != "planned" and not text else state
-    flags = [flag for flag, applies in (("unwrapped", unwrapped), ("truncated", call.status == "truncated"),
-                                        ("cut", call.finish_reason == CUT),
-                                        ("end_unsaid", call.finish_reason == UNSAID),
-                                        ("timed_beside_others", call.in_flight > 1),
-                                        ("writes_seeker", bool(SEEKER.search(text)))) if applies]  # fmt: skip
+    flags = [
+        flag
+        for flag, applies in (
+            ("unwrapped", unwrapped),
+            ("truncated", call.status == "truncated"),
+            ("cut", call.finish_reason == CUT),
+            ("end_unsaid", call.finish_reason == UNSAID),
+            ("timed_beside_others", call.in_flight > 1),
+            # fmt: skip
+            ("writes_seeker", bool(SEEKER.search(text))),
+        )
+        if applies
+    ]
     flags += [] if as_it_came else _flags(history, text)
     text = STAND_IN if call.status == "planned" else text
     measured = {name: getattr(call, name) for name in NOTHING if hasattr(call, name)}

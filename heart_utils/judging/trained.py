@@ -171,12 +171,14 @@ class TrainedJudge:
     dimension : str
         The line of the rubric that it was trained on.
     predictions : pandas.DataFrame
-        Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people gave labels, each comes
-        from a model that saw neither the dialogue nor the raters left out; elsewhere it is the mean over folds.
+        Rows of the table ``scores`` or ``verdicts``, ``rater_kind`` ``"trained"``. Where people
+        gave labels, each comes from a model that saw neither the dialogue nor the raters left out;
+        elsewhere it is the mean over folds.
     trained_on : dict
-        ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``, ``n_without_words``
-        (replies left out), ``n_dialogues``, ``n_raters``, ``responders``, ``scripts`` of their letters, such as ``"LATIN"``,
-        ``licence`` of the texts, ``leave_out``, ``within``, ``features``, ``scale``, ``simulated``.
+        ``n_labels``, ``n_left_out`` (labels that are not valid or not by people), ``n_replies``,
+        ``n_without_words`` (replies left out), ``n_dialogues``, ``n_raters``, ``responders``,
+        ``scripts`` of their letters, such as ``"LATIN"``, ``licence`` of the texts, ``leave_out``,
+        ``within``, ``features``, ``scale``, ``simulated``.
     """
 
     name: str
@@ -196,13 +198,15 @@ class TrainedJudge:
         Parameters
         ----------
         replies : pandas.DataFrame
-            The table ``replies``; ``dialogue_id``, where it differs from ``history_id``, as one more column.
+            The table ``replies``; ``dialogue_id``, where it differs from ``history_id``, as one
+            more column.
 
         Returns
         -------
         pandas.DataFrame
-            Rows of ``scores``. A reply in a script that it never saw, without words, or of whose words fewer than 30 % are
-            known, is ``abstained``, with no score and the flag ``unfamiliar``.
+            Rows of ``scores``. A reply in a script that it never saw, without words, or of whose
+            words fewer than 30 % are known, is ``abstained``, with no score and the flag
+            ``unfamiliar``.
 
         Raises
         ------
@@ -225,15 +229,16 @@ class TrainedJudge:
         Parameters
         ----------
         pairs : pandas.DataFrame
-            One row a pair or more: ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``, such as the tables
-            ``comparisons`` and ``verdicts``.
+            One row a pair or more: ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``,
+            such as the tables ``comparisons`` and ``verdicts``.
         replies : pandas.DataFrame
             The table ``replies``, which holds the texts.
 
         Returns
         -------
         pandas.DataFrame
-            Rows of ``verdicts``, one a pair, with ``p_a``. A pair with an unfamiliar reply is ``abstained``.
+            Rows of ``verdicts``, one a pair, with ``p_a``. A pair with an unfamiliar reply is
+            ``abstained``.
 
         Raises
         ------
@@ -352,35 +357,40 @@ def train_judge(
 ) -> TrainedJudge:
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
-    The model is linear in TF-IDF of words (one and two) and of letters (two to four within a word): ridge regression of
-    scores, or their order alone by proportional odds; logistic regression of verdicts on the difference :math:`x_a - x_b`,
-    with a tie as half of each. The penalty is chosen within the training part. Folds hold whole dialogues; a fold's model is
-    trained without its dialogues and without the labels of anybody who rated them, so that it knows neither. No label by a
-    model is used.
+    The model is linear in TF-IDF of words (one and two) and of letters (two to four within a word):
+    ridge regression of scores, or their order alone by proportional odds; logistic regression of
+    verdicts on the difference :math:`x_a - x_b`, with a tie as half of each. The penalty is chosen
+    within the training part. Folds hold whole dialogues; a fold's model is trained without its
+    dialogues and without the labels of anybody who rated them, so that it knows neither. No label
+    by a model is used.
 
     Parameters
     ----------
     replies : pandas.DataFrame
-        The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several histories. Where ``author_id``
-        tells writers apart, a word counts only if five of them used it.
+        The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several
+        histories. Where ``author_id`` tells writers apart, a word counts only if five of them used
+        it.
     labels : pandas.DataFrame
-        The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows on `dimension` count.
+        The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows
+        on `dimension` count.
     dimension : str
         A line of the rubric.
     features : {"words"} or callable
-        ``"words"``, or a function from a list of texts to an array of shape (texts, features), such as an embedding; see
-        the last example.
+        ``"words"``, or a function from a list of texts to an array of shape (texts, features), such
+        as an embedding; see the last example.
     scale : {"interval", "ordinal"}
-        How scores are read: as numbers, or as levels of which only the order counts (at most 20). Either way the judge's score
-        is the expected score.
+        How scores are read: as numbers, or as levels of which only the order counts (at most 20).
+        Either way the judge's score is the expected score.
     leave_out : sequence of {"dialogue_id", "rater"}
-        What a fold's model must not have seen. ``("dialogue_id",)`` where every rater met most dialogues: answers may then
-        know the raters' habits.
+        What a fold's model must not have seen. ``("dialogue_id",)`` where every rater met most
+        dialogues: answers may then know the raters' habits.
     within : str, optional
-        A column of `replies`, such as ``"responder"`` or ``"author_id"``: learn only what differs within its values, so
-        that the judge cannot live on knowing authors. Each value gets an effect of its own, which is not used to predict.
+        A column of `replies`, such as ``"responder"`` or ``"author_id"``: learn only what differs
+        within its values, so that the judge cannot live on knowing authors. Each value gets an
+        effect of its own, which is not used to predict.
     pairs : pandas.DataFrame, optional
-        For verdicts: further pairs to be answered, with ``pair_id``, ``history_id``, ``responder_a``, ``responder_b``.
+        For verdicts: further pairs to be answered, with ``pair_id``, ``history_id``,
+        ``responder_a``, ``responder_b``.
     n_folds : int
         Parts that are left out in turn, 2 or more; at most as many as there are dialogues.
     name : str
@@ -396,13 +406,14 @@ def train_judge(
     Raises
     ------
     TrainedJudgeError
-        If fewer than 50 labels count, all are alike, texts are not text, an ordinal scale has over 20 levels, or a fold has
-        nothing left to be trained on.
+        If fewer than 50 labels count, all are alike, texts are not text, an ordinal scale has over
+        20 levels, or a fold has nothing left to be trained on.
 
     See Also
     --------
-    heart_utils.agreement.baselines.agreement_with_baselines : compares its agreement with that of the authors' names alone
-    heart_utils.agreement.prediction_powered.prediction_powered_ratings : lets it sharpen people's ratings
+    heart_utils.agreement.baselines.agreement_with_baselines : compares its agreement with that of
+    the authors' names alone heart_utils.agreement.prediction_powered.prediction_powered_ratings :
+    lets it sharpen people's ratings
 
     Examples
     --------
@@ -501,7 +512,8 @@ def load_trained_judge(
     Raises
     ------
     TrainedJudgeError
-        If the file is no judge of this format, its content does not fit its digest, or its features are not given.
+        If the file is no judge of this format, its content does not fit its digest, or its features
+        are not given.
 
     Examples
     --------
@@ -804,7 +816,10 @@ def _ridge(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Arr
 
 
 def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
-    """Fit wins of a to differences; a tie, or a probability, is a part of each answer. No intercept: a and b are arbitrary."""
+    """Fit wins of a to differences; a tie, or a probability, is a part of each answer.
+
+    No intercept: a and b are arbitrary.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
 

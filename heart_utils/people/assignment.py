@@ -32,7 +32,8 @@ def choose_pairs(
 ) -> pd.DataFrame:
     """Keep some pairs of each history, so that responders, and pairs of them, meet about equally often.
 
-    This is an incomplete block design: a history is a block, and the pairs met least so far are taken next.
+    This is an incomplete block design: a history is a block, and the pairs met least so far are
+    taken next.
 
     Parameters
     ----------
@@ -102,8 +103,9 @@ def assign_raters(
 ) -> pd.DataFrame:
     """Share comparisons out among the seats of a study; a seat is what one rater will do, in order.
 
-    Loads, and how often a pair is shown in either order, differ by at most one, for each pair, rater and pair of responders:
-    a bipartite graph can be split in two with no vertex off by more than one.
+    Loads, and how often a pair is shown in either order, differ by at most one, for each pair,
+    rater and pair of responders: a bipartite graph can be split in two with no vertex off by more
+    than one.
 
     Parameters
     ----------
@@ -121,8 +123,9 @@ def assign_raters(
     Returns
     -------
     pandas.DataFrame
-        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task`` (``rate`` or ``check``), the
-        comparison's columns, and ``check`` (the number of the check, from 1; empty in rows to rate).
+        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task``
+        (``rate`` or ``check``), the comparison's columns, and ``check`` (the number of the check,
+        from 1; empty in rows to rate).
 
     Raises
     ------
@@ -248,7 +251,8 @@ def assign_writers(
     Returns
     -------
     pandas.DataFrame
-        One row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at most one.
+        One row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at
+        most one.
 
     Raises
     ------
@@ -313,7 +317,8 @@ def study_cost(
     Returns
     -------
     pandas.DataFrame
-        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``, ``cost``.
+        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``,
+        ``cost``.
 
     Examples
     --------

@@ -71,7 +71,8 @@ def read_potato(folder: Path) -> pd.DataFrame:
             page["changed_later"] = item in changed
             page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
             pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
-    # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other way round.
+    # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other
+    # way round.
     columns = [
         "person",
         "item_id",
@@ -272,7 +273,8 @@ def _actions(file: Path) -> list[dict[str, Any]]:
             action = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines):
-                break  # the server was stopped in the middle of a line; the state has what came before
+                # the server was stopped in the middle of a line; the state has what came before
+                break
             raise StudyError(
                 f"{_place(file)}, line {number} is not whole JSON ({error}). Copy the file again."
             ) from None

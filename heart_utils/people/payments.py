@@ -23,8 +23,9 @@ APPROVE, REVIEW, REJECT = "approve", "review", "reject"
 def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) -> pd.DataFrame:
     """Propose for each rater whether a platform should pay, and say why; a person decides.
 
-    Only failed attention checks propose a rejection: they are the one fault that somebody was told of beforehand. Haste and odd
-    answers leave verdicts out of an analysis, and an unfinished study is paid as its first page promises: both are looked at.
+    Only failed attention checks propose a rejection: they are the one fault that somebody was told
+    of beforehand. Haste and odd answers leave verdicts out of an analysis, and an unfinished study
+    is paid as its first page promises: both are looked at.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
     Returns
     -------
     pandas.DataFrame
-        One row per ``rater``: ``decision`` (``approve``, ``review`` or ``reject``), its ``reason``, and how many of the pages
-        shown, ``n_shown``, were answered, ``n_answered``.
+        One row per ``rater``: ``decision`` (``approve``, ``review`` or ``reject``), its ``reason``,
+        and how many of the pages shown, ``n_shown``, were answered, ``n_answered``.
 
     Examples
     --------

@@ -55,9 +55,8 @@ class ImportedStudy:
     )
     replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
     responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
-    licence: str = (  #: Under which people agreed that answers be published; what is not stated is not published.
-        "none stated"
-    )
+    # : Under which people agreed that answers be published; what is not stated is not published.
+    licence: str = "none stated"
     rehearsal: bool = (
         False  #: Whether somebody or some program gave the answers to try the pages out.
     )
@@ -111,29 +110,35 @@ def import_study(
     run : Run
         Whose histories and replies were shown.
     source
-        Folder of a study written here; or a ``.json`` of Label Studio or a table, whose replies must be the run's.
+        Folder of a study written here; or a ``.json`` of Label Studio or a table, whose replies
+        must be the run's.
     statement : mapping, optional
-        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its own.
+        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its
+        own.
     redact : str
-        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply, contacts alone).
+        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply,
+        contacts alone).
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
         Whether a program answered; the answers to a rehearsal are simulated whatever is said here.
     **reading
-        Of a file, as in :func:`~heart_utils.sources.load.load_verdicts`, such as ``columns``, ``words`` and ``only``; its
-        columns are ``rater``, ``left``, ``right`` (ids of replies), ``choice`` (``left``, ``right`` or ``tie``) and, where it
-        has them, ``margin``, ``reason``, ``dimension`` and ``seconds``.
+        Of a file, as in :func:`~heart_utils.sources.load.load_verdicts`, such as ``columns``,
+        ``words`` and ``only``; its columns are ``rater``, ``left``, ``right`` (ids of replies),
+        ``choice`` (``left``, ``right`` or ``tie``) and, where it has them, ``margin``, ``reason``,
+        ``dimension`` and ``seconds``.
 
     Returns
     -------
     ImportedStudy
-        A page answered but for its side is ``abstained``; one never answered is counted in ``raters`` alone.
+        A page answered but for its side is ``abstained``; one never answered is counted in
+        ``raters`` alone.
 
     Raises
     ------
     StudyError
-        If there is no statement, a comparison was judged twice or unseen, the export is cut short, or a name has two spellings.
+        If there is no statement, a comparison was judged twice or unseen, the export is cut short,
+        or a name has two spellings.
 
     Examples
     --------

@@ -267,10 +267,13 @@ def start_study(
                 cwd=folder,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                umask=0o077,  # Potato writes answers under people's names, and a key that opens its pages for administrators
+                # Potato writes answers under people's names, and a key that opens its pages for
+                # administrators
+                umask=0o077,
                 start_new_session=True,  # so that it can be ended with whatever it started
                 preexec_fn=let_go,
-                # Else Potato keeps the pages it makes beside its own code, by title, and two studies overwrite each other's.
+                # Else Potato keeps the pages it makes beside its own code, by title, and two
+                # studies overwrite each other's.
                 env={
                     **os.environ,
                     "PYTHONPATH": str(folder / "server"),  # what makes a logout hold

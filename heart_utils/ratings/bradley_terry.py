@@ -1,10 +1,12 @@
 r"""The Bradley-Terry model and its kin: one fit to the data, or thousands to its resamples at once.
 
-An answer is a step of a ladder from "b by far" to "a by far", with equally spaced scores :math:`s_y` that change sign with the
-side: :math:`P(y \mid i, j) \propto \exp(\alpha_{|y|} + s_y (\theta_i - \theta_j))` (adjacent-category logit; Agresti 1992,
-https://doi.org/10.2307/2347562). Scores of 1/2 and -1/2 are Bradley-Terry; with a tie (score 0) between them it is Davidson's
-model (1970, https://doi.org/10.1080/01621459.1970.10481082); margins 1 to 5 score 1/2, 3/2, ..., 9/2, so that a gap
-of one is odds of 2.72 a step.
+An answer is a step of a ladder from "b by far" to "a by far", with equally spaced scores
+:math:`s_y` that change sign with the side:
+:math:`P(y \mid i, j) \propto \exp(\alpha_{|y|} + s_y (\theta_i - \theta_j))` (adjacent-category
+logit; Agresti 1992, https://doi.org/10.2307/2347562). Scores of 1/2 and -1/2 are Bradley-Terry;
+with a tie (score 0) between them it is Davidson's model (1970,
+https://doi.org/10.1080/01621459.1970.10481082); margins 1 to 5 score 1/2, 3/2, ..., 9/2, so that a
+gap of one is odds of 2.72 a step.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ Ladder = tuple[Codes, Array]  # the level of each entry, and the scores of level
 WIN = np.array([0.5])  # scores of the levels, where there is no other than a win
 PRIOR = 0.25  # wins and losses against the mean responder that someone who separates is lent, each
 RELEASED_RIDGE = 1e-6  # times the squared strengths, taken off HEART's log-likelihood
-LEVEL_RIDGE = 1e-6  # on squared alphas: invisible, but keeps a level finite that separates together with strengths
+# on squared alphas: invisible, but keeps a level finite that separates together with strengths
+LEVEL_RIDGE = 1e-6
 NEVER = -100.0  # the propensity of a level that a resample does not have
 MAX_STEPS = 200
 FULL_STEP = 0.5
 TOLERANCE = 1e-9
 DENSE_CELLS = 30_000_000
-SPARSE = 15.0  # dialogues a pair, on average, below which resamples keep the weight that each has in the data
+# dialogues a pair, on average, below which resamples keep the weight that each has in the data
+SPARSE = 15.0
 
 
 class ConvergenceError(RatingsError):
@@ -63,7 +67,9 @@ class NotComparableError(RatingsError):
 class WinMatrices:
     """One win matrix a cluster and level, and their sum under any weights."""
 
-    flat: Any  # a row a cluster, a column a level and ordered pair of responders: what the first won of the second
+    # a row a cluster, a column a level and ordered pair of responders: what the first won of the
+    # second
+    flat: Any
     size: int
     n_levels: int
     per_pair: float | None  # where pairs weigh the same, the verdicts to which each is scaled
@@ -77,7 +83,8 @@ class WinMatrices:
         )
         if self.per_pair is None:
             return wins
-        # Each dialogue says one thing on each pair, so the total counts dialogues and the ratio is their mean.
+        # Each dialogue says one thing on each pair, so the total counts dialogues and the ratio is
+        # their mean.
         total = wins.sum(axis=1, keepdims=True)
         total = np.broadcast_to(total + total.swapaxes(2, 3), wins.shape)
         np.divide(wins * self.per_pair, total, out=wins, where=total > 0)
@@ -225,7 +232,8 @@ class BradleyTerry:
     @cached_property
     def residuals(self) -> Array:
         """Each entry's score, and its levels, beyond expectation, weighted as in the fit; shape (entries, 1 + alphas)."""
-        # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once is all there is of it.
+        # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once
+        # is all there is of it.
         (up, down), pair, free = self._steps, (self.entries.a, self.entries.b), _free(self.scores)
         said = (2.0 * self.entries.share - 1.0) * self.scores[self.level]
         beyond = (said - np.tensordot(self.scores, up - down, 1)[pair])[:, None]
@@ -268,8 +276,10 @@ class BradleyTerry:
 
 def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None) -> BradleyTerry:
     """Fit the model of a method; `margins` are those of the verdicts, where the method takes them."""
-    # With levels, ``p_a`` is read only where there is no word, and an inconsistent pair is half the smallest win to each side.
-    # HEART released Bradley-Terry on soft scores: a margin of 1 to 5 is 0.55 to 0.95 of a win, and every verdict weighs one.
+    # With levels, ``p_a`` is read only where there is no word, and an inconsistent pair is half the
+    # smallest win to each side.
+    # HEART released Bradley-Terry on soft scores: a margin of 1 to 5 is 0.55 to 0.95 of a win, and
+    # every verdict weighs one.
     if method == "bradley-terry":
         return BradleyTerry.fit(entries, weights)
     decided = ~entries.tie & ~entries.inconsistent
@@ -422,7 +432,8 @@ def _terms(
         curvature[:, :size, :size] += bend
     gradient[:, :size] -= 2.0 * ridge[:, None] * theta
     curvature[:, diagonal, diagonal] += 2.0 * ridge[:, None]
-    # Only differences are identified: a term along the direction that moves all alike makes the system solvable.
+    # Only differences are identified: a term along the direction that moves all alike makes the
+    # system solvable.
     curvature[:, :size, :size] += (
         curvature[:, diagonal, diagonal].mean(axis=1)[:, None, None] / size
     )
@@ -454,7 +465,8 @@ def find_separated(wins: Array) -> Truths:
 
 def _separated(counts: Array, scores: Array) -> Truths:
     """Find whose strength has no finite maximum, in each of many sets of counts."""
-    # A tie bounds a gap from both sides if a circle of wins bounds ties; without one wide gaps explain the data ever better.
+    # A tie bounds a gap from both sides if a circle of wins bounds ties; without one wide gaps
+    # explain the data ever better.
     separated = find_separated(counts.sum(axis=1))
     if scores[0] > 0.0:
         return separated

@@ -48,13 +48,15 @@ def consistency(
 ) -> pd.DataFrame:
     r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
 
-    With :math:`p_{di}` the mean probability in dialogue :math:`d` that :math:`i` is preferred to its :math:`m` opponents, and
-    :math:`e` a verdict less what the fitted strengths expect of its pair,
+    With :math:`p_{di}` the mean probability in dialogue :math:`d` that :math:`i` is preferred to
+    its :math:`m` opponents, and :math:`e` a verdict less what the fitted strengths expect of its
+    pair,
 
     .. math:: \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}] + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
 
-    each a mean over two verdicts of a dialogue, on the same or different opponents, then over dialogues. Where no two are on
-    the same, the first term is taken from the second ones of both sides, as if a dialogue moved each by an amount of its own.
+    each a mean over two verdicts of a dialogue, on the same or different opponents, then over
+    dialogues. Where no two are on the same, the first term is taken from the second ones of both
+    sides, as if a dialogue moved each by an amount of its own.
 
     Parameters
     ----------
@@ -64,9 +66,10 @@ def consistency(
     Returns
     -------
     pandas.DataFrame
-        One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t intervals. One dialogue
-        in ten goes as badly as ``tenth`` or worse, by a beta distribution; ``n_clusters`` have two verdicts or more,
-        ``n_single`` one (left out). ``nan`` where no dialogue has two opponents of a responder that has several.
+        One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t
+        intervals. One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution;
+        ``n_clusters`` have two verdicts or more, ``n_single`` one (left out). ``nan`` where no
+        dialogue has two opponents of a responder that has several.
 
     Raises
     ------
@@ -151,7 +154,8 @@ def _spread(
         one = np.where((~np.isnan(same) & told).any(axis=0), one, by_both)
     off = average(residual)
     around = ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
-    # The fit puts the residuals' mean near zero and so takes away what one more dialogue would tell: a mean's variance.
+    # The fit puts the residuals' mean near zero and so takes away what one more dialogue would
+    # tell: a mean's variance.
     variance = (
         one / n_others
         + (two * (n_others - 1) / n_others if n_others > 1 else 0.0)
@@ -196,21 +200,24 @@ def head_to_head(
     dimension
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
     cluster : str
-        Or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller number.
+        Or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller
+        number.
     n_resamples, ci_level
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
     -------
     pandas.DataFrame
-        One row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``, ``n_clusters``. ``people``,
-        ``models``, ``tie`` and ``inconsistent`` are shares of all; ``models_of_decided`` is models' share where someone was
-        preferred. Of two clusters, ``n_clusters`` is the smaller number.
+        One row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``,
+        ``n_clusters``. ``people``, ``models``, ``tie`` and ``inconsistent`` are shares of all;
+        ``models_of_decided`` is models' share where someone was preferred. Of two clusters,
+        ``n_clusters`` is the smaller number.
 
     Raises
     ------
     RatingsError
-        If a kind is unknown, no person meets a model, or raters of two clusters are under 20 or in one dialogue each.
+        If a kind is unknown, no person meets a model, or raters of two clusters are under 20 or in
+        one dialogue each.
 
     Examples
     --------

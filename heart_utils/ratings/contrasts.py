@@ -36,7 +36,9 @@ ALL_FLIPS = (
 class TwinContrasts:
     """How gaps between responders differ between adversarial histories and their calm twins."""
 
-    table: pd.DataFrame  # a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign flips)
+    # a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign
+    # flips)
+    table: pd.DataFrame
     n_flips: int  # ways to flip signs behind each p value; with all of them it is exact
     n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
 
@@ -53,16 +55,18 @@ def twin_contrasts(
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Boards of slices have separate zero points, so only gaps can be compared: :math:`\Delta_{ij} = (\theta_i -
-    \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}`, both fitted to the same resampled dialogues. The test
-    flips, dialogue by dialogue, which twin is called adversarial: if being so changes nothing, all ways are alike.
+    Boards of slices have separate zero points, so only gaps can be compared:
+    :math:`\Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}`,
+    both fitted to the same resampled dialogues. The test flips, dialogue by dialogue, which twin is
+    called adversarial: if being so changes nothing, all ways are alike.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
         Of both slices; ``dialogue_id`` is that of the original, which twins share.
     contrasts
-        Mapping of name to two lists of responders, whose means are compared; by default every pair of responders.
+        Mapping of name to two lists of responders, whose means are compared; by default every pair
+        of responders.
     dimension, n_resamples
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
     n_flips : int
@@ -73,7 +77,8 @@ def twin_contrasts(
     Returns
     -------
     TwinContrasts
-        Where someone won or lost every comparison of a slice, a contrast is ``penalised``: tested, but without interval.
+        Where someone won or lost every comparison of a slice, a contrast is ``penalised``: tested,
+        but without interval.
 
     Raises
     ------
@@ -133,7 +138,8 @@ def twin_contrasts(
     gaps = [board.theta @ matrix.T for board in boards]
     delta = gaps[0] - gaps[1]
     again = apart(_cells(drawn, 0 * drawn), _cells(0 * drawn, drawn))
-    # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far away the truth may be.
+    # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far
+    # away the truth may be.
     held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
     low, high = (
         np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level)

@@ -37,9 +37,10 @@ def find_fragility(
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
-    Those with most influence, to first order, on the gap to a rival are taken away, and the number is settled by fitting
-    without them, for the three nearest rivals. A smaller set may exist, so the size is an upper bound (Broderick and others
-    2020, https://arxiv.org/abs/2011.14999; for boards of models Huang and others 2025, https://arxiv.org/abs/2508.11847).
+    Those with most influence, to first order, on the gap to a rival are taken away, and the number
+    is settled by fitting without them, for the three nearest rivals. A smaller set may exist, so
+    the size is an upper bound (Broderick and others 2020, https://arxiv.org/abs/2011.14999; for
+    boards of models Huang and others 2025, https://arxiv.org/abs/2508.11847).
 
     Parameters
     ----------
@@ -133,7 +134,8 @@ def influences(model: BradleyTerry, residual: Array) -> Array:
 
 def deletions(model: BradleyTerry) -> Array:
     """Give what leaving each entry out takes from the gradient; shape (entries, 1)."""
-    # Where pairs weigh the same, the entries of a cluster and pair share one voice: without one the others speak louder.
+    # Where pairs weigh the same, the entries of a cluster and pair share one voice: without one the
+    # others speak louder.
     if model.weights == "verdicts":
         return model.residuals
     entries, (weight, per_pair), (pair, side) = (

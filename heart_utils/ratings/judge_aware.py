@@ -1,8 +1,9 @@
 r"""Ratings that weigh each rater by how well they distinguish responders.
 
-Rater :math:`r` prefers i to j, shown first (:math:`z = 1`) or second (:math:`z = -1`), by the log-odds :math:`g = \gamma_r
-(\theta_i - \theta_j) + \delta_r z`, and calls a tie after Davidson with :math:`\nu_r`. The geometric mean of people's
-:math:`\gamma` is one, so strengths are in their log-odds; where no people judge it is that of all, a consensus of models.
+Rater :math:`r` prefers i to j, shown first (:math:`z = 1`) or second (:math:`z = -1`), by the
+log-odds :math:`g = \gamma_r (\theta_i - \theta_j) + \delta_r z`, and calls a tie after Davidson
+with :math:`\nu_r`. The geometric mean of people's :math:`\gamma` is one, so strengths are in their
+log-odds; where no people judge it is that of all, a consensus of models.
 :math:`\log \gamma_r \sim N(0, 0.5^2)` keeps raters with few answers near one.
 """
 
@@ -156,8 +157,14 @@ class RaterModel:
         of_gamma, of_delta, of_nu = (
             self.size + place * len(self.anchors) + self.rater for place in range(3)
         )
-        cells = [(row, self.entries.a, slope), (row, self.entries.b, -slope), (row, of_gamma, slope * self.gaps(theta)),
-                 (row, of_delta, self.side), (n + row, of_nu, self.ties_used[self.rater].astype(float))]  # fmt: skip
+        cells = [
+            (row, self.entries.a, slope),
+            (row, self.entries.b, -slope),
+            (row, of_gamma, slope * self.gaps(theta)),
+            # fmt: skip
+            (row, of_delta, self.side),
+            (n + row, of_nu, self.ties_used[self.rater].astype(float)),
+        ]
         rows, columns, values = (np.concatenate(part) for part in zip(*cells, strict=True))
         return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(found)))
 
@@ -235,7 +242,8 @@ class CommonOrder:
 
     statistic: float  # score statistic against strengths by rater
     df: int  # what strengths by rater have more
-    inflation: float  # by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
+    # by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
+    inflation: float
     p_value: float  # small: raters do not share one order, and one board for all of them hides it
 
 
@@ -246,7 +254,8 @@ class JudgeAware:
     table: (
         pd.DataFrame
     )  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
-    # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the first shown gains), with ends
+    # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the
+    # first shown gains), with ends
     raters: pd.DataFrame  # ``ties`` is nu; a bias is ``nan`` where no order is known
     anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
     common_order: CommonOrder  # the test to read first
@@ -266,8 +275,8 @@ def fit_judge_aware(
     Parameters
     ----------
     verdicts, responders, dimension, ci_level, rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``, ``order``; orders not
-        joined.
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``,
+        ``order``; orders not joined.
 
     Returns
     -------
@@ -317,7 +326,8 @@ def fit_judge_aware(
     draws = as_rng(rng).multivariate_normal(
         theta, covariance[:size, :size], size=N_DRAWS, method="eigh"
     )
-    # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any rank is open.
+    # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any
+    # rank is open.
     low, high = np.where(
         separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size])
     )

@@ -26,12 +26,16 @@ SPREADS = np.linspace(
 class PooledRatings:
     """Strengths drawn towards their mean, and by what."""
 
-    # best responder first: ``plain`` (maximum likelihood), ``strength`` with interval, ``n_verdicts``; ``flag``, whose interval
-    # holds less often than it says: ``"leader"`` and ``"last"`` of the table (about 90 % instead of 95), ``"far"`` where the
+    # best responder first: ``plain`` (maximum likelihood), ``strength`` with interval,
+    # ``n_verdicts``; ``flag``, whose interval
+    # holds less often than it says: ``"leader"`` and ``"last"`` of the table (about 90 % instead of
+    # 95), ``"far"`` where the
     # plain strength lies outside the interval (below 70 % for one far from all others); else empty
     table: pd.DataFrame
-    spread: float  # standard deviation of strengths between responders, mean over what the votes leave possible
-    design_effect: float  # of the votes' variance, since those of a cluster go together, over that of independent votes
+    # standard deviation of strengths between responders, mean over what the votes leave possible
+    spread: float
+    # of the votes' variance, since those of a cluster go together, over that of independent votes
+    design_effect: float
 
 
 def pool_strengths(
@@ -43,16 +47,19 @@ def pool_strengths(
 ) -> PooledRatings:
     r"""Fit Bradley-Terry strengths that come from one normal distribution.
 
-    Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how probable the votes are (by
-    Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A), so intervals allow for not knowing it (Morris 1983,
-    https://doi.org/10.1080/01621459.1983.10477920). The votes of a cluster count less by the design effect.
+    Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how
+    probable the votes are (by Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A),
+    so intervals allow for not knowing it (Morris 1983,
+    https://doi.org/10.1080/01621459.1983.10477920). The votes of a cluster count less by the design
+    effect.
 
     Parameters
     ----------
     verdicts, dimension, cluster
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`; every verdict counts the same.
     ci_level : float
-        Of intervals that hold on average over responders, not for one that is far from all the others.
+        Of intervals that hold on average over responders, not for one that is far from all the
+        others.
 
     Returns
     -------

@@ -158,8 +158,10 @@ class Ratings:
     n_inconsistent: (
         int  # entered as half a win to each side, because two orders contradicted each other
     )
-    n_effective: float  # clusters of even information that tell as much of a difference: degrees of freedom plus one
-    chance: pd.DataFrame  # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
+    # clusters of even information that tell as much of a difference: degrees of freedom plus one
+    n_effective: float
+    # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
+    chance: pd.DataFrame
     gaps: Gaps  # differences of strengths, with what resamples tell of them
     settings: Mapping[
         str, Any
@@ -234,8 +236,8 @@ class Ratings:
         Returns
         -------
         pandas.DataFrame
-            One row a pair. ``better`` (by the estimate), ``worse``, ``difference``, ``ci_low``, ``ci_high``, ``ci_level``,
-            ``win_probability``.
+            One row a pair. ``better`` (by the estimate), ``worse``, ``difference``, ``ci_low``,
+            ``ci_high``, ``ci_level``, ``win_probability``.
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
@@ -271,45 +273,53 @@ def fit_ratings(
     r"""Fit strengths to the verdicts on one dimension, with intervals from resampling clusters.
 
     The model gives responder :math:`i` the preference over :math:`j` with probability
-    :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a win to
-    each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a part of a win.
+    :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a
+    win to each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a
+    part of a win.
 
-    Whoever always wins or always loses (more exactly: is outside the largest group that is linked by wins in both directions)
-    has no finite maximum. They are lent a quarter of a win and a quarter of a loss against the mean responder, in the data and
-    in every resample, and are ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
+    Whoever always wins or always loses (more exactly: is outside the largest group that is linked
+    by wins in both directions) has no finite maximum. They are lent a quarter of a win and a
+    quarter of a loss against the mean responder, in the data and in every resample, and are
+    ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
     have mean zero over the others. Who separates in some resample only is lent the same there.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or ``"tie"``), `cluster` and,
-        where there are several dimensions, states or soft wins, ``dimension``, ``state`` and ``p_a``; two orders of a pair
-        joined by :func:`~heart_utils.ratings.verdicts.combine_orders`.
+        One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or
+        ``"tie"``), `cluster` and, where there are several dimensions, states or soft wins,
+        ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
+        :func:`~heart_utils.ratings.verdicts.combine_orders`.
     responders : pandas.DataFrame, optional
-        Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``: unknown.
+        Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``:
+        unknown.
     dimension : str
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
-        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps of a ladder
-        (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval that HEART released.
+        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps
+        of a ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval
+        that HEART released.
     cluster : str or two of them
-        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A table that has no
-        ``dialogue_id`` gets no interval.
+        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A
+        table that has no ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
-        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair weighs the same, as in an
-        even tournament; or every verdict counts once, as in published tables and other programs.
+        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair
+        weighs the same, as in an even tournament; or every verdict counts once, as in published
+        tables and other programs.
     interval : {"bootstrap", "sandwich", "product"}, optional
-        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which the product-weight
-        bootstrap is the conservative neighbour.
+        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which
+        the product-weight bootstrap is the conservative neighbour.
     n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges too.
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges
+        too.
 
     Returns
     -------
     Ratings
-        ``.table`` is the ratings table. Its intervals follow the rule of ``interval_ends``, by the clusters in which someone
-        was met. Rank ranges hold for all responders at once. ``win_probability`` is the mean over opponents of the fitted
-        probability. Where no verdict told anyone apart, all strengths are zero and there is no interval.
+        ``.table`` is the ratings table. Its intervals follow the rule of ``interval_ends``, by the
+        clusters in which someone was met. Rank ranges hold for all responders at once.
+        ``win_probability`` is the mean over opponents of the fitted probability. Where no verdict
+        told anyone apart, all strengths are zero and there is no interval.
 
     Raises
     ------
@@ -404,18 +414,21 @@ def fit_boards(
     verdicts
         As in :func:`fit_ratings`.
     by : list of str
-        Columns: one board, with its own zero point, per combination; ``group`` names what the table lacks.
+        Columns: one board, with its own zero point, per combination; ``group`` names what the table
+        lacks.
     **settings
         ``dimension`` is needed unless `by` has it.
 
     Returns
     -------
-    dict of the values of `by`, as a tuple, to ratings; ``pandas.concat`` of their tables is again a ratings table
+    dict of the values of `by`, as a tuple, to ratings; ``pandas.concat`` of their tables is again a
+    ratings table
 
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is taken that has no board.
+        As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is taken
+        that has no board.
 
     Examples
     --------

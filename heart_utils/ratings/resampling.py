@@ -18,7 +18,9 @@ __all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
 
 Rng = np.random.Generator | None  # the source of chance; where there is none, one with a fixed seed
 SEED = 20260109
-MANY_CLUSTERS = 50  # from this number on, the interval's ends are percentiles; below, SD times a t quantile covers better
+# from this number on, the interval's ends are percentiles; below, SD times a t quantile covers
+# better
+MANY_CLUSTERS = 50
 ENOUGH_CLUSTERS = 30  # below this number a result is provisional
 FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed, and not resampled
 
@@ -27,13 +29,16 @@ FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed
 class Interval:
     """An estimate and how far it may be off, if clusters like these were drawn again."""
 
-    estimate: float  # ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``
+    # ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``
+    estimate: float
     ci_low: float
     ci_high: float
     se: float
     ci_level: float  # such as 0.95
     n_clusters: int  # what was resampled
-    n_undefined: int  # resamples in which the statistic has no value (such as 0/0); they are left out and counted here
+    # resamples in which the statistic has no value (such as 0/0); they are left out and counted
+    # here
+    n_undefined: int
     provisional: bool  # fewer than 30 clusters
     replicates: Array  # the statistic in each resample
 
@@ -108,20 +113,21 @@ def bootstrap_ci(
 ) -> Interval:
     """Put an interval on any statistic that is a function of sums, resampling whole clusters.
 
-    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts. So the rows are summed once
-    a cluster, and every resample is a row of one matrix product.
+    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts.
+    So the rows are summed once a cluster, and every resample is a row of one matrix product.
 
     Parameters
     ----------
     observations : pandas.DataFrame
         One row per observation; every column but `cluster` is a number that may be summed.
     statistic : callable
-        Takes a table of sums, one row a resample, with the columns of `observations`; gives one number a row. ``nan`` means
-        that the statistic has no value there.
+        Takes a table of sums, one row a resample, with the columns of `observations`; gives one
+        number a row. ``nan`` means that the statistic has no value there.
     cluster : str or pandas.Series
         What is resampled together: a column of `observations`, or one value a row.
     rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed, so that the same data give the same interval.
+        The source of chance; by default one with a fixed seed, so that the same data give the same
+        interval.
     n_resamples : int
         How many; 0 for the estimate alone.
     ci_level : float
@@ -184,7 +190,8 @@ def share_ci(
     ci_level: float = 0.95,
 ) -> Interval:
     """Put an interval on a share, the sum of `of` over that of `among` (1 for all rows), for clusters like these."""
-    # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by an error, without replicates.
+    # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by
+    # an error, without replicates.
     counts = pd.DataFrame(
         {"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index
     ).astype(float)
@@ -240,7 +247,8 @@ def interval_ends(
     most: float = np.inf,
 ) -> tuple[Array, Array]:
     """Turn replicates into the ends of intervals. This is the one rule of the package."""
-    # Franco et al. 2019, https://doi.org/10.1093/jssam/smy019; Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789
+    # Franco et al. 2019, https://doi.org/10.1093/jssam/smy019; Hesterberg 2015,
+    # https://doi.org/10.1080/00031305.2015.1089789
     check_level(ci_level)
     n = np.broadcast_to(np.asarray(n_clusters), np.shape(estimate))
     if len(replicates) < 2:
@@ -275,7 +283,8 @@ def error_ends(
     if np.isfinite(most - least):
         inside = np.maximum((estimate - least) * (most - estimate), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # As many observations as have this error; at an end, or where all clusters agree to the digit, the clusters.
+            # As many observations as have this error; at an end, or where all clusters agree to the
+            # digit, the clusters.
             number = np.where((inside > 0) & (se != 0), inside / se**2, n)
         place, shrink = (estimate - least) / (most - least), 1.0 + quantile**2 / number
         centre = (place + quantile**2 / (2.0 * number)) / shrink
@@ -322,7 +331,8 @@ def interval_columns(
 
 def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
     """Test a number without a range against zero, two-sided: p is below 0.05 where the 95 % interval excludes zero."""
-    # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution of the standard error does.
+    # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution
+    # of the standard error does.
     se = float(standard_error(replicates[:, None], n_clusters)[0])
     if np.isnan(se) or np.isnan(estimate):
         return float("nan")
@@ -378,9 +388,11 @@ def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
 def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[float, float]:
     """Give the standard error of a weighted mean over clusters of any size, and how many even ones it rests on.
 
-    ``influence`` is a row's part of the mean's error: its weight times its distance from the mean, over the sum of weights.
+    ``influence`` is a row's part of the mean's error: its weight times its distance from the mean,
+    over the sum of weights.
     """
-    # Each cluster is left out in turn, "CV3" as in ``spread.covariance``: MacKinnon, Nielsen and Webb (2023),
+    # Each cluster is left out in turn, "CV3" as in ``spread.covariance``: MacKinnon, Nielsen and
+    # Webb (2023),
     # https://doi.org/10.1016/j.jeconom.2022.04.001
     total = np.bincount(cluster, weight)
     weighs = total > 0
@@ -393,8 +405,10 @@ def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[fl
 
 def _degrees(share: Array) -> float:
     """Give the degrees of freedom of that variance, from the clusters' shares of the weight; one less than even clusters."""
-    # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002), https://www150.statcan.gc.ca/n1/pub/12-001-x/
-    # 2002002/article/9058-eng.pdf. The moved means have covariances scale_i scale_j (1[i = j] - share_i - share_j + squares).
+    # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002),
+    # https://www150.statcan.gc.ca/n1/pub/12-001-x/
+    # 2002002/article/9058-eng.pdf. The moved means have covariances scale_i scale_j (1[i = j] -
+    # share_i - share_j + squares).
     squares = float((share**2).sum())
     scale = (share / np.maximum(1.0 - share, 1e-12)) ** 2
     total, first, second = (float((scale * share**power).sum()) for power in range(3))

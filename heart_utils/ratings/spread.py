@@ -92,7 +92,8 @@ def spread_of(
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
     """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions."""
-    # If it were the mean of all, a lent strength would move everybody's zero by more than their intervals allow for.
+    # If it were the mean of all, a lent strength would move everybody's zero by more than their
+    # intervals allow for.
     unit, linked = np.eye(len(penalised)), ~penalised
     return np.asarray(unit if linked.all() or not linked.any() else unit - linked / linked.sum())
 
@@ -132,7 +133,8 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
 
 def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
     """Fit the strengths to clusters drawn with replacement; where raters vary too, a verdict counts its two counts' product."""
-    # That is somewhat too wide, as variance within both enters more than once: Owen (2007), https://doi.org/10.1214/07-AOAS122
+    # That is somewhat too wide, as variance within both enters more than once: Owen (2007),
+    # https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
     places: list[Any] = [slice(None)]
     if len(groups) > 1:
@@ -160,11 +162,13 @@ def covariance(
 ) -> Array:
     """Give the covariance of strengths if clusters, and raters where they vary, were drawn again.
 
-    `beside` are scores of the clusters, shape (clusters, responders), that move the fit without being part of it. A score is
-    divided by what a cluster's leverage leaves of it, to the power of `correction`: 1 is a jackknife and a little too wide, 1/2
-    is without bias where the model is right.
+    `beside` are scores of the clusters, shape (clusters, responders), that move the fit without
+    being part of it. A score is divided by what a cluster's leverage leaves of it, to the power of
+    `correction`: 1 is a jackknife and a little too wide, 1/2 is without bias where the model is
+    right.
     """
-    # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023), https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
+    # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023),
+    # https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
     # ``crossed_error``.
     groups, bread = model.entries.groups(), model.bread
     meat = np.sum(
@@ -250,7 +254,8 @@ def sums_of_sides(group: Codes, a: Codes, b: Codes, won: Array, n_groups: int, s
     return np.asarray((gained - given).reshape(n_groups, size))
 
 
-# Degrees of freedom for which studies of equals are drawn; those between take the next smaller, which is the wider.
+# Degrees of freedom for which studies of equals are drawn; those between take the next smaller,
+# which is the wider.
 DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 25, 35, 50, 80, 150, 300)
 N_DRAWS = 10_000
 MOST_CELLS = 8_000_000
@@ -264,7 +269,8 @@ class Gaps:
     replicates: Array
     n_clusters: int
     ci_level: float
-    n_effective: float  # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
+    # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
+    n_effective: float
     ends: Array = field(
         default_factory=lambda: np.full((2, 1), np.nan)
     )  # low and high where bounds are one-sided, or nan
@@ -301,7 +307,8 @@ class Gaps:
 
     def ranks(self, alone: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Give the ranks that each responder may hold, all at once; or those of the one that is `alone`."""
-        # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024), https://doi.org/10.1093/restud/rdad006
+        # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024),
+        # https://doi.org/10.1093/restud/rdad006
         size, bounded = len(self.strength), ~np.isnan(self.ends[0])
         open_ = ~np.eye(size, dtype=bool)
         if len(self.replicates) < 2:
@@ -340,7 +347,8 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
     Returns
     -------
     float
-        For two responders Student's t; for more, between Tukey's studentised range and Bonferroni's t.
+        For two responders Student's t; for more, between Tukey's studentised range and Bonferroni's
+        t.
 
     Examples
     --------
@@ -353,7 +361,8 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
 def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
     """Give the one-sided level of each hypothesis "row is not better than column", if all that are open hold at once."""
-    # From studies of equals with equal errors, which need the widest: Hayter (1984), https://doi.org/10.1214/aos/1176346392
+    # From studies of equals with equal errors, which need the widest: Hayter (1984),
+    # https://doi.org/10.1214/aos/1176346392
     shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
     if len(open_) < 3 or not open_.any():
         return shared

@@ -68,7 +68,8 @@ class Entries:
     rater: Codes | None = None  # where raters vary too
     raters: pd.Index | None = None
     weight: Array | None = (
-        None  # what each verdict stands for; without it those of a pair and cluster share one vote evenly
+        # what each verdict stands for; without it those of a pair and cluster share one vote evenly
+        None
     )
 
     @property
@@ -216,7 +217,8 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     Returns
     -------
     pandas.Series
-        ``p_a`` where given, else 1, 1/2 or 0 by the word; 1/2 if orders are inconsistent, ``nan`` if an answer does not count.
+        ``p_a`` where given, else 1, 1/2 or 0 by the word; 1/2 if orders are inconsistent, ``nan``
+        if an answer does not count.
 
     Examples
     --------
@@ -494,7 +496,8 @@ def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[C
     refuse(absent[keys[0]], rows, table[keys[0]], f"`{keys[0]}` must not be empty")
     codes = np.zeros(len(rows), np.intp)
     for key in used:
-        # Whole columns are coded, then rows chosen among the codes: to take rows out of a column of texts costs far more.
+        # Whole columns are coded, then rows chosen among the codes: to take rows out of a column of
+        # texts costs far more.
         found, values = pd.factorize(pd.factorize(table[key], use_na_sentinel=False)[0][rows])
         codes = codes * max(len(values), 1) + found
     _, first, unit = np.unique(codes, return_index=True, return_inverse=True)
@@ -554,10 +557,11 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     both failed              the worse     none         none
     =======================  ============  ===========  =================================
 
-    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an abstention. Where one order
-    failed the row keeps the order it rests on. Another joined row has no ``order``, the ``comparison_id`` of the first order,
-    the flags of both, the mean margin of the answers that name its winner, and neither rationale nor call. A pair shown in
-    one order only passes unchanged.
+    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
+    abstention. Where one order failed the row keeps the order it rests on. Another joined row has
+    no ``order``, the ``comparison_id`` of the first order, the flags of both, the mean margin of
+    the answers that name its winner, and neither rationale nor call. A pair shown in one order only
+    passes unchanged.
 
     Parameters
     ----------

@@ -34,8 +34,9 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     replies
         The table of replies.
     codes
-        Sequence of what has ``name`` and ``words``, as in a codebook; those without words are left out. A star stands for
-        any ending of a word; words in a row may be parted by punctuation; case does not matter.
+        Sequence of what has ``name`` and ``words``, as in a codebook; those without words are left
+        out. A star stands for any ending of a word; words in a row may be parted by punctuation;
+        case does not matter.
 
     Returns
     -------
@@ -90,19 +91,22 @@ def theme_overlap(
     Parameters
     ----------
     reasons
-        Rows of ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of several, ``dimension``.
+        Rows of ``reason_id``, ``pair_id``, ``dialogue_id``, ``rater_kind``, ``verdict`` and, of
+        several, ``dimension``.
     codes
-        ``reason_id``, ``code``, ``probability``; 0.5 or more is named; reasons without a valid code are left out.
+        ``reason_id``, ``code``, ``probability``; 0.5 or more is named; reasons without a valid code
+        are left out.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        One row: ``overlap`` :math:`o`, twice the common themes over all named (Dice); ``permuted`` :math:`e`, a mean with
-        the other party's reasons for pairs of other dialogues; ``excess``, the difference; ``corrected``,
-        :math:`(o - e) / (1 - e)`; each with ``_low`` and ``_high``; ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons left
-        out, without a theme), ``n_clusters``, ``provisional``.
+        One row: ``overlap`` :math:`o`, twice the common themes over all named (Dice); ``permuted``
+        :math:`e`, a mean with the other party's reasons for pairs of other dialogues; ``excess``,
+        the difference; ``corrected``, :math:`(o - e) / (1 - e)`; each with ``_low`` and ``_high``;
+        ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons left out, without a theme),
+        ``n_clusters``, ``provisional``.
 
     Raises
     ------
@@ -140,7 +144,8 @@ def theme_overlap(
         themes.loc[rows["reason_id"]].to_numpy(float),
         pd.factorize(rows["dialogue_id"]),
     )
-    # Only reasons that stand beside one of the other party are shuffled, so that both figures are of the same reasons.
+    # Only reasons that stand beside one of the other party are shuffled, so that both figures are
+    # of the same reasons.
     (first, one), (second, other) = (
         np.unique(met[side], return_inverse=True) for side in ("place_x", "place_y")
     )

@@ -25,20 +25,23 @@ class OverlapError(ValueError):
 def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame:
     """Compare each reply with the turn that really came next, and with turns that did not.
 
-    Some overlap comes from the topic, which turns of other dialogues understate; long runs are the clearer sign.
+    Some overlap comes from the topic, which turns of other dialogues understate; long runs are the
+    clearer sign.
 
     Parameters
     ----------
     replies
-        ``reply_id``, ``history_id``, ``responder``, ``text``; ``attrs["left_out"]`` of the result counts rows left out.
+        ``reply_id``, ``history_id``, ``responder``, ``text``; ``attrs["left_out"]`` of the result
+        counts rows left out.
     truths
         ``history_id`` and ``text``, one row per history; a turn without text is none.
 
     Returns
     -------
     pandas.DataFrame
-        One row per reply with text and a true turn: ``overlap``, the share of its runs of three words that the turn has
-        (none below three words); ``overlap_others``, a mean with turns of other histories; ``longest_run`` of shared words.
+        One row per reply with text and a true turn: ``overlap``, the share of its runs of three
+        words that the turn has (none below three words); ``overlap_others``, a mean with turns of
+        other histories; ``longest_run`` of shared words.
 
     Raises
     ------
@@ -99,22 +102,23 @@ def measure_sameness(
 ) -> pd.DataFrame:
     """Compare each author's replies with that author's replies to other dialogues.
 
-    Similarity is the cosine of word counts weighted by rarity (TF-IDF over the table). Only pairs across dialogues count, since
-    replies to one dialogue share its topic.
+    Similarity is the cosine of word counts weighted by rarity (TF-IDF over the table). Only pairs
+    across dialogues count, since replies to one dialogue share its topic.
 
     Parameters
     ----------
     replies
         Valid replies with ``text``, ``responder`` and ``dialogue_id``.
     n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; dialogues are drawn, and a pair counts the product of
-        its two dialogues' counts.
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; dialogues are drawn, and a pair
+        counts the product of its two dialogues' counts.
 
     Returns
     -------
     pandas.DataFrame
-        One row an author, the most alike first: ``sameness``, ``ci_low``, ``ci_high``, ``ci_level``, ``to_others`` (other
-        authors' replies), ``n``, ``n_clusters``, ``n_repeated`` (given word for word elsewhere); ``nan`` with one dialogue.
+        One row an author, the most alike first: ``sameness``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``to_others`` (other authors' replies), ``n``, ``n_clusters``, ``n_repeated``
+        (given word for word elsewhere); ``nan`` with one dialogue.
 
     Examples
     --------
@@ -134,8 +138,11 @@ def measure_sameness(
         at = np.asarray(replies["responder"] == name)
         own, others = np.ix_(at, at), np.ix_(at, ~at)
         drawn, n_clusters = weights[:, codes[at]], len(np.unique(codes[at]))
-        pairs, sums = (np.einsum("ri,ij,rj->r", drawn, part, drawn, optimize=True)
-                       for part in (across[own].astype(float), alike[own] * across[own]))  # fmt: skip
+        pairs, sums = (
+            np.einsum("ri,ij,rj->r", drawn, part, drawn, optimize=True)
+            # fmt: skip
+            for part in (across[own].astype(float), alike[own] * across[own])
+        )
         found, elsewhere = ratio(sums, pairs), alike[others][across[others]]
         low, high = interval_of(
             float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0

@@ -31,8 +31,9 @@ def spearman_interval(
 ) -> tuple[float, float]:
     r"""Put an interval on a rank correlation from its value and the number of models, as if drawn independently.
 
-    The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)`, better
-    away from zero, after Bonett and Wright (2000), https://doi.org/10.1007/BF02294183
+    The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or
+    :math:`(1 + \rho^2/2)/(n-3)`, better away from zero, after Bonett and Wright (2000),
+    https://doi.org/10.1007/BF02294183
 
     Parameters
     ----------
@@ -100,7 +101,8 @@ def correlate_scale(
     Parameters
     ----------
     models
-        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or ``rating`` are out.
+        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or
+        ``rating`` are out.
     x
         What is correlated with the rating.
     n_shuffles
@@ -111,8 +113,9 @@ def correlate_scale(
     Returns
     -------
     Trend
-        Its p values are about relabelling these models, not about models to come. Shuffling within families keeps what makers
-        have in common; shuffling the families' means asks whether makers differ in the same way on both.
+        Its p values are about relabelling these models, not about models to come. Shuffling within
+        families keeps what makers have in common; shuffling the families' means asks whether makers
+        differ in the same way on both.
 
     Raises
     ------

@@ -23,9 +23,8 @@ __all__ = ["drawn_numbers", "show_numbers_with_figures"]
 DIGITS = 6  #: Significant ones: more than any figure shows, and the same on every processor.
 PLACES = ("x", "x_low", "x_high", "y", "y_low", "y_high")
 COLUMNS = ("panel", "series", "name", "mark", *PLACES, "value", "x_label", "y_label")
-GUIDE = (  #: A line or a band across the whole figure, such as one at zero: where to look, and no result.
-    "guide"
-)
+# : A line or a band across the whole figure, such as one at zero: where to look, and no result.
+GUIDE = "guide"
 
 Mark = dict[str, Any]
 
@@ -41,9 +40,10 @@ def drawn_numbers(figure: Figure) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a mark, with ``mark`` (what it is), ``x`` and ``y``, or their ends in ``x_low``, ``x_high``, ``y_low`` and
-        ``y_high``, in the units of the axes, whose labels are in ``x_label`` and ``y_label``; where an axis has names in place
-        of numbers, those. ``panel`` is the title of the axes, ``series`` the entry of the legend, ``name`` what is written
+        One row a mark, with ``mark`` (what it is), ``x`` and ``y``, or their ends in ``x_low``,
+        ``x_high``, ``y_low`` and ``y_high``, in the units of the axes, whose labels are in
+        ``x_label`` and ``y_label``; where an axis has names in place of numbers, those. ``panel``
+        is the title of the axes, ``series`` the entry of the legend, ``name`` what is written
         beside a point, ``value`` what a cell shows. A column that is empty throughout is left out.
 
     Examples

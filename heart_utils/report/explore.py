@@ -1,6 +1,7 @@
 """Figures that a reader can ask: the rows behind a static figure, for the script of the book's pages (``explore.js``).
 
-The page holds the rows, and nothing is loaded from elsewhere. Without scripts the static figure stays as it is.
+The page holds the rows, and nothing is loaded from elsewhere. Without scripts the static figure
+stays as it is.
 """
 
 from __future__ import annotations

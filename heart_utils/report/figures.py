@@ -124,8 +124,9 @@ def plot_intervals(
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
-        One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``, or else in ``ci_low`` and
-        ``ci_high``, where there are such; an infinite one is drawn as an arrow.
+        One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``,
+        or else in ``ci_low`` and ``ci_high``, where there are such; an infinite one is drawn as an
+        arrow.
     value : str
         Column of the estimates.
     label : str
@@ -224,14 +225,14 @@ def plot_profile(
 ) -> Axes:
     """Draw the scores of a few responders on several dimensions, as level lines or as a radar.
 
-    Lines are recommended: they have intervals, and a radar's area grows with the square of the scores and changes with the
-    order of its corners, which has no meaning.
+    Lines are recommended: they have intervals, and a radar's area grows with the square of the
+    scores and changes with the order of its corners, which has no meaning.
 
     Parameters
     ----------
     scores : pandas.DataFrame
-        One row a ``responder`` and ``dimension``; ``ci_low`` and ``ci_high`` where there are intervals, which a radar leaves
-        out.
+        One row a ``responder`` and ``dimension``; ``ci_low`` and ``ci_high`` where there are
+        intervals, which a radar leaves out.
     value : str
         Column of the scores.
     kind : {"lines", "radar"}
@@ -248,7 +249,8 @@ def plot_profile(
     Raises
     ------
     ValueError
-        If the kind is not known, or a radar has fewer than three dimensions, a responder without one of them or no polar axes.
+        If the kind is not known, or a radar has fewer than three dimensions, a responder without
+        one of them or no polar axes.
 
     Examples
     --------
@@ -327,7 +329,8 @@ def plot_leaderboard(
     Parameters
     ----------
     board : pandas.DataFrame or Ratings
-        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder stands there twice.
+        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder
+        stands there twice.
     title : str, optional
         What was rated and by whom.
     origin : str, optional
@@ -372,7 +375,8 @@ def plot_boards(
     Parameters
     ----------
     boards
-        Mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`.
+        Mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a
+        responder and `by`.
     by
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
     origin
@@ -449,8 +453,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     Parameters
     ----------
     effects
-        Rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50 characters) above each. An
-        effect without an interval is a marker alone.
+        Rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50
+        characters) above each. An effect without an interval is a marker alone.
 
     Returns
     -------
@@ -513,8 +517,9 @@ def plot_trend(
     Parameters
     ----------
     models
-        One row a model, with ``responder``, `x` (without it a model is not drawn) and ``rating``; if known, also
-        ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``, ``simulated``.
+        One row a model, with ``responder``, `x` (without it a model is not drawn) and ``rating``;
+        if known, also ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
+        ``simulated``.
     x
         Column of the logarithmic scale.
     x_label
@@ -628,14 +633,16 @@ def use_cjk_font() -> Html:
             dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700)
         )
     there = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
-    # matplotlib looks for each character down the list of families, so the list itself must be the family.
+    # matplotlib looks for each character down the list of families, so the list itself must be the
+    # family.
     family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
     mpl.rcParams.update({"font.sans-serif": family, "font.family": family})
     coded = base64.b64encode(file.read_bytes()).decode()
     return Html(
         f'<style>@font-face {{ font-family: "{CJK_FONT}"; src: url("data:font/otf;base64,{coded}")'
         ' format("opentype"); '
-        # Before the others, since Chromium draws the first cell without a fallback that arrives late; for Chinese alone.
+        # Before the others, since Chromium draws the first cell without a fallback that arrives
+        # late; for Chinese alone.
         f'unicode-range: U+2E80-FFEF }} td, th, [lang="zh"] {{ font-family: "{CJK_FONT}",'
         " system-ui, sans-serif }</style>"
     )

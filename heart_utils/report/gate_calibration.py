@@ -46,7 +46,9 @@ class CalibratedJudges:
     """What records say of the judges of a gate."""
 
     faults: tuple[str, ...]  #: Why they may not decide; empty if they may.
-    discernment: float  #: Least share of a difference among people's votes that shows in a judge's, the lower end of its interval.
+    # : Least share of a difference among people's votes that shows in a judge's, the lower end of
+    # its interval.
+    discernment: float
     note: str  #: What the gate's limits become, in a sentence.
 
 
@@ -72,8 +74,8 @@ def check_calibration(
     run : str, optional
         The run that the verdicts come from, whose settings say what its judges are now.
     judges : pathlib.Path, optional
-        A YAML file that says it where votes come from a file: a judge's name -> ``model``, ``prompt``, ``rubric``,
-        ``options``.
+        A YAML file that says it where votes come from a file: a judge's name -> ``model``,
+        ``prompt``, ``rubric``, ``options``.
     least_lead, least_labels : float, int
         As in ``CalibrationRecord.faults``.
     dimensions : sequence of str, optional
@@ -183,10 +185,12 @@ def compare_powered(
 ) -> Comparison:
     """Test the drop as people would see it: judges' verdicts on all dialogues, corrected by people's on a part of them.
 
-    Whatever the judge rewards cancels, since it enters by the difference between the dialogues that people judged and all:
-    see :func:`~heart_utils.agreement.prediction_powered.prediction_powered_ratings`. A judge's error rates from another study
-    correct only if it errs alike on this candidate, and people's single votes are no standard without error: in simulated
-    studies such an interval (Rogan-Gladen) held too rarely (``make bench NAME=calibrated``).
+    Whatever the judge rewards cancels, since it enters by the difference between the dialogues that
+    people judged and all: see
+    :func:`~heart_utils.agreement.prediction_powered.prediction_powered_ratings`. A judge's error
+    rates from another study correct only if it errs alike on this candidate, and people's single
+    votes are no standard without error: in simulated studies such an interval (Rogan-Gladen) held
+    too rarely (``make bench NAME=calibrated``).
 
     Parameters
     ----------
@@ -207,7 +211,8 @@ def compare_powered(
     Raises
     ------
     GateError, heart_utils.ratings.verdicts.AgreementError
-        If people did not judge both, or judged fewer than five dialogues or dialogues that the judges did not.
+        If people did not judge both, or judged fewer than five dialogues or dialogues that the
+        judges did not.
 
     Examples
     --------

@@ -111,15 +111,17 @@ def read_sides(
 ) -> Sides:
     """Bring the judges' verdicts on two responders into one table, joining two runs if they match.
 
-    Runs match if their histories and opponents' replies are the same word for word. People's verdicts are left out, and the
-    opponents' on one another are taken once, from the baseline's run.
+    Runs match if their histories and opponents' replies are the same word for word. People's
+    verdicts are left out, and the opponents' on one another are taken once, from the baseline's
+    run.
 
     Parameters
     ----------
     baseline
         A responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``.
     candidate
-        The same. Of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are enough.
+        The same. Of two files that differ in one responder each, ``old.csv`` and ``new.csv`` are
+        enough.
     run
         The run of responders that are named alone.
     protocol

@@ -24,9 +24,9 @@ from heart_utils.runs import RunError, checksum, find_root, write_atomically
 __all__ = ["kept"]
 
 FOLDER = Path("data", "simulated")
-MODE = (  #: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes everything.
-    "HEART_KEPT"
-)
+# : A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes
+# everything.
+MODE = "HEART_KEPT"
 LOG = "HEART_KEPT_LOG"  #: Names a file that gets a line for each table that had to be computed.
 
 _VALUES = (
@@ -51,8 +51,9 @@ def kept(
 ) -> pd.DataFrame:
     """Call a simulation, or take its table from ``data/simulated`` if neither call nor code changed since it was kept.
 
-    Code is all that the function reaches by imports, without comments and docstrings. After a change, and where the table is
-    not at hand, the simulation simply runs; ``make simulations`` keeps the tables anew.
+    Code is all that the function reaches by imports, without comments and docstrings. After a
+    change, and where the table is not at hand, the simulation simply runs; ``make simulations``
+    keeps the tables anew.
 
     Parameters
     ----------
@@ -61,7 +62,8 @@ def kept(
     function
         Callable whose DataFrame depends on its arguments alone.
     *args, **settings
-        Arguments of the function: numbers, texts, dataclasses or containers of them; a generator must be fresh.
+        Arguments of the function: numbers, texts, dataclasses or containers of them; a generator
+        must be fresh.
 
     Returns
     -------

@@ -116,14 +116,15 @@ def leaderboard_html(
     Parameters
     ----------
     ratings : pandas.DataFrame
-        The table ``ratings``, or mapping of several by the name of their data; each board gets a table.
+        The table ``ratings``, or mapping of several by the name of their data; each board gets a
+        table.
     title : str
         Title of the page.
     whole_page : bool
         Whether to give a page or only the part to put into one.
     records : sequence of CalibrationRecord
-        Of the judges, from :func:`~heart_utils.judging.calibration.calibrate_judge`; a judge without one is called "not
-        calibrated".
+        Of the judges, from :func:`~heart_utils.judging.calibration.calibrate_judge`; a judge
+        without one is called "not calibrated".
 
     Returns
     -------
@@ -165,7 +166,8 @@ def write_leaderboard(
     Parameters
     ----------
     ratings
-        Ratings, mapping of them as from :func:`heart_utils.fit_boards`, or pandas.DataFrame, the table ``ratings``.
+        Ratings, mapping of them as from :func:`heart_utils.fit_boards`, or pandas.DataFrame, the
+        table ``ratings``.
     folder : str or path
         Made if need be.
     title : str
@@ -176,12 +178,14 @@ def write_leaderboard(
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), ``.xlsx``; ``leaderboard-column`` (as
-        wide as one column) and ``leaderboard-page`` (as two), each ``.pdf`` and ``.svg``.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), ``.xlsx``;
+        ``leaderboard-column`` (as wide as one column) and ``leaderboard-page`` (as two), each
+        ``.pdf`` and ``.svg``.
 
     Warns
     -----
-    UserWarning : if matplotlib or seaborn is not installed: then there are no figures; openpyxl: then no ``.xlsx``
+    UserWarning : if matplotlib or seaborn is not installed: then there are no figures; openpyxl:
+    then no ``.xlsx``
 
     Examples
     --------
@@ -268,7 +272,8 @@ def weigh_by_hand(
     Parameters
     ----------
     scores : pandas.DataFrame
-        One row per responder, dialogue and dimension; intervals need two dialogues of each responder.
+        One row per responder, dialogue and dimension; intervals need two dialogues of each
+        responder.
     profiles
         Mapping of a name, which becomes a button, to weights of dimensions with the sum 1.
     scale : str
@@ -306,7 +311,9 @@ def weigh_by_hand(
     known = bool(each.groupby("responder").size().min() > 1)
     for row in ranking:
         row["scores"] = means.loc[means["responder"] == row["responder"], "score"].tolist()
-        if known:  # the covariance of the mean scores over dialogues, times the squared quantile of an interval
+        # the covariance of the mean scores over dialogues, times the squared quantile of an
+        # interval
+        if known:
             own = each.loc[row["responder"]]
             spread = (
                 own.cov().to_numpy() / len(own) * stats.t.ppf((1 + ci_level) / 2, len(own) - 1) ** 2

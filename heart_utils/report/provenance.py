@@ -1,6 +1,7 @@
 """Say on every page, and in a paper, what it rests on: what rows and the run's ``manifest.json`` say, else "not recorded".
 
-So is what the manifest says of another number of rows; a licence that is not recorded is the strictest.
+So is what the manifest says of another number of rows; a licence that is not recorded is the
+strictest.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     run : Run or str
         A run, its name or its path.
     tables
-        Such as ``"verdicts"`` (all parts), ``"verdicts/people"`` or ``"public/verdicts"`` (of another run).
+        Such as ``"verdicts"`` (all parts), ``"verdicts/people"`` or ``"public/verdicts"`` (of
+        another run).
 
     Returns
     -------
@@ -126,7 +128,8 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
             f"{table}: the manifest says origin {', '.join(unknown)}; expected one of"
             f" {', '.join(ORIGINS)}."
         )
-    # The rows' own word counts: no manifest can make a simulated row a measured one, nor account for other rows than these.
+    # The rows' own word counts: no manifest can make a simulated row a measured one, nor account
+    # for other rows than these.
     others = {name: count for name, count in counts.items() if name not in MADE_UP}
     if sum(others.values()) != len(rows) - simulated:
         others = {"not recorded": len(rows) - simulated}
@@ -154,7 +157,8 @@ def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Name -> number or text, without figures, in the notebook's order; a name glued twice has its last value.
+        Name -> number or text, without figures, in the notebook's order; a name glued twice has its
+        last value.
 
     Raises
     ------
@@ -208,12 +212,14 @@ def methods(
     ratings : Ratings
         What was fitted to these verdicts.
     records : sequence of CalibrationRecord, optional
-        Of the judges; by default those in the run's folder ``calibration``. A judge without one is called "not calibrated".
+        Of the judges; by default those in the run's folder ``calibration``. A judge without one is
+        called "not calibrated".
 
     Returns
     -------
     str
-        What was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were is yours to add.
+        What was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were
+        is yours to add.
 
     Examples
     --------

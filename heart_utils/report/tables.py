@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["glue_numbers", "in_words", "show_table", "write_excel"]
 
 DASH = "–"
-LONG = 36  #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays whole.
+# : Characters from which a cell is a sentence, which goes on in the next line; what is shorter
+# stays whole.
+LONG = 36
 
 HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
@@ -53,13 +55,15 @@ def show_table(
     Parameters
     ----------
     table : any
-        An index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become one, of ``ci_level``.
+        An index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become
+        one, of ``ci_level``.
     digits
         Decimals of numbers that are not whole by type.
     wrap
         Whether any cell may go on in the next line, not a sentence alone.
     percent : sequence of str
-        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and ``ci_high``).
+        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and
+        ``ci_high``).
     filtered : bool
         Whether the book's page lets readers choose rows by words and by columns of few entries.
 
@@ -83,7 +87,8 @@ def show_table(
     if not kept.index.is_unique:  # such an index is not shown
         kept = kept.reset_index(drop=True)
     kind = "dataframe heart-filter" if filtered else "dataframe"
-    # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls rather than breaking words.
+    # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls
+    # rather than breaking words.
     shown = kept.style.set_uuid(f"{next(NUMBER)}").format(
         precision=digits, na_rep=DASH, thousands=",", escape="html"
     )
@@ -145,8 +150,9 @@ def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]
     Parameters
     ----------
     tables : mapping of str to pandas.DataFrame
-        Name of the sheet, of at most 31 characters without ``[]:*?/\``, -> its table. The index is left out. No text is a
-        formula, whatever it begins with; lists and what else has no place in a cell are written as text.
+        Name of the sheet, of at most 31 characters without ``[]:*?/\``, -> its table. The index is
+        left out. No text is a formula, whatever it begins with; lists and what else has no place in
+        a cell are written as text.
     file : str or path
         Ends in ``.xlsx``; replaced if it is there.
 

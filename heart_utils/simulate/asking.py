@@ -22,7 +22,9 @@ SHARE, FIRST = (
     0.75,
 )  # of all votes, what a design asks for; and of these, what the first of two waves does
 CELL = ["dialogue_id", "responder_a", "responder_b"]
-LEAST = 0.2  # chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first: never below
+# chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first:
+# never below
+LEAST = 0.2
 
 
 def ask_for_votes(
@@ -30,8 +32,9 @@ def ask_for_votes(
 ) -> pd.DataFrame:
     """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
 
-    After a share `first` of them a second wave asks where differences are still open. ``stands_for`` is one over the known
-    chance of having been asked, over the votes there; with two waves their mean, by weights fixed beforehand.
+    After a share `first` of them a second wave asks where differences are still open.
+    ``stands_for`` is one over the known chance of having been asked, over the votes there; with two
+    waves their mean, by weights fixed beforehand.
     """
     people, judges = (
         verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False)
@@ -129,9 +132,10 @@ def compare_designs(
     Returns
     -------
     pandas.DataFrame
-        One row a design, from people alone and with the judge: ``votes`` (share asked for), ``apart`` (pairs told apart),
-        ``range`` (mean ranks in a range), ``width`` (of intervals), ``saving``, ``most_saving``; where the truth is known,
-        ``covered`` (share of strengths), ``false`` (whether a range is wrong), ``error`` (sum of squares).
+        One row a design, from people alone and with the judge: ``votes`` (share asked for),
+        ``apart`` (pairs told apart), ``range`` (mean ranks in a range), ``width`` (of intervals),
+        ``saving``, ``most_saving``; where the truth is known, ``covered`` (share of strengths),
+        ``false`` (whether a range is wrong), ``error`` (sum of squares).
 
     Examples
     --------

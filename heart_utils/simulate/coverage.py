@@ -43,8 +43,9 @@ def simulate_coverage(
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
-    The truth is what a fit to averaged win probabilities tends to, with these raters or with raters like these. The released
-    formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and the bootstrap over verdicts are for neither.
+    The truth is what a fit to averaged win probabilities tends to, with these raters or with raters
+    like these. The released formula (:math:`\pm 1.96 / \sqrt{n}` for n verdicts on a responder) and
+    the bootstrap over verdicts are for neither.
 
     Parameters
     ----------
@@ -60,8 +61,9 @@ def simulate_coverage(
     Returns
     -------
     pandas.DataFrame
-        One row a kind of ``interval``, ``population`` and ``quantity`` (``"strength"`` or ``"difference"`` of two):
-        ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``, ``n_studies``, ``simulated``.
+        One row a kind of ``interval``, ``population`` and ``quantity`` (``"strength"`` or
+        ``"difference"`` of two): ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``,
+        ``n_studies``, ``simulated``.
 
     Raises
     ------
@@ -242,8 +244,9 @@ def simulate_power(
 ) -> pd.DataFrame:
     """Draw studies in which two responders lie a gap apart, and note in which the leaderboard finds it.
 
-    The leaderboard's interval of the difference must leave out zero on the right side: over dialogues and raters, or over
-    dialogues alone where raters do not differ or are fewer than 20 and so fixed.
+    The leaderboard's interval of the difference must leave out zero on the right side: over
+    dialogues and raters, or over dialogues alone where raters do not differ or are fewer than 20
+    and so fixed.
 
     Parameters
     ----------
@@ -265,7 +268,8 @@ def simulate_power(
     Returns
     -------
     pandas.DataFrame
-        One row a study: ``estimate``, ``se``, ``found``, ``n_effective``, ``simulated``. The share found estimates the power.
+        One row a study: ``estimate``, ``se``, ``found``, ``n_effective``, ``simulated``. The share
+        found estimates the power.
 
     Raises
     ------
@@ -345,7 +349,8 @@ def check_saving(
 ) -> pd.DataFrame:
     """Measure what a judge saves, against people's verdicts on dialogues that neither fit has seen.
 
-    It is :math:`E(e_{people} - e_{powered})`, of squared distances e to theirs, over the mean variance of people alone.
+    It is :math:`E(e_{people} - e_{powered})`, of squared distances e to theirs, over the mean
+    variance of people alone.
 
     Parameters
     ----------
@@ -363,8 +368,9 @@ def check_saving(
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``, ``saved_se`` (Monte Carlo); means over
-        draws of ``estimated`` (by the method itself), ``at_most``, ``rho_squared`` and ``weight``.
+        One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``,
+        ``saved_se`` (Monte Carlo); means over draws of ``estimated`` (by the method itself),
+        ``at_most``, ``rho_squared`` and ``weight``.
 
     Raises
     ------
@@ -447,8 +453,9 @@ def check_coverage(
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``; of the share of responders whose interval holds the truth, ``powered mean`` and
-        ``powered sem`` over studies, and ``people mean`` and ``people sem`` from people alone.
+        One row a size: ``n_labelled``; of the share of responders whose interval holds the truth,
+        ``powered mean`` and ``powered sem`` over studies, and ``people mean`` and ``people sem``
+        from people alone.
 
     Examples
     --------
@@ -503,9 +510,9 @@ def simulate_gate(
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
 
-    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + 0.5`, each pair in both orders, where :math:`q =
-    \theta + w + e`: strength, a history's effect (the same for candidate and baseline), and how one reply turned out; w and e
-    have an SD of 0.5.
+    A judge shown i first prefers it to j with log-odds :math:`q_i - q_j + 0.5`, each pair in both
+    orders, where :math:`q = \theta + w + e`: strength, a history's effect (the same for candidate
+    and baseline), and how one reply turned out; w and e have an SD of 0.5.
 
     Parameters
     ----------
@@ -514,7 +521,8 @@ def simulate_gate(
     drop : float
         Rating points by which it truly lies below.
     mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in ``compare_anytime``.
+        As in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in
+        ``compare_anytime``.
     n_studies
         Number of studies.
     n_runs
@@ -531,7 +539,8 @@ def simulate_gate(
     Returns
     -------
     pandas.DataFrame
-        A row a study and run: ``passed``; of the first dimension ``drop``, ``se``, ``outcome``, ``n_dialogues``.
+        A row a study and run: ``passed``; of the first dimension ``drop``, ``se``, ``outcome``,
+        ``n_dialogues``.
 
     Raises
     ------

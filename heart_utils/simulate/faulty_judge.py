@@ -1,4 +1,7 @@
-"""A judge with known faults, drawn to see whether the measures of a judge's steadiness find them. All of it is simulated."""
+"""A judge with known faults, drawn to see whether the measures of a judge's steadiness find them.
+
+All of it is simulated.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,8 @@ def recover_faults(
     Returns
     -------
     pandas.DataFrame
-        By judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with its interval.
+        By judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with
+        its interval.
 
     Examples
     --------

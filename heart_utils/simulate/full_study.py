@@ -34,7 +34,8 @@ class Margins:
 
     human_wins: float = 0.358  # shares of people's votes between a person's reply and a model's
     ties: float = 0.174
-    # shares of agreement of two people, and of a person and a judge, over votes that are no ties: how ties count is not said
+    # shares of agreement of two people, and of a person and a judge, over votes that are no ties:
+    # how ties count is not said
     human_agreement: float = 0.795
     judge_agreement: float = 0.787
 
@@ -96,7 +97,8 @@ def simulate_heart(
     Returns
     -------
     Study
-        Every row is marked as simulated; the responder ``human`` stands for whoever wrote for people.
+        Every row is marked as simulated; the responder ``human`` stands for whoever wrote for
+        people.
 
     Raises
     ------

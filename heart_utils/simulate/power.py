@@ -16,7 +16,9 @@ from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "NotReckonedError", "minimum_gap", "plan_study"]
 
-LEAST_A_PAIR = 6  # dialogues in which a pair is compared on average, below which no simulated studies were compared with the formula
+# dialogues in which a pair is compared on average, below which no simulated studies were compared
+# with the formula
+LEAST_A_PAIR = 6
 LARGEST_GAP = 16.0
 OTHERS = 0.5  # how far the other responders lie above or below the middle, on the scale of the fit
 PLANNED = (
@@ -43,8 +45,11 @@ class Design:
     n_responders: int
     pairs: int  # of responders, compared a dialogue, of n (n - 1) / 2
     votes: int  # raters a pair and dialogue
-    n_raters: int  # among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is measured
-    dialogue_sd: float = 0.8  # of a responder's replies about their strength, in log-odds of a verdict that is no tie
+    # among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is
+    # measured
+    n_raters: int
+    # of a responder's replies about their strength, in log-odds of a verdict that is no tie
+    dialogue_sd: float = 0.8
     rater_sd: float = 0.35  # of a rater's taste for a responder, in the same unit
     tie_share: float = 0.0  # share of verdicts that are ties, from 0 to below 1
 
@@ -83,7 +88,8 @@ class Design:
     @property
     def n_effective(self) -> float:
         """Clusters of even information that tell as much of a difference, as a leaderboard will count them."""
-        # What a pair tells of the difference between two responders: 4 where the two meet, 1 where either meets another.
+        # What a pair tells of the difference between two responders: 4 where the two meet, 1 where
+        # either meets another.
         total, squares = 2.0 * self.n_responders, 2.0 * self.n_responders + 12.0
         uneven = squares / total**2
         missed, part = 1.0 / max(self.n_compared - 1, 1), self.pairs / self.n_compared
@@ -105,21 +111,23 @@ def minimum_gap(
 ) -> float:
     r"""Return the smallest true gap of strengths that is found with some probability.
 
-    The interval of the difference must exclude zero: the gap is :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard
-    errors, with c from ``critical_value`` on the :math:`\nu` degrees of freedom that the leaderboard will have (its effective
-    clusters less one), and r for how much its standard error exceeds that of the estimates.
-    The two lie half a gap above and below the middle, half of the others 0.5 above and half 0.5 below. With K responders, D
-    dialogues, R raters, v votes, N verdicts a responder, each pair in M dialogues on average, and P pairs of which p are
-    compared a dialogue, the variance is
+    The interval of the difference must exclude zero: the gap is
+    :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard errors, with c from
+    ``critical_value`` on the :math:`\nu` degrees of freedom that the leaderboard will have (its
+    effective clusters less one), and r for how much its standard error exceeds that of the
+    estimates. The two lie half a gap above and below the middle, half of the others 0.5 above and
+    half 0.5 below. With K responders, D dialogues, R raters, v votes, N verdicts a responder, each
+    pair in M dialogues on average, and P pairs of which p are compared a dialogue, the variance is
 
     .. math::
 
-        \frac{2 C_1 (K - 2)}{K D} \frac{1 - 1 / p}{1 - 1 / P} + S C_2 E(1 / M) + \frac{E(1 / M)}{v} (U - S (C_2 + 2 C_r)) +
-        2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
+        \frac{2 C_1 (K - 2)}{K D} \frac{1 - 1 / p}{1 - 1 / P} + S C_2 E(1 / M) + \frac{E(1 / M)}{v}
+        (U - S (C_2 + 2 C_r)) + 2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
 
-    without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the covariance of two verdicts that
-    share one reply, both, or the rater's taste, ties as in Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082; U
-    and S are sums over pairs of a verdict's variance and of its squared slope, over the squared sum of slopes.
+    without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the
+    covariance of two verdicts that share one reply, both, or the rater's taste, ties as in Davidson
+    (1970), https://doi.org/10.1080/01621459.1970.10481082; U and S are sums over pairs of a
+    verdict's variance and of its squared slope, over the squared sum of slopes.
 
     Parameters
     ----------
@@ -130,7 +138,8 @@ def minimum_gap(
     ci_level : float
         The level of the interval.
     n_contrasts : int, optional
-        How many differences must hold at once (Bonferroni), 1 for one chosen beforehand; by default all pairs of responders.
+        How many differences must hold at once (Bonferroni), 1 for one chosen beforehand; by default
+        all pairs of responders.
 
     Returns
     -------
@@ -142,7 +151,8 @@ def minimum_gap(
     ValueError
         If the design cannot be.
     NotReckonedError
-        If a pair is compared in fewer than six dialogues, where the formula does not hold, or no gap is large enough.
+        If a pair is compared in fewer than six dialogues, where the formula does not hold, or no
+        gap is large enough.
 
     Examples
     --------
@@ -230,9 +240,10 @@ def plan_study(
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of the better at that gap), the
-        parts of the variance of a difference that come from ``verdicts``, ``dialogues`` and ``raters``, and ``why``: where a
-        design is not reckoned, since it compares a pair in too few dialogues, the reason in words, and no gap.
+        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of
+        the better at that gap), the parts of the variance of a difference that come from
+        ``verdicts``, ``dialogues`` and ``raters``, and ``why``: where a design is not reckoned,
+        since it compares a pair in too few dialogues, the reason in words, and no gap.
 
     Examples
     --------
@@ -262,7 +273,8 @@ def plan_study(
 
 def _excess(design: Design) -> float:
     """Give by how much the leaderboard's standard error exceeds that of the estimates."""
-    # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums does; of those, the draws
+    # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums
+    # does; of those, the draws
     # from the covariance are corrected as resamples of the fewer clusters are.
     leverage = (
         (design.n_responders - 1.0)
@@ -302,7 +314,8 @@ def _parts(design: Design, gap: float) -> dict[str, float]:
         else 1.0
     )
     own = 2.0 * shared["reply"] * others / (design.n_responders * design.n_dialogues) * together
-    # Who is dealt which pair is chance even where the raters are fixed, unless all judge everything.
+    # Who is dealt which pair is chance even where the raters are fixed, unless all judge
+    # everything.
     of_responder = 2.0 * design.n_verdicts / design.n_responders
     dealt = (
         (1.0 - design.votes / design.n_raters) / of_responder * design.dialogues_a_pair * inverse

@@ -45,7 +45,8 @@ BEHAVIOURS = {
 }
 """Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. Only ``careful`` and ``hurried`` do the task."""
 
-SPREAD = 1.5  # standard deviation between pairs of the log-odds by which a careful rater prefers one reply
+# standard deviation between pairs of the log-odds by which a careful rater prefers one reply
+SPREAD = 1.5
 TIES = 0.2  # chance of a tie between equals; it falls with the difference
 
 
@@ -285,7 +286,8 @@ class Study:
     comparisons: pd.DataFrame
     verdicts: pd.DataFrame
     scores: pd.DataFrame
-    # ``strength`` for an average dialogue and rater; ``marginal``, what a fit to averaged win probabilities tends to; mean zero
+    # ``strength`` for an average dialogue and rater; ``marginal``, what a fit to averaged win
+    # probabilities tends to; mean zero
     truth: pd.DataFrame
 
 
@@ -314,18 +316,18 @@ def simulate_study(
     r"""Draw a whole study: who wrote, what they wrote, who met whom, who judged and what they said.
 
     In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to :math:`j` by
-    :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds, with
-    :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and :math:`v \sim N(0, s_r^2)`
-    for taste. Ties follow Davidson; the margin is the distance at which a logistic answer landed on its
-    side of zero, cut at 0.5, 1, 1.75 and 2.75.
+    :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds,
+    with :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and
+    :math:`v \sim N(0, s_r^2)` for taste. Ties follow Davidson; the margin is the distance at which
+    a logistic answer landed on its side of zero, cut at 0.5, 1, 1.75 and 2.75.
 
     Parameters
     ----------
     rng : numpy.random.Generator
         The source of chance.
     strengths : mapping of str to float, optional
-        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)` if absent. Who is called
-        ``human...`` is a person.
+        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)`
+        if absent. Who is called ``human...`` is a person.
     n_responders : int
         How many, where strengths are drawn; every fourth is a person.
     n_dialogues : int
@@ -618,7 +620,8 @@ def simulate_writers(
     Returns
     -------
     Study
-        Writers take turns; all are the responder ``human``; ``truth`` has ``strength`` less the models' mean.
+        Writers take turns; all are the responder ``human``; ``truth`` has ``strength`` less the
+        models' mean.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """A user's own file or table, checked like any other; all that is wrong with it is said at once, and what to call instead.
 
-What a file may leave out has one evident value; a verdict, a score, who judged and what kind of rater it was are never made up.
+What a file may leave out has one evident value; a verdict, a score, who judged and what kind of
+rater it was are never made up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Any table that people have, as rows of cells: CSV, Excel, Parquet, JSON, JSON Lines, also compressed, a DataFrame, Arrow.
 
-Nothing here knows what a column means. Rows keep the number that they have in their file, the first below the header being 0.
+Nothing here knows what a column means. Rows keep the number that they have in their file, the first
+below the header being 0.
 """
 
 from __future__ import annotations
@@ -87,10 +88,11 @@ def read_table(
     Parameters
     ----------
     given : path, pandas.DataFrame, or a table of Arrow's interface
-        A path ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``, ``.json`` or ``.eval``
-        (a log of inspect_ai), and ``.gz`` or ``.zst`` may follow.
+        A path ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``, ``.json`` or
+        ``.eval`` (a log of inspect_ai), and ``.gz`` or ``.zst`` may follow.
     sep, encoding : str, optional
-        Of CSV: by default the one of ``, ; |`` and tab that cuts the first line into most parts; UTF-8, or UTF-16 by its mark.
+        Of CSV: by default the one of ``, ; |`` and tab that cuts the first line into most parts;
+        UTF-8, or UTF-16 by its mark.
     header : sequence of str, optional
         The names of the columns of a CSV or Excel file that has none.
     faults : list of str, optional
@@ -494,7 +496,8 @@ def _without_more_headers(rows: pd.DataFrame) -> RawTable:
         .to_numpy(bool)
     )
     if not marked.any() and len(rows):
-        # without the row of import ids, the second header still says the first again in words: StartDate, Start Date
+        # without the row of import ids, the second header still says the first again in words:
+        # StartDate, Start Date
         near = [_letters(head) for head in rows.columns]
         marked = np.array(
             [sum(a == _letters(b) for a, b in zip(near, rows.iloc[0], strict=True)) > 2]

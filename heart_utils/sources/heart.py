@@ -1,7 +1,7 @@
 """ESConv's dialogues, merged so that speakers alternate, and HEART's 300 histories that were cut from them, with the replies.
 
-HEART's release labels turns by parity. Here speakers come from ESConv, or were read: an adversarial history begins with the
-supporter, alternates, and ends with the seeker.
+HEART's release labels turns by parity. Here speakers come from ESConv, or were read: an adversarial
+history begins with the supporter, alternates, and ends with the seeker.
 """
 
 from __future__ import annotations
@@ -235,8 +235,9 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     Returns
     -------
     list of str
-        ``greeting``: the supporter's first turn greets or asks how the seeker is. ``closing``: it says goodbye, wishes well or
-        thanks for the talk, and at most half of the supporter's turns follow. ``over_40_words``.
+        ``greeting``: the supporter's first turn greets or asks how the seeker is. ``closing``: it
+        says goodbye, wishes well or thanks for the talk, and at most half of the supporter's turns
+        follow. ``over_40_words``.
 
     Examples
     --------

@@ -24,8 +24,9 @@ FIELDS = ("question_id", "rubric", "dialogue")
 def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
     """Load rubric items, one row each in the judge's order, of HeartBench or of a JSON Lines file in its form.
 
-    A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and ``dialogue`` (a list of
-    ``role`` A or B and ``content``). A veto item has the ability ``"special"``, and may lack points.
+    A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and
+    ``dialogue`` (a list of ``role`` A or B and ``content``). A veto item has the ability
+    ``"special"``, and may lack points.
     """
     names = pd.read_csv(find_root() / "data" / "heartbench" / "names.csv")
     lookup = {
@@ -82,7 +83,8 @@ def load_rubric() -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in ``load_questions``.
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in
+        ``load_questions``.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Logs of inspect_ai, as ``.eval`` or ``.json``: a row for each score of a sample, whose columns are then named as in any file.
 
-The format is that of inspect_ai's documentation (https://inspect.aisi.org.uk/eval-logs.html); nothing of the package is needed.
-A row has ``id``, ``epoch``, ``model``, ``scorer``, ``value``, ``explanation`` and the sample's ``metadata``. A sample that
-failed has a row for each scorer of the task, without a value.
+The format is that of inspect_ai's documentation (https://inspect.aisi.org.uk/eval-logs.html);
+nothing of the package is needed. A row has ``id``, ``epoch``, ``model``, ``scorer``, ``value``,
+``explanation`` and the sample's ``metadata``. A sample that failed has a row for each scorer of the
+task, without a value.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ __all__: list[str] = []
 ZSTD = (
     93  #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
 )
-LOCAL_HEADER = 30  #: Bytes before the name of a packed part; the lengths of name and extra field are in the last four.
+# : Bytes before the name of a packed part; the lengths of name and extra field are in the last
+# four.
+LOCAL_HEADER = 30
 HEADERS = ("header.json", "_journal/start.json")
 """Parts of a log that say what ran: the first is there once it has ended."""
 

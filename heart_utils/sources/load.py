@@ -38,8 +38,8 @@ def load_histories(
     Parameters
     ----------
     name_or_path
-        ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own. 36 drafted for this project; HEART's
-        280 standard and 20 adversarial ones; 1,300 dialogues whole.
+        ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own. 36 drafted for
+        this project; HEART's 280 standard and 20 adversarial ones; 1,300 dialogues whole.
     twins
         With ``"heart"``, add each adversarial history's calm original.
     **reading
@@ -80,7 +80,8 @@ def load_replies(
     Parameters
     ----------
     name_or_path
-        ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or DataFrame.
+        ``"sample"``, ``"heart"`` or ``"esconv"`` (what came with those histories), or a file or
+        DataFrame.
     twins, **reading
         As in :func:`load_histories`.
 
@@ -116,8 +117,9 @@ def load_scores(
     Parameters
     ----------
     name_or_path
-        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``, ``"can_ai_relate"``; of whole conversations
-        ``"sage"``, ``"ieval"``, ``"mibot"``; or a file or DataFrame.
+        ``"mentalalign"``, ``"empathic_comm"``, ``"recipients"``, ``"therapists"``,
+        ``"can_ai_relate"``; of whole conversations ``"sage"``, ``"ieval"``, ``"mibot"``; or a file
+        or DataFrame.
     as_published
         With ``"mentalalign"``, zeros and sixes are scores, as in its tables.
     **reading
@@ -126,7 +128,8 @@ def load_scores(
     Returns
     -------
     pandas.DataFrame
-        A table of scores; ``attrs["notes"]`` has what was counted on the way, for MentalAlign by rater.
+        A table of scores; ``attrs["notes"]`` has what was counted on the way, for MentalAlign by
+        rater.
 
     Raises
     ------
@@ -171,35 +174,40 @@ def load_verdicts(
     Parameters
     ----------
     name_or_path : str, path or pandas.DataFrame
-        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores by
-        :func:`scores_to_verdicts`), or one's own table: a DataFrame, Arrow, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
-        ``.json``, ``.jsonl`` or ``.eval`` (of inspect_ai), packed as ``.gz`` or ``.zst``
-        too. Where it cannot be read, the message proposes the call.
+        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
+        by :func:`scores_to_verdicts`), or one's own table: a DataFrame, Arrow, ``.csv``, ``.tsv``,
+        ``.xlsx``, ``.parquet``, ``.json``, ``.jsonl`` or ``.eval`` (of inspect_ai), packed as
+        ``.gz`` or ``.zst`` too. Where it cannot be read, the message proposes the call.
     dimension : str, optional
         Keep one line of the rubric.
     raters : {"human", "model"}, optional
         Keep one kind of raters.
     **reading
-        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or ``None`` to leave it out;
-        headers that are the table's own but for case, blanks and hyphens need no mention. ``words``: its word for an answer
-        -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell,
-        and a column's name -> such a mapping is about that column. ``always``: what a column that it lacks holds in every
-        row. ``rater_columns``: where a row is a pair, the headers that are raters' names; blank cells are taken as not
-        asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is. ``sep``, ``encoding``: by default
-        the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or UTF-16 where the file begins so.
-        ``only``: header -> the value or values of the rows that count; the others are counted by value in ``attrs["notes"]``,
-        and rows that say of themselves that they may not count (rejected, ignored, previews) are refused until it says so.
-        ``others="drop"`` leaves columns out that are not named. ``made_of``: a column -> others that make it, as
-        ``"{question_id}-{turn}"`` or ``"row-{row}"``; ``split``: a header -> a pattern whose named parts are columns.
-        ``explode``: lists of which each entry is a row. ``dimension_columns``, ``pair_columns``: headers, or a pattern, of
-        answers with a column each; ``shown``: a table (path, DataFrame or list) of what they were about. ``winner_columns``:
-        headers that are marked -> ``"a"``, ``"b"`` or ``"tie"``; ``winner_loser``: two headers of names; ``counts``: headers of
-        how often who won. ``soft``: the numbers of ``p_a`` that mean ``a`` and ``b`` for sure. ``repeats="number"``: what comes
-        again is a repeat. ``header``: the names of the columns of a file without a header.
-        ``keep_ids``: by default ids of raters and writers that look like a person's (an address, a full name, an id of
-        Prolific or Mechanical Turk, or any below a header such as ``WorkerId``) become codes, the same ones for as long as the
-        key file ``keys/people.csv`` is there, and addresses are taken out of texts; ``False`` codes every person, whatever
-        the id looks like, and ``True`` leaves all as it is.
+        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or
+        ``None`` to leave it out; headers that are the table's own but for case, blanks and hyphens
+        need no mention. ``words``: its word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a
+        failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell, and a column's
+        name -> such a mapping is about that column. ``always``: what a column that it lacks holds
+        in every row. ``rater_columns``: where a row is a pair, the headers that are raters' names;
+        blank cells are taken as not asked, and counted in ``attrs["notes"]``, unless ``words`` says
+        what ``""`` is. ``sep``, ``encoding``: by default the one of ``, ; |`` and tab that cuts the
+        header into most parts, and UTF-8, or UTF-16 where the file begins so. ``only``: header ->
+        the value or values of the rows that count; the others are counted by value in
+        ``attrs["notes"]``, and rows that say of themselves that they may not count (rejected,
+        ignored, previews) are refused until it says so. ``others="drop"`` leaves columns out that
+        are not named. ``made_of``: a column -> others that make it, as ``"{question_id}-{turn}"``
+        or ``"row-{row}"``; ``split``: a header -> a pattern whose named parts are columns.
+        ``explode``: lists of which each entry is a row. ``dimension_columns``, ``pair_columns``:
+        headers, or a pattern, of answers with a column each; ``shown``: a table (path, DataFrame or
+        list) of what they were about. ``winner_columns``: headers that are marked -> ``"a"``,
+        ``"b"`` or ``"tie"``; ``winner_loser``: two headers of names; ``counts``: headers of how
+        often who won. ``soft``: the numbers of ``p_a`` that mean ``a`` and ``b`` for sure.
+        ``repeats="number"``: what comes again is a repeat. ``header``: the names of the columns of
+        a file without a header. ``keep_ids``: by default ids of raters and writers that look like a
+        person's (an address, a full name, an id of Prolific or Mechanical Turk, or any below a
+        header such as ``WorkerId``) become codes, the same ones for as long as the key file
+        ``keys/people.csv`` is there, and addresses are taken out of texts; ``False`` codes every
+        person, whatever the id looks like, and ``True`` leaves all as it is.
 
     Returns
     -------
@@ -209,7 +217,8 @@ def load_verdicts(
     Raises
     ------
     DataError
-        If there is no such dimension or kind of raters, or a file does not hold verdicts; the message lists all its faults.
+        If there is no such dimension or kind of raters, or a file does not hold verdicts; the
+        message lists all its faults.
 
     Examples
     --------
@@ -329,8 +338,9 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     """Compare every two replies to one history by what one rater gave them on one dimension: the higher wins, equal is a tie.
 
-    Nobody gave such verdicts: ten scores make 45 pairs that hang together, so resample dialogues, never pairs. A pair with a
-    failed score has the (first) failure's state and no verdict; two replies of one responder, or not both asked about, no row.
+    Nobody gave such verdicts: ten scores make 45 pairs that hang together, so resample dialogues,
+    never pairs. A pair with a failed score has the (first) failure's state and no verdict; two
+    replies of one responder, or not both asked about, no row.
 
     Parameters
     ----------
@@ -340,7 +350,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags, no order, margin or ``p_a``.
+        Verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags,
+        no order, margin or ``p_a``.
 
     Raises
     ------

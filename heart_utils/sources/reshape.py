@@ -55,7 +55,8 @@ def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshape
 
     Raises
     ------
-    DataError : if an option names what is not there, or a cell cannot be read as it says; the message names row and column
+    DataError : if an option names what is not there, or a cell cannot be read as it says; the
+    message names row and column
 
     Examples
     --------

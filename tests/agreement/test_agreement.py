@@ -46,7 +46,10 @@ def mtbench(mirror):
 def test_agreement_matches_the_published_table_of_mt_bench(
     mtbench, turn, between, ties, percent, n_votes
 ):
-    """Zheng et al. 2023, table 5: experts and GPT-4, whose contradictions between orders count as ties."""
+    """Zheng et al.
+
+    2023, table 5: experts and GPT-4, whose contradictions between orders count as ties.
+    """
     found = first_row(mtbench[mtbench["group"] == turn], between=between, ties=ties)
     assert found["n_votes"] == n_votes
     assert 100 * found["agreement"] == pytest.approx(percent, abs=0.5)
@@ -91,7 +94,8 @@ def test_three_people_and_a_judge_by_hand():
 
 
 def test_the_answer_from_the_authors_names_looks_at_other_dialogues_only():
-    # In d, people elsewhere prefer x (2 to 1), so x is guessed: right. In e they are 1 to 1: a coin.
+    # In d, people elsewhere prefer x (2 to 1), so x is guessed: right. In e they are 1 to 1: a
+    # coin.
     # In f they prefer x (2 to 0): x is guessed, and the person there said y: wrong.
     table = votes([
         *[("x-y", "d", "p1", "a"), ("x-y", "d", "m1", "a")],
@@ -242,7 +246,8 @@ def test_what_the_names_say_is_learnt_anew_in_each_resample_without_copies_of_th
 
 
 def test_resamples_of_the_lead_are_centred_on_it(rng):
-    """Names learnt from a resample know fewer dialogues: uncentred, the mean of the ends lies above the lead."""
+    """Names learnt from a resample know fewer dialogues: uncentred, the mean of the ends lies above
+    the lead."""
     table = random_votes(rng, n_dialogues=60)
     found = first_row(table, ties="exclude", n_resamples=400, rng=np.random.default_rng(1))
     middle = (found["advantage_low"] + found["advantage_high"]) / 2
@@ -485,7 +490,8 @@ def test_a_choice_that_does_not_exist_is_refused(wrong):
 
 
 def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_them_can_say():
-    """Half always say what the judge says and half the opposite: 24 tosses of a coin, whatever the number of dialogues."""
+    """Half always say what the judge says and half the opposite: 24 tosses of a coin, whatever the
+    number of dialogues."""
     judge = [(d, "m", "model", "ab"[d % 2]) for d in range(60)]
     people = [
         (d % 60, f"p{p}", "human", "ab"[(d + p) % 2])

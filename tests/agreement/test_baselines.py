@@ -48,9 +48,11 @@ def test_agreement_and_authors_are_those_of_pairwise_agreement_with_their_interv
 def test_a_feature_is_learnt_from_other_dialogues_and_equal_replies_are_a_coin():
     table = questions("aabba", "abbba")
     gaps = pd.DataFrame({"words": [2.0, 1.0, -3.0, 4.0, np.nan]}, index=table["pair_id"].unique())
-    # Longer wins three times and loses once; without its own question it still wins more often. The last is a coin.
+    # Longer wins three times and loses once; without its own question it still wins more often. The
+    # last is a coin.
     assert shares(table, gaps=gaps)["words"] == pytest.approx((3 + 0.5) / 5)
-    # Half of the people prefer longer replies: what is left over always says the opposite of the question left out.
+    # Half of the people prefer longer replies: what is left over always says the opposite of the
+    # question left out.
     table = questions("abab", "aaaa")
     gaps = pd.DataFrame({"words": [1.0, 1.0, 1.0, 1.0]}, index=table["pair_id"].unique())
     assert shares(table, gaps=gaps)["words"] == 0.0
@@ -143,7 +145,8 @@ def test_what_cannot_be_compared_is_refused(settings, says):
 def test_the_lead_of_each_judge_on_safety_is_the_mean_over_decided_pairs_counted_one_by_one(
     left_out,
 ):
-    """As *Do judges agree?* prints it judge by judge: right or not, less whether the clinicians' usual answer elsewhere is."""
+    """As *Do judges agree?* prints it judge by judge: right or not, less whether the clinicians'
+    usual answer elsewhere is."""
     scores = open_run("public").read("scores", "mentalalign").query("dimension == 'safety'")
     firm = scores_to_verdicts(scores[scores["responder"] != left_out]).query(
         "verdict in ['a', 'b']"

@@ -57,7 +57,8 @@ def test_the_ceiling_is_recovered_from_how_votes_split(rng, n_votes):
 
 
 def test_with_three_votes_a_pair_the_interval_is_that_of_the_bounds(rng):
-    """Three votes tell how often two people agree and no more; five tell how the ceiling lies between."""
+    """Three votes tell how often two people agree and no more; five tell how the ceiling lies
+    between."""
     share = expit(rng.normal(0, 1.5, 600))
     three, five = (estimate_ceiling(draw_votes(rng, share, n), n_resamples=200) for n in (3, 5))
     assert (three.decides, five.decides) == (False, True)
@@ -110,7 +111,8 @@ def test_no_ceiling_is_above_one_however_few_the_dialogues(rng):
 
 
 def test_the_ends_of_the_bounds_are_those_of_agreement_resampled():
-    """Three votes a pair: the ends are those of the agreement of two people, the upper one carried to its highest ceiling."""
+    """Three votes a pair: the ends are those of the agreement of two people, the upper one carried
+    to its highest ceiling."""
     table = draw_votes(np.random.default_rng(2), np.full(120, 0.85), 3, per_dialogue=5)
     found = estimate_ceiling(table, n_resamples=20, rng=np.random.default_rng(3))
     n_a = (table["verdict"] == "a").groupby(table["pair_id"]).sum()

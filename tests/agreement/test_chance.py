@@ -16,7 +16,8 @@ from heart_utils.ratings.verdicts import AgreementError, read_votes
 ALONE = {"cluster": None, "n_resamples": 0}
 N = None
 
-# Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, examples A to E; observers are columns here.
+# Krippendorff (2011), Computing Krippendorff's Alpha-Reliability, examples A to E; observers are
+# columns here.
 TWO_BINARY = list(zip([0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0], strict=True))
 TWO_NOMINAL = list(
     zip([1, 1, 2, 2, 4, 3, 3, 3, 5, 4, 4, 1], [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4], strict=True)
@@ -51,7 +52,10 @@ def test_alpha_matches_krippendorffs_printed_examples(sheet, level, printed):
     ],
 )
 def test_coefficients_match_gwets_printed_example_of_four_raters(coefficient, settings, printed):
-    """Gwet (2014), Handbook of Inter-Rater Reliability, 4th edition, p. 120; values as his R package irrCAC prints them."""
+    """Gwet (2014), Handbook of Inter-Rater Reliability, 4th edition, p.
+
+    120; values as his R package irrCAC prints them.
+    """
     assert coefficient(scores(FOUR_OBSERVERS), **settings, **ALONE).value == pytest.approx(
         printed, abs=5e-6
     )
@@ -59,7 +63,8 @@ def test_coefficients_match_gwets_printed_example_of_four_raters(coefficient, se
 
 @pytest.fixture(scope="module")
 def abstractors():
-    """Gwet's two abstractors and three kinds of pregnancy (irrCAC's cont3x3abstractors), as 100 units."""
+    """Gwet's two abstractors and three kinds of pregnancy (irrCAC's cont3x3abstractors), as 100
+    units."""
     table = {(1, 1): 13, (2, 2): 20, (2, 3): 7, (3, 2): 4, (3, 3): 56}
     return scores([pair for pair, times in table.items() for _ in range(times)])
 
@@ -73,7 +78,8 @@ def test_coefficients_match_gwets_printed_example_of_two_raters(abstractors, coe
 
 
 def test_coefficients_match_gwets_printed_example_of_six_psychiatrists():
-    """Fleiss' 30 patients, the 15 that irrCAC's distrib.6raters holds: AC1 .4448007, alpha .4204384."""
+    """Fleiss' 30 patients, the 15 that irrCAC's distrib.6raters holds: AC1 .4448007, alpha
+    .4204384."""
     counts = [
         [0, 0, 0, 6, 0], [0, 3, 0, 0, 3], [0, 1, 4, 0, 1], [0, 0, 0, 0, 6], [0, 3, 0, 3, 0], [2, 0, 4, 0, 0], [0, 0, 4, 0, 2],
         [2, 0, 3, 1, 0], [2, 0, 0, 4, 0], [0, 0, 0, 0, 6], [1, 0, 0, 5, 0], [1, 1, 0, 4, 0], [0, 3, 3, 0, 0], [1, 0, 0, 5, 0],
@@ -125,7 +131,8 @@ def test_alpha_is_the_krippendorff_packages(sheet, level):
 
 @pytest.mark.mirror
 def test_kappas_of_experts_match_the_published_table(mirror):
-    """62 of 63 follow with the whole scale; in the other nobody gave a 4, and it follows when 4 is no category."""
+    """62 of 63 follow with the whole scale; in the other nobody gave a 4, and it follows when 4 is
+    no category."""
     from heart_utils.sources.load import load_scores
 
     ratings = load_scores("empathic_comm")
@@ -180,7 +187,8 @@ def test_verdicts_are_symmetrised_since_a_and_b_are_names_without_meaning():
     )
     chance = 2 * (3 / 8) ** 2 + (1 / 4) ** 2
     assert cohen_kappa(table, n_resamples=0).value == pytest.approx((3 / 4 - chance) / (1 - chance))
-    # A tie lies between: by squares it costs a quarter, and two answers drawn from the margins lose 2 * (3/4) / 4 on average.
+    # A tie lies between: by squares it costs a quarter, and two answers drawn from the margins lose
+    # 2 * (3/4) / 4 on average.
     assert cohen_kappa(table, weights="quadratic", n_resamples=0).value == pytest.approx(
         (3 / 4 - 5 / 8) / (1 - 5 / 8)
     )
@@ -292,7 +300,8 @@ def test_verdicts_without_ties_have_two_categories():
         assert coefficient(table, cluster=None, n_resamples=0).value == pytest.approx(
             (3 / 4 - 1 / 2) / (1 / 2)
         )
-    # Alpha: six of eight answers meet an equal one; two answers drawn from 4 a and 4 b differ in 4 of 7.
+    # Alpha: six of eight answers meet an equal one; two answers drawn from 4 a and 4 b differ in 4
+    # of 7.
     assert krippendorff_alpha(table, cluster=None, n_resamples=0).value == pytest.approx(
         1 - (1 / 4) / (4 / 7)
     )

@@ -1,4 +1,5 @@
-"""Variance components and reliability: against pingouin, statsmodels, a published table, brute force and known truth."""
+"""Variance components and reliability: against pingouin, statsmodels, a published table, brute
+force and known truth."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,8 @@ from heart_utils.ratings.verdicts import AgreementError
 from tools.bench.reliability import TRUE, draw
 
 SMALL = {"responder": 5, "dialogue": 6, "rater": 3}
-# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four judges.
+# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four
+# judges.
 SHROUT_FLEISS = [
     [9, 2, 5, 8],
     [6, 1, 3, 2],
@@ -34,7 +36,8 @@ def scores():
 
 
 def test_reliability_is_the_published_intraclass_correlation():
-    """Of the mean of four, and of one: .91 and .71 by consistency, .62 and .29 by absolute agreement."""
+    """Of the mean of four, and of one: .91 and .71 by consistency, .62 and .29 by absolute
+    agreement."""
     rows = pd.DataFrame(SHROUT_FLEISS).rename_axis("responder").reset_index()
     found = variance_components(
         rows.melt("responder", var_name="dialogue_id", value_name="score").assign(rater="all")
@@ -212,7 +215,8 @@ def test_where_scores_start_changes_no_component(scores):
 
 
 def test_a_component_of_nothing_is_not_below_zero():
-    """Responders alone differ: all else is exactly zero, and zero is no component that was clipped."""
+    """Responders alone differ: all else is exactly zero, and zero is no component that was
+    clipped."""
     rows = [(r, d, r) for r in (1, 2, 3) for d in "de"]
     table = variance_components(
         pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(rater="ann")

@@ -10,7 +10,8 @@ from heart_utils.ratings.verdicts import AgreementError
 
 ALONE = {"cluster": None, "n_resamples": 0}
 
-# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four judges.
+# Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four
+# judges.
 SHROUT_FLEISS = [
     [9, 2, 5, 8],
     [6, 1, 3, 2],
@@ -20,7 +21,8 @@ SHROUT_FLEISS = [
     [6, 2, 4, 7],
 ]
 
-# Judge -> the name of the responder that is the judge itself, which the published reliabilities leave out.
+# Judge -> the name of the responder that is the judge itself, which the published reliabilities
+# leave out.
 JUDGES = {
     "Claude-3.7-Sonnet": ("claude-3.7-sonnet", "claude-3.5-haiku"),
     "GPT-4o": ("gpt-4o", "gpt-4o"),
@@ -53,7 +55,8 @@ def test_only_replies_that_all_raters_scored_enter():
 
 @pytest.mark.parametrize("coefficient", [icc, cohen_kappa, krippendorff_alpha])
 def test_a_dialogue_without_a_shared_reply_is_no_cluster_and_moves_no_interval(rng, coefficient):
-    """One rater alone scored two of ten dialogues: eight can be drawn, with them in the table or not."""
+    """One rater alone scored two of ten dialogues: eight can be drawn, with them in the table or
+    not."""
     table = scores(rng.integers(1, 4, (40, 2)))
     table["dialogue_id"] = table["reply_id"].map({f"reply_{k}": f"d{k // 4}" for k in range(40)})
     lonely = table["dialogue_id"].isin(["d0", "d9"]) & (table["rater"] == "1")
@@ -122,7 +125,8 @@ def mentalalign(mirror):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
-    """Between the means of ten responders, `original` among them, without the judge's own; zeros and sixes count."""
+    """Between the means of ten responders, `original` among them, without the judge's own; zeros
+    and sixes count."""
     published = pd.read_csv(mirror / "mentalalign70k" / "published_icc.csv")
     assert len(published) == 28
     for row in published.itertuples():
@@ -140,7 +144,8 @@ def test_reliabilities_of_judges_match_the_published_table(mentalalign, mirror):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_one_responder_carries_the_published_reliability(mentalalign):
-    """Leaving `original` out moves the published figures by up to .29; leaving out any other moves the same one less."""
+    """Leaving `original` out moves the published figures by up to .29; leaving out any other moves
+    the same one less."""
     table = mentalalign[
         mentalalign["rater"].isin(["clinicians", "gpt-4o"]) & (mentalalign["responder"] != "gpt-4o")
     ]
@@ -162,7 +167,8 @@ def test_one_responder_carries_the_published_reliability(mentalalign):
 
 @pytest.mark.mirror
 def test_as_many_dialogues_are_drawn_as_people_and_judge_share(mirror):
-    """The people's file asks 992 different questions, one of them (a counsellor's words) seen by no judge."""
+    """The people's file asks 992 different questions, one of them (a counsellor's words) seen by no
+    judge."""
     from heart_utils.sources.load import load_scores
 
     table = load_scores("mentalalign")

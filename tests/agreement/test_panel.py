@@ -50,7 +50,8 @@ def test_people_s_own_noise_is_not_taken_for_errors_that_judges_share(rng):
 
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_a_person_who_scores_higher_throughout_changes_nothing(rng, rho):
-    """Their level is no noise; crossed over three people it would be taken off the errors that judges share."""
+    """Their level is no noise; crossed over three people it would be taken off the errors that
+    judges share."""
     table = draw_errors(rng, rho=rho, n=400)
     stricter = table.assign(score=table["score"] - 2.0 * (table["rater"] == "p1"))
     plain, shifted = (effective_judges(rows, n_resamples=0).iloc[0] for rows in (table, stricter))
@@ -129,7 +130,8 @@ def test_which_reply_is_called_a_changes_no_number_of_judges(rng):
 
 
 def test_a_tie_lies_in_the_middle_between_a_and_b():
-    """m2 calls a tie where m1 is wrong outright: errors 2 and 1 on half of the pairs, so rho is 2 * 1 over (4 + 1) / 2."""
+    """m2 calls a tie where m1 is wrong outright: errors 2 and 1 on half of the pairs, so rho is 2 *
+    1 over (4 + 1) / 2."""
     rows = [
         ("x-y", f"d{k}", who, said) for k in range(20) for who, said in (("p1", "a"), ("p2", "a"))
     ]

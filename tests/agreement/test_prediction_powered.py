@@ -44,7 +44,8 @@ def label(verdicts, n, rng):
 
 @pytest.mark.parametrize(("trust", "printed"), [(0.0, 0.65), (0.4, 0.62), (1.0, 0.575)])
 def test_two_responders_give_the_mean_that_ppi_python_prints(trust, printed):
-    """ppi-python 0.2.3: ppi_mean_pointestimate(LABELS, BESIDE, ALONE, lam=trust), run for this test.
+    """ppi-python 0.2.3: ppi_mean_pointestimate(LABELS, BESIDE, ALONE, lam=trust), run for this
+    test.
 
     It compares labelled with unlabelled dialogues, we compare labelled with all: its lam is ours
     times the unlabelled share, 20 of 30.
@@ -91,7 +92,8 @@ def test_a_judge_that_always_says_the_same_changes_nothing(rng):
 
 
 def test_a_judges_bias_cancels(rng):
-    """A judge that hands every fifth verdict on one responder to it keeps people's order on average (simulated)."""
+    """A judge that hands every fifth verdict on one responder to it keeps people's order on average
+    (simulated)."""
     found, alone, truth = [], [], None
     for _ in range(10):
         simulated = simulate_study(
@@ -118,7 +120,8 @@ def test_a_judges_bias_cancels(rng):
 
 
 def test_zero_is_the_mean_of_those_whom_the_data_bound(rng):
-    """It was the mean of all, so that somebody whom people always preferred moved everybody else."""
+    """It was the mean of all, so that somebody whom people always preferred moved everybody
+    else."""
     verdicts = label(study(rng).verdicts, 25, rng)
     best, people = sorted(set(verdicts["responder_a"]))[0], verdicts["rater_kind"] == "human"
     word = verdicts["verdict"].mask(people & (verdicts["responder_a"] == best), "a")
@@ -201,7 +204,8 @@ def test_one_judge_may_be_asked_by_name(rng):
 
 
 def unequal():
-    """Forty dialogues in which x wins 30 times, all asked, and forty in which it wins 8, of which 10 are asked."""
+    """Forty dialogues in which x wins 30 times, all asked, and forty in which it wins 8, of which
+    10 are asked."""
     won = ["a"] * 30 + ["b"] * 10 + ["a"] * 2 + ["b"] * 8
     people = [
         (f"d{n:02d}", f"p{n % 7}", "human", said, 1.0 if n < 40 else 4.0)
@@ -233,7 +237,8 @@ def test_a_chance_must_be_above_zero():
 
 
 def test_drawing_raters_again_gives_the_two_way_sandwich(rng):
-    """The second implementation is ``fit_ratings``, which also corrects for each cluster's leverage: a few percent wider."""
+    """The second implementation is ``fit_ratings``, which also corrects for each cluster's
+    leverage: a few percent wider."""
     panels = [Panel("human", 25, 1, rater_sd=1.0), Panel("model", 1, 1)]
     drawn = simulate_study(rng=rng, n_responders=5, n_dialogues=80, pairs=6, panels=panels).verdicts
     found = prediction_powered_ratings(drawn, rater="rater", weight=0.0).table.set_index(
@@ -313,7 +318,8 @@ def test_a_pair_that_nobody_judged_moves_nothing(rng):
 
 
 def test_what_the_judge_weighs_in_a_dialogue_is_learnt_from_the_others(rng):
-    """Least squares of people's scores on the judge's, with the unlabelled dialogues' own variance."""
+    """Least squares of people's scores on the judge's, with the unlabelled dialogues' own
+    variance."""
     own, apart, elsewhere = (
         rng.normal(size=(12, 3)),
         rng.normal(size=(12, 3)),
@@ -343,7 +349,8 @@ FEW = Layout(n_responders=8, n_labelled=60, pairs=2, votes=1, judged=2)  # 4.3 d
 
 
 def test_intervals_hold_where_a_pair_has_few_labelled_dialogues():
-    """85 % held when residuals were about a pair's own mean; 0.9 is three Monte Carlo errors below 95 %."""
+    """85 % held when residuals were about a pair's own mean; 0.9 is three Monte Carlo errors below
+    95 %."""
     found = [measure(*draw(FEW, np.random.default_rng(seed))) for seed in range(30)]
     for who in ("powered", "people"):
         assert np.mean([one[who] for one in found]) > 0.9
@@ -352,7 +359,8 @@ def test_intervals_hold_where_a_pair_has_few_labelled_dialogues():
 
 
 def test_with_few_dialogues_a_pair_intervals_are_nearly_as_wide_as_on_the_leaderboard():
-    """They were 0.7 times as wide; the leaderboard's correction for leverage is the jackknife's, which is the wider."""
+    """They were 0.7 times as wide; the leaderboard's correction for leverage is the jackknife's,
+    which is the wider."""
     votes, _ = draw(FEW, np.random.default_rng(1))
     found = prediction_powered_ratings(votes, weight=0.0).table.set_index("responder")
     people = votes[votes["rater_kind"] == "human"]
@@ -379,7 +387,8 @@ def generators(n):
 
 
 def test_a_judge_that_would_move_somebody_beyond_all_wins_is_not_used():
-    """People prefer x in 9 of 10; beside them the judge never does, elsewhere always: 0.9 + 0.95 of a win has no strength."""
+    """People prefer x in 9 of 10; beside them the judge never does, elsewhere always: 0.9 + 0.95 of
+    a win has no strength."""
     votes = duel(labels=[1] * 9 + [0], beside=[0] * 10, alone=[1] * 200)
     with pytest.raises(ConvergenceError, match="find no end"):
         prediction_powered_ratings(votes, weight=1.0)

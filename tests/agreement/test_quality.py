@@ -35,7 +35,8 @@ def panel(said: dict[str, str], **columns) -> pd.DataFrame:
 
 def test_agreement_with_the_majority_of_the_others_by_hand():
     quality = rater_quality(panel({"r1": "aab", "r2": "abt", "r3": "bba"})).set_index("rater")
-    # r1: pair 1 others a, b: split, 1/2; pair 2 others b, b: 0; pair 3 others tie, a: 0. In all 1/6.
+    # r1: pair 1 others a, b: split, 1/2; pair 2 others b, b: 0; pair 3 others tie, a: 0. In all
+    # 1/6.
     assert quality.loc["r1", "agreement"] == pytest.approx((1 / 2 + 0 + 0) / 3)
     # r2: pair 1 others a, b: 1/2; pair 2 others a, b: 1/2; a tie is not compared.
     assert quality.loc["r2", "agreement"] == pytest.approx(1 / 2)
@@ -183,7 +184,8 @@ def test_careless_raters_are_found_and_careful_ones_kept(rng):
     assert rates.loc["hurried", "excluded"] <= 0.05
     assert rates.loc["coin", "excluded"] >= 0.9
     assert rates.loc["first_side", "excluded"] >= 0.95
-    # Whoever takes the time, passes the checks and tosses a coin shows one sign only. The rule does not find them.
+    # Whoever takes the time, passes the checks and tosses a coin shows one sign only. The rule does
+    # not find them.
     assert rates.loc["patient_coin", "excluded"] <= 0.15
     assert rates.loc["patient_coin", "reliability"] < 0.6 < rates.loc["careful", "reliability"]
 

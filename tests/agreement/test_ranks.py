@@ -61,7 +61,8 @@ def test_replies_that_one_rater_did_not_score_are_not_compared():
 
 
 def test_full_agreement_leaves_the_doubt_that_ten_dialogues_leave():
-    """Wilson's low end of ten of ten is 10 / (10 + t^2), t with nine degrees of freedom; of tau twice that less one."""
+    """Wilson's low end of ten of ten is 10 / (10 + t^2), t with nine degrees of freedom; of tau
+    twice that less one."""
     table = conversations({f"h{k}": {"p": [1, 2, 3], "m": [2, 4, 5]} for k in range(10)})
     found = rank_agreement(table).iloc[0]
     low = 10 / (10 + 2.262157**2)

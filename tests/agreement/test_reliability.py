@@ -11,7 +11,8 @@ from heart_utils.agreement import raters
 from heart_utils.agreement.raters import dawid_skene, rater_reliability
 from heart_utils.ratings.verdicts import AgreementError
 
-# Dawid and Skene (1979), Table 1: 45 patients; the first anaesthetist judged each three times, the others once.
+# Dawid and Skene (1979), Table 1: 45 patients; the first anaesthetist judged each three times, the
+# others once.
 ANAESTHETISTS = """
 111 1 1 1 1,333 4 3 3 4,112 2 1 2 2,222 3 1 2 1,222 3 2 2 2,222 3 3 2 2,122 2 1 1 1,333 3 4 3 3,222 2 2 2 3,232 2 2 2 3,
 444 4 4 4 4,222 3 3 4 3,111 1 1 1 1,222 3 2 1 2,121 1 1 1 1,111 2 1 1 1,111 1 1 1 1,111 1 1 1 1,222 2 2 2 1,222 1 3 2 2,
@@ -20,7 +21,8 @@ ANAESTHETISTS = """
 111 1 1 1 1,121 2 1 1 1,232 2 2 2 2,121 1 1 1 1,222 2 2 2 2
 """
 
-# Their estimates as printed (some rows do not add up to 1): rater -> rows are true classes 1 to 4, columns answers 1 to 4.
+# Their estimates as printed (some rows do not add up to 1): rater -> rows are true classes 1 to 4,
+# columns answers 1 to 4.
 PUBLISHED_ERRORS = {
     1: [[0.89, 0.11, 0, 0], [0.07, 0.88, 0.05, 0], [0, 0.34, 0.66, 0], [0, 0, 0.56, 0.44]],
     2: [[0.83, 0.17, 0, 0], [0.05, 0.63, 0.31, 0], [0, 0, 1, 0], [0, 0, 0, 1]],
@@ -176,7 +178,10 @@ def test_hundreds_of_answers_on_one_item_leave_its_class_certain():
 
 
 def test_a_rater_whom_all_agree_with_has_the_added_counts_alone_against_them():
-    """Thirty pairs, six raters of one mind: 30 right and none wrong, a count added to each. No interval is claimed."""
+    """Thirty pairs, six raters of one mind: 30 right and none wrong, a count added to each.
+
+    No interval is claimed.
+    """
     table = verdicts(
         [(f"d{k:02d}", "x", "y", "ab"[k % 3 > 1], f"r{n}") for k in range(30) for n in range(6)]
     )

@@ -8,7 +8,8 @@ from heart_utils.ratings.verdicts import AgreementError
 
 
 def votes_with(rng, n_questions, spread, base=0.05, slope=3.0):
-    """Draw votes whose chance to contradict the judge falls with its confidence and differs between questions."""
+    """Draw votes whose chance to contradict the judge falls with its confidence and differs between
+    questions."""
     question = np.repeat(np.arange(n_questions), rng.integers(6, 42, n_questions))
     confidence = rng.random(len(question))
     chance = expit(
@@ -52,7 +53,8 @@ def test_testing_stops_at_the_first_threshold_that_fails():
 
 @pytest.mark.parametrize(("n_questions", "spread"), [(20, 0.7), (40, 0.0), (40, 1.5)])
 def test_the_risk_is_exceeded_in_few_studies_though_votes_come_in_questions(n_questions, spread):
-    """Simulated with known truth: at most 5 % of studies, plus two Monte Carlo errors; plain counting gives 16 % at 40, 1.5."""
+    """Simulated with known truth: at most 5 % of studies, plus two Monte Carlo errors; plain
+    counting gives 16 % at 40, 1.5."""
     rng = np.random.default_rng(7)
     truth_wrong, truth_confidence, _ = votes_with(np.random.default_rng(0), 20_000, spread)
     too_high = []
@@ -78,7 +80,8 @@ def test_votes_that_cannot_be_used_are_refused(entries):
 
 
 def test_five_votes_that_err_as_one_count_as_one():
-    """40 questions, 8 wrong: five votes each are worth 39 of one vote, by the smaller t quantile of 39 degrees of freedom."""
+    """40 questions, 8 wrong: five votes each are worth 39 of one vote, by the smaller t quantile of
+    39 degrees of freedom."""
     wrong = np.repeat([1.0, 0.0], [8, 32])
     once = stats.beta.ppf(0.95, 39 * 0.2 + 1, 39 * 0.8)
     assert risk_bound(wrong, np.ones(40), 0.05) == pytest.approx(once)
@@ -103,7 +106,8 @@ def test_the_thresholds_are_those_that_accept_30_40_and_so_on_of_100():
 
 
 def test_votes_without_an_error_count_by_questions_and_not_by_votes():
-    """Nine questions of 30 votes: 0.05 to the power 1/9, not 1/270; one of 400 and eight of 1: 408 squared over 160008."""
+    """Nine questions of 30 votes: 0.05 to the power 1/9, not 1/270; one of 400 and eight of 1: 408
+    squared over 160008."""
     assert risk_bound(np.zeros(9), np.full(9, 30.0), 0.05) == pytest.approx(1 - 0.05 ** (1 / 9))
     uneven = np.repeat([400.0, 1.0], [1, 8])
     assert risk_bound(np.zeros(9), uneven, 0.05) == pytest.approx(1 - 0.05 ** (160008 / 408**2))
@@ -121,7 +125,8 @@ def test_an_error_seen_never_lets_more_pass_than_none():
 def test_few_questions_that_go_wrong_as_a_whole_are_seldom_accepted(
     n_questions, n_votes, whole, else_wrong
 ):
-    """The true risk is above 10 %, so whatever is accepted is wrong; counted by votes, 34 and 33 % of studies accepted some."""
+    """The true risk is above 10 %, so whatever is accepted is wrong; counted by votes, 34 and 33 %
+    of studies accepted some."""
     rng, accepted = np.random.default_rng(11), []
     question = np.repeat(np.arange(n_questions), n_votes)
     for _ in range(200):

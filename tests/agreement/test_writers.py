@@ -42,7 +42,8 @@ def test_three_equal_variances_give_the_spread_by_hand():
 
 
 def test_the_spread_is_that_of_another_program():
-    """statsmodels' iterated estimator is Paule and Mandel's; asked for the last digit, it may give up and say 0."""
+    """statsmodels' iterated estimator is Paule and Mandel's; asked for the last digit, it may give
+    up and say 0."""
     from statsmodels.stats.meta_analysis import combine_effects
 
     theirs = combine_effects(EFFECTS, VARIANCES, method_re="iterated", atol=1e-8, maxiter=1000).tau2

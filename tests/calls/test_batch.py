@@ -244,7 +244,8 @@ def test_a_batch_whose_creator_was_killed_after_it_was_accepted_is_found_at_the_
 
 
 def test_a_batch_is_never_made_by_a_second_attempt(provider, ledger, monkeypatch):
-    """litellm's client would try again by itself where an answer is lost, and the first attempt may have made one."""
+    """litellm's client would try again by itself where an answer is lost, and the first attempt may
+    have made one."""
     create, told = load_litellm().acreate_batch, []
 
     async def told_how(**how):

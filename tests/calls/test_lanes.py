@@ -1,4 +1,5 @@
-"""One model's queue, step by step with a clock of the test's own: no server, no ledger, no waiting."""
+"""One model's queue, step by step with a clock of the test's own: no server, no ledger, no
+waiting."""
 
 import asyncio
 import dataclasses

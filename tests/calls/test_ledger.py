@@ -1,4 +1,7 @@
-"""The ledger alone: claims, money, versions, and what goes in and out of its files. No model is asked."""
+"""The ledger alone: claims, money, versions, and what goes in and out of its files.
+
+No model is asked.
+"""
 
 import dataclasses
 import json
@@ -291,7 +294,8 @@ def test_the_ledgers_clock_counts_seconds_since_1970(tmp_path):
 
 @pytest.mark.parametrize("seconds", [100, -100])
 def test_a_jump_of_the_clock_takes_no_claim_from_a_process_that_lives(ledger, monkeypatch, seconds):
-    """Of this machine's clock, by which it also tells when it was started; stamps then look older than they are."""
+    """Of this machine's clock, by which it also tells when it was started; stamps then look older
+    than they are."""
     near, [request, other] = another_process(ledger), [ask("hello"), ask("there")]
     near.claim([request], [0.0], since=ledger.clock())
     far, _ = far_away(ledger)
@@ -1108,7 +1112,8 @@ def test_a_damaged_file_is_named_with_its_line(ledger, tmp_path, line):
 
 
 def test_a_call_takes_little_room(ledger, tmp_path, rng):
-    """Prompts of some 3,000 characters and answers of 200 tokens, in words drawn at random: the worst case for packing."""
+    """Prompts of some 3,000 characters and answers of 200 tokens, in words drawn at random: the
+    worst case for packing."""
     vocabulary = [
         "".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), size))
         for size in rng.integers(2, 10, 3000)

@@ -1,4 +1,5 @@
-"""The embedded model: found, refused, and asked once for real (alone, before the parallel tests)."""
+"""The embedded model: found, refused, and asked once for real (alone, before the parallel
+tests)."""
 
 import hashlib
 import json

@@ -1,4 +1,5 @@
-"""Models and requests: what settings are taken, what makes a key, and what a key in a file is told. No server is asked."""
+"""Models and requests: what settings are taken, what makes a key, and what a key in a file is told.
+No server is asked."""
 
 import contextvars
 import dataclasses

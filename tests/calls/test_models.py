@@ -274,7 +274,10 @@ def test_retry_after_is_honoured(provider, ledger):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, ledger, stream):
-    """Room for 20 that is full again in a second: 20 a second. Two processes of eight in flight would be turned away."""
+    """Room for 20 that is full again in a second: 20 a second.
+
+    Two processes of eight in flight would be turned away.
+    """
     answer_all(
         ask(model(provider), "what litellm loads in its first call is loaded", stream=stream),
         ledger,
@@ -1071,7 +1074,8 @@ def test_after_kill_9_nothing_recorded_is_asked_again(provider, ledger):
     assert all(
         asked[f"w{place}"] == 1 for place, request in enumerate(requests) if request.key in recorded
     )
-    # Four were in flight, and 0.1 s of answers uncommitted, 4 a round of 0.05 s: 12, and some room for a busy machine.
+    # Four were in flight, and 0.1 s of answers uncommitted, 4 a round of 0.05 s: 12, and some room
+    # for a busy machine.
     assert asked.total() - 200 <= 40
 
 

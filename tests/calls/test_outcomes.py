@@ -395,7 +395,8 @@ def error(name, words="no", status=None, **more):
         (lambda: error("APIError", status=399), "again", True),
         (lambda: error("InternalServerError"), "again", False),
         (lambda: error("ServiceUnavailableError"), "again", False),
-        (lambda: error("APIConnectionError", "the connection broke"), "again", True),  # perhaps after the answer was made
+        # perhaps after the answer was made
+        (lambda: error("APIConnectionError", "the connection broke"), "again", True),
         (lambda: error("APIConnectionError", "Connection refused"), "again", False),
         (lambda: ValueError("an answer in another format"), "again", True),
     ],
@@ -424,7 +425,8 @@ def test_an_error_means_one_of_five_things_and_is_billed_or_not(raised, kind, bi
 def test_an_error_inside_an_answer_means_what_its_code_or_else_its_words_say(
     code, words, kind, billed, raised_by
 ):
-    """It came with status 200: litellm raises it bare (422 if it has no code), openai with the error as its body."""
+    """It came with status 200: litellm raises it bare (422 if it has no code), openai with the
+    error as its body."""
     raised = Exception(words) if raised_by == "litellm" else ValueError(words)
     if raised_by == "litellm":
         raised.status_code = code or 422

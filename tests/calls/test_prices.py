@@ -1,4 +1,5 @@
-"""Money by hand: what a price is, what a call costs, what it may cost at the most, and what is refused before the first."""
+"""Money by hand: what a price is, what a call costs, what it may cost at the most, and what is
+refused before the first."""
 
 import math
 import re
@@ -187,7 +188,8 @@ def test_an_attempt_reserves_two_bytes_a_token_and_all_its_room():
         (ask(stream=True), 264 + 2 * 4096),
         # A letter: once, and nothing to repair.
         (ask(max_tokens=1, logprobs=True), 264 + 2 * 1),
-        # JSON: the same as a reply, then as often with the first answer (200 + 8 * 400 characters) and 256 more.
+        # JSON: the same as a reply, then as often with the first answer (200 + 8 * 400 characters)
+        # and 256 more.
         (ask(max_tokens=100), 3 * 264 + 3 * (264 + 3400 // 2 + 256) + 2 * 2 * 700),
     ],
 )

@@ -1,4 +1,5 @@
-"""Shards over a Dask cluster within this process; processes on PostgreSQL are in `tests/services`."""
+"""Shards over a Dask cluster within this process; processes on PostgreSQL are in
+`tests/services`."""
 
 from types import SimpleNamespace
 
@@ -19,7 +20,8 @@ def requests_for(n):
 
 
 def fail(shard, address, max_concurrency, budget_usd):
-    """What a worker does with a shard: here no call could be made, and each says what the worker was told."""
+    """What a worker does with a shard: here no call could be made, and each says what the worker
+    was told."""
     said = f"one of {len(shard)} on {address}, {max_concurrency} at once for {budget_usd} USD"
     return len(shard), [Call(request.key, "error", error=said) for request in shard]
 

@@ -1,4 +1,5 @@
-"""The claims ledger: what code finds for each published figure, and that it depends on the figure."""
+"""The claims ledger: what code finds for each published figure, and that it depends on the
+figure."""
 
 import pandas as pd
 import pytest
@@ -82,7 +83,8 @@ def test_every_claim_has_a_source_that_stands_near_the_authors(ledger):
 
 
 def test_the_arithmetic_that_is_known_to_fail_fails_and_no_other(ledger):
-    """59.94 to 43.49 is 27.4 %; the means are 56.94 and 42.62; ranks 5 and 6; 1,634 of 2,818 is 58 %."""
+    """59.94 to 43.49 is 27.4 %; the means are 56.94 and 42.62; ranks 5 and 6; 1,634 of 2,818 is 58
+    %."""
     failing = ledger.loc[ledger["finding"] == "arithmetic fails", "ours"].round(2).to_dict()
     assert failing == {
         "B029": 27.44,

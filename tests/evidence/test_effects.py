@@ -1,4 +1,5 @@
-"""Win shares: by hand, by second implementations, on data with a known share, and the bad inputs that are named."""
+"""Win shares: by hand, by second implementations, on data with a known share, and the bad inputs
+that are named."""
 
 import numpy as np
 import pandas as pd
@@ -49,7 +50,8 @@ def test_the_interval_between_groups_ends_at_one_half_where_brunner_and_munzel_r
 
 
 def wilson(share, error, n_clusters):
-    """Ends by statsmodels: Wilson's interval of as many observations as have this error, with a t quantile."""
+    """Ends by statsmodels: Wilson's interval of as many observations as have this error, with a t
+    quantile."""
     n = share * (1 - share) / error**2
     alpha = 2 * stats.norm.sf(stats.t.ppf(0.975, n_clusters - 1))
     return proportion_confint(share * n, n, alpha=alpha, method="wilson")
@@ -93,7 +95,8 @@ def test_two_crossed_clusterings_are_never_narrower_than_either_and_equal_statsm
 
 
 def holds(n_clusters, sizes, mean, n_studies=400):
-    """How often the interval of a share over few clusters holds the true one: logit-normal clusters, a fifth of ties."""
+    """How often the interval of a share over few clusters holds the true one: logit-normal
+    clusters, a fifth of ties."""
     rng = np.random.default_rng([n_clusters, int(10 * mean)])
     nodes = rng.normal(mean, 1.0, 200_000)
     true = 0.1 + 0.8 * (1 / (1 + np.exp(-nodes))).mean()

@@ -1,4 +1,5 @@
-"""The four studies in data/public: means as their papers print them, shares and intervals by second implementations."""
+"""The four studies in data/public: means as their papers print them, shares and intervals by second
+implementations."""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,8 @@ ENDS = ["win_share", "ci_low", "ci_high"]
 
 
 def by_statsmodels(wins, clusters):
-    """Share and ends: the largest variance of three, with the factor of the fewer clusters, and Wilson's interval."""
+    """Share and ends: the largest variance of three, with the factor of the fewer clusters, and
+    Wilson's interval."""
     codes = wins[clusters].apply(lambda names: pd.factorize(names)[0])
     ways = (
         [codes.to_numpy(), *(codes[name] for name in clusters)]

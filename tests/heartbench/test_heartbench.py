@@ -1,4 +1,5 @@
-"""HeartBench's formula: values by hand, a second implementation, the release's own counts, and what bad input says."""
+"""HeartBench's formula: values by hand, a second implementation, the release's own counts, and what
+bad input says."""
 
 import math
 
@@ -195,7 +196,8 @@ def test_the_standard_error_of_a_mean_is_recovered(rng):
 
 
 def test_intervals_cover_the_score_over_all_questions(rng):
-    """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 52 of 60 simulated studies."""
+    """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 52 of 60
+    simulated studies."""
     pool = make_questions(
         [
             (f"q{i}", ability, points)

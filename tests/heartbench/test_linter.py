@@ -1,4 +1,5 @@
-"""The linter finds what is wrong with HeartBench's rule, finds nothing wrong with a sound one, and takes any scorer."""
+"""The linter finds what is wrong with HeartBench's rule, finds nothing wrong with a sound one, and
+takes any scorer."""
 
 import numpy as np
 import pandas as pd
@@ -117,7 +118,8 @@ def test_degenerate_replies_are_a_table_of_replies():
 
 
 def test_a_lexicon_that_counts_kind_words_falls_for_the_generic_line():
-    """HEART's dimensions scored by a word list: any rubric and any scorer go through the same door."""
+    """HEART's dimensions scored by a word list: any rubric and any scorer go through the same
+    door."""
 
     def kind_words(histories, replies):
         tables = []

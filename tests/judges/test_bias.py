@@ -22,15 +22,27 @@ from heart_utils.simulate.study import Panel, simulate_study
 
 
 def seen_twice(said, **columns):
-    """Verdicts of one judge on one pair a dialogue, in both orders: [(verdict in ab, verdict in ba), ...]."""
+    """Verdicts of one judge on one pair a dialogue, in both orders: [(verdict in ab, verdict in
+    ba), ...]."""
     rows = [
         (f"d{number:03d}", order, verdict)
         for number, both in enumerate(said)
         for order, verdict in zip(("ab", "ba"), both, strict=True)
     ]
     table = pd.DataFrame(rows, columns=["dialogue_id", "order", "verdict"])
-    fixed = {"pair_id": table["dialogue_id"], "rater": "judge", "dimension": "overall", "state": "valid", "repeat": 0,
-             "protocol": "heart", "responder_a": "x", "responder_b": "y", "p_a": np.nan, "margin": np.nan}  # fmt: skip
+    fixed = {
+        "pair_id": table["dialogue_id"],
+        "rater": "judge",
+        "dimension": "overall",
+        "state": "valid",
+        "repeat": 0,
+        # fmt: skip
+        "protocol": "heart",
+        "responder_a": "x",
+        "responder_b": "y",
+        "p_a": np.nan,
+        "margin": np.nan,
+    }
     return table.assign(**{**fixed, **columns})
 
 
@@ -102,7 +114,8 @@ def test_a_failed_answer_is_no_verdict_and_is_counted():
 
 
 def test_a_known_lean_is_recovered(rng):
-    """Log-odds of 1 for the first side, equal responders, one dialogue effect: the marginal share by quadrature."""
+    """Log-odds of 1 for the first side, equal responders, one dialogue effect: the marginal share
+    by quadrature."""
     study = simulate_study(rng=rng, strengths={"x": 0.0, "y": 0.0}, n_dialogues=900, pairs="all", orders="both",
                            panels=(Panel("model", 1, 1, position_bias=1.0),))  # fmt: skip
     nodes, weights = np.polynomial.hermite_e.hermegauss(41)
@@ -203,7 +216,8 @@ def test_form_is_read_from_the_text():
 
 
 def length_study(rng, n, slope, quality=0.0):
-    """A judge that pays `slope` log-odds for each doubling; longer replies are by whom the judge likes by `quality`."""
+    """A judge that pays `slope` log-odds for each doubling; longer replies are by whom the judge
+    likes by `quality`."""
     x = rng.normal(5, 1, (n, 2))
     who = np.where(rng.random(n) < 0.5, "x", "y")
     other = np.where(who == "x", "y", "x")

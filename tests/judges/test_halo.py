@@ -1,4 +1,5 @@
-"""Halo: one factor or several, known variance components, a second implementation, and scores that do not vary."""
+"""Halo: one factor or several, known variance components, a second implementation, and scores that
+do not vary."""
 
 from itertools import permutations
 
@@ -29,7 +30,8 @@ def table_of(block, responders="wxyz", raters="jkl", dimensions=("empathy", "saf
 
 
 def world(rng, *, distinct, n=80, noise=0.7):
-    """A reply has one quality that all dimensions share, and one of each dimension's own with weight `distinct`."""
+    """A reply has one quality that all dimensions share, and one of each dimension's own with
+    weight `distinct`."""
     shared = rng.normal(0, 1, (n, 4, 1, 1))
     own = rng.normal(0, 1, (n, 4, 1, 3))
     easy, author = rng.normal(0, 1, (n, 1, 1, 1)), rng.normal(0, 1, (1, 4, 1, 3))
@@ -52,7 +54,8 @@ def test_dimensions_with_a_part_of_their_own_are_told_apart(rng):
 
 
 def correlations_of(block):
-    """Correlations of the residuals of a two-way layout, by (rater, dimension, rater, dimension)."""
+    """Correlations of the residuals of a two-way layout, by (rater, dimension, rater,
+    dimension)."""
     left = (
         block
         - block.mean(axis=1, keepdims=True)
@@ -118,7 +121,8 @@ def test_the_second_criterion_by_correlations_of_residuals(rng):
 
 
 def test_the_false_alarm_rate_over_dimensions_is_held(rng):
-    """One factor, 20 worlds: Holm keeps 'at least one dimension is distinct' near 5 %, of which only half can show."""
+    """One factor, 20 worlds: Holm keeps 'at least one dimension is distinct' near 5 %, of which
+    only half can show."""
     alarms = sum(
         (
             measure_halo(

@@ -13,7 +13,8 @@ EXPECTED = {"bare": "worse", "echo": "worse", "padded": "not_better", "says-ai":
 
 
 def judge(says, n=24, rater="judge", p=None, state="valid"):
-    """Let a judge answer both orders: `says(probe, base_first, number)` is whether it takes the base, or None for a tie."""
+    """Let a judge answer both orders: `says(probe, base_first, number)` is whether it takes the
+    base, or None for a tie."""
     rows = []
     for probe in EXPECTED:
         base_is_a = probe > "reference"
@@ -82,7 +83,8 @@ def test_a_judge_with_probabilities_is_right_by_their_mean_over_orders_however_s
 
 
 def test_a_coin_tells_nothing_in_almost_all_cards():
-    """Holm over four probes: any false finding in at most 5 % of cards; sign tests are conservative."""
+    """Holm over four probes: any false finding in at most 5 % of cards; sign tests are
+    conservative."""
     rng = np.random.default_rng(3)
     wrong = 0
     for _ in range(15):
@@ -95,7 +97,8 @@ def test_a_coin_tells_nothing_in_almost_all_cards():
 
 
 def test_p_values_are_corrected_for_the_probes_of_one_judge_and_not_for_other_judges():
-    """Right in 19, 17, 12 and 24 of 24; the other judge in all, which would make the first one's p values larger."""
+    """Right in 19, 17, 12 and 24 of 24; the other judge in all, which would make the first one's p
+    values larger."""
     right = dict(zip(EXPECTED, (19, 17, 12, 24), strict=True))
     one = judge(lambda probe, first, number: number < right[probe])
     grades = grade_probes(
@@ -121,7 +124,8 @@ def test_twelve_of_fifteen_by_hand():
 
 
 def test_the_interval_is_wilsons_at_the_error_of_the_mean_over_dialogues():
-    """By statsmodels: as many observations as have this error, with a t quantile of 14 degrees of freedom."""
+    """By statsmodels: as many observations as have this error, with a t quantile of 14 degrees of
+    freedom."""
     row = grade_probes(judge(lambda probe, first, number: number < 12, n=15), EXPECTED).iloc[0]
     error = stats.sem([1.0] * 12 + [0.0] * 3)
     n, alpha = 0.8 * 0.2 / error**2, 2 * stats.norm.sf(stats.t.ppf(0.975, 14))

@@ -1,4 +1,5 @@
-"""A judge asked again: its reliability by hand and with known truth, what repeats buy, and drift between two dates."""
+"""A judge asked again: its reliability by hand and with known truth, what repeats buy, and drift
+between two dates."""
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,8 @@ def test_the_reliability_is_the_intraclass_correlation_of_another_library():
 
 
 def test_the_interval_holds_the_known_reliability():
-    """Chances are 0.1 or 0.9: the variance of an answer is 1/4, that of its chance 0.16, so the reliability is 0.64."""
+    """Chances are 0.1 or 0.9: the variance of an answer is 1/4, that of its chance 0.16, so the
+    reliability is 0.64."""
     held = []
     for seed in range(120):
         rng = np.random.default_rng(seed)
@@ -91,7 +93,8 @@ def repeated_study(n_dialogues=120, discrimination=1.0, n_repeats=3):
 
 
 def test_the_reckoned_width_meets_the_measured_one():
-    """N is taken from one and three repeats; that of two, which did not enter, lies near what was reckoned."""
+    """N is taken from one and three repeats; that of two, which did not enter, lies near what was
+    reckoned."""
     price = price_of_repeats(repeated_study(), most=3)
     assert price["expected"][0] == pytest.approx(price["measured"][0])
     assert price["expected"][2] == pytest.approx(price["measured"][2])
@@ -124,7 +127,8 @@ def test_two_judges_are_not_priced_as_one():
 
 
 def on_two_dates(changed, rng, n=150):
-    """Ask one name on two dates, each question twice; on the second another model answers a share of the questions."""
+    """Ask one name on two dates, each question twice; on the second another model answers a share
+    of the questions."""
     chances = rng.choice([0.1, 0.9], n)
     turned = np.where(rng.random(n) < changed, 1.0 - chances, chances)
     return pd.concat(

@@ -1,4 +1,5 @@
-"""Self-preference: by hand, on a world where it is known, and on the clinicians' and judges' published scores."""
+"""Self-preference: by hand, on a world where it is known, and on the clinicians' and judges'
+published scores."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ WHO = pd.DataFrame({"responder": ["mine", "free", "also_free"], "responder_kind"
 
 
 def scores_of(values, n=40):
-    """Scores by (rater, responder) in each of n conversations; values may be functions of the conversation."""
+    """Scores by (rater, responder) in each of n conversations; values may be functions of the
+    conversation."""
     rows = [
         (f"c{number:03d}", responder, rater, value(number) if callable(value) else value)
         for number in range(n)
@@ -42,14 +44,18 @@ def test_the_estimate_is_a_difference_of_differences():
     assert pick(found)["estimate"] == pytest.approx((4.5 - 3) - (3.5 - 2.5))
     assert pick(found)[["own_judge", "own_others"]].tolist() == pytest.approx([4.5 - 3, 3.5 - 2.5])
     assert pick(found, "people")["estimate"] == pytest.approx((4.5 - 3) - 0)
-    # Means of 4.5, 3, 3.5, 2.5 lie 7/8, 1/2, 5/8, 3/8 of the way from 1 to 5: odds of 7, 1, 5/3, 3/5.
+    # Means of 4.5, 3, 3.5, 2.5 lie 7/8, 1/2, 5/8, 3/8 of the way from 1 to 5: odds of 7, 1, 5/3,
+    # 3/5.
     assert pick(found, scale="logit")["estimate"] == pytest.approx(
         np.log(7 / 1) - np.log((5 / 3) / (3 / 5))
     )
 
 
 def test_a_good_reply_and_a_mild_judge_are_no_self_preference():
-    """All see the same replies; j is milder to everybody. The shift cancels, and so does what replies are worth."""
+    """All see the same replies; j is milder to everybody.
+
+    The shift cancels, and so does what replies are worth.
+    """
     worth = lambda c: 2 + c % 3  # noqa: E731
     values = {("j", "mine"): lambda c: worth(c) + 1, ("j", "free"): lambda c: worth(c), ("k", "mine"): worth,
               ("k", "free"): lambda c: worth(c) - 1}  # fmt: skip
@@ -153,7 +159,8 @@ def test_the_interval_lies_about_the_estimate_and_ends_at_zero_at_the_level_of_i
 
 
 def test_a_resample_at_the_end_of_the_scale_takes_no_estimate_away():
-    """One conversation of four keeps the judge from the top: many resamples leave it out, and have no logit."""
+    """One conversation of four keeps the judge from the top: many resamples leave it out, and have
+    no logit."""
     values = {
         ("j", "mine"): lambda c: 5 - (c == 0),
         ("j", "free"): lambda c: 3 + c % 2,
@@ -221,7 +228,8 @@ def test_without_own_replies_or_neutral_ones_there_is_an_error_that_says_which()
 @pytest.mark.slow
 @pytest.mark.mirror
 def test_claude_on_empathy_diverges_from_clinicians_much_more_than_from_other_judges(mirror):
-    """.08 by judges of other families on the same replies, as this project found before; .43 by clinicians,
+    """.08 by judges of other families on the same replies, as this project found before; .43 by
+    clinicians,
     over replies that both scored."""
     scores = load_scores("mentalalign")
     scores = scores[scores["dimension"] == "empathy"]

@@ -1,4 +1,5 @@
-"""Steadiness: repeats, other words, dimensions together and apart, and a rater who changes half way."""
+"""Steadiness: repeats, other words, dimensions together and apart, and a rater who changes half
+way."""
 
 import numpy as np
 import pandas as pd

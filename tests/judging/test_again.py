@@ -1,4 +1,5 @@
-"""Pairs put to a judge again: the arms ask what they say, and nothing is asked twice that is recorded."""
+"""Pairs put to a judge again: the arms ask what they say, and nothing is asked twice that is
+recorded."""
 
 from dataclasses import replace
 
@@ -105,7 +106,8 @@ def test_a_recipe_without_the_setting_asks_nothing_again_and_a_negative_number_i
 
 
 def recorded(run):
-    """Give a run's recipe, its tables, and how to take its calls from those that come with the project."""
+    """Give a run's recipe, its tables, and how to take its calls from those that come with the
+    project."""
     recipe = read_recipe(run)
     replay = {
         "ledger": open_ledger("sqlite://", seed_file=find_root() / recipe.recorded),

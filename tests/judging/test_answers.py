@@ -1,4 +1,5 @@
-"""The raw answers of a run as JSON Lines: all of them, word for word, with nobody's name and no key."""
+"""The raw answers of a run as JSON Lines: all of them, word for word, with nobody's name and no
+key."""
 
 import json
 import stat

@@ -1,4 +1,5 @@
-"""The record of a judge: its figures by hand, what it is bound to, when it expires, and on whose labels it may rest."""
+"""The record of a judge: its figures by hand, what it is bound to, when it expires, and on whose
+labels it may rest."""
 
 import datetime
 import json
@@ -36,14 +37,25 @@ DAY = datetime.date(2026, 11, 1)
 
 
 def votes_on_pairs(n_dialogues=160, right=0.9, seed=1, lean_to_x=0.6):
-    """Ann prefers x with a probability; the judge says the same as she with another one, whoever wrote."""
+    """Ann prefers x with a probability; the judge says the same as she with another one, whoever
+    wrote."""
     rng = np.random.default_rng(seed)
     person = np.where(rng.random(n_dialogues) < lean_to_x, "a", "b")
     same = rng.random(n_dialogues) < right
     said = np.where(same, person, np.where(person == "a", "b", "a"))
     names = [f"d{number}" for number in range(n_dialogues)]
-    common = {"dialogue_id": names, "history_id": names, "pair_id": names, "responder_a": "x", "responder_b": "y",
-              "dimension": "overall", "state": "valid", "protocol": "heart", "repeat": 0}  # fmt: skip
+    common = {
+        "dialogue_id": names,
+        "history_id": names,
+        "pair_id": names,
+        "responder_a": "x",
+        "responder_b": "y",
+        # fmt: skip
+        "dimension": "overall",
+        "state": "valid",
+        "protocol": "heart",
+        "repeat": 0,
+    }
     people = pd.DataFrame(
         {**common, "verdict": person, "rater": "ann", "rater_kind": "human", "order": None}
     )

@@ -1,4 +1,5 @@
-"""Models as coders: what is asked, what is read, and that a failure is never the absence of a strategy."""
+"""Models as coders: what is asked, what is read, and that a failure is never the absence of a
+strategy."""
 
 import json
 import re

@@ -46,7 +46,8 @@ def test_a_is_the_smaller_reply_whatever_the_order_of_rows():
 
 
 def test_ids_are_digests_of_what_they_stand_for_whatever_the_seed():
-    """Written out by hand, so that another way to make them cannot go unnoticed: ids tie runs together."""
+    """Written out by hand, so that another way to make them cannot go unnoticed: ids tie runs
+    together."""
     pair = hashlib.sha256(b"4:pair5:h0-r05:h0-r1").hexdigest()[:16]
     shown = [
         hashlib.sha256(f"10:comparison16:{pair}2:{order}5:heart".encode()).hexdigest()[:16]

@@ -260,7 +260,8 @@ def test_plus_signs_are_margins(said, verdict, margin):
 
 @pytest.mark.parametrize("said", ["tie", "K482++ T905+", "neither", "both+", "+++ K482 +++"])
 def test_a_forced_choice_that_names_no_winner_is_unparsed(said):
-    """The released script takes the first name and every plus sign that it finds, for all scales."""
+    """The released script takes the first name and every plus sign that it finds, for all
+    scales."""
     asked = form("heart-release")
     text = json.dumps(
         {"reasoning": "K482 +++++", **dict.fromkeys((one.name for one in asked.dimensions), said)}
@@ -625,7 +626,8 @@ def test_recorded_calls_are_found_again_when_the_list_of_models_with_schemas_cha
 
 
 def test_how_one_question_is_asked_does_not_depend_on_what_else_is_asked_or_recorded(monkeypatch):
-    """Recorded without a schema by an older litellm; one added history sorts first, and is asked as the list now says."""
+    """Recorded without a schema by an older litellm; one added history sorts first, and is asked as
+    the list now says."""
     histories, replies, comparisons = make_study()
     ledger = StandIn(monkeypatch, choose(0), schema=False)
     later = comparisons[comparisons["history_id"] != comparisons["history_id"].min()]
@@ -749,7 +751,8 @@ def test_room_for_an_answer_follows_the_judges_own_option():
 
 
 def test_questions_have_the_keys_that_they_have_in_recorded_ledgers():
-    """The seed draws orders, codes and labels; drawn otherwise, all that was ever recorded would be asked again."""
+    """The seed draws orders, codes and labels; drawn otherwise, all that was ever recorded would be
+    asked again."""
     histories, replies, comparisons = make_study()
     books = {name: load_codebooks()[name] for name in ("focus", "safety")}
     first = {

@@ -57,7 +57,8 @@ def test_letters_come_with_their_probabilities(judge, tmp_path):
             *make_study(), [judge], ledger=ledger, dimensions=["overall"], progress=False
         )
     assert verdicts.groupby("order")["p_a"].unique().map(list).to_dict() == {
-        # 1 / (1 + e^1): the letters differ by one in log-probability, and B, the second shown, has more.
+        # 1 / (1 + e^1): the letters differ by one in log-probability, and B, the second shown, has
+        # more.
         "ab": pytest.approx([0.268941], abs=1e-6),
         "ba": pytest.approx([0.731059], abs=1e-6),
     }

@@ -286,7 +286,8 @@ def test_an_answer_has_more_room_the_more_is_asked():
 
 
 def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_nothing_else():
-    """A word, an option or an order that changes asks for another call: who has recorded calls pays for them once more."""
+    """A word, an option or an order that changes asks for another call: who has recorded calls pays
+    for them once more."""
     recipe = read_recipe("sample")
     ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
     how = {"ledger": ledger, "mode": "replay"}

@@ -166,7 +166,8 @@ INNER = {"overall": {"reasoning": "Warm.", "winner": "T905", "margin": 2}}
     [
         said(),
         f"```json\n{said()}\n```",
-        f"First I thought {json.dumps({'overall': {'winner': 'K482'}})}, but: {said()}",  # the last counts
+        # the last counts
+        f"First I thought {json.dumps({'overall': {'winner': 'K482'}})}, but: {said()}",
         f"{{not json}} {said()} {{nor this",
         f"{said()} {{}} {{'x': 1}}",
         said().replace("}}", ",},}"),

@@ -97,7 +97,10 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(project, provider, c
 def test_a_dry_run_bounds_the_time_by_latencies_numbers_in_flight_and_limits(
     project, provider, capsys
 ):
-    """Replies are asked one by one: 3 of 1 s, or 3 twice of 30 s. Verdicts four at once: 18 of 1 s, or 18 twice of 30 s."""
+    """Replies are asked one by one: 3 of 1 s, or 3 twice of 30 s.
+
+    Verdicts four at once: 18 of 1 s, or 18 twice of 30 s.
+    """
     folder, settings = project
     assert main(["mine", "--dry-run"]) == 0
     assert (
@@ -603,7 +606,8 @@ def test_histories_are_spread_evenly_and_the_responders_are_all_there_are(projec
 
 
 def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkeypatch):
-    """Two standard histories and, of three adversarial ones, the first and the second, as slices are spread."""
+    """Two standard histories and, of three adversarial ones, the first and the second, as slices
+    are spread."""
     there = recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0})).head(8)
     names = ["s1", "s2", "a1", "c1", "a2", "c2", "a3", "c3"]
     kinds = {"s": "standard", "a": "adversarial", "c": "calm_twin"}

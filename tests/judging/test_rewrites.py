@@ -1,4 +1,5 @@
-"""A conjoint: replies rewritten with randomised features, and what their effects are estimated to be."""
+"""A conjoint: replies rewritten with randomised features, and what their effects are estimated to
+be."""
 
 import re
 from dataclasses import replace
@@ -123,7 +124,8 @@ def test_replies_of_one_sentence_and_several_of_a_history_are_said():
 
 
 def study(effects, n_copies, rng):
-    """Verdicts in both orders, by a judge that leans to the first side and whose taste is `effects`."""
+    """Verdicts in both orders, by a judge that leans to the first side and whose taste is
+    `effects`."""
     given = pd.concat(
         [GIVEN.assign(history_id=GIVEN["history_id"] + f"-{copy}") for copy in range(n_copies)]
     )
@@ -153,7 +155,8 @@ def test_known_effects_are_found():
         .set_index("feature")
         .loc[features.columns]
     )
-    # A lean of 1 in either order flattens effects a little: the share at an effect e is the mean of two.
+    # A lean of 1 in either order flattens effects a little: the share at an effect e is the mean of
+    # two.
     shares = (expit(np.array(effects) + 1.0) + expit(np.array(effects) - 1.0)) / 2.0
     assert expit(found["log_odds"]).to_numpy() == pytest.approx(shares, abs=0.04)
     assert ((found["ci_low"] > 0) | (found["ci_high"] < 0)).tolist() == [

@@ -1,4 +1,5 @@
-"""Item-wise judging against a loopback provider: exact lengths, one second chance, states, and what the score makes of them."""
+"""Item-wise judging against a loopback provider: exact lengths, one second chance, states, and what
+the score makes of them."""
 
 import json
 

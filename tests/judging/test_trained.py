@@ -1,4 +1,5 @@
-"""A judge trained on labels: what it learns, what it never sees, what it refuses, and what a saved one gives away."""
+"""A judge trained on labels: what it learns, what it never sees, what it refuses, and what a saved
+one gives away."""
 
 import json
 import re
@@ -34,7 +35,8 @@ PLAIN = [
 
 
 def drawn_replies(n_dialogues=60, seed=1, responders=("x", "y"), shift=0.0):
-    """Replies of plain words, with more good or bad words the better or worse they are; `shift` favours the first author."""
+    """Replies of plain words, with more good or bad words the better or worse they are; `shift`
+    favours the first author."""
     rng = np.random.default_rng(seed)
     rows = []
     for number in range(n_dialogues):
@@ -136,7 +138,8 @@ def test_verdicts_train_a_judge_that_agrees_more_than_the_authors_names():
 
 
 def test_probabilities_of_a_judge_of_verdicts_are_calibrated():
-    """By ten bins of equal size the share won is within four standard errors of what was foretold."""
+    """By ten bins of equal size the share won is within four standard errors of what was
+    foretold."""
     replies = drawn_replies(n_dialogues=400)
     votes = voted(replies)
     found = train_judge(replies, votes, leave_out=["dialogue_id"]).predictions.merge(
@@ -163,7 +166,8 @@ def test_turning_sides_turns_the_answers():
 
 
 def test_within_an_author_a_judge_no_longer_lives_on_the_author():
-    """All of the difference in quality is between authors, whose words differ: within them nothing is left to learn."""
+    """All of the difference in quality is between authors, whose words differ: within them nothing
+    is left to learn."""
     rng = np.random.default_rng(4)
     replies = drawn_replies(n_dialogues=100, shift=3.0)
     labels = scored(replies).assign(
@@ -305,7 +309,8 @@ def test_a_word_that_one_writer_uses_everywhere_is_not_kept(tmp_path):
 
 
 def test_an_ordinal_scale_reads_only_the_order_of_scores():
-    """Levels 1, 2, 3 or 1, 2, 30: the order of the answers is the same, and each is an expected score between the ends."""
+    """Levels 1, 2, 3 or 1, 2, 30: the order of the answers is the same, and each is an expected
+    score between the ends."""
     replies = drawn_replies(n_dialogues=100)
     near = pd.cut(replies["quality"], [-9, -0.7, 0.7, 9], labels=[1.0, 2.0, 3.0]).astype(float)
     judges = {}
@@ -354,7 +359,8 @@ def test_features_know_a_script_that_they_never_saw_too():
 
 
 def test_embeddings_of_a_provider_are_features(monkeypatch):
-    """What the docstring shows, with the provider's answers replaced by litellm's own form of them."""
+    """What the docstring shows, with the provider's answers replaced by litellm's own form of
+    them."""
     import litellm
     from litellm import EmbeddingResponse
 
@@ -440,7 +446,8 @@ def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_a_judge_of_published_replies_gives_back_no_ones_words(mirror, tmp_path):
-    """Counted by other code: each word or pair in the file is in five replies to five messages, and no longer run is in it."""
+    """Counted by other code: each word or pair in the file is in five replies to five messages, and
+    no longer run is in it."""
     rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")
     replies = pd.DataFrame(
         {"history_id": rated["dialog_id"], "responder": "person", "text": rated["response_human"]}

@@ -20,7 +20,8 @@ from heart_utils.people.assignment import (
 
 
 def both_orders(n_histories: int, n_responders: int) -> pd.DataFrame:
-    """All pairs of all responders in both orders; which of two is a changes from history to history, as reply ids make it."""
+    """All pairs of all responders in both orders; which of two is a changes from history to
+    history, as reply ids make it."""
     rows = []
     for history in range(n_histories):
         for one, other in combinations(range(n_responders), 2):
@@ -70,7 +71,8 @@ def test_every_assignment_is_balanced(n_histories, n_responders, votes, load, se
     ],
 )
 def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, load):
-    """The first is the sample with the settings that come with the project; in each, seats fill up with one history."""
+    """The first is the sample with the settings that come with the project; in each, seats fill up
+    with one history."""
     comparisons = both_orders(n_histories, n_responders)
     for seed in range(4 if n_histories < 24 else 1):
         balance = check_balance(
@@ -90,7 +92,8 @@ def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, 
 )
 @settings(max_examples=30)
 def test_the_largest_load_is_balanced_and_no_larger_one_is(raters, load, seed):
-    """Raters of each pair of each history, so that some histories have many more ratings than others."""
+    """Raters of each pair of each history, so that some histories have many more ratings than
+    others."""
     both = both_orders(len(raters), 5)
     chosen = {
         f"h{history}-{one}-{other}": n
@@ -137,7 +140,8 @@ def test_the_same_seed_gives_the_same_seats_and_another_seed_others():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_checks_are_never_first_and_each_part_of_a_seat_has_one(seed):
-    """30 comparisons and three checks: one after the first to tenth, one after the 11th to 20th, one after the 21st to 30th."""
+    """30 comparisons and three checks: one after the first to tenth, one after the 11th to 20th,
+    one after the 21st to 30th."""
     table = assign_raters(
         both_orders(10, 3), raters_per_pair=3, load=30, n_checks=3, rng=np.random.default_rng(seed)
     )
@@ -193,7 +197,8 @@ def test_chosen_pairs_let_all_responders_meet_equally_often():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_where_few_pairs_of_responders_meet_all_responders_appear_equally_often_nevertheless(seed):
-    """60 pairs of 36: which pairs of responders meet twice leaves open how often one responder appears."""
+    """60 pairs of 36: which pairs of responders meet twice leaves open how often one responder
+    appears."""
     kept = choose_pairs(
         both_orders(30, 9), pairs_per_history=2, rng=np.random.default_rng(seed)
     ).drop_duplicates("pair_id")

@@ -1,4 +1,5 @@
-"""Whom to pay is proposed with a reason, in a file for its owner alone; and an answer that was changed later is told."""
+"""Whom to pay is proposed with a reason, in a file for its owner alone; and an answer that was
+changed later is told."""
 
 import stat
 

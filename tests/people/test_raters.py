@@ -34,7 +34,8 @@ from heart_utils.tables import check_table
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory):
-    """A run with a rating study that nobody has begun, copied for each test: writing one anew takes a third of a second."""
+    """A run with a rating study that nobody has begun, copied for each test: writing one anew takes
+    a third of a second."""
     run = small_run(tmp_path_factory.mktemp("template") / "run")
     rating_study(run)
     return run
@@ -330,7 +331,8 @@ def test_a_folder_that_is_no_study_is_refused(run):
 
 
 def last_lost(study, typed=None):
-    """The state of somebody whose last page was overwritten by an older state, and the history with all pages."""
+    """The state of somebody whose last page was overwritten by an older state, and the history with
+    all pages."""
     answers = seat_answers(study, "seat-001")
     items = list(answers)
     last = answers.pop(items[-1])

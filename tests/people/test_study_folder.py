@@ -110,7 +110,8 @@ def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
 
 
 def test_nothing_on_a_page_tells_who_wrote_a_reply(run):
-    """The texts of this run name their responders; with those taken out, no file that Potato serves does."""
+    """The texts of this run name their responders; with those taken out, no file that Potato serves
+    does."""
     blind = small_run(
         run.folder.parent / "blind", texts={"person": "I am here.", "model": "I hear you."}
     )
@@ -772,7 +773,8 @@ def test_a_server_that_stops_at_once_is_quoted(run, tmp_path, monkeypatch):
 
 
 def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
-    """Four responders answered the first history, two the other twenty: 18 of 78 ratings are of one history."""
+    """Four responders answered the first history, two the other twenty: 18 of 78 ratings are of one
+    history."""
     run = small_run(tmp_path / "run", n_histories=21, responders=("r1", "r2", "r3", "r4"))
     replies = run.read("replies")
     run.write(
@@ -802,7 +804,8 @@ def test_a_run_without_such_histories_says_so(run):
 def test_the_command_says_what_people_take_and_cost_with_checks_practice_fee_and_spares(
     run, capsys
 ):
-    """Three people: six pages of a minute, one a check, and ten minutes around them; 12 GBP an hour, a quarter as fee."""
+    """Three people: six pages of a minute, one a check, and ten minutes around them; 12 GBP an
+    hour, a quarter as fee."""
     write = (
         "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: %s}\ncost: {fee_share: 0.25,"
         " seconds_a_page: {reply: 240}}\n"

@@ -1,4 +1,5 @@
-"""Imported by each Python that a test starts (tests/conftest.py names this folder in PYTHONPATH)."""
+"""Imported by each Python that a test starts (tests/conftest.py names this folder in
+PYTHONPATH)."""
 
 import sys
 

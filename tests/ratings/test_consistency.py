@@ -36,7 +36,8 @@ def test_a_known_spread_comes_back_without_the_noise(rng, spread):
 
 
 def field(rng, n_dialogues, sd, votes, size=5):
-    """Responders of unlike strength, who all meet in each dialogue and are off by an amount of their own in it."""
+    """Responders of unlike strength, who all meet in each dialogue and are off by an amount of
+    their own in it."""
     strengths = np.linspace(1.0, -1.0, size)
     there = strengths + sd * rng.normal(size=(n_dialogues, size))
     a, b = np.triu_indices(size, 1)
@@ -80,7 +81,8 @@ def test_a_responder_that_meets_one_of_several_in_each_dialogue_has_no_spread_to
 
 
 def test_by_hand():
-    """Shares 1, 1/2 and 0 of four verdicts: variance 1/4, less a mean noise of (0 + 1/12 + 0) / 3."""
+    """Shares 1, 1/2 and 0 of four verdicts: variance 1/4, less a mean noise of (0 + 1/12 + 0) /
+    3."""
     verdicts = ["a"] * 4 + ["a", "a", "b", "b"] + ["b"] * 4
     rows = pd.DataFrame(
         {
@@ -110,7 +112,8 @@ def test_one_dialogue_is_refused(rng):
 
 
 def test_dialogues_of_unequal_length_by_hand():
-    """Shares 3/4 of four verdicts and 0 of two: variance 9/32, less a mean noise of (1/16 + 0) / 2; one tells nothing."""
+    """Shares 3/4 of four verdicts and 0 of two: variance 9/32, less a mean noise of (1/16 + 0) / 2;
+    one tells nothing."""
     rows = pd.DataFrame(
         {
             "responder_a": "x",
@@ -185,7 +188,8 @@ def test_the_high_end_of_one_dialogue_in_ten_lies_above_it_and_the_low_end_below
 
 
 def test_who_wins_all_or_nothing_by_dialogue_wins_nothing_in_one_of_ten():
-    """Shares 1, 1, 0 and 0 vary by 1/3, which is more than the 1/4 of any beta distribution with their mean."""
+    """Shares 1, 1, 0 and 0 vary by 1/3, which is more than the 1/4 of any beta distribution with
+    their mean."""
     rows = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbbbb")})
     found = consistency(
         rows.assign(dialogue_id=rows.index // 3), rng=np.random.default_rng(1), n_resamples=20

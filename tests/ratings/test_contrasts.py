@@ -64,7 +64,8 @@ def test_a_known_shift_comes_back():
 
 
 def test_without_a_difference_small_p_values_are_as_rare_as_they_say():
-    """40 studies of 8 twins, exact test: 5 % of p values at or under 0.05, give or take three standard errors."""
+    """40 studies of 8 twins, exact test: 5 % of p values at or under 0.05, give or take three
+    standard errors."""
     small = []
     for seed in range(40):
         found = twin_contrasts(twins(seed, 0.0, n_twins=8, n_responders=2).verdicts, n_resamples=20)
@@ -74,7 +75,8 @@ def test_without_a_difference_small_p_values_are_as_rare_as_they_say():
 
 
 def test_exact_p_by_hand():
-    """Four dialogues, x always preferred when adversarial and never when calm: 2 of 16 ways are as wide."""
+    """Four dialogues, x always preferred when adversarial and never when calm: 2 of 16 ways are as
+    wide."""
     rows = []
     for dialogue in "abcd":
         rows += [("x", "y", "a", "adversarial", dialogue)] * 3 + [

@@ -82,7 +82,8 @@ def test_one_dialogue_may_hold_up_the_first_place():
 
 
 def test_no_set_holds_one_too_many(rng):
-    """Sixty small tables: without the last of a set, the first place is where it was or nobody's alone."""
+    """Sixty small tables: without the last of a set, the first place is where it was or nobody's
+    alone."""
     sizes = []
     for _ in range(60):
         table = pd.DataFrame(

@@ -1,4 +1,5 @@
-"""Davidson and the ladder of margins: against a second implementation, by hand, and on known strengths."""
+"""Davidson and the ladder of margins: against a second implementation, by hand, and on known
+strengths."""
 
 import itertools
 
@@ -28,7 +29,8 @@ def readiness(rows, weights):
 
 
 def answers(rng, theta, alpha, scores, n):
-    """Draw answers from the ladder itself: alpha and score of each step from b by far to a by far."""
+    """Draw answers from the ladder itself: alpha and score of each step from b by far to a by
+    far."""
     rows = []
     for i, j in itertools.combinations(range(len(theta)), 2):
         chance = np.exp(alpha + scores * (theta[i] - theta[j]))
@@ -55,7 +57,8 @@ def ladder():
 
 
 def poisson_strengths(rows, scores):
-    """The ladder as a log-linear model of counts (Critchlow and Fligner, 1991), fitted by statsmodels."""
+    """The ladder as a log-linear model of counts (Critchlow and Fligner, 1991), fitted by
+    statsmodels."""
     import statsmodels.api as sm
 
     counts = rows.groupby(["responder_a", "responder_b", "step"]).size().reset_index(name="n")

@@ -1,4 +1,5 @@
-"""Intervals for other raters too: written out by hand, and refused where raters cannot stand for others."""
+"""Intervals for other raters too: written out by hand, and refused where raters cannot stand for
+others."""
 
 import itertools
 from dataclasses import replace
@@ -53,7 +54,8 @@ def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_tw
 
 
 def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
-    """Agreement of people with people, without ties, gone through pair by pair; the dialogues' part is the bootstrap's."""
+    """Agreement of people with people, without ties, gone through pair by pair; the dialogues' part
+    is the bootstrap's."""
     found = pairwise_agreement(
         people,
         between=("human", "human"),

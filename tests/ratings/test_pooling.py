@@ -1,4 +1,5 @@
-"""Partial pooling: against integration by brute force, at both extremes, and against known truth."""
+"""Partial pooling: against integration by brute force, at both extremes, and against known
+truth."""
 
 import numpy as np
 import pandas as pd
@@ -116,7 +117,8 @@ def test_equals_come_in_the_order_of_the_alphabet_with_rows_numbered_from_zero()
 
 
 def test_each_spread_weighs_what_laplaces_approximation_gives_it():
-    """21 to 9, with the gap that is likeliest under each spread found by halving: the slope falls throughout."""
+    """21 to 9, with the gap that is likeliest under each spread found by halving: the slope falls
+    throughout."""
     rows = pd.DataFrame(
         {
             "responder_a": "x",

@@ -1,4 +1,5 @@
-"""Sets of ranks: against csranks' printed example, exact cases, known truth, and what they replaced."""
+"""Sets of ranks: against csranks' printed example, exact cases, known truth, and what they
+replaced."""
 
 from dataclasses import replace
 
@@ -34,7 +35,8 @@ def pisa():
 
 
 def test_the_rank_of_one_country_is_that_which_csranks_prints(pisa):
-    """Its vignette prints 8 to 23 for the United Kingdom alone and says 7 to 23 in its text: its draws have no seed."""
+    """Its vignette prints 8 to 23 for the United Kingdom alone and says 7 to 23 in its text: its
+    draws have no seed."""
     names, score, replicates = pisa
     place = names.index("United_Kingdom")
     best, worst = Gaps(score, replicates, 10**6, 0.95, 10**6).ranks(place)
@@ -48,7 +50,8 @@ def test_all_ranks_at_once_are_wider_than_each_alone(pisa):
     for place in range(0, len(names), 9):
         low, high = Gaps(score, replicates, 10**6, 0.95, 10**6).ranks(place)
         assert best[place] <= low[place] <= high[place] <= worst[place]
-    # csranks' 95 % set of the five best, by one-sided tests: ours are two-sided and may hold more, not fewer.
+    # csranks' 95 % set of the five best, by one-sided tests: ours are two-sided and may hold more,
+    # not fewer.
     first = {
         "Belgium",
         "Canada",
@@ -83,7 +86,8 @@ def test_ranges_of_equals_hold_all_at_once(rng):
 
 
 def test_those_told_apart_leave_more_room_for_the_rest(rng):
-    """The second step: 0 and 2.45 are too close while the far pairs count, and told apart once these are out."""
+    """The second step: 0 and 2.45 are too close while the far pairs count, and told apart once
+    these are out."""
     estimate = np.array([60.0, 2.45, 0.0, -60.0])
     noise = rng.normal(size=(4000, 4))
     noise = (
@@ -109,7 +113,8 @@ def test_two_responders_need_students_t_and_more_need_less_than_bonferroni(df):
 
 
 def test_with_many_clusters_the_quantile_is_tukeys_and_with_few_beyond_it():
-    """Own standard errors: with few clusters the largest difference is often one whose error came out small."""
+    """Own standard errors: with few clusters the largest difference is often one whose error came
+    out small."""
     assert simultaneous_quantile(10, 300, 0.95) == pytest.approx(
         stats.studentized_range.ppf(0.95, 10, 299) / 2**0.5, rel=0.015
     )
@@ -120,7 +125,8 @@ def test_with_many_clusters_the_quantile_is_tukeys_and_with_few_beyond_it():
 
 
 def test_simultaneous_reach_by_hand(rng):
-    """Uncorrelated replicates of variance 1, 4 and 9; ten clusters make each variance 10/9 as large."""
+    """Uncorrelated replicates of variance 1, 4 and 9; ten clusters make each variance 10/9 as
+    large."""
     noise = rng.normal(size=(500, 3))
     noise = (
         (noise - noise.mean(axis=0))

@@ -1,4 +1,5 @@
-"""Ratings: against published tables, values by hand, other programs, properties of every input, known strengths."""
+"""Ratings: against published tables, values by hand, other programs, properties of every input,
+known strengths."""
 
 import itertools
 import warnings
@@ -16,8 +17,10 @@ from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
-# Agresti, Categorical Data Analysis, 2nd ed. (2002), table 10.10: 1987 season, American League East. Row beat column.
-# Read from the data file of R's BradleyTerry2 (home and away summed) and agreeing with a second printing of the table.
+# Agresti, Categorical Data Analysis, 2nd ed. (2002), table 10.10: 1987 season, American League
+# East. Row beat column.
+# Read from the data file of R's BradleyTerry2 (home and away summed) and agreeing with a second
+# printing of the table.
 TEAMS = ["Milwaukee", "Detroit", "Toronto", "New York", "Boston", "Cleveland", "Baltimore"]
 WON = [
     [0, 7, 9, 7, 7, 9, 11],
@@ -63,7 +66,8 @@ def study():
 
 @pytest.mark.parametrize("weights", ["pairs", "verdicts"])
 def test_strengths_match_the_published_baseball_table(baseball, weights):
-    """Estimates as R's BradleyTerry2 prints them; all pairs met 13 times, so both weights must agree with it."""
+    """Estimates as R's BradleyTerry2 prints them; all pairs met 13 times, so both weights must
+    agree with it."""
     published = {
         "Milwaukee": 1.5814,
         "Detroit": 1.4364,
@@ -113,7 +117,8 @@ def test_rows_without_a_group_are_a_board_of_their_own():
 
 
 def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
-    """Three wins and the loan: 3 s(-d) = (1/4) (1 - 2 s(-d/2)) at the gap d; solved by bisection here."""
+    """Three wins and the loan: 3 s(-d) = (1/4) (1 - 2 s(-d/2)) at the gap d; solved by bisection
+    here."""
 
     def slope(
         gap,
@@ -131,7 +136,8 @@ def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
 
 
 def test_pairs_weigh_the_same_and_dialogues_are_averaged_within_them():
-    """d1 says 1/1 on the pair, d2 says 1/4: mean 5/8, so log(5/3); by verdicts it is 2 of 5, so log(2/3)."""
+    """d1 says 1/1 on the pair, d2 says 1/4: mean 5/8, so log(5/3); by verdicts it is 2 of 5, so
+    log(2/3)."""
     rows = votes(
         ("x", "y", "a"),
         ("x", "y", "a"),
@@ -270,7 +276,8 @@ boards = st.lists(
 
 
 def board(rows):
-    """Some rows as verdicts; ties close the circle so that all can be compared, one row is decided."""
+    """Some rows as verdicts; ties close the circle so that all can be compared, one row is
+    decided."""
     link = [
         ("w", "x", "tie", "1"),
         ("x", "y", "tie", "2"),
@@ -350,7 +357,8 @@ def test_known_strengths_come_back():
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
-    """40 small studies of 60 dialogues with strong dialogue effects: 95 %, and as wide as strengths are off."""
+    """40 small studies of 60 dialogues with strong dialogue effects: 95 %, and as wide as strengths
+    are off."""
     covered, off = [], []
     panel = Panel("human", 30, 5)
     for seed in range(40):
@@ -401,7 +409,8 @@ def ladder(n_dialogues, size):
 
 
 def test_nothing_bounds_someone_who_was_never_beaten_from_above():
-    """Sixty dialogues, each as one game: the lower end against equals is where p to the 60 is .025, so log-odds of 2.76."""
+    """Sixty dialogues, each as one game: the lower end against equals is where p to the 60 is .025,
+    so log-odds of 2.76."""
     twin = [("r0", "r1", "a"), ("r0", "r2", "a"), ("r1", "r2", "a"), ("r1", "r2", "b")]
     rows = pd.concat(
         [votes(*twin).assign(dialogue_id=f"d{k}") for k in range(60)], ignore_index=True
@@ -416,7 +425,8 @@ def test_nothing_bounds_someone_who_was_never_beaten_from_above():
 
 
 def test_who_was_never_beaten_moves_nobody_elses_rating():
-    """The zero held the lent strength: the others' intervals held the truth in 33 to 70 % of simulated studies."""
+    """The zero held the lent strength: the others' intervals held the truth in 33 to 70 % of
+    simulated studies."""
     rng = np.random.default_rng(3)
     close = [
         (f"d{k}", a, b, rng.choice(["a", "b"]))
@@ -475,7 +485,8 @@ def test_differences_with_someone_never_beaten_are_open_too():
 
 @pytest.mark.parametrize("n_clusters", [6, 20])
 def test_ten_equals_are_seldom_told_apart_where_clusters_are_few(n_clusters):
-    """All equal: max-t over resamples told some apart in 43 % of studies with 6 clusters and in 16 % with 20."""
+    """All equal: max-t over resamples told some apart in 43 % of studies with 6 clusters and in 16
+    % with 20."""
     from tools.bench.apart import draw
 
     apart = []

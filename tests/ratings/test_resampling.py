@@ -1,4 +1,5 @@
-"""Intervals over clusters: against arithmetic by hand, another way to compute them, and known truth."""
+"""Intervals over clusters: against arithmetic by hand, another way to compute them, and known
+truth."""
 
 import numpy as np
 import pandas as pd
@@ -70,7 +71,8 @@ def test_few_clusters_get_a_t_interval_about_the_estimate(rng):
 
 
 def test_clusters_are_resampled_and_not_rows(rng):
-    """Ten equal votes a cluster: the standard error is that of 100 means, sqrt(10) times that of 1,000 rows."""
+    """Ten equal votes a cluster: the standard error is that of 100 means, sqrt(10) times that of
+    1,000 rows."""
     table = votes(rng, 100, 1, 0.0)
     ten = pd.concat([table] * 10, ignore_index=True)
     interval = bootstrap_ci(ten, share, cluster="dialogue_id", rng=rng, n_resamples=4000)
@@ -78,7 +80,8 @@ def test_clusters_are_resampled_and_not_rows(rng):
 
 
 def test_the_interval_covers_about_as_often_as_it_says(rng):
-    """Sixty clusters of eight votes, chance 0.6 on average: 95 % of 400 studies, give or take four standard errors."""
+    """Sixty clusters of eight votes, chance 0.6 on average: 95 % of 400 studies, give or take four
+    standard errors."""
     hits = []
     for _ in range(400):
         interval = bootstrap_ci(
@@ -104,7 +107,8 @@ def test_one_cluster_or_an_absent_number_is_refused(rng):
 
 
 def test_percentiles_serve_many_clusters_taken_out_as_far_as_t_and_the_lost_degree_of_freedom_ask():
-    """With 50 clusters the normal quantile of the level becomes t49 times the root of 50 / 49: 2.0096 x 1.0102 = 2.0300."""
+    """With 50 clusters the normal quantile of the level becomes t49 times the root of 50 / 49:
+    2.0096 x 1.0102 = 2.0300."""
     low, high = interval_of(500.0, np.arange(1001.0), 50, 0.95)
     assert (low, high) == pytest.approx(
         (1000 * stats.norm.cdf(-2.0300), 1000 * stats.norm.cdf(2.0300)), abs=0.01
@@ -112,7 +116,8 @@ def test_percentiles_serve_many_clusters_taken_out_as_far_as_t_and_the_lost_degr
 
 
 def test_the_standard_error_of_a_mean_is_the_textbooks(rng):
-    """Six clusters: the spread of the clusters over the root of six, where their bootstrap alone gives a tenth less."""
+    """Six clusters: the spread of the clusters over the root of six, where their bootstrap alone
+    gives a tenth less."""
     table = pd.DataFrame({"agree": rng.normal(size=6), "n": 1.0, "dialogue_id": range(6)})
     interval = bootstrap_ci(table, share, cluster="dialogue_id", rng=rng, n_resamples=20_000)
     assert interval.se == pytest.approx(table["agree"].std(ddof=1) / np.sqrt(6), rel=0.02)
@@ -132,7 +137,8 @@ def test_a_share_never_leaves_its_range_and_has_a_width_where_all_agree(n_cluste
 
 
 def test_wilsons_interval_over_clusters_of_one_vote_is_statsmodels(rng):
-    """Many clusters of one vote, so that t is the normal quantile and the standard error is that of a share."""
+    """Many clusters of one vote, so that t is the normal quantile and the standard error is that of
+    a share."""
     from statsmodels.stats.proportion import proportion_confint
 
     x, n = 0.97, 100_000
@@ -142,7 +148,8 @@ def test_wilsons_interval_over_clusters_of_one_vote_is_statsmodels(rng):
 
 
 def test_the_interval_of_a_high_share_covers_with_few_clusters():
-    """Twenty dialogues of five votes, chance .95: the t interval alone covers 82 %, percentiles 90 %."""
+    """Twenty dialogues of five votes, chance .95: the t interval alone covers 82 %, percentiles 90
+    %."""
     rng, hits = np.random.default_rng(20), []
     for _ in range(400):
         chance = rng.beta(3.8, 0.2, 20)
@@ -230,7 +237,8 @@ def test_resamples_that_never_move_leave_nothing_or_no_doubt():
 
 
 def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
-    """Dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10, times 2 / 1."""
+    """Dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10, times
+    2 / 1."""
     error = crossed_error(
         np.array([2.0, 1.0, 0.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     )
@@ -242,7 +250,8 @@ def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
 
 
 def test_the_error_over_uneven_clusters_is_the_jackknife_s():
-    """Clusters of 1, 3 and 6 rows: leave each out, and take (n - 1) / n of the squared moves of the mean."""
+    """Clusters of 1, 3 and 6 rows: leave each out, and take (n - 1) / n of the squared moves of the
+    mean."""
     values, cluster = np.array([1.0, 0, 1, 1, 0, 0, 0, 1, 0, 0]), np.repeat([0, 1, 2], [1, 3, 6])
     moves = [values[cluster != left_out].mean() - values.mean() for left_out in range(3)]
     error, even = clustered_error((values - values.mean()) / 10, np.ones(10), cluster)
@@ -251,7 +260,8 @@ def test_the_error_over_uneven_clusters_is_the_jackknife_s():
 
 
 def test_the_degrees_of_freedom_are_satterthwaites():
-    """By matrices: the trace squared over the trace of the square of what the moved means vary by."""
+    """By matrices: the trace squared over the trace of the square of what the moved means vary
+    by."""
     share = np.array([1.0, 2.0, 4.0, 8.0]) / 15
     moved = np.diag(share / (1 - share)) @ (np.eye(4) - share)
     matrix = moved @ moved.T

@@ -1,4 +1,5 @@
-"""Robust intervals: against statsmodels, against the bootstrap, by hand, and where they cannot be had."""
+"""Robust intervals: against statsmodels, against the bootstrap, by hand, and where they cannot be
+had."""
 
 from dataclasses import replace
 
@@ -67,13 +68,15 @@ def test_without_leverage_the_sandwich_is_statsmodels_cluster_robust_covariance(
             (model.bread @ sums.T @ sums @ model.bread)[: len(model.theta), : len(model.theta)]
         )
         np.testing.assert_allclose(against_first(parts[-1]), theirs.cov_params(), rtol=1e-5)
-    # Leverage widens by little where clusters are many, and dialogues by raters are taken out as they are.
+    # Leverage widens by little where clusters are many, and dialogues by raters are taken out as
+    # they are.
     ratio = np.diag(covariance(model)) / np.diag(parts[0] + parts[1] - parts[2])
     assert ((ratio > 1.03) & (ratio < 1.1)).all()
 
 
 def test_the_one_way_sandwich_is_the_jackknife(rows):
-    """Each dialogue left out in turn and everybody fitted again; the sandwich takes one step instead of the whole fit."""
+    """Each dialogue left out in turn and everybody fitted again; the sandwich takes one step
+    instead of the whole fit."""
     few = rows[rows["dialogue_id"].isin(sorted(rows["dialogue_id"].unique())[:20])]
     left_out = [
         fitted(few[few["dialogue_id"] != name]).theta for name in few["dialogue_id"].unique()
@@ -84,7 +87,8 @@ def test_the_one_way_sandwich_is_the_jackknife(rows):
 
 @pytest.mark.parametrize("correction", [0.0, 0.5, 1.0])
 def test_a_score_is_divided_by_what_leverage_leaves_to_the_power_of_the_correction(correction):
-    """Two responders, four dialogues of 1, 2, 3 and 4 verdicts, 6 of 10 won: leverage is a dialogue's share of the verdicts."""
+    """Two responders, four dialogues of 1, 2, 3 and 4 verdicts, 6 of 10 won: leverage is a
+    dialogue's share of the verdicts."""
     sizes, won = np.array([1, 2, 3, 4]), np.array([0, 2, 1, 3])
     words = [["a"] * n_won + ["b"] * (size - n_won) for size, n_won in zip(sizes, won, strict=True)]
     rows = pd.DataFrame(
@@ -198,7 +202,8 @@ def test_crossed_numbers_only_what_occurs():
 
 @pytest.mark.parametrize("method", ["bradley-terry", "davidson"])
 def test_a_pair_met_in_one_dialogue_is_not_known_for_certain(method):
-    """It was: each vote counted by its distance from its pair's mean, and seventeen equals in twenty dialogues with ten
+    """It was: each vote counted by its distance from its pair's mean, and seventeen equals in
+    twenty dialogues with ten
     pairs each were told apart in 97 % of simulated studies."""
     said = {"d0": ("x", "y"), "d1": ("y", "z"), "d2": ("x", "z")}
     words = {
@@ -213,7 +218,8 @@ def test_a_pair_met_in_one_dialogue_is_not_known_for_certain(method):
 
 
 def test_equals_on_a_sparse_board_are_seldom_told_apart():
-    """Each pair met in one or two dialogues: some of seventeen equals were told apart in 16 % of 200 studies, one-way,
+    """Each pair met in one or two dialogues: some of seventeen equals were told apart in 16 % of
+    200 studies, one-way,
     and in 15 % over dialogues and raters."""
     from tools.bench.apart import draw
 
@@ -280,7 +286,8 @@ def test_the_weak_prior_pulls_as_its_likelihood_does(rng):
 
 
 def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
-    """Verdicts of a dialogue are averaged, then dialogues are; a pair has as many voices as pairs have verdicts on average."""
+    """Verdicts of a dialogue are averaged, then dialogues are; a pair has as many voices as pairs
+    have verdicts on average."""
     said = [
         ("x", "y", 1, 0),
         ("x", "y", 0, 0),
@@ -316,7 +323,9 @@ def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():
 
 @pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
 def test_who_always_won_or_lost_has_the_exact_end_of_a_share(interval):
-    """Twelve dialogues: best beats x and y, last loses to them, x has 8 of 12 against y. Clopper and Pearson's end for 12 of
+    """Twelve dialogues: best beats x and y, last loses to them, x has 8 of 12 against y.
+
+    Clopper and Pearson's end for 12 of
     12, as scipy has it, is one of the log-odds against whom each met; the mean of x and y is zero.
     """
     rows = []
@@ -351,7 +360,8 @@ def test_of_two_the_one_who_always_won_is_as_far_above_as_the_other_below():
 
 
 def test_who_won_all_meets_each_opponent_as_often_as_it_did():
-    """Nine of twelve games against x, three against y: as probable as it was, by the games that each dialogue had."""
+    """Nine of twelve games against x, three against y: as probable as it was, by the games that
+    each dialogue had."""
     rows = [("best", "x" if k % 4 else "y", "a", k) for k in range(12)]
     rows += [("x", "y", "a" if k < 8 else "b", k) for k in range(12)]
     verdicts = pd.DataFrame(rows, columns=["responder_a", "responder_b", "verdict", "dialogue_id"])

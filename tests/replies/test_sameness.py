@@ -23,7 +23,8 @@ def test_a_formula_is_the_same_and_particulars_are_not(rng):
 
 
 def test_similarity_by_hand_and_across_dialogues_only(rng):
-    """Two replies to one dialogue are equal, the third shares nothing: across dialogues the mean is 0."""
+    """Two replies to one dialogue are equal, the third shares nothing: across dialogues the mean is
+    0."""
     replies = pd.DataFrame(
         {"responder": "m", "dialogue_id": ["d", "d", "e"], "text": ["dog", "dog", "exam"]}
     )

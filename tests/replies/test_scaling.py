@@ -9,7 +9,10 @@ from heart_utils.replies.scaling import ScalingError, correlate_scale, spearman_
 
 
 def test_the_intervals_behind_the_published_correlation():
-    """HEART: .53 over 16 models. z = .5901, and 1.96 / sqrt(13) = .5436; with Bonett and Wright's variance .5805."""
+    """HEART: .53 over 16 models.
+
+    z = .5901, and 1.96 / sqrt(13) = .5436; with Bonett and Wright's variance .5805.
+    """
     assert spearman_interval(0.53, 16) == pytest.approx(
         (np.tanh(0.0465), np.tanh(1.1337)), abs=5e-4
     )
@@ -60,7 +63,8 @@ def test_drawn_orders_come_near_all_orders(rng, monkeypatch):
 
 
 def test_families_make_a_naive_test_reject_too_often_and_shuffling_within_them_does_not(rng):
-    """16 models of 5 families that share 60 % of the variance, no relation (simulated): 12 to 13 of 100, not 5."""
+    """16 models of 5 families that share 60 % of the variance, no relation (simulated): 12 to 13 of
+    100, not 5."""
     family = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4])
     n, naive, within = 1500, 0, 0
     for number in range(n):
@@ -88,7 +92,8 @@ def test_a_steady_trend_is_found_within_and_between_families(rng):
 
 
 def test_a_rank_correlation_of_a_few_models_gets_no_interval_from_resampled_dialogues(rng):
-    """Over five models it takes a few values, and the percentiles of a few values hold the truth as often as they like."""
+    """Over five models it takes a few values, and the percentiles of a few values hold the truth as
+    often as they like."""
     assert set(
         correlate_scale(models(rng), x="ttft_ms", rng=rng, n_shuffles=100).intervals["interval"]
     ) == {

@@ -121,7 +121,8 @@ def test_the_lexicon_fits_the_reasons_it_was_written_on_and_half_misses_those_he
 
 
 def draw_reasons(rng, *, n=40, n_themes=5, shared=0.0):
-    """Reasons of both parties for n pairs; with `shared` the judge names the person's themes (simulated)."""
+    """Reasons of both parties for n pairs; with `shared` the judge names the person's themes
+    (simulated)."""
     themes = [f"t{k}" for k in range(n_themes)]
     reasons, codes = [], []
     for pair in range(n):

@@ -1,4 +1,5 @@
-"""Colours of figures as people see them who see few: apart from each other, or repeated by a mark, a hatch or a word."""
+"""Colours of figures as people see them who see few: apart from each other, or repeated by a mark,
+a hatch or a word."""
 
 import itertools
 import re
@@ -22,7 +23,8 @@ from tools.notebooks import read_cells
 
 mpl.use("Agg")
 
-# Machado, Oliveira and Fernandes (2009), https://doi.org/10.1109/TVCG.2009.113, severity 1.0, on linear RGB.
+# Machado, Oliveira and Fernandes (2009), https://doi.org/10.1109/TVCG.2009.113, severity 1.0, on
+# linear RGB.
 SIGHT = {
     "all colours": np.eye(3),
     "protanopia": np.array(
@@ -56,7 +58,8 @@ are small and lie apart from their names, so eight times that is asked for."""
 
 
 def to_lab(colour, matrix):
-    """What somebody sees of a colour: simulated in linear light, then on a scale where distances are differences seen."""
+    """What somebody sees of a colour: simulated in linear light, then on a scale where distances
+    are differences seen."""
     coded = np.array(to_rgb(colour))
     linear = np.where(coded <= 0.04045, coded / 12.92, ((coded + 0.055) / 1.055) ** 2.4)
     share = TO_XYZ @ np.clip(matrix @ linear, 0, 1) / WHITE
@@ -69,7 +72,8 @@ def distance(one, other, sight):
 
 
 def mixed_up(looks):
-    """List pairs of looks, a colour and whatever else there is of each, that somebody cannot tell apart."""
+    """List pairs of looks, a colour and whatever else there is of each, that somebody cannot tell
+    apart."""
     pairs = itertools.combinations(looks, 2)
     return [
         (one, other, sight)
@@ -81,7 +85,8 @@ def mixed_up(looks):
 
 
 def looks_of(ax):
-    """Give the colour of each entry of a legend, and all else that tells it: what it is, its mark, line and hatch."""
+    """Give the colour of each entry of a legend, and all else that tells it: what it is, its mark,
+    line and hatch."""
     looks = []
     for handle in ax.get_legend_handles_labels()[0]:
         drawn = (
@@ -106,7 +111,8 @@ def _close():
 
 
 def test_the_arithmetic_gives_the_values_of_the_standard():
-    """White, mid grey and pure red under D65, as in tables of sRGB; and what is grey stays so for everybody."""
+    """White, mid grey and pure red under D65, as in tables of sRGB; and what is grey stays so for
+    everybody."""
     assert to_lab("white", np.eye(3)) == pytest.approx([100, 0, 0], abs=0.02)
     assert to_lab("#777777", np.eye(3)) == pytest.approx([50.03, 0, 0], abs=0.02)
     assert to_lab("#ff0000", np.eye(3)) == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
@@ -198,7 +204,8 @@ def test_what_a_figure_says_in_colour_it_says_in_another_way_too(name):
 
 
 def test_chapters_that_colour_by_a_column_repeat_it_by_a_mark_or_a_word():
-    """`legend=False` and `annot` stand where the rows of the figure, or its cells, name what the colour says."""
+    """`legend=False` and `annot` stand where the rows of the figure, or its cells, name what the
+    colour says."""
     repeated = re.compile(r"markers=|style=|legend=False|annot=True|\"annot\": True")
     for notebook in sorted((find_root() / "notebooks").glob("*.ipynb")):
         for cell in read_cells(notebook):

@@ -1,4 +1,5 @@
-"""Tables as a workbook: what a spreadsheet reads back is what was in the table, and no cell is a formula."""
+"""Tables as a workbook: what a spreadsheet reads back is what was in the table, and no cell is a
+formula."""
 
 import re
 import sys

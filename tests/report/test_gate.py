@@ -1,4 +1,5 @@
-"""The gate from runs to reports: names read, runs joined only if they match, files written, and a build that stops."""
+"""The gate from runs to reports: names read, runs joined only if they match, files written, and a
+build that stops."""
 
 from xml.etree import ElementTree
 
@@ -19,7 +20,8 @@ from heart_utils.runs import RunError
 
 
 def run_gate(baseline, candidate, *, run=None, protocol=None, **options):
-    """However few the dialogues: most of these tests are of what happens to a verdict, not of when there is one."""
+    """However few the dialogues: most of these tests are of what happens to a verdict, not of when
+    there is one."""
     return read_sides(baseline, candidate, run=run, protocol=protocol).compare(
         **{"max_detectable": np.inf, **options}
     )
@@ -226,7 +228,8 @@ def test_the_summary_is_a_table_that_holds_each_dimension(failing):
     ("mode", "alpha", "series"), [("regression", 0.05, "34%"), ("non-inferiority", 0.01, "8%")]
 )
 def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, series):
-    """1 - 0.95^8 = 0.337 and 1 - 0.99^8 = 0.077: eight runs against one baseline, were their luck not shared."""
+    """1 - 0.95^8 = 0.337 and 1 - 0.99^8 = 0.077: eight runs against one baseline, were their luck
+    not shared."""
     gate = compare_responders(
         flat_verdicts("overall"),
         baseline="old",

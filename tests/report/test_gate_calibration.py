@@ -1,4 +1,5 @@
-"""A gate that knows its judge: only a record that fits the judge as it is now lets it pass or fail a build."""
+"""A gate that knows its judge: only a record that fits the judge as it is now lets it pass or fail
+a build."""
 
 import datetime
 import re
@@ -40,7 +41,8 @@ WIDE = ["--max-detectable", "400"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Votes on a baseline, a candidate like it and a worse one, people's votes on the baseline, and what the judge is."""
+    """Votes on a baseline, a candidate like it and a worse one, people's votes on the baseline, and
+    what the judge is."""
     folder = tmp_path_factory.mktemp("votes")
     for number, (name, strength) in enumerate({"old": 0.0, "worse": -2.0, "alike": 0.1}.items()):
         who = THETA if name == "old" else {"new": strength, "x": 1.4, "y": -1.4}
@@ -54,7 +56,8 @@ def folder(tmp_path_factory):
 
 
 def record_of(folder, name, *, right, bound_to=NOW, n=300, seed=5, day=None):
-    """Calibrate the judge on people who say what it says in a share of `n` votes, and the opposite in the rest."""
+    """Calibrate the judge on people who say what it says in a share of `n` votes, and the opposite
+    in the rest."""
     judge = load_verdicts(folder / "old.csv")
     first = judge[judge["verdict"].isin(["a", "b"]) & (judge["order"] == "ab")].drop_duplicates(
         "pair_id"
@@ -169,7 +172,8 @@ def test_an_edited_record_is_bad_input(folder, capsys):
 
 
 def test_the_limits_shrink_by_what_the_judge_passes_on(folder, capsys):
-    """Agreement 0.75 passes on half of a difference, so what must be found shrinks to less than half."""
+    """Agreement 0.75 passes on half of a difference, so what must be found shrinks to less than
+    half."""
     record = record_of(folder, "half", right=0.75, n=2000)
     asked = (
         "--require-calibration",
@@ -187,7 +191,8 @@ def test_the_limits_shrink_by_what_the_judge_passes_on(folder, capsys):
 
 
 def people_on(folder, candidate, name, *, right=0.97, n_dialogues=25, kind="human"):
-    """Write people's votes on both sides in some dialogues: a share says what the judge says, the rest the opposite."""
+    """Write people's votes on both sides in some dialogues: a share says what the judge says, the
+    rest the opposite."""
     rows = pd.concat([load_verdicts(folder / "old.csv"), load_verdicts(folder / candidate)])
     rows = rows[rows["verdict"].isin(["a", "b"]) & (rows["order"] == "ab")]
     rows = rows[rows["dialogue_id"].isin([f"h{number}" for number in range(n_dialogues)])]
@@ -211,7 +216,8 @@ def test_people_on_a_part_of_the_dialogues_decide_with_the_judge_of_the_rest(fol
 
 
 def test_a_judge_against_people_cannot_stop_a_candidate_that_they_hold_equal(folder):
-    """The judge says worse; people say the opposite, and an interval of their opinion follows them."""
+    """The judge says worse; people say the opposite, and an interval of their opinion follows
+    them."""
     assert gate(folder, "worse.csv") == 1
     assert (
         gate(folder, "worse.csv", "--people", people_on(folder, "worse.csv", "against", right=0.3))
@@ -274,7 +280,8 @@ def test_labels_drawn_by_a_program_decide_nothing_about_measured_verdicts(folder
 
 
 def test_the_interval_of_peoples_opinion_is_that_of_prediction_powered_ratings():
-    """Where the judge copies people with independent errors, the drop and its standard error are that function's own."""
+    """Where the judge copies people with independent errors, the drop and its standard error are
+    that function's own."""
     panels = [Panel("human", 5, 1), Panel("model", 1, 1, discrimination=0.7)]
     study = simulate_study(
         rng=np.random.default_rng(4), n_responders=3, n_dialogues=120, pairs="all", panels=panels

@@ -96,7 +96,8 @@ FOREIGN_OPTIONS = (
 
 @pytest.fixture
 def foreign(folder, tmp_path):
-    """The votes of two of the files below other headers and in other words, with rows that do not count."""
+    """The votes of two of the files below other headers and in other words, with rows that do not
+    count."""
     for name in ("old", "worse"):
         rows = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
         rows = (

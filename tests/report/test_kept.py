@@ -1,4 +1,5 @@
-"""Tables of simulations that are kept: none is stale, any change of call or code is seen, and what is kept is what is drawn."""
+"""Tables of simulations that are kept: none is stale, any change of call or code is seen, and what
+is kept is what is drawn."""
 
 import importlib
 import json

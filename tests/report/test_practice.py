@@ -118,7 +118,8 @@ def test_every_kind_of_responder_has_words():
 
 
 def test_verdicts_are_told_in_terms_of_the_sides_of_the_page():
-    """The judge takes the reply shown first, so a when a is first and b when b is: inconsistent on either side."""
+    """The judge takes the reply shown first, so a when a is first and b when b is: inconsistent on
+    either side."""
     html = page(run_of())
     for side in "AB":
         assert f"Reply {side} with Reply {side} shown first" in html

@@ -1,4 +1,5 @@
-"""What a page says it rests on: nothing simulated may look measured, and nothing unknown may look free."""
+"""What a page says it rests on: nothing simulated may look measured, and nothing unknown may look
+free."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,5 @@
-"""Tables as a reader sees them: intervals in one column, percent, p values, words for true and false."""
+"""Tables as a reader sees them: intervals in one column, percent, p values, words for true and
+false."""
 
 import pandas as pd
 import pytest

@@ -50,7 +50,8 @@ def test_simulated_scores_say_so_beside_the_ranking():
 
 
 def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
-    """Weigh each dialogue first and take the t interval of the mean; dimensions that vary together widen it."""
+    """Weigh each dialogue first and take the t interval of the mean; dimensions that vary together
+    widen it."""
     rng = np.random.default_rng(5)
     both = rng.normal(3, 0.5, 60)
     wide = pd.DataFrame({"safety": both, "warmth": both + rng.normal(0, 0.2, 60)}).rename_axis(

@@ -1,4 +1,5 @@
-"""The study calculator in a real browser: it says what `plan_study` and `study_cost` say, at grid points and between them."""
+"""The study calculator in a real browser: it says what `plan_study` and `study_cost` say, at grid
+points and between them."""
 
 import numpy as np
 import pytest

@@ -82,7 +82,8 @@ def test_a_worker_that_is_killed_half_way_loses_no_call(
     assert len({call.call_id for call in calls}) == 400
     assert ledger.counts() == {"ok": 400}
     again = len(provider.requests) - 400
-    # Of some 120 that it had asked: four in flight and 0.1 s of answers uncommitted, and some room for a busy machine.
+    # Of some 120 that it had asked: four in flight and 0.1 s of answers uncommitted, and some room
+    # for a busy machine.
     assert again <= 40
 
 

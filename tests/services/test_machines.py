@@ -1,4 +1,5 @@
-"""The page *On several machines*, run in a shell as it is printed: its servers are begun by the test or by the page."""
+"""The page *On several machines*, run in a shell as it is printed: its servers are begun by the
+test or by the page."""
 
 import doctest
 import os

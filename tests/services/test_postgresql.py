@@ -98,8 +98,10 @@ def test_two_may_begin_at_once_on_an_empty_database(database_url):
 
 
 def test_a_server_that_is_restarted_costs_no_answer_and_no_second_call(
-    provider, ledger, postgresql_server
-):  # noqa: F811
+    provider,  # noqa: F811
+    ledger,
+    postgresql_server,
+):
     provider.latency_s = 0.05
     judge = test_models.model(provider, max_concurrency=8)
     restart = threading.Timer(1.0, postgresql_server[1])

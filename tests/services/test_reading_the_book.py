@@ -1,4 +1,5 @@
-"""The built book in a real browser, as somebody reads it who has no mouse, a narrow screen, or a dark one."""
+"""The built book in a real browser, as somebody reads it who has no mouse, a narrow screen, or a
+dark one."""
 
 import importlib.resources
 import json
@@ -15,7 +16,8 @@ pytestmark = pytest.mark.services
 HTML = find_root() / "build" / "html"
 PATIENCE = 60_000  # milliseconds; a wait ends when its condition holds
 
-# What stands on a page a hundred times is looked at a few times: rows of tables, listings (their colours are
+# What stands on a page a hundred times is looked at a few times: rows of tables, listings (their
+# colours are
 # checked by themselves below), functions, formulas. axe takes minutes a page otherwise.
 THIN = """() => {
   const few = (choice, kept) => document.querySelectorAll(choice).forEach((one, place) => place < kept || one.remove());
@@ -58,7 +60,8 @@ def visit(pages, chromium):
         context.close()
 
 
-# They hold one of everything: conversations, figures, listings, boards, the practice, the sliders, functions.
+# They hold one of everything: conversations, figures, listings, boards, the practice, the sliders,
+# functions.
 KINDS_OF_PAGES = (
     "intro",
     "practice",
@@ -72,7 +75,8 @@ KINDS_OF_PAGES = (
 )
 
 
-# Contrast by the formula of WCAG 2, of each visible word with what lies under it: large letters need 3 to 1, others 4.5.
+# Contrast by the formula of WCAG 2, of each visible word with what lies under it: large letters
+# need 3 to 1, others 4.5.
 # A single sign is let pass, as axe does.
 WEAK = """() => {
   // A mixed colour is computed as color(srgb 0.9 0.6 0.2), in shares of one.
@@ -108,7 +112,8 @@ SCHEMES = ("light", "dark")
 
 
 def weak_words(tab, page):
-    """List colours of words that are hard to read, in both schemes, by the theme's switch: no page is loaded twice."""
+    """List colours of words that are hard to read, in both schemes, by the theme's switch: no page
+    is loaded twice."""
     tab.add_style_tag(
         content="* { transition: none !important; animation: none !important }"
     )  # no colour on its way to another
@@ -122,7 +127,8 @@ def weak_words(tab, page):
 
 
 def grave_faults(chromium, pages, scheme, width, rules, looks=()):
-    """List what axe-core calls serious or critical, by page and rule, and what else is looked for on each page before."""
+    """List what axe-core calls serious or critical, by page and rule, and what else is looked for
+    on each page before."""
     axe = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(
         encoding="utf-8"
     )
@@ -154,7 +160,8 @@ WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]}
 def test_axe_finds_no_serious_fault_on_any_page_and_each_word_can_be_read_in_light_and_dark(
     pages, chromium
 ):
-    """Without axe's own rule of contrast, which takes most of its time; the next test holds it against ours on some pages."""
+    """Without axe's own rule of contrast, which takes most of its time; the next test holds it
+    against ours on some pages."""
     rules = WCAG | {"rules": {"color-contrast": {"enabled": False}}}
     assert grave_faults(chromium, pages, "light", 360, rules, [weak_words]) == []
 
@@ -393,7 +400,8 @@ def test_the_front_page_is_there_soon(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_colour_of_a_listing_can_be_read(visit, scheme):
-    """Contrast of 4.5 to 1 at least, by the formula of WCAG 2, for each colour that a listing of the book uses."""
+    """Contrast of 4.5 to 1 at least, by the formula of WCAG 2, for each colour that a listing of
+    the book uses."""
     page = visit("notebooks/03_the_judging.html", color_scheme=scheme)
     colours = page.evaluate(
         """() => [...new Set([...document.querySelectorAll("div.cell_input div.highlight")].flatMap((listing) =>

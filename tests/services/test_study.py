@@ -153,7 +153,8 @@ def wait_for_notes(folder, n_pages, seconds=60):
 
 
 def forget_last_answer(file, wrote):
-    """Leave the state as one of two writes at once may: without the last answer, which the history has."""
+    """Leave the state as one of two writes at once may: without the last answer, which the history
+    has."""
     state = json.loads(file.read_text())
     answers = state["instance_id_to_label_to_value"]
     last = state["instance_id_ordering"][len(wrote) - 1]
@@ -219,8 +220,10 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
         assert row["text"] == text
         assert ("pasted" in row["flags"]) == pasted
         assert pasted or row["typing_ms"] > 0
-        # Potato keeps the time on a page in memory until the person's next answer. That of the last page before the
-        # server is stopped, or before somebody closes the debrief unsent, is lost; it is empty then, never zero.
+        # Potato keeps the time on a page in memory until the person's next answer. That of the last
+        # page before the
+        # server is stopped, or before somebody closes the debrief unsent, is lost; it is empty
+        # then, never zero.
         last = page == 2 or (name, page) == ("al", 1)
         assert row["total_ms"] > 0 or (last and pd.isna(row["total_ms"]))
     assert imported.responders["responder_kind"].tolist() == ["human"]
@@ -282,7 +285,8 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
             visitor.practise()
             visitor.rate("A", 3, "warm")
             page = visitor.item()
-            # An answer that comes after a logout must not log the person in again, so it carries no cookie.
+            # An answer that comes after a logout must not log the person in again, so it carries no
+            # cookie.
             assert "set-cookie" not in visitor.page.request.get(address).headers
             visitor.page.click('a[href$="/logout"]')
             visitor.page.wait_for_selector('#login-email, input[name="email"]')
@@ -435,7 +439,8 @@ class Scripted:
             assert answer.status == 200, (self.name, path, answer.status)
 
     def send(self, item: str, annotations: dict[str, str]) -> None:
-        """Send the answers and how they were typed at the same time, as a page does; the server's state may lose one."""
+        """Send the answers and how they were typed at the same time, as a page does; the server's
+        state may lose one."""
         common = {
             "instance_id": item,
             "annotations": annotations,

@@ -89,7 +89,8 @@ def test_the_same_chance_gives_the_same_studies():
 
 
 def test_a_wave_of_few_votes_is_still_an_estimate_of_the_whole(rng):
-    """What two waves say agrees with all votes, on average over what chance might have asked (same votes each time)."""
+    """What two waves say agrees with all votes, on average over what chance might have asked (same
+    votes each time)."""
     verdicts = study(rng, 2).verdicts
     whole = prediction_powered_ratings(verdicts, weight=0.0).table.set_index("responder")[
         "strength"

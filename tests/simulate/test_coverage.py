@@ -1,4 +1,5 @@
-"""Coverage by simulation: what intervals promise, and what happens where they resample the wrong thing."""
+"""Coverage by simulation: what intervals promise, and what happens where they resample the wrong
+thing."""
 
 from dataclasses import replace
 
@@ -28,7 +29,8 @@ def test_without_effects_every_interval_but_the_released_formula_keeps_its_promi
 
 
 def test_the_released_formula_covers_less_than_even_games_would_let_it():
-    """An even game carries 1/4: one of four responders then has an error of 1.5 / sqrt(n), others a larger one.
+    """An even game carries 1/4: one of four responders then has an error of 1.5 / sqrt(n), others a
+    larger one.
 
     So 1.96 / sqrt(n) covers 2 Phi(1.96 / 1.5) - 1 = 0.81 at most.
     """
@@ -43,7 +45,8 @@ def test_dialogues_that_differ_undo_the_bootstrap_over_verdicts_alone():
 
 
 def test_raters_who_differ_undo_the_bootstrap_over_dialogues_for_other_raters():
-    """By the parts of `minimum_gap` 0.72 of the variance is that 45 raters were drawn: 2 Phi(1.96 sqrt(0.28)) - 1 = 0.70."""
+    """By the parts of `minimum_gap` 0.72 of the variance is that 45 raters were drawn: 2 Phi(1.96
+    sqrt(0.28)) - 1 = 0.70."""
     found = coverage(replace(PLAIN, rater_sd=0.5)).loc["difference", "coverage"]
     assert found["dialogues, for other raters"] == pytest.approx(0.70, abs=0.06)
     assert found["dialogues and raters"] > 0.88

@@ -21,7 +21,8 @@ def test_each_fault_is_found_at_the_size_that_was_planted(found):
 
 
 def test_two_dimensions_are_as_alike_as_normals_correlated_by_a_half(found):
-    """One third of the circle is where two such normals differ in sign: 1/2 + arcsin(1/2)/pi = 2/3."""
+    """One third of the circle is where two such normals differ in sign: 1/2 + arcsin(1/2)/pi =
+    2/3."""
     alone = found[found["measure"] == "two dimensions alike, one a call"].iloc[0]
     assert alone["planted"] == pytest.approx(2 / 3)
     together = found[found["measure"] == "two dimensions alike, all in one call"].iloc[0]

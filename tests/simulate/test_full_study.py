@@ -1,4 +1,5 @@
-"""The study of HEART's size: it has the published margins, it is marked, and other margins give other settings."""
+"""The study of HEART's size: it has the published margins, it is marked, and other margins give
+other settings."""
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ def study():
 
 
 def test_the_simulated_wins_and_ties_are_the_published_ones():
-    """46.8 / 35.8 / 17.4. With one rater a pair there are 4,800 pairs of a person with a model, in 300 dialogues."""
+    """46.8 / 35.8 / 17.4.
+
+    With one rater a pair there are 4,800 pairs of a person with a model, in 300 dialogues.
+    """
     drawn = simulate_heart(rng=np.random.default_rng(20260109), layout="one rater").verdicts
     drawn = drawn[drawn["slice"] == "standard"]
     duel = drawn[(drawn["rater_kind"] == "human") & (drawn["responder_a"] == "human")][

@@ -94,12 +94,14 @@ def test_few_raters_are_fixed():
 
 
 def test_a_duel_by_hand():
-    """Two responders, N forced verdicts: the variance of the log-odds near zero is 4 / N, a share t of ties takes t off it."""
+    """Two responders, N forced verdicts: the variance of the log-odds near zero is 4 / N, a share t
+    of ties takes t off it."""
     duel = Design(
         n_dialogues=400, n_responders=2, pairs=1, votes=1, n_raters=1, dialogue_sd=0, rater_sd=0
     )
     gap = minimum_gap(duel)
-    # A verdict's own leverage is 1 / 400; at the gap a verdict tells a little less than between equals.
+    # A verdict's own leverage is 1 / 400; at the gap a verdict tells a little less than between
+    # equals.
     reach = stats.t.ppf(0.975, 399)
     errors = reach * np.sqrt(401 / 400) + stats.norm.ppf(0.8) * np.sqrt(1 + reach**2 / (2 * 399))
     assert gap == pytest.approx(errors / np.sqrt(400 * expit(gap) * expit(-gap)), rel=1e-3)
@@ -108,7 +110,8 @@ def test_a_duel_by_hand():
 
 
 def test_ties_bring_the_effect_of_a_dialogue_closer_to_none():
-    """At the published margins of HEART, 17.4 % of ties; 68 and 43 points took ties off the noise of verdicts alone."""
+    """At the published margins of HEART, 17.4 % of ties; 68 and 43 points took ties off the noise
+    of verdicts alone."""
     spread = calibrate()
     designs = [
         Design(280, 17, 10, 15, 300, dialogue_sd=spread.dialogue_sd, tie_share=0.174),
@@ -130,7 +133,8 @@ def test_the_share_has_davidsons_slope_between_equals():
 
 
 def test_all_pairs_at_once_reach_as_far_as_on_the_leaderboard():
-    """The studentised range, by which it was planned, is 4 % narrower: at the printed gap 72 % of studies found it, not 80."""
+    """The studentised range, by which it was planned, is 4 % narrower: at the printed gap 72 % of
+    studies found it, not 80."""
     study = simulate_study(
         rng=np.random.default_rng(1), n_responders=5, n_dialogues=31, pairs="all"
     )
@@ -201,7 +205,8 @@ def test_a_pair_met_in_few_dialogues_is_not_reckoned():
 
 
 def test_one_over_the_dialogues_of_a_pair_is_as_large_as_chance_makes_it():
-    """10 of 136 pairs in each of 120 dialogues: 8.8 on average, and one over it is a seventh more than 1 / 8.8."""
+    """10 of 136 pairs in each of 120 dialogues: 8.8 on average, and one over it is a seventh more
+    than 1 / 8.8."""
     design = Design(120, 17, 10, 1, 45)
     rng = np.random.default_rng(1)
     dealt = np.argsort(rng.random((40, 120, 136)), axis=2)[:, :, :10]

@@ -34,7 +34,10 @@ def test_the_smallest_gap_is_found_as_often_as_promised(design, n_contrasts):
 
 
 def test_a_sparse_design_finds_its_gap_as_often_as_promised():
-    """A pair meets in 8.8 dialogues. A formula for even pairs and middling responders promised 194 points, found in half."""
+    """A pair meets in 8.8 dialogues.
+
+    A formula for even pairs and middling responders promised 194 points, found in half.
+    """
     sparse = Design(120, 17, 10, 1, 45, dialogue_sd=0.5)
     found = simulate_power(sparse, minimum_gap(sparse), rng=np.random.default_rng(5), n_studies=100)
     assert found["found"].mean() == pytest.approx(0.8, abs=0.12)

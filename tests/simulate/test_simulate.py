@@ -75,7 +75,8 @@ def test_42_000_verdicts_is_the_size_of_the_default_study():
 
 
 def test_shares_of_answers_are_those_put_in():
-    """Two equals without effects: ties nu / (2 + nu), first place expit(bias) of the rest, margins of a logistic."""
+    """Two equals without effects: ties nu / (2 + nu), first place expit(bias) of the rest, margins
+    of a logistic."""
     panel = Panel("model", 4, 4, position_bias=1.0, ties=0.0, failures=0.05)
     study = simulate_study(
         rng=np.random.default_rng(6),
@@ -174,7 +175,8 @@ def test_strengths_that_are_drawn_spread_as_asked():
 
 
 def test_a_study_is_the_same_on_a_processor_with_narrower_registers():
-    """`argpartition` orders what it chose in a processor's own way, so raters are chosen by a whole sort."""
+    """`argpartition` orders what it chose in a processor's own way, so raters are chosen by a whole
+    sort."""
     draw = (
         "from heart_utils import Panel, simulate_study; import numpy as np;people = Panel('human',"
         " 40, 15);drawn = simulate_study(n_dialogues=9, panels=(people,),"

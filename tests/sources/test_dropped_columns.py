@@ -1,4 +1,5 @@
-"""Loaders keep columns by name: whatever else a file holds of people reaches no table, note, message or file."""
+"""Loaders keep columns by name: whatever else a file holds of people reaches no table, note,
+message or file."""
 
 import io
 import json
@@ -44,7 +45,8 @@ def outputs(capsys, caplog):
 
 
 def with_private_columns(name: str, content: bytes) -> bytes:
-    """Add columns of addresses, coordinates and passwords to a file, in front, behind and in the middle."""
+    """Add columns of addresses, coordinates and passwords to a file, in front, behind and in the
+    middle."""
     if name.endswith((".csv", ".xlsx")):
         rows = (
             pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False)

@@ -1,4 +1,5 @@
-"""HeartBench's questions: counts against the published ones, names in both languages, and files of one's own."""
+"""HeartBench's questions: counts against the published ones, names in both languages, and files of
+one's own."""
 
 import json
 

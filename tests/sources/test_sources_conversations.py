@@ -1,4 +1,5 @@
-"""Studies of whole conversations: each shipped figure a second way from the files, with loops and textbooks' formulas."""
+"""Studies of whole conversations: each shipped figure a second way from the files, with loops and
+textbooks' formulas."""
 
 import csv
 import itertools
@@ -57,7 +58,8 @@ def test_waiting_within_client_and_counsellor_is_what_taking_means_away_in_turn_
         (moves.groupby([rows[who] for who in whose]).sum() ** 2).sum()
         for whose in (["client_id"], ["counselor_id"], ["client_id", "counselor_id"])
     )
-    # Cameron, Gelbach and Miller: both ways less what both have in common; without a factor for few clusters.
+    # Cameron, Gelbach and Miller: both ways less what both have in common; without a factor for few
+    # clusters.
     error = np.sqrt(by_client + by_counsellor - by_both) / (x**2).sum()
     row = estimate(
         shipped["kokorochat"], "SD per doubling of the wait", "same client and counsellor"
@@ -246,7 +248,8 @@ def test_a_reply_that_a_clinician_did_not_score_is_abstained(mirror, shipped):
     }
 
 
-# Known truth ----------------------------------------------------------------------------------------
+# Known truth
+# ----------------------------------------------------------------------------------------
 
 TRUTH = {"responder": 150.0, "dialogue": 320.0, "rater": 145.0, "responder:dialogue": 160.0}
 TRUTH |= {"responder:rater": 40.0, "dialogue:rater": 80.0, "rest": 745.0}  # like SAGE's
@@ -295,7 +298,8 @@ def test_the_error_of_a_difference_is_what_simulated_studies_of_one_cost_show():
         )
 
 
-# Bad input ------------------------------------------------------------------------------------------
+# Bad input
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.mirror

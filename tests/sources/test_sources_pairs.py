@@ -170,7 +170,8 @@ def test_loops_find_the_same_pairs_whatever_is_missing_and_in_whatever_order(cel
 
 
 def test_a_million_and_a_half_pairs_take_seconds_not_minutes(rng):
-    """1,000 conversations, ten replies, seven attributes, five raters (simulated): 2 s of a processor when written."""
+    """1,000 conversations, ten replies, seven attributes, five raters (simulated): 2 s of a
+    processor when written."""
     index = pd.MultiIndex.from_product([range(1000), range(10), range(1), range(5)]).to_frame(
         index=False
     )

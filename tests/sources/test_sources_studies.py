@@ -1,4 +1,5 @@
-"""The four studies that set people beside models: counted a second way, and every odd file named."""
+"""The four studies that set people beside models: counted a second way, and every odd file
+named."""
 
 import json
 import shutil
@@ -49,7 +50,8 @@ def spoilt(mirror, raw, tmp_path, monkeypatch):
     return write
 
 
-# What is published is what the files say, counted another way -----------------------------------------
+# What is published is what the files say, counted another way
+# -----------------------------------------
 
 
 def test_conditions_and_means_of_recipients_follow_from_the_file(raw):
@@ -177,7 +179,8 @@ def test_classes_of_hard_moments_follow_but_for_replies_that_are_not_there(raw):
     ]  # two of the release's six numbers stand for several therapists
 
 
-# Bad input ------------------------------------------------------------------------------------------
+# Bad input
+# ------------------------------------------------------------------------------------------
 
 
 def put(column, row, value):

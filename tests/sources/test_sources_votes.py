@@ -319,7 +319,10 @@ def published(mirror, _read_once):
 
 @pytest.mark.mirror
 def test_the_published_means_of_the_clinicians_follow_but_for_one_printed_figure(published, mirror):
-    """Qwen-3-4B's Guidance is printed as 3.07; the file gives 2.76. All other 71 figures follow within 0.01."""
+    """Qwen-3-4B's Guidance is printed as 3.07; the file gives 2.76.
+
+    All other 71 figures follow within 0.01.
+    """
     printed = pd.read_csv(mirror / "mentalalign70k" / "published_human_means.csv")
     names = {
         "DeepSeek-LLaMA-8B": "deepseek-llama-8b",
@@ -347,7 +350,8 @@ def test_the_published_means_of_the_clinicians_follow_but_for_one_printed_figure
 
 @pytest.mark.mirror
 def test_the_published_reliabilities_follow_when_people_are_joined_by_row(published, real, mirror):
-    """ICC(C,1) between means of responders, less the judge's own; within .005 as published, not otherwise."""
+    """ICC(C,1) between means of responders, less the judge's own; within .005 as published, not
+    otherwise."""
     printed = pd.read_csv(mirror / "mentalalign70k" / "published_icc.csv")
     judges = {
         "Claude-3.7-Sonnet": ("claude-3.7-sonnet", "claude-3.5-haiku"),
@@ -418,7 +422,8 @@ def test_every_trap_of_mentalalign_is_counted(real):
 
 @pytest.mark.mirror
 def test_people_agree_with_the_judges_one_row_up_where_the_files_are_out_of_step(real, published):
-    """The reason to join by question: less each responder's mean, r is .26 to .43 by question and .08 to .10 by row."""
+    """The reason to join by question: less each responder's mean, r is .26 to .43 by question and
+    .08 to .10 by row."""
 
     def agreement(scores, rows):
         wide = scores.pivot_table(

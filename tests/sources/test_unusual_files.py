@@ -1,4 +1,5 @@
-"""Files of known kinds that came out in another way: read by the call that is proposed, or refused with what to say."""
+"""Files of known kinds that came out in another way: read by the call that is proposed, or refused
+with what to say."""
 
 import json
 import warnings
@@ -273,7 +274,11 @@ def test_names_that_are_only_sides_must_be_confirmed(tmp_path):
 
 @pytest.mark.mirror
 def test_mt_bench_by_its_own_published_files_agrees_as_its_paper_prints(mirror):
-    """Zheng et al. 2023, table 5; the released files hold more pairs of votes than the table counts (first turn: 1,343)."""
+    """Zheng et al.
+
+    2023, table 5; the released files hold more pairs of votes than the table counts (first turn:
+    1,343).
+    """
     people, judge = (
         twice(mirror / "mtbench_human" / name)[0] for name in ("human.jsonl", "gpt4_pair.jsonl")
     )

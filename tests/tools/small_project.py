@@ -1,4 +1,5 @@
-"""A small project of its own: the real Makefile, tools and helpers, and notebooks of a few cells."""
+"""A small project of its own: the real Makefile, tools and helpers, and notebooks of a few
+cells."""
 
 import json
 import os
@@ -68,7 +69,8 @@ class Project:
 
     @contextmanager
     def forking(self):
-        """Let commands be forks of one process meanwhile, as `make book` has it: libraries are imported once."""
+        """Let commands be forks of one process meanwhile, as `make book` has it: libraries are
+        imported once."""
         command = [sys.executable, "-m", "tools.forks", "sh", "-c", f"echo ${PLACE}; read closed"]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, cwd=self.root, env=self.environment(), **how) as server:

@@ -30,7 +30,8 @@ def test_the_numbers_in_the_book_are_those_that_python_computes(written):
 
 @pytest.mark.slow
 def test_so_are_the_critical_values_of_every_number_of_responders(written):
-    """Two degrees of freedom a row, others in each row, so that every column is checked too: all of them take minutes."""
+    """Two degrees of freedom a row, others in each row, so that every column is checked too: all of
+    them take minutes."""
     for n, row in enumerate(written["critical"], start=2):
         columns = [(5 * n + shift) % len(written["df"]) for shift in (0, 13)]
         values = [round(critical_value(n, written["df"][column]), 6) for column in columns]

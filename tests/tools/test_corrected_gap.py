@@ -23,7 +23,8 @@ def simulate(rng, n=200, n_labelled=60, missed=(0.1, 0.6), invented=(0.05, 0.02)
 
 
 def test_the_corrected_interval_holds_the_truth_and_the_coder_at_its_word_does_not(rng):
-    """True gap .2, the coder's about .14 off; 100 studies (simulated): 90 % or more for the corrected, under 40 % for it."""
+    """True gap .2, the coder's about .14 off; 100 studies (simulated): 90 % or more for the
+    corrected, under 40 % for it."""
     held = {"gap": 0, "coder": 0, "labelled": 0}
     ratio = []
     for _ in range(100):

@@ -1,4 +1,5 @@
-"""The published sets in the repository: what the official files give, nobody's words or ids, and never half-written."""
+"""The published sets in the repository: what the official files give, nobody's words or ids, and
+never half-written."""
 
 import json
 import re
@@ -18,7 +19,8 @@ BATCHES = {"welivita": 200, "resort": 22, "reflections": 14}
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
-    """A copy of ``data/public`` that may be spoilt, of which three sets, quick to derive, are looked at."""
+    """A copy of ``data/public`` that may be spoilt, of which three sets, quick to derive, are
+    looked at."""
     run = Run("public", tmp_path / "public", tmp_path)
     shutil.copytree(FOLDER, run.folder)
     monkeypatch.setattr(public, "open_run", lambda name: run)
@@ -169,7 +171,8 @@ def test_no_id_of_a_platform_is_in_the_repository(mirror):
     assert not ids & {
         word for cell in cells for word in (cell, *words.findall(cell), *cell.split("-"))
     }
-    # Names such as Anger_42 could stand anywhere by chance; those of eight characters and more could not.
+    # Names such as Anger_42 could stand anywhere by chance; those of eight characters and more
+    # could not.
     long = {
         name
         for name in ids

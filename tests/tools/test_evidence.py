@@ -1,4 +1,5 @@
-"""Chips: what a cell rests on follows its data, and nothing simulated can pass for a measurement."""
+"""Chips: what a cell rests on follows its data, and nothing simulated can pass for a
+measurement."""
 
 import ast
 

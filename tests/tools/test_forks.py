@@ -1,4 +1,5 @@
-"""The build's commands in forks of one process: same words, same status, and an end when they are told to end."""
+"""The build's commands in forks of one process: same words, same status, and an end when they are
+told to end."""
 
 import os
 import signal

@@ -1,4 +1,5 @@
-"""Kernels for the build and its tests: no port is named and taken later, and nothing is left behind."""
+"""Kernels for the build and its tests: no port is named and taken later, and nothing is left
+behind."""
 
 import json
 import subprocess

@@ -96,7 +96,8 @@ def withheld(mirror):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_withheld_sets_are_read_whole(withheld, mirror):
-    """A turn of ESConv, of HEART and of HeartBench, a question of MentalAlign, and a reply of each study."""
+    """A turn of ESConv, of HEART and of HeartBench, a question of MentalAlign, and a reply of each
+    study."""
     dialogue = json.loads(
         (mirror / "esconv" / "valid.json").read_text(encoding="utf-8").splitlines()[-1]
     )
@@ -131,7 +132,8 @@ def test_the_withheld_sets_are_read_whole(withheld, mirror):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_book_and_the_source_hold_no_eight_words_of_a_withheld_text(withheld, tmp_path):
-    """In the archives that `make release` packs, of the pages and of all files that are committed."""
+    """In the archives that `make release` packs, of the pages and of all files that are
+    committed."""
     html = ROOT / "build" / "html"
     if not (html / "index.html").is_file():
         pytest.skip("needs book: run `make book`")

@@ -1,4 +1,5 @@
-"""The numbers that the book prints, compared with those that are pinned, and the tool that does so."""
+"""The numbers that the book prints, compared with those that are pinned, and the tool that does
+so."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""The graph: what a change re-runs, what it leaves alone, and what is refused before anything runs."""
+"""The graph: what a change re-runs, what it leaves alone, and what is refused before anything
+runs."""
 
 import os
 import time
@@ -110,7 +111,8 @@ def stamps_changed(two, file, text):
 
 @pytest.fixture
 def reaching(two):
-    """The first chapter imports the runs by the package's front door, the second a module that imports nothing of them."""
+    """The first chapter imports the runs by the package's front door, the second a module that
+    imports nothing of them."""
     two.write_chapter(
         "01_first", cell(PARAMETERS, tags=["parameters"]), cell("from heart_utils import open_run")
     )

@@ -1,4 +1,5 @@
-"""Verdicts of several labs on one leaderboard: what is pooled, and what is refused with all reasons."""
+"""Verdicts of several labs on one leaderboard: what is pooled, and what is refused with all
+reasons."""
 
 import io
 import sys

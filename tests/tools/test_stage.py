@@ -63,7 +63,8 @@ def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
 
 @pytest.fixture
 def staged(project, monkeypatch):
-    """A book of one page of prose and one chapter that has run; the pages of functions and code have tests of their own."""
+    """A book of one page of prose and one chapter that has run; the pages of functions and code
+    have tests of their own."""
     monkeypatch.setattr("tools.stage.api_pages", lambda: {"api.md": "(api)=\n# Functions\n"})
     monkeypatch.setattr("tools.stage.write_source_pages", lambda code, folder: None)
     monkeypatch.setattr(
@@ -236,7 +237,8 @@ def test_without_a_repository_no_chapter_has_launch_buttons(staged):
 def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an_earlier_build(
     staged, monkeypatch
 ):
-    """One build after another, since each takes seconds: with a chapter left out, then without it and with another picture."""
+    """One build after another, since each takes seconds: with a chapter left out, then without it
+    and with another picture."""
     monkeypatch.setattr("tools.stage.current_commit", lambda root: "ba9876543210")
     (staged.root / "pyproject.toml").write_text(
         '[tool.heart]\nrepository = "https://github.com/who/what"\n'
@@ -282,7 +284,8 @@ def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an
 
 
 def test_a_picture_or_a_page_of_code_that_sphinx_kept_is_not_shown(staged, monkeypatch):
-    """What the build folder may hold of earlier builds, laid there by hand; Sphinx itself need not run."""
+    """What the build folder may hold of earlier builds, laid there by hand; Sphinx itself need not
+    run."""
     stage, html = (
         stage_book(staged.root, read_plan(staged.root, "sample")),
         staged.root / "build" / "html",

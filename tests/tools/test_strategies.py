@@ -1,4 +1,5 @@
-"""The coder that learned from ESConv: its scores by hand and by scikit-learn, and what it reaches on people's labels."""
+"""The coder that learned from ESConv: its scores by hand and by scikit-learn, and what it reaches
+on people's labels."""
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,8 @@ def test_macro_f1_by_hand(rng):
 
 
 def test_turns_of_one_dialogue_widen_the_interval(rng):
-    """Whole dialogues that are all right or all wrong, ten turns each: about sqrt(10) as wide (simulated)."""
+    """Whole dialogues that are all right or all wrong, ten turns each: about sqrt(10) as wide
+    (simulated)."""
     right = np.repeat(rng.random(80) < 0.6, 10)
     labels = pd.DataFrame(
         {"given": "q", "found": np.where(right, "q", "a"), "dialogue_id": np.repeat(range(80), 10)}
@@ -85,7 +87,8 @@ def test_turns_are_counted_and_heart_items_are_marked(mirror):
 
 @pytest.mark.mirror
 def test_the_coder_beats_bayes_on_words(mirror, rng):
-    """Beside it: complement naive Bayes on the same turns, the stronger of the classical ones tried in a line or two."""
+    """Beside it: complement naive Bayes on the same turns, the stronger of the classical ones tried
+    in a line or two."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.metrics import f1_score
     from sklearn.naive_bayes import ComplementNB

@@ -1,4 +1,5 @@
-"""What *Do judges agree?* says of trained judges is what the official files give, by the tool and by other code."""
+"""What *Do judges agree?* says of trained judges is what the official files give, by the tool and
+by other code."""
 
 import json
 
@@ -37,7 +38,8 @@ def test_the_tables_hold_numbers_and_names_alone():
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_the_last_point_of_the_curve_follows_by_scikit_learn_alone(mirror, curve):
-    """Another vectorizer's vocabulary, another way to choose the penalty, another split into five parts."""
+    """Another vectorizer's vocabulary, another way to choose the penalty, another split into five
+    parts."""
     rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")
     rows = pd.concat(
         [

@@ -14,9 +14,20 @@ from tools.bench import Figure
 Array = NDArray[np.float64]
 
 RISK, MOST = 0.1, 5.0
-# Questions, spread of a question, intercept and slope of the log-odds to be wrong; with slope 0 any acceptance is one too many.
-WORLDS = ((20, 0.7, -3.0, 3.0), (20, 1.5, -3.0, 3.0), (40, 0.0, -2.2, 2.0), (40, 0.7, -2.2, 2.0), (40, 1.5, -3.0, 3.0),
-          (100, 1.5, -3.0, 3.0), (20, 0.0, -2.18, 0.0), (40, 0.0, -2.18, 0.0), (100, 0.0, -2.18, 0.0))  # fmt: skip
+# Questions, spread of a question, intercept and slope of the log-odds to be wrong; with slope 0 any
+# acceptance is one too many.
+WORLDS = (
+    (20, 0.7, -3.0, 3.0),
+    (20, 1.5, -3.0, 3.0),
+    (40, 0.0, -2.2, 2.0),
+    (40, 0.7, -2.2, 2.0),
+    (40, 1.5, -3.0, 3.0),
+    # fmt: skip
+    (100, 1.5, -3.0, 3.0),
+    (20, 0.0, -2.18, 0.0),
+    (40, 0.0, -2.18, 0.0),
+    (100, 0.0, -2.18, 0.0),
+)
 
 WHOLE = (
     (0.105, 1.0, 0.0),
@@ -92,7 +103,8 @@ def by_whole_questions(n_studies: int, quick: bool) -> Iterator[Figure]:
                     f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go {there:.0%}"
                     f" wrong, others {elsewhere:.1%}"
                 )
-                # Rare whole errors beside scattered ones cannot be seen in some 30 questions: told, not promised.
+                # Rare whole errors beside scattered ones cannot be seen in some 30 questions: told,
+                # not promised.
                 target = "" if elsewhere and n_questions >= 29 else "at most 10 %"
                 met = None if quick or not target else percent <= 10 + 2 * error
                 yield Figure(name, percent, "%", target, met, f"± {error:.1f}")

@@ -1,6 +1,7 @@
 """The gate that may be looked at after every dialogue: false stops of eight equal releases, drops found, dialogues needed.
 
-Studies are drawn as by :func:`heart_utils.simulate.coverage.simulate_gate`, but as drops by dialogue and not as tables.
+Studies are drawn as by :func:`heart_utils.simulate.coverage.simulate_gate`, but as drops by
+dialogue and not as tables.
 """
 
 from __future__ import annotations

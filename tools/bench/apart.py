@@ -25,7 +25,8 @@ ONE_WAY = (
     (100, 10, 10, 3, 0.5),
     (300, 17, 10, 15, 0.8),
 )
-# dialogues, raters, responders, pairs a dialogue, votes a pair, spread between dialogues and between raters
+# dialogues, raters, responders, pairs a dialogue, votes a pair, spread between dialogues and
+# between raters
 TWO_WAY = (
     (40, 22, 6, 10, 5, 0.5, 0.5),
     (100, 22, 8, 10, 5, 0.5, 0.5),

@@ -21,7 +21,8 @@ from tools.bench import Figure
 NAMES = ("old", "new", "x", "y")
 STRENGTHS = np.array([0.1, 0.1, 0.6, -0.6])
 SPREAD = 1.5  # of replies about their author's strength, in log-odds
-SHARPNESS = 3.0  # a judge that reads sees a difference between replies so many times as clearly as one person
+# a judge that reads sees a difference between replies so many times as clearly as one person
+SHARPNESS = 3.0
 CERTAINTY = 12.0  # a judge that knows the names takes the author that it believes in nearly always
 GATE, CALIBRATION = ((0, 2), (0, 3), (1, 2), (1, 3)), ((0, 2), (0, 3), (2, 3))
 N_JUDGED, N_LABELLED = 300, 75  # dialogues of the gate; people label 300 votes in either case

@@ -1,10 +1,11 @@
 """Random changes to the chapters' own code: how many move a printed number, or stop the chapter.
 
-A change is one of those of the bench ``mutants``, in a statement that feeds a printed number: its names reach one that
-glues, or that shows a table or a value. It is noticed if the chapter stops, runs for longer than a minute (a kept simulation
-that starts anew is such a run, and a test of its own refuses it), or prints what `tests/printed_numbers.json` does not
-have. Each runs in a process of its own, forked where its cell begins. ``--quick`` tries ten a chapter, ``--only`` one
-chapter; two runs with one ``--seed`` try the same changes.
+A change is one of those of the bench ``mutants``, in a statement that feeds a printed number: its
+names reach one that glues, or that shows a table or a value. It is noticed if the chapter stops,
+runs for longer than a minute (a kept simulation that starts anew is such a run, and a test of its
+own refuses it), or prints what `tests/printed_numbers.json` does not have. Each runs in a process
+of its own, forked where its cell begins. ``--quick`` tries ten a chapter, ``--only`` one chapter;
+two runs with one ``--seed`` try the same changes.
 """
 
 from __future__ import annotations

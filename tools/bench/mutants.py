@@ -1,10 +1,11 @@
 """Random changes to the code that asks, judges and computes: how many its nearest tests notice.
 
-A change turns a comparison, moves a number by one, puts ``and`` for ``or``, plus for minus, true for false, or drops a
-``not``; some change nothing that anybody could see, so 100 % is not to be had. Each runs in a process of its own, forked
-when the tests are collected, and counts as noticed by a test that passes right afterwards without the change: some look
-at a clock, and a busy machine fails them. ``--quick`` tries ten a module, ``--only`` one wing or module; two runs with
-one ``--seed`` try the same changes.
+A change turns a comparison, moves a number by one, puts ``and`` for ``or``, plus for minus, true
+for false, or drops a ``not``; some change nothing that anybody could see, so 100 % is not to be
+had. Each runs in a process of its own, forked when the tests are collected, and counts as noticed
+by a test that passes right afterwards without the change: some look at a clock, and a busy machine
+fails them. ``--quick`` tries ten a module, ``--only`` one wing or module; two runs with one
+``--seed`` try the same changes.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from tools.bench.apart import draw
 SIZE, SPREAD = 10, 0.5
 """Responders, and the standard deviation of a responder between dialogues."""
 
-# dialogues, pairs a dialogue, votes a pair, how strengths lie, and the most that may be left of the mean squared error
+# dialogues, pairs a dialogue, votes a pair, how strengths lie, and the most that may be left of the
+# mean squared error
 DESIGNS = (
     (20, 3, 1, "normal", 0.40),
     (20, 10, 1, "normal", 0.70),

@@ -11,7 +11,9 @@ from scipy.special import expit
 from heart_utils.ratings.consistency import consistency
 from tools.bench import Figure
 
-DESIGNS = {  # responders, dialogues, their standard deviation in log-odds, pairs a dialogue (0: all), votes a pair
+# responders, dialogues, their standard deviation in log-odds, pairs a dialogue (0: all), votes a
+# pair
+DESIGNS = {
     "5 responders, 80 dialogues of SD 0.6, all pairs, 3 votes": (5, 80, 0.6, 0, 3),
     "8 responders, 100 dialogues of SD 0.8, all pairs, 3 votes": (8, 100, 0.8, 0, 3),
     "8 responders, 100 dialogues of SD 0.8, all pairs, 1 vote": (8, 100, 0.8, 0, 1),

@@ -63,7 +63,8 @@ def measure(n_labelled: int, truth: pd.Series, rng: np.random.Generator) -> dict
     judge = train_judge(
         replies, labelled, pairs=votes, features=count_words, leave_out=["dialogue_id"], n_folds=5
     )
-    # The model of all labels, which a judge may not be asked about its own dialogues: asked under other names.
+    # The model of all labels, which a judge may not be asked about its own dialogues: asked under
+    # other names.
     renamed = {"history_id": lambda rows: "again " + rows["history_id"]}
     again = judge.compare(votes.assign(**renamed), replies.assign(**renamed))
     saw = judge.predictions.assign(p_a=again["p_a"], verdict=again["verdict"])
