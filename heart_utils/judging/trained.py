@@ -411,9 +411,8 @@ def train_judge(
 
     See Also
     --------
-    heart_utils.agreement.baselines.agreement_with_baselines : compares its agreement with that of
-    the authors' names alone heart_utils.agreement.prediction_powered.prediction_powered_ratings :
-    lets it sharpen people's ratings
+    agreement_with_baselines : Compare its agreement with that of the authors' names alone.
+    prediction_powered_ratings : Let it sharpen people's ratings.
 
     Examples
     --------

@@ -184,8 +184,9 @@ def write_leaderboard(
 
     Warns
     -----
-    UserWarning : if matplotlib or seaborn is not installed: then there are no figures; openpyxl:
-    then no ``.xlsx``
+    UserWarning
+        If matplotlib or seaborn is not installed: then there are no figures; openpyxl: then no
+        ``.xlsx``.
 
     Examples
     --------

@@ -55,8 +55,9 @@ def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshape
 
     Raises
     ------
-    DataError : if an option names what is not there, or a cell cannot be read as it says; the
-    message names row and column
+    DataError
+        If an option names what is not there, or a cell cannot be read as it says; the message
+        names row and column.
 
     Examples
     --------
