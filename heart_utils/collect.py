@@ -56,12 +56,8 @@ from heart_utils.tables import empty_table
 
 __all__: list[str] = []
 
-INTERRUPTED, REFUSED, INCOMPLETE, WAITING = (
-    130,
-    2,
-    3,
-    4,
-)  #: Ctrl-C, no leave to spend, calls that failed, batches out.
+#: Ctrl-C, no leave to spend, calls that failed, batches out.
+INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
 
 TOKENS = {
     "prompt_tokens": "prompt tokens",
@@ -76,10 +72,8 @@ TEXTS: dict[str, str] = read_yaml(
 )
 SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
-ASSUMED_S = (
-    1.0,
-    30.0,
-)  #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
+#: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
+ASSUMED_S = (1.0, 30.0)
 
 COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
@@ -96,9 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
-            warnings.filterwarnings(
-                "ignore", "Item .* on TypedDict class", UserWarning
-            )  # pydantic's, of no use here
+            # pydantic's, of no use here
+            warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)
             warnings.showwarning = partial(_show_warning, options.said)
             return _collect(options)
     except NotAllowedError as error:
@@ -526,10 +519,8 @@ def _describe_time(
         plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step")
     ):
         together = reply_concurrency if step == "replies" else recipe.max_concurrency
-        for end in (
-            0,
-            1,
-        ):  # an answer that cannot be read is asked for once more: at the most, each is
+        # an answer that cannot be read is asked for once more: at the most, each is
+        for end in (0, 1):
             busy, longest = 0.0, 0.0
             for name, n, tokens in rows[["model", "n", "tokens"]].itertuples(index=False):
                 model, takes = models[name], (1 + end) * n * (seconds[name] or ASSUMED_S)[end]
@@ -701,18 +692,15 @@ def _by_model(used: pd.DataFrame) -> str:
 def _show_warning(
     said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any
 ) -> None:
-    if (
-        category is UserWarning and str(message) not in said
-    ):  # not a library's deprecations, whatever its threads did
+    # not a library's deprecations, whatever its threads did
+    if category is UserWarning and str(message) not in said:
         print(f"collect: {message}", file=sys.stderr)
         said.append(str(message))
 
 
 if __name__ == "__main__":
-    for word in (
-        signal.SIGTERM,
-        getattr(signal, "SIGHUP", signal.SIGTERM),
-    ):  # a service manager, or a terminal that is closed
+    # a service manager, or a terminal that is closed
+    for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
             signal.signal(word, signal.default_int_handler)
     sys.exit(main())

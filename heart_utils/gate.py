@@ -98,9 +98,8 @@ class Comparison:
     max_drop: float  # as given; the margin, a share, where the mode is "anytime"
     alpha: float
     n_releases: int = 1  # that share `alpha`, where the mode is "anytime"
-    path: pd.DataFrame = field(
-        default_factory=pd.DataFrame
-    )  # of "anytime": a row per dimension and dialogue
+    # of "anytime": a row per dimension and dialogue
+    path: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def outcome(self) -> str:
@@ -284,9 +283,8 @@ def compare_anytime(
         there = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
         row |= {name: 100 * there[name] for name in ("drop", "drop_low", "drop_high")}
         row |= {"n_dialogues": stop, "level": level, "p": there["p"]}
-        row["p_holm"] = min(
-            1.0, row["p"] * len(parts)
-        )  # by Bonferroni, since a stop must not wait for other dimensions
+        # by Bonferroni, since a stop must not wait for other dimensions
+        row["p_holm"] = min(1.0, row["p"] * len(parts))
         follows = row["n_inconsistent"] > max_inconsistent * row["n_both_orders"]
         floor = outcome == "passed" and most < margin
         row["outcome"] = "cannot tell" if outcome == "passed" and (follows or floor) else outcome
@@ -431,18 +429,16 @@ def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
     """Name a dimension, and count its verdicts: those that enter, failed, and turned with the order."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
-    both = (
-        turned | rows["order"].isna() if "order" in rows else entered
-    )  # a row of one order names it
+    # a row of one order names it
+    both = turned | rows["order"].isna() if "order" in rows else entered
     counted = {
         "n_verdicts": entered,
         "n_both_orders": both & entered,
         "n_inconsistent": turned,
         "n_failed": ~entered,
     }
-    n_raters = (
-        rows.loc[entered, "rater"].nunique() if "rater" in rows else 0
-    )  # 0: the table does not say
+    # 0: the table does not say
+    n_raters = rows.loc[entered, "rater"].nunique() if "rater" in rows else 0
     return {"dimension": rows["dimension"].iloc[0], "n_raters": n_raters} | {
         name: int(which.sum()) for name, which in counted.items()
     }

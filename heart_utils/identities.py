@@ -71,15 +71,10 @@ WRITERS = ("responder", "responder_a", "responder_b")
 """Columns of names that are contestants' own to choose: only what is an address or an id of a platform is coded."""
 
 WORDS_OF_PEOPLE = ("rationale", "reason")  #: What raters wrote.
-READ_TEXTS = (
-    "text",
-    "turns",
-    "situation",
-    "problem",
-)  #: What raters read: it may name a helpline, which has to stay.
-HIDDEN = frozenset(
-    {*PEOPLE, *WORDS_OF_PEOPLE, *READ_TEXTS, "person"}
-)  #: Columns of which no message shows a cell.
+#: What raters read: it may name a helpline, which has to stay.
+READ_TEXTS = ("text", "turns", "situation", "problem")
+#: Columns of which no message shows a cell.
+HIDDEN = frozenset({*PEOPLE, *WORDS_OF_PEOPLE, *READ_TEXTS, "person"})
 
 KINDS = (
     (re.compile(r".*@.*"), "e-mail addresses"),
@@ -354,9 +349,8 @@ def _human(rows: pd.DataFrame) -> pd.Series:
 
 def _people(column: str, cells: pd.Series, human: pd.Series, every: bool) -> set[str]:
     """Find who is to be coded in a column."""
-    if (
-        column in WRITERS
-    ):  # contestants may have any name, so of them only addresses and ids of platforms are people
+    # contestants may have any name, so of them only addresses and ids of platforms are people
+    if column in WRITERS:
         return {word for word in cells.dropna().unique() if looks_like_person(word, human=False)}
     theirs = human | (column == "author_id")
     of_models = {
@@ -380,9 +374,8 @@ def _id_columns(rows: pd.DataFrame) -> list[str]:
 def _addressed(cells: pd.Series) -> list[str]:
     """List the ids that hold an address, or may be made of a person's id."""
     filled = cells.dropna()
-    likely = filled[
-        filled.str.contains("@", regex=False) | filled.str.contains("[0-9a-fA-F]{24}")
-    ]  # a million at once
+    # a million at once
+    likely = filled[filled.str.contains("@", regex=False) | filled.str.contains("[0-9a-fA-F]{24}")]
     return [cell for cell in likely.unique() if "@" in cell or PROLIFIC.search(cell)]
 
 

@@ -24,13 +24,11 @@ from heart_utils.tables import TABLES, TableError, check_table, table_columns
 
 __all__ = ["FORMAT", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
 
-FORMAT = (
-    1  #: The version of a run folder. A folder of a higher version is refused, never guessed at.
-)
+#: The version of a run folder. A folder of a higher version is refused, never guessed at.
+FORMAT = 1
 
-PUBLIC = (  #: The run of published labels and tallies: it is in the repository, in ``data/public``.
-    "public"
-)
+#: The run of published labels and tallies: it is in the repository, in ``data/public``.
+PUBLIC = "public"
 
 LICENCES = {
     "CC0-1.0": 0,
@@ -58,11 +56,8 @@ OBEYED = re.compile(
 turn nothing but the blank beside them, and joiners, are letters' own business and stay."""
 
 
-FULL = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-)  #: What the system says of a disk, a quota or a limit that is used up.
+#: What the system says of a disk, a quota or a limit that is used up.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 UMASK = os.umask(0o077)  # there is no way to ask for it without setting it
 os.umask(UMASK)

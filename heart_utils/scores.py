@@ -338,12 +338,10 @@ class Calibration:
     # a row per judge and dimension: ``n``, ``n_left_out``, ``rmse`` and ``bias`` (judge less
     # people), raw or calibrated
     table: pd.DataFrame  # ``rmse_mean`` is that of predicting people's mean alone
-    predictions: (
-        pd.DataFrame
-    )  # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
-    curves: (
-        pd.DataFrame
-    )  # ``score`` to ``calibrated``, fitted to all, or to all folds but that in ``left_out``
+    # one row per judge, dimension and reply: ``score``, ``calibrated``, ``people``, ``fold``
+    predictions: pd.DataFrame
+    # ``score`` to ``calibrated``, fitted to all, or to all folds but that in ``left_out``
+    curves: pd.DataFrame
 
 
 def calibrate_scores(

@@ -40,7 +40,7 @@ class TableError(ValueError):
 class Column:
     """What one column of a table holds."""
 
-    # : ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
+    #: ``"text"``, ``"number"``, ``"count"`` (whole and not negative), ``"truth"`` or ``"list"``.
     kind: str
     nullable: bool = False  #: Whether a row may leave it empty.
     words: tuple[str, ...] = ()  #: The vocabulary, if the column has one.
@@ -166,9 +166,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
             f"{name}: {'; '.join(parts)}. A table of {name} has the columns"
             f" {', '.join(columns)}.{hint}"
         )
-    rows = (
-        table if table.index.is_unique else table.reset_index(drop=True)
-    )  # messages name rows by their labels
+    # messages name rows by their labels
+    rows = table if table.index.is_unique else table.reset_index(drop=True)
     present = [column for column in columns if column in rows]
     typed = pd.DataFrame(
         {column: _typed(name, column, columns[column], rows[column]) for column in present}
@@ -241,9 +240,8 @@ def _lists(values: pd.Series) -> pd.Series:
         return values
 
     def plain(cell: Any) -> Any:
-        if hasattr(
-            cell, "tolist"
-        ):  # twice as fast as list(cell), and MentalAlign has 350,000 of them
+        # twice as fast as list(cell), and MentalAlign has 350,000 of them
+        if hasattr(cell, "tolist"):
             return cell.tolist()
         return list(cell) if isinstance(cell, Collection) and not isinstance(cell, str) else cell
 
@@ -253,10 +251,8 @@ def _lists(values: pd.Series) -> pd.Series:
 def _check_values(name: str, table: pd.DataFrame) -> None:
     """Refuse the first column in which a cell is empty, outside the vocabulary or out of range."""
     for column, values in table.items():
-        what, cells = (
-            TABLES[name][str(column)],
-            values.array,
-        )  # what is asked of it costs less than the same of a column
+        # what is asked of it costs less than the same of a column
+        what, cells = TABLES[name][str(column)], values.array
         empty = np.asarray(cells.isna())
         wrong = np.zeros(len(table), bool) if what.nullable else empty
         if what.kind == "list" and set(map(type, values.to_numpy())) == {list}:

@@ -23,9 +23,8 @@ def wilsons_interval(estimate, values, n_clusters, least=0.0, most=1.0):
     t, wide = stats.t.ppf(0.975, n_clusters - 1), most - least
     x = (estimate - least) / wide
     n = x * (1 - x) / (np.var(values, ddof=1) * n_clusters / (n_clusters - 1) / wide**2)
-    ends = np.roots(
-        [1 + t**2 / n, -(2 * x + t**2 / n), x**2]
-    )  # where (x - end)^2 = t^2 end (1 - end) / n
+    # where (x - end)^2 = t^2 end (1 - end) / n
+    ends = np.roots([1 + t**2 / n, -(2 * x + t**2 / n), x**2])
     return tuple(least + wide * np.sort(ends))
 
 

@@ -101,9 +101,8 @@ class Provider:
     keep: bool = True
     outcomes: Counter = field(default_factory=Counter)
     answered: Counter = field(default_factory=Counter)
-    unheard: set = field(
-        default_factory=set
-    )  # digests of what was answered after the client had hung up; it is billed
+    # digests of what was answered after the client had hung up; it is billed
+    unheard: set = field(default_factory=set)
     billed_tokens: int = 0
     met: dict = field(default_factory=dict)  # fault -> the digests of what was asked
     files: dict = field(default_factory=dict)
@@ -112,9 +111,8 @@ class Provider:
     most_in_flight: int = 0
     per_s: float = 0.0  # if any, requests that come faster are turned away with 429
     free_at: float = 0.0
-    bucket: tuple | None = (
-        None  # room for so many requests, which is full again in so many seconds; told in headers
-    )
+    # room for so many requests, which is full again in so many seconds; told in headers
+    bucket: tuple | None = None
     filled: float = 0.0
     filled_at: float = 0.0
     headers: dict = field(default_factory=dict)  # of every answer
@@ -133,9 +131,8 @@ class Provider:
         if self.per_s:
             if self.free_at > time.monotonic():
                 return "429"
-            self.free_at = (
-                max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s
-            )  # a burst of a tenth of a second
+            # a burst of a tenth of a second
+            self.free_at = max(self.free_at, time.monotonic() - 0.1) + 1 / self.per_s
         if self.bucket:
             room, full_s = self.bucket
             at = time.monotonic()
@@ -584,9 +581,10 @@ def serving(provider):
 
 def choose_first(body):
     """Answer a question for a judge in JSON: the reply shown first, on each dimension."""
+    # a repair comes last
     asked = "\n".join(
         message["content"] for message in body["messages"] if message["role"] == "user"
-    )  # a repair comes last
+    )
     shown = re.search(r"^Reply (\w+):$", asked, flags=re.MULTILINE)
     if shown is None:  # the same server may be asked for a reply
         return "It makes sense that this weighs on you."

@@ -134,9 +134,8 @@ def serving(answers: dict[str, bytes], fault: str | None = None):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = (
-        False  # closing waits for every answer, so that none speaks up in a later test
-    )
+    # closing waits for every answer, so that none speaks up in a later test
+    server.daemon_threads = False
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

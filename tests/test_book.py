@@ -439,9 +439,8 @@ def test_the_search_finds_chapters_before_functions(pages, browser):
 def test_the_search_finds_a_word_of_the_glossary(pages, browser):
     tab = browser.new_page()
     tab.goto((HTML / "search.html").as_uri() + "?q=responder")
-    tab.wait_for_selector(
-        "#search-results li a:has-text('Glossary')", timeout=90_000
-    )  # results come one after the other
+    # results come one after the other
+    tab.wait_for_selector("#search-results li a:has-text('Glossary')", timeout=90_000)
     tab.close()
 
 

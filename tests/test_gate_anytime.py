@@ -46,9 +46,8 @@ def compare(verdicts, **options):
 def test_the_capital_is_the_product_of_the_bets_won():
     values = np.array([0.5, -0.5, 1.0])
     capital, seen = 1.0, []
-    for number, value in enumerate(
-        values
-    ):  # by hand, against a mean of 0, as if 10 dialogues had been seen before
+    # by hand, against a mean of 0, as if 10 dialogues had been seen before
+    for number, value in enumerate(values):
         mean, second = (
             values[:number].sum() / (10 + number),
             (1.2 + (values[:number] ** 2).sum()) / (10 + number),
@@ -185,9 +184,8 @@ def test_a_series_and_several_dimensions_share_the_error_rate():
 def test_where_the_two_met_the_win_share_counts_twice_over():
     verdicts = make_verdicts([0.0] * 4)
     met = verdicts[verdicts["responder_a"] == "old"].assign(responder_b="new", verdict="a")
-    assert (
-        compare(pd.concat([verdicts, met])).path["drop"].tolist() == [0.5] * 4
-    )  # the mean of 0 and 2 x 1 - 1
+    # the mean of 0 and 2 x 1 - 1
+    assert compare(pd.concat([verdicts, met])).path["drop"].tolist() == [0.5] * 4
 
 
 def test_a_comparison_that_one_side_lacks_is_left_out():

@@ -32,12 +32,8 @@ WITHOUT_DIALOGUES = (
 """Functions whose example has none; their own tests name the cluster."""
 
 WITH_FILES = ("load_verdicts",)
-NOT_OF_ONE_TABLE_OF_VERDICTS = (
-    "icc",
-    "train_judge",
-    "calibrate_judge",
-    "words_of_record",
-)  # their own tests try `dimension`
+# their own tests try `dimension`
+NOT_OF_ONE_TABLE_OF_VERDICTS = ("icc", "train_judge", "calibrate_judge", "words_of_record")
 
 
 def with_option(option):

@@ -98,9 +98,8 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     assert collect.main(["own", "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "8 replies of people, 8 of them to a rehearsal take part (people-reply)." in said
-    assert (
-        "my-judge       72          24" in said
-    )  # eight replies meet three others each, in both orders
+    # eight replies meet three others each, in both orders
+    assert "my-judge       72          24" in said
     assert run.read("verdicts")["responder_a"].ne("human").all()
     assert collect.main(["own", "--quiet", "--yes"]) == 0
     verdicts = run.read("verdicts")

@@ -151,10 +151,8 @@ def test_each_command_of_the_package_says_its_version_and_helps(capsys):
 def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, version):
     uv = Path(sys.executable).with_name("uv")
     find = [uv, "python", "find", "--system", "--no-project", "--no-python-downloads", version]
-    chosen = {
-        **os.environ,
-        "PYENV_VERSION": version,
-    }  # where python3.13 is a shim of pyenv, which asks this
+    # where python3.13 is a shim of pyenv, which asks this
+    chosen = {**os.environ, "PYENV_VERSION": version}
     found = subprocess.run(find, env=chosen, capture_output=True, text=True, check=False)
     if found.returncode:
         pytest.skip(f"there is no Python {version}")

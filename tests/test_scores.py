@@ -124,9 +124,8 @@ def test_who_is_met_in_few_dialogues_has_an_interval_too(rng):
     scores = pd.DataFrame(rows, columns=["responder", "dialogue_id", "score"]).assign(
         dimension="warmth", state="valid"
     )
-    found = (
-        average_scores(scores, rng=rng).set_index("responder").loc["seldom"]
-    )  # one resample in 20 draws none of three
+    # one resample in 20 draws none of three
+    found = average_scores(scores, rng=rng).set_index("responder").loc["seldom"]
     assert found["ci_low"] < found["score"] == 2.0 < found["ci_high"]
 
 
@@ -237,9 +236,8 @@ def test_a_gap_in_the_table_is_named():
 def test_the_sweep_knows_who_is_dominated_and_how_often_each_leads(rng):
     swept = sweep_weights(MEANS, rng=rng).set_index("responder")
     assert swept["surely_behind"].to_dict() == {"a": 0, "b": 0, "c": 1}  # b beats c on both
-    assert swept.loc["b", "share_first"] == pytest.approx(
-        0.6, abs=0.02
-    )  # a leads where safety weighs over 3/5
+    # a leads where safety weighs over 3/5
+    assert swept.loc["b", "share_first"] == pytest.approx(0.6, abs=0.02)
     assert swept.loc["c", "best_rank"] == 2
 
 
@@ -312,9 +310,8 @@ def test_pairs_and_scores_by_hand(rng):
         pairs, make_alone([4, 4, 5, 3, 1, 2], [2, 2, 1, 3, 5, 1]), rng=rng
     ).iloc[0]
     assert found["n_pairs"] == 6
-    assert found["pairs_undecided"] == pytest.approx(
-        2 / 6
-    )  # the tie and the two orders that disagree
+    # the tie and the two orders that disagree
+    assert found["pairs_undecided"] == pytest.approx(2 / 6)
     assert found["scores_tied"] == pytest.approx(1 / 6)
     assert found["n_decided"] == 3
     assert found["agree"] == pytest.approx(2 / 3)
@@ -333,9 +330,8 @@ def test_the_interval_is_of_the_share_that_agrees(rng):
 
 def test_a_reply_that_was_scored_twice_has_the_mean_of_its_scores(rng):
     alone = make_alone([5], [3])
-    again = alone[alone["reply_id"] == "b0"].assign(
-        score=4
-    )  # 3 and 4 are 3.5, below 5; their sum is above
+    # 3 and 4 are 3.5, below 5; their sum is above
+    again = alone[alone["reply_id"] == "b0"].assign(score=4)
     found = pairs_against_scores(
         make_pairs(["a"]), pd.concat([alone, again]), n_resamples=0, rng=rng
     ).iloc[0]

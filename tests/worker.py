@@ -16,9 +16,8 @@ def requests_for(address, n=200, **settings):
 
 
 def ask_many(address, url):
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a shell's background job is begun with it ignored
+    # a shell's background job is begun with it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         ask_all(requests_for(address, max_concurrency=4), ledger=open_ledger(url), progress=False)
     except KeyboardInterrupt:

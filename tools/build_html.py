@@ -19,9 +19,8 @@ BUILT_ON = "@built-on@"
 
 UNUSED = {
     "fontawesome": r"fontawesome",  # 1.5 MB, which draws icons that are in a font as well
-    "search": (
-        r"(?:searchtools|language_data|searchindex)"
-    ),  # for a search as one types, which the book does without
+    # for a search as one types, which the book does without
+    "search": r"(?:searchtools|language_data|searchindex)",
 }
 """Scripts that the theme loads on every page: the second kind is kept on the page of the search."""
 
@@ -43,9 +42,8 @@ def build_html(stage: Path, html: Path) -> None:
     RuntimeError
         If Sphinx warns of anything; its words are in the message.
     """
-    out = (
-        stage.parent / f".{stage.name}.out"
-    )  # kept between builds: Sphinx reads again only what is newer
+    # kept between builds: Sphinx reads again only what is newer
+    out = stage.parent / f".{stage.name}.out"
     built = out / "_build" / "html"
     staged = {
         path.relative_to(stage).with_suffix("")
@@ -57,9 +55,8 @@ def build_html(stage: Path, html: Path) -> None:
         for name in ("book", "notebooks")
         for page in built.glob(f"{name}/**/*.html")
     }
-    if (
-        earlier - staged
-    ):  # such as a chapter that has another name now: pages that did not change link to the old one
+    # such as a chapter that has another name now: pages that did not change link to the old one
+    if earlier - staged:
         shutil.rmtree(out)
     options = ["--path-output", str(out), "-W", "-n", "--keep-going", "--quiet"]
     # jsonschema imports this to check addresses, which no setting has, and it takes a second.

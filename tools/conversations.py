@@ -37,9 +37,8 @@ __all__ = ["CONVERSATIONS"]
 Files = Mapping[str, Path]
 
 CI_LEVEL = 0.95  #: Of every interval in a table of estimates.
-ALL = (  #: The mean of those of MindEval's criteria that an expert took for applicable.
-    "ten criteria"
-)
+#: The mean of those of MindEval's criteria that an expert took for applicable.
+ALL = "ten criteria"
 DIGITS = 6  #: Of shipped numbers, so that another machine's last bits change nothing.
 
 

@@ -69,9 +69,8 @@ class Flow:
 
     def _run(self, node: ast.stmt, *, sure: bool) -> None:
         if isinstance(node, ast.ImportFrom):
-            for alias in (
-                node.names
-            ):  # what the package itself offers is known by the module that it lives in
+            # what the package itself offers is known by the module that it lives in
+            for alias in node.names:
                 late = _PUBLIC.get(alias.name) if node.module == "heart_utils" else None
                 self.imported[alias.asname or alias.name] = ".".join(
                     filter(None, [node.module, late, alias.name])
@@ -81,10 +80,8 @@ class Flow:
                 alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names
             }
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            outside, self.used = (
-                (self.used, self.rests),
-                set(),
-            )  # what a function reads is used where it is called
+            # what a function reads is used where it is called
+            outside, self.used = (self.used, self.rests), set()
             own = {
                 getattr(part, "arg", getattr(part, "id", ""))
                 for part in ast.walk(node)
@@ -128,9 +125,8 @@ class Flow:
         if isinstance(node, ast.Try):
             ways = [[*node.body, *other], *(handler.body for handler in node.handlers)]
             asked = set().union(*(self._look(line) for line in node.body))
-            if any(
-                source.startswith("measured/") for source in asked
-            ):  # then the data at hand decide
+            # then the data at hand decide
+            if any(source.startswith("measured/") for source in asked):
                 ways = (
                     ways[1:] if asked & {f"measured/{name}" for name in self.absent} else ways[:1]
                 )
@@ -261,9 +257,8 @@ class Flow:
             if made_here or (_base(call.func) or "").startswith("rng"):
                 return {"simulated"}
         if home == "heart_utils.sources.heartbench.load_rubric":
-            return {
-                "measured/heartbench_points"
-            }  # they come with the project, the questions do not
+            # they come with the project, the questions do not
+            return {"measured/heartbench_points"}
         if home.startswith("heart_utils.sources") and called.startswith("load_"):
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):

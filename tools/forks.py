@@ -58,10 +58,8 @@ def serve(command: list[str]) -> int:
         listener.bind(os.environ[PLACE])
         listener.listen()
         listener.settimeout(0.05)
-        for sent in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        ):  # the command is told too, and this process ends with it
+        # the command is told too, and this process ends with it
+        for sent in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sent, lambda *_: None)
         running = subprocess.Popen(command)
         while running.poll() is None:

@@ -39,9 +39,8 @@ def write_full_study(run: Run) -> list[str]:
         The tables that changed.
     """
     study = simulate_heart(rng=np.random.default_rng(SEED), scores=True)
-    study = add_times(
-        study, rng=np.random.default_rng([SEED, 1])
-    )  # of its own, so that the votes stay as they were
+    # of its own, so that the votes stay as they were
+    study = add_times(study, rng=np.random.default_rng([SEED, 1]))
     changed = [name for name in TABLES if run.write(name, getattr(study, name))]
     note = {
         "source": "a simulated study of HEART's size",

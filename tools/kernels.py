@@ -80,9 +80,8 @@ def import_libraries() -> None:
     """Import what chapters need in this process, of which kernels are forks from now on."""
     if _LAUNCHER.launch_kernel is _fork_kernel:
         return
-    os.environ["MPLBACKEND"] = (  # as a kernel sets it before it imports matplotlib
-        "module://matplotlib_inline.backend_inline"
-    )
+    # as a kernel sets it before it imports matplotlib
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     # jsonschema imports this to check addresses, which no notebook has, and it takes a second.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     for name in LIBRARIES:

@@ -50,9 +50,8 @@ READABLE = {
     ".py",
 }
 READABLE |= {".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"}
-PICTURE = re.compile(
-    r"[A-Za-z0-9+/=]{200,}"
-)  # in base64, which pages and notebooks hold by the megabyte
+# in base64, which pages and notebooks hold by the megabyte
+PICTURE = re.compile(r"[A-Za-z0-9+/=]{200,}")
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|[nrtbf\"/])")
 APOSTROPHE = re.compile("(?<=\\w)['\u2019](?=\\w)")
 
@@ -93,9 +92,8 @@ class Withheld:
             numbers = [self.vocabulary.setdefault(token, len(self.vocabulary)) for token in tokens]
             length = RUN_CJK if re.search(f"[{CJK}]", text) else RUN
             found[length].append(_digests(np.array(numbers, dtype=np.int64), length))
-        last = np.array(
-            [np.iinfo(np.uint64).max], dtype=np.uint64
-        )  # so that each digest has a place before the end
+        # so that each digest has a place before the end
+        last = np.array([np.iinfo(np.uint64).max], dtype=np.uint64)
         self.runs = {
             length: np.unique(np.concatenate([*runs, last]))
             for length, runs in found.items()

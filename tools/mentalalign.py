@@ -31,9 +31,8 @@ from heart_utils.sources.load import load_responders
 
 __all__ = ["ATTRIBUTES"]
 
-SMALLEST_VARIANCE = (
-    0.01  #: Keeps a stretch of equal means, as judges give, from having a likelihood without bound.
-)
+#: Keeps a stretch of equal means, as judges give, from having a likelihood without bound.
+SMALLEST_VARIANCE = 0.01
 
 
 def find_blocks(series: npt.ArrayLike, *, strictness: float = 3.0, shortest: int = 30) -> list[int]:

@@ -40,14 +40,8 @@ __all__ = ["PUBLISHED"]
 
 Files = Mapping[str, Path]
 
-VOTE = [
-    "question_id",
-    "turn",
-    "model_a",
-    "model_b",
-    "judge",
-    "winner",
-]  #: What is read of a vote of MT-Bench.
+#: What is read of a vote of MT-Bench.
+VOTE = ["question_id", "turn", "model_a", "model_b", "judge", "winner"]
 
 _log = logging.getLogger(__name__)
 

@@ -50,9 +50,8 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
             return format(glued[name], how) if name in glued else "(in the book)"
         if role in CHIPS:
             return f"[{role}]" if said == "-" else f"[{role}: {said}]"
-        if (
-            role == "numref" and "%s" in said
-        ):  # "chapter %s <who-is-preferred>": numbers are the book's
+        # "chapter %s <who-is-preferred>": numbers are the book's
+        if role == "numref" and "%s" in said:
             words, _, label = said.rstrip(">").partition("%s <")
             return f"{words}*{label.replace('-', ' ')}*"
         if role == "math":

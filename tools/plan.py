@@ -196,9 +196,8 @@ def write_plan(root: Path, plan: Plan) -> None:
                 before.strip() not in ("", "absent")
                 and (root / stamp).read_text().strip() == "absent"
             ):
-                (root / executed).unlink(
-                    missing_ok=True
-                )  # somebody removed the table: write it again
+                # somebody removed the table: write it again
+                (root / executed).unlink(missing_ok=True)
             arrows.append(f"{stamp}: {executed}; @:")
         arrows += [f"{executed}: {stamp}" for stamp in _stamps_read(root, plan, chapter)]
     listed = "CHAPTERS := " + " ".join(chapter.name for chapter in plan.chapters)
@@ -249,9 +248,8 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
         code = {
             path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found
         }
-        pages = {
-            page for path in found for page in path.parent.glob(f"pages/{path.name}*")
-        }  # named after their module
+        # named after their module
+        pages = {page for path in found for page in path.parent.glob(f"pages/{path.name}*")}
         reached[chapter.name] = files | code | pages
     return reached
 

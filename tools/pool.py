@@ -53,8 +53,8 @@ ASKED = [
     "repeat",
 ]
 ANSWERED = ["verdict", "margin", "p_a", "state"]
-# : Common questions of a rater from which on equal answers to all of them are one lab's answers
-# twice.
+#: Common questions of a rater from which on equal answers to all of them are one lab's answers
+#: twice.
 SAME_AT_LEAST = 10
 
 

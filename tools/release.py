@@ -393,9 +393,8 @@ def main(arguments: list[str]) -> int:
             return 0
         if faults := find_faults(root):
             raise ReleaseError("\n".join(faults))
-        withheld = (
-            withheld_texts()
-        )  # before the book is built: without these texts nobody can look for them
+        # before the book is built: without these texts nobody can look for them
+        withheld = withheld_texts()
         if "--check" in arguments:
             return 0
         for file in pack_release(

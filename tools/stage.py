@@ -144,14 +144,12 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
                 place.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode()
             )
         for output in cell.get("outputs", []):
-            output.get("data", {}).pop(
-                FIGURE_DATA, None
-            )  # MyST-NB warns of a kind of output that it does not show
+            # MyST-NB warns of a kind of output that it does not show
+            output.get("data", {}).pop(FIGURE_DATA, None)
     place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
-    os.utime(
-        place, ns=(newest, newest)
-    )  # so that Sphinx reads again only what ran again, or is marked in another way
+    # so that Sphinx reads again only what ran again, or is marked in another way
+    os.utime(place, ns=(newest, newest))
     return evidence
 
 

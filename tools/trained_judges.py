@@ -237,9 +237,8 @@ def _measure_guesses(
             f"Replies without a guess from {', '.join(absent)}: the judge abstained. Train on more"
             " labels."
         )
-    columns = {
-        name: np.stack([guesses[name] for guesses in drawn], axis=1) for name in names
-    }  # (replies, draws)
+    # (replies, draws)
+    columns = {name: np.stack([guesses[name] for guesses in drawn], axis=1) for name in names}
     responder = means["responder"].to_numpy()
     # One row a message, one column an author.
     where = means.reset_index().pivot_table("index", "history_id", "responder").astype(int)

@@ -59,9 +59,8 @@ class Agreement:
 
     table: pd.DataFrame  # one row a group, as `pairwise_agreement` says
     left_out: pd.Series  # state -> answers that do not count
-    n_inconsistent: (
-        int  # answers counted as ties that contradicted themselves when the order was turned
-    )
+    # answers counted as ties that contradicted themselves when the order was turned
+    n_inconsistent: int
 
 
 def pairwise_agreement(
@@ -176,9 +175,8 @@ class VotePairs:
     unit: Codes
     group: Codes
     groups: pd.DataFrame
-    decided_share: (
-        Array  # by group: pairs of votes in which neither is a tie, also where ties do not count
-    )
+    # by group: pairs of votes in which neither is a tie, also where ties do not count
+    decided_share: Array
     labels: list[int]  # what may be answered
     own: Array  # (units, 3): what the first party said
     unit_cluster: Codes
@@ -186,9 +184,8 @@ class VotePairs:
     unit_authors: Codes
     n_clusters: int
     symmetric: bool
-    met: tuple[
-        Codes, Codes, Codes
-    ]  # of each pair of votes: the two raters, and its place in `counts`
+    # of each pair of votes: the two raters, and its place in `counts`
+    met: tuple[Codes, Codes, Codes]
 
     def of_rater(self, rater: int, *, first: bool) -> VotePairs:
         """Keep the pairs of votes in which the first party, or the second, is one rater; each counts once."""

@@ -264,9 +264,8 @@ def estimate_ceiling(
     split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]
     kinds, number = np.unique(split, axis=0, return_inverse=True)
     sums, (n, most) = sums_by((where, number.ravel()), 1.0, len(present), len(kinds)), kinds.T
-    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (
-        n * (n - 1.0)
-    )  # of two of its votes
+    # of two of its votes
+    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))
     weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
     drawn = weights @ sums
     agreement = drawn @ agree / drawn.sum(axis=1)

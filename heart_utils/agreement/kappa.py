@@ -45,14 +45,12 @@ class Coefficient:
     ci_low: float  # the ends are ``nan`` where no interval can be had
     ci_high: float
     ci_level: float
-    disagreement: (
-        float  # `value` is one minus this over what chance brings, or over the whole variance
-    )
+    # `value` is one minus this over what chance brings, or over the whole variance
+    disagreement: float
     n_units: int  # what entered
     n_clusters: int
-    n_undefined: (
-        int  # resamples in which it has no value (one category only), left out of the interval
-    )
+    # resamples in which it has no value (one category only), left out of the interval
+    n_undefined: int
     provisional: bool  # fewer than 30 clusters
     left_out: pd.Series  # state -> answers that do not count
 

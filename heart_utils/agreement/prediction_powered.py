@@ -75,9 +75,8 @@ class PoweredRatings:
     people_variance: float  # sum over responders of the variance of the strengths from people alone
     n_labelled: int  # dialogues with people's verdicts; with the judge's
     n_dialogues: int
-    covariances: tuple[pd.DataFrame, pd.DataFrame] = field(
-        repr=False
-    )  # of the strengths, and of those from people alone
+    # of the strengths, and of those from people alone
+    covariances: tuple[pd.DataFrame, pd.DataFrame] = field(repr=False)
     fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
     n_effective: float  # of even information that tell as much of a difference, as in ``Ratings``
 
@@ -88,9 +87,8 @@ class PoweredRatings:
         strength = self.table["strength" if judge else "people_strength"].to_numpy()
         values, vectors = np.linalg.eigh(robust)
         root = (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        rows = np.concatenate([root, -root]) * np.sqrt(
-            (len(root) - 0.5) * (n - 1.0) / n
-        )  # have this covariance
+        # have this covariance
+        rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)
         level = float(self.table["ci_level"].iloc[0])
         low, high = Gaps(strength, rows, n, level, self.n_effective).ranks()
         return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
@@ -313,9 +311,8 @@ class _Scores:
         n, n_all = int(labelled.sum()), len(labelled)
         # By how much the judge's verdicts beside people's differ from its mean over all dialogues.
         apart = (self.beside - self.judge)[labelled]
-        apart[np.abs(apart) < NEGLIGIBLE] = (
-            0.0  # rounding, where people judged all that the judge did
-        )
+        # rounding, where people judged all that the judge did
+        apart[np.abs(apart) < NEGLIGIBLE] = 0.0
         learnt = labelled_weights(
             n * self.own[labelled], n * apart, n_all * self.judge, n / n_all, inverse
         )

@@ -48,9 +48,8 @@ class ExclusionRule:
     Defaults are those of the protocol; a study may set others, beforehand.
     """
 
-    max_failed_checks: int = (
-        1  # more failed attention checks than this leave a rater out by themselves
-    )
+    # more failed attention checks than this leave a rater out by themselves
+    max_failed_checks: int = 1
     min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
     # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
     max_p: float = 0.001
@@ -189,9 +188,8 @@ class WriterRatings:
     """How writers are rated, together and apart."""
 
     pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
-    split: Ratings = field(
-        repr=False
-    )  # the board on which each writer is a responder, named ``human/writer-1a2b``
+    # the board on which each writer is a responder, named ``human/writer-1a2b``
+    split: Ratings = field(repr=False)
     # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues
     # or more, and not penalised
     writers: pd.DataFrame
@@ -474,9 +472,8 @@ def _run_probability(n: int, length: int) -> float:
     """Give the chance that n fair tosses hold a run of one side at least so long, by the length of the run that they end in."""
     if length <= 1:
         return 1.0
-    ending = np.zeros(
-        length - 1
-    )  # chance that no run is long enough yet, and the present one has length 1, 2, ...
+    # chance that no run is long enough yet, and the present one has length 1, 2, ...
+    ending = np.zeros(length - 1)
     ending[0] = 1.0
     for _ in range(n - 1):
         ending = np.concatenate([[ending.sum() / 2], ending[:-1] / 2])

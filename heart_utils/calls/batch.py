@@ -44,7 +44,7 @@ at Gemini's own address and at Mistral it makes none, and those of Vertex AI go 
 DISCOUNT = 0.5
 LINES = 10_000
 ENDED = ("completed", "failed", "expired", "cancelled")
-# : A batch that its provider does not know so long after it was to be created never reached it.
+#: A batch that its provider does not know so long after it was to be created never reached it.
 CREATE_S = 600.0
 
 
@@ -123,9 +123,8 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
     lines = []
     for request in mine:
         sampling = request.sampling
-        extra = (
-            sampling.pop("extra_body", None) or {}
-        )  # a client spreads it over the body; here nobody else would
+        # a client spreads it over the body; here nobody else would
+        extra = sampling.pop("extra_body", None) or {}
         body = {
             "model": _provider(model)[1],
             "messages": [dict(m) for m in request.messages],
@@ -156,10 +155,8 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
             "endpoint": "/v1/chat/completions",
             "input_file_id": file.id,
         }
-        made |= {
-            "metadata": {"owner": owner},
-            "max_retries": 0,
-        }  # a second attempt might make a second batch
+        # a second attempt might make a second batch
+        made |= {"metadata": {"owner": owner}, "max_retries": 0}
         batch = _call(model, "a batch", "acreate_batch", **made)
     except BatchError as error:
         if not error.perhaps_taken:

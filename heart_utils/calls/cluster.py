@@ -12,8 +12,8 @@ from heart_utils.extras import extra
 
 __all__ = ["ClusterError"]
 
-# : Requests that a worker is given at once: in their order, so that a server's prefix cache serves
-# them.
+#: Requests that a worker is given at once: in their order, so that a server's prefix cache serves
+#: them.
 SHARD = 200
 
 CONNECT_S = 20
@@ -46,9 +46,8 @@ def run_on_cluster(
     from tqdm.auto import tqdm
 
     with extra("collect"):
-        distributed: Any = importlib.import_module(
-            "distributed"
-        )  # partly typed: its annotations promise less than it does
+        # partly typed: its annotations promise less than it does
+        distributed: Any = importlib.import_module("distributed")
 
     address = ledger.engine.url._replace(password=None).render_as_string()
     lost: dict[str, Call] = {}

@@ -40,14 +40,14 @@ from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_
 __all__ = ["Lane"]
 
 MODES = ("replay", "missing", "dry", "batch")
-# : So often is asked again what is not in the ledger afterwards: another program may have damaged
-# or deleted it.
+#: So often is asked again what is not in the ledger afterwards: another program may have damaged or
+#: deleted it.
 ROUNDS = 3
 
 MAX_CLAIM = 256
 
-# : So many attempts in a row without any answer, and a model is out: one call at a time looks
-# whether it is back.
+#: So many attempts in a row without any answer, and a model is out: one call at a time looks
+#: whether it is back.
 DEAF = 5
 
 UNHEARD_S = 60.0
@@ -167,9 +167,8 @@ class Lane:
         if clock < until:
             return until - clock
         if self.out:
-            pause = min(
-                MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4)
-            )  # it grows with the silence
+            # it grows with the silence
+            pause = min(MAX_LOOK_S, max(MIN_LOOK_S, self.silence(clock) / 4))
             self._look_at = clock + pause * random.uniform(0.8, 1.2)
         return 0.0
 
@@ -240,11 +239,11 @@ POLL_S = 0.3  #: How often a process looks whether another one has answered what
 TELL_S = 1.0
 LOG_BEATS = 30
 
-# : Failures of one call while others are answered; what nobody is answered is an outage, and waited
-# for.
+#: Failures of one call while others are answered; what nobody is answered is an outage, and waited
+#: for.
 MAX_ATTEMPTS = 10
 
-# : Empty answers to one request before it counts as an error. Each is paid like any other answer.
+#: Empty answers to one request before it counts as an error. Each is paid like any other answer.
 MAX_EMPTY = 4
 
 
@@ -494,9 +493,8 @@ class _Flow:
         await self._pause(POLL_S)
         asked, lane.elsewhere = lane.elsewhere, []
         found = await self._on_ledger(self.ledger.find, [task.request.key for task in asked])
-        left = [
-            task for task in asked if task.request.key not in found
-        ]  # also a failure of theirs is an end for this run
+        # also a failure of theirs is an end for this run
+        left = [task for task in asked if task.request.key not in found]
         held = await self._on_ledger(self.ledger.in_batches, [task.request.key for task in left])
         lane.waiting.extend(task for task in left if task.request.key not in held)
         self.in_batches += len(held)
@@ -544,9 +542,8 @@ class _Flow:
         lane.waiting.extendleft(reversed(batch[len(fit) :]))
         for task in fit:
             (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)
-        if (
-            not fit and claim.money.in_flight > 0
-        ):  # calls in flight may cost less than was reserved for them
+        # calls in flight may cost less than was reserved for them
+        if not fit and claim.money.in_flight > 0:
             await self._pause(POLL_S)
         elif not fit:
             lane.short = len(lane.waiting)
@@ -664,9 +661,8 @@ class _Flow:
         """Commit answers in groups, and let other processes know that this one lives."""
         last = False
         while not last:
-            last = (
-                self._finished.is_set()
-            )  # once more after that: for what came since the last time
+            # once more after that: for what came since the last time
+            last = self._finished.is_set()
             answers, self._answers = self._answers, []
             unsettled, self._unsettled = self._unsettled, 0.0
             if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:

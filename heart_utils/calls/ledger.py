@@ -53,7 +53,7 @@ SCHEMES = ("sqlite", "postgresql")
 WAIT_S = 60  #: How long a process waits for another one's transaction.
 
 CLOCK = "clock"  #: The row of ``paces`` that holds the latest time at which anybody wrote.
-# : A database's clock that is so much behind that was set anew; less is how clocks are kept right.
+#: A database's clock that is so much behind that was set anew; less is how clocks are kept right.
 SET_BACK_S = 1.0
 
 metadata = sa.MetaData()
@@ -238,9 +238,8 @@ def _sqlite(url: sa.URL) -> sa.Engine:
             raise RunError(
                 f"{Path(url.database).parent} cannot be written ({error.strerror})."
             ) from None
-        if not Path(
-            url.database
-        ).exists():  # answers may hold what people wrote: nobody else's from the first byte on
+        # answers may hold what people wrote: nobody else's from the first byte on
+        if not Path(url.database).exists():
             with suppress(FileExistsError):
                 os.close(os.open(url.database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         engine = sa.create_engine(url, connect_args={"timeout": WAIT_S})
@@ -256,12 +255,10 @@ def _sqlite(url: sa.URL) -> sa.Engine:
         if engine.get_execution_options().get("reads_only"):
             connection.execute("PRAGMA query_only=ON")
             return
-        connection.execute(
-            "PRAGMA page_size=16384"
-        )  # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
-        connection.execute(
-            "PRAGMA journal_mode=WAL"
-        )  # readers and one writer side by side; survives kill -9
+        # calls take 1 to 3 kB: in pages of 4 kB every other one would waste half
+        connection.execute("PRAGMA page_size=16384")
+        # readers and one writer side by side; survives kill -9
+        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
 
     @sa.event.listens_for(engine, "begin")
@@ -320,9 +317,8 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
         raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
     if version is None:
         with engine.begin() as connection:
-            if (
-                engine.dialect.name == "postgresql"
-            ):  # two that begin at once would both make the tables
+            # two that begin at once would both make the tables
+            if engine.dialect.name == "postgresql":
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219923)"))
             metadata.create_all(connection)
             connection.execute(
@@ -351,17 +347,15 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# : A process of another machine not heard of for so long is taken for dead, and its claims are
-# free.
+#: A process of another machine not heard of for so long is taken for dead, and its claims are free.
 LEASE_S = 60.0
 
-# : The most that one look at a silent process adds to its silence: while the database was away, all
-# were silent.
+#: The most that one look at a silent process adds to its silence: while the database was away, all
+#: were silent.
 LOOK_S = 5.0
 
-PATIENCE_S = (
-    900.0  #: How long a step waits for a database that restarts, is locked or cannot be reached.
-)
+#: How long a step waits for a database that restarts, is locked or cannot be reached.
+PATIENCE_S = 900.0
 
 LEVEL = 3  #: Of compression; 6 makes the prompts of a study 2 % smaller, and takes twice the time.
 
@@ -427,27 +421,22 @@ class Ledger:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self.owner = (  # this process, as other processes see it
-            f"{os.getpid()}-{secrets.token_hex(8)}"
-        )
+        # this process, as other processes see it
+        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"
         self.used: set[str] = set()  # keys that were looked up
-        self.damaged: dict[
-            str, float
-        ] = {}  # of answers looked up that are not what was written -> when they were written
+        # of answers looked up that are not what was written -> when they were written
+        self.damaged: dict[str, float] = {}
         self.blank: dict[str, float] = {}  # the same of answers that hold no words
         self.patience_s = PATIENCE_S  # so long a step waits for a database that cannot be reached
         self.hurry = threading.Event()  # once set, nothing waits any more
         self.waits: str | None = None  # why a step is waiting now
-        self.log: Path | None = (
-            None  # gets a line of JSON for each call that ends: never what was asked or answered
-        )
+        # gets a line of JSON for each call that ends: never what was asked or answered
+        self.log: Path | None = None
         self._heard: dict[str, tuple[float, float, float]] = {}
-        self._other_keys: dict[str, str] | None = (
-            None  # key -> the key under which the same is recorded
-        )
-        self._unsure: set[str] = (
-            set()
-        )  # keys whose claims may have been committed although they failed
+        # key -> the key under which the same is recorded
+        self._other_keys: dict[str, str] | None = None
+        # keys whose claims may have been committed although they failed
+        self._unsure: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -559,17 +548,15 @@ class Ledger:
                 self._bury(connection)
                 self._give_back(connection, owner, sorted(self._unsure & keys))
                 unusable = self.damaged | self.blank
-                for key in keys & set(
-                    unusable
-                ):  # unless somebody answered it again since it was read
+                # unless somebody answered it again since it was read
+                for key in keys & set(unusable):
                     read = (calls.c.key == key) & (calls.c.finished_at == unusable[key])
                     connection.execute(
                         calls.update().where(read).values(status="error", finished_at=-1.0)
                     )
                 money, left = self._money_left(connection, requests[0], budget_usd)
-                n_fit = sum(
-                    total <= max(left, 0.0) for total in accumulate(reserves)
-                )  # what is free always fits
+                # what is free always fits
+                n_fit = sum(total <= max(left, 0.0) for total in accumulate(reserves))
                 claimed = {"status": "claimed", "owner": owner}
                 both = zip(requests[:n_fit], reserves, strict=False)
                 rows = [
@@ -622,9 +609,8 @@ class Ledger:
         """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
         waits = list[float]()
         with self.writing() as connection:
-            clock = sa.literal(
-                self._follow_clock(connection), sa.Float
-            )  # read once: it may be set anew at any moment
+            # read once: it may be set anew at any moment
+            clock = sa.literal(self._follow_clock(connection), sa.Float)
             for name, seconds in sorted(places.items()):
                 book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 behind = {"next_at": _later(paces.c.next_at, clock) + seconds}
@@ -696,9 +682,8 @@ class Ledger:
     ) -> int:
         """Write calls that were recorded elsewhere, and paid for there; tell how many are new here or better."""
         with self.writing() as connection:
-            self._bury(
-                connection
-            )  # a claim of a process that lives, or of a batch, stands: it is being paid for
+            # a claim of a process that lives, or of a batch, stands: it is being paid for
+            self._bury(connection)
             self._insert(connection, parts, bodies)
             return len(self._put(connection, rows, over_claims=False))
 
@@ -843,9 +828,8 @@ class Ledger:
                 failed = calls.update().where(
                     calls.c.status == "error", calls.c.finished_at > clock
                 )
-                connection.execute(
-                    failed.values(finished_at=clock)
-                )  # or the next run would take them for its own
+                # or the next run would take them for its own
+                connection.execute(failed.values(finished_at=clock))
         return clock
 
     def _execute(
@@ -1135,13 +1119,8 @@ def _began(process: psutil.Process) -> float:
 
 CHUNK = 5000  #: Calls that are read at once.
 
-ASKED = (
-    "model",
-    "asked",
-    "options",
-    "repeat",
-    "tag",
-)  #: Columns that tell what was asked; the first three are digests.
+#: Columns that tell what was asked; the first three are digests.
+ASKED = ("model", "asked", "options", "repeat", "tag")
 
 LIKELY = (
     "A changed `seed`, rubric or history under `collect:` would do that, or a reply of somebody's"
@@ -1303,9 +1282,8 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
             zstandard.decompress(row.messages).decode("utf-8", "replace"),
             request.messages_json(),
         )
-        at = len(
-            os.path.commonprefix([had, has])
-        )  # and not the words there: somebody's conversation
+        # and not the words there: somebody's conversation
+        at = len(os.path.commonprefix([had, has]))
         return (
             f"The messages changed, at character {at:,} of {len(had):,} that were recorded,"
             f" {len(has):,} now. {LIKELY}"

@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
 
-# : The word in a YAML's ``model:`` that means the model whose weights come with the project.
+#: The word in a YAML's ``model:`` that means the model whose weights come with the project.
 EMBEDDED = "embedded"
-CHECKSUM = (  #: SHA-256 of those weights.
-    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-)
+#: SHA-256 of those weights.
+CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-ROOM_OPTIONS = (
-    "max_tokens",
-    "max_completion_tokens",
-)  #: The two names of what limits an answer's length.
+#: The two names of what limits an answer's length.
+ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
 
 DRAWING = (
     "temperature",
@@ -76,37 +73,29 @@ class Model:
     name: Text  # as it stands in the tables
     model: Text  # as litellm names it, such as "openai/gpt-4o"
     api_base: str | None = None  # the address of a server of one's own
-    api_key_env: str | None = (
-        None  # the environment variable that holds the key; litellm's usual one if absent
-    )
+    # the environment variable that holds the key; litellm's usual one if absent
+    api_key_env: str | None = None
     family: str | None = None  # who made it; a judge of a responder's family is flagged
     answer_format: Literal["json", "logprob"] = "json"  # of a judge
-    json_schema: bool | None = (
-        None  # whether a schema holds it to JSON; as litellm's list says if absent
-    )
-    options: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # for sampling, such as {"temperature": 0.7, "max_tokens": 400}
+    # whether a schema holds it to JSON; as litellm's list says if absent
+    json_schema: bool | None = None
+    # for sampling, such as {"temperature": 0.7, "max_tokens": 400}
+    options: Mapping[str, Any] = field(default_factory=dict)
     requests_per_minute: Positive | None = None  # limits that this side keeps
     tokens_per_minute: Positive | None = None
     max_concurrency: Positive = 8  # calls in flight
-    price_prompt: Usd | None = (
-        None  # USD for a million tokens, where litellm's list has none or a wrong one
-    )
+    # USD for a million tokens, where litellm's list has none or a wrong one
+    price_prompt: Usd | None = None
     price_completion: Usd | None = None
-    budget_usd: Usd | None = (
-        None  # what all calls to it on a ledger may cost, beside the budget of the whole
-    )
+    # what all calls to it on a ledger may cost, beside the budget of the whole
+    budget_usd: Usd | None = None
     timeout_s: Seconds = 120.0  # a call that takes longer is made again
-    patience_s: Seconds = (
-        900.0  # an outage of its server is waited for so long, from its last answer on
-    )
-    served_id: str | None = (
-        None  # what a server of one's own says it serves, if the address alone does not tell
-    )
-    checksum: str | None = (
-        None  # SHA-256 of the weights; then the address is no part of the identity
-    )
+    # an outage of its server is waited for so long, from its last answer on
+    patience_s: Seconds = 900.0
+    # what a server of one's own says it serves, if the address alone does not tell
+    served_id: str | None = None
+    # SHA-256 of the weights; then the address is no part of the identity
+    checksum: str | None = None
 
     @cached_property
     def identity(self) -> str:
@@ -144,12 +133,10 @@ class Request:
     messages: tuple[Mapping[str, str], ...]  # each with role and content
     options: Mapping[str, Any] = field(default_factory=dict)  # laid over the model's own
     repeat: int = 0  # the number of a repeated call
-    stream: bool = (
-        False  # whether the answer is streamed, so that ttft_ms is measured; no part of the key
-    )
-    tag: str = (
-        ""  # what it is about, for messages to people, such as a history's id; no part of the key
-    )
+    # whether the answer is streamed, so that ttft_ms is measured; no part of the key
+    stream: bool = False
+    # what it is about, for messages to people, such as a history's id; no part of the key
+    tag: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -199,33 +186,27 @@ class Call:
     status: str
     text: str = ""  # the raw answer; empty where there is none
     finish_reason: str | None = None  # as the provider gives it
-    logprobs: tuple[tuple[str, float], ...] | None = (
-        None  # alternatives for the answer's first token, where asked for
-    )
-    ttft_ms: float | None = (
-        None  # to the first text (streamed calls only), and to the end, of the last attempt
-    )
+    # alternatives for the answer's first token, where asked for
+    logprobs: tuple[tuple[str, float], ...] | None = None
+    # to the first text (streamed calls only), and to the end, of the last attempt
+    ttft_ms: float | None = None
     total_ms: float | None = None
     prompt_tokens: int | None = None  # as counted by the provider; estimated where planned
     completion_tokens: int | None = None
-    cost_usd: float | None = (
-        None  # at list price, all attempts that were answered; None where no price is known
-    )
+    # at list price, all attempts that were answered; None where no price is known
+    cost_usd: float | None = None
     attempts: int = 0  # how many times it was asked
     # calls under way in that process as the last attempt began: 1 where nothing else disturbed the
     # clock
     in_flight: int = 1
     error: str | None = None  # what went wrong, in words, without keys
-    served_model: str | None = (
-        None  # who the provider says answered: gpt-4o may be another model tomorrow
-    )
+    # who the provider says answered: gpt-4o may be another model tomorrow
+    served_model: str | None = None
     fingerprint: str | None = None  # of its system
-    cached_tokens: int | None = (
-        None  # of the prompt's, those that the provider had in a cache; priced in full all the same
-    )
-    estimated: bool | None = (
-        None  # True where the provider counted no tokens, so that the cost is an estimate
-    )
+    # of the prompt's, those that the provider had in a cache; priced in full all the same
+    cached_tokens: int | None = None
+    # True where the provider counted no tokens, so that the cost is an estimate
+    estimated: bool | None = None
 
 
 def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
@@ -438,9 +419,8 @@ def quieten_litellm() -> None:
 def forgo_records() -> None:
     """Let litellm make no record of the calls of this task if no callback would get it, since making it takes time."""
     litellm = load_litellm()
-    with suppress(
-        ImportError
-    ):  # litellm's own mark for calls within calls; a version without it makes the records
+    # litellm's own mark for calls within calls; a version without it makes the records
+    with suppress(ImportError):
         from litellm._internal_context import is_internal_call
 
         is_internal_call.set(

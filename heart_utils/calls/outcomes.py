@@ -24,7 +24,7 @@ from heart_utils.identities import redact_message
 
 __all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 
-# : The reason for an answer's end where this side ended it: it was longer than its room by far.
+#: The reason for an answer's end where this side ended it: it was longer than its room by far.
 CUT = "cut"
 UNSAID = "unsaid"  #: The reason where a stream ended as it should, and its provider gave none.
 
@@ -50,26 +50,18 @@ MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
 """Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
 KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
 
-BLANK = re.compile(
-    r"[\s\u00ad\u200b-\u200f\u2060\ufeff\"'“”*`]*"
-)  #: Holds no words, whatever its length.
-BROKEN = (
-    "error",
-    "ERROR",
-    "network_error",
-)  #: Reasons for an answer's end by which a provider says that it is not whole.
-STRAY = (
-    401,
-    403,
-    404,
-)  #: What a gateway answers now and then while it renews its token, or a server while it restarts.
-# : No provider asks for a wait of 31 years: so many seconds, or more, are a date since 1970.
+#: Holds no words, whatever its length.
+BLANK = re.compile(r"[\s\u00ad\u200b-\u200f\u2060\ufeff\"'“”*`]*")
+#: Reasons for an answer's end by which a provider says that it is not whole.
+BROKEN = ("error", "ERROR", "network_error")
+#: What a gateway answers now and then while it renews its token, or a server while it restarts.
+STRAY = (401, 403, 404)
+#: No provider asks for a wait of 31 years: so many seconds, or more, are a date since 1970.
 FIRST_DATE_S = 1e9
 MAX_DATE_S = 1e11  #: A date in seconds is smaller; what is larger counts milliseconds, or less.
 
-NOTHING = SimpleNamespace(
-    message=SimpleNamespace(content=""), finish_reason=None
-)  #: The choice where there is none.
+#: The choice where there is none.
+NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=None)
 _WARM: set[str] = set()
 _WHOLE: set[str] = set()
 """Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
@@ -104,18 +96,17 @@ class Answer(Call):
 class Failure:
     """One attempt that gave no answer that can be used."""
 
-    # : ``again`` (may pass), ``throttled`` (asked too fast), ``empty``, ``never`` (this request
-    # cannot be answered, and was not
-    # : billed), ``refused`` (by a filter), or ``closed``: the model's key, name or settings are not
-    # accepted.
+    #: ``again`` (may pass), ``throttled`` (asked too fast), ``empty``, ``never`` (this request
+    #: cannot be answered, and was not
+    #: billed), ``refused`` (by a filter), or ``closed``: the model's key, name or settings are not
+    #: accepted.
     kind: str
     words: str  # what happened, without keys
     after_s: float | None = None  # how long the provider asks to wait
     billed: bool = False  # whether it may cost money all the same
     cost_usd: float | None = None  # of an empty answer
-    may_pass: bool = (
-        False  # whether a model that has answered before may answer this too, a moment later
-    )
+    # whether a model that has answered before may answer this too, a moment later
+    may_pass: bool = False
 
 
 async def attempt(
@@ -391,9 +382,8 @@ def _listen(response: Any) -> _Heard:
     heard = _Heard(usage=not hasattr(inner, "__aiter__"))
     if heard.usage:  # there is no such stream
         return heard
-    events: Any = getattr(
-        inner, "_iter_events", None
-    )  # of openai's client, which keeps [DONE] to itself
+    # of openai's client, which keeps [DONE] to itself
+    events: Any = getattr(inner, "_iter_events", None)
 
     async def listening() -> AsyncIterator[Any]:
         try:
@@ -448,14 +438,12 @@ def failure_of(error: BaseException, request: Request) -> Failure:
         f"{type(error).__name__}: {without_echo(text, asked)}", secrets_of(request.model)
     )[:MAX_WORDS]
     inside = _code_inside(error)
-    kind = (
-        type(error) if inside is None else Exception
-    )  # of what came with status 200, litellm's class says nothing
+    # of what came with status 200, litellm's class says nothing
+    kind = type(error) if inside is None else Exception
     told = str(getattr(error, "status_code", 0) if inside is None else inside)
     status = int(told) if told.isdecimal() else 0
-    vague = (
-        inside is not None and not status
-    )  # then its words say what it means, and what they do not say may pass
+    # then its words say what it means, and what they do not say may pass
+    vague = inside is not None and not status
     said = f"{getattr(error, 'body', None) if inside is None else inside} {text}"
     turned_down = issubclass(kind, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
     too_fast = (
@@ -508,9 +496,8 @@ def _code_inside(error: BaseException) -> str | None:
         # A bare Exception is how litellm raises what it finds in an answer, 422 if it has no code.
         if type(one) is Exception and status is not None:
             return "" if status == 422 else str(status)
-        if status is None and isinstance(
-            body, Mapping
-        ):  # as openai raises what it finds in a stream
+        # as openai raises what it finds in a stream
+        if status is None and isinstance(body, Mapping):
             return str(body.get("code") or "")
     return None
 

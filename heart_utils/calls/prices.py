@@ -14,12 +14,10 @@ DEFAULT_ROOM = 4096  #: Tokens an answer may take where nothing limits it.
 
 EXPECTED_ANSWER = 300  #: Tokens an answer is taken to have in a plan where nothing limits it.
 
-MAX_GROWTH = (
-    4  #: A truncated answer is asked again with twice the room, up to so many times the first.
-)
+#: A truncated answer is asked again with twice the room, up to so many times the first.
+MAX_GROWTH = 4
 
-# : More than any answer of some length has on average; what is longer than its room in these is
-# cut.
+#: More than any answer of some length has on average; what is longer than its room in these is cut.
 CHARACTERS_A_TOKEN = 8
 
 

@@ -39,9 +39,8 @@ class Halo:
     # one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other
     # dimensions, either rater)
     second: pd.DataFrame
-    raters: (
-        pd.DataFrame
-    )  # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
+    # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
+    raters: pd.DataFrame
     n_histories: int  # histories used, those with a score missing, and what was resampled
     n_left_out: int
     n_clusters: int
@@ -165,9 +164,8 @@ def _distinct(
     ci_level: float,
 ) -> pd.DataFrame:
     """Say of each dimension whether two raters agree more about it than across it and another, over some pairs of raters."""
-    crossed = np.stack(
-        [table[:, one, :, other] for one, other in pairs], axis=1
-    )  # (resamples, pairs, dimensions, dimensions)
+    # (resamples, pairs, dimensions, dimensions)
+    crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)
     both = (crossed + crossed.swapaxes(2, 3)) / 2.0
     diagonal = np.eye(len(dimensions), dtype=bool)
     convergent = _nanmean(both[:, :, diagonal], (1,))

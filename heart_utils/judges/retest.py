@@ -283,9 +283,8 @@ def measure_drift(
         )
     key = [*_question(valid, apart="repeat"), "dialogue_id"]
     key = [column for column in key if column != by]
-    sizes = valid.groupby(
-        [*key, by, "verdict"], dropna=False
-    ).size()  # a setting that is absent is one, too
+    # a setting that is absent is one, too
+    sizes = valid.groupby([*key, by, "verdict"], dropna=False).size()
     counts = sizes.unstack([by, "verdict"], fill_value=0)  # noqa: PD010 - a pivot table drops absent settings
     rows = []
     for one, other in combinations(dates, 2):

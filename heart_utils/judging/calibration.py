@@ -71,19 +71,17 @@ class CalibrationRecord:
     lead_low: float
     lead_high: float
     ci_level: float
-    # : Responder -> share of its decided votes in which the judge prefers it and the person does
-    # not, and the reverse.
+    #: Responder -> share of its decided votes in which the judge prefers it and the person does
+    #: not, and the reverse.
     wrongly_preferred: dict[str, float]
     wrongly_passed_over: dict[str, float]
-    first_share: (
-        float | None
-    )  #: Share of the judge's decided answers that name the reply shown first; 0.5 is no lean.
-    longer_when_wrong: (
-        float | None
-    )  #: Share of its errors in which it took the longer reply; 0.5 is no lean.
+    #: Share of the judge's decided answers that name the reply shown first; 0.5 is no lean.
+    first_share: float | None
+    #: Share of its errors in which it took the longer reply; 0.5 is no lean.
+    longer_when_wrong: float | None
     same_when_asked_again: float | None  #: Share of its answers that were the same at a repeat.
-    # : Share of the variance of its answers that comes back at a repeat
-    # (:func:`~heart_utils.judges.retest.repeat_reliability`).
+    #: Share of the variance of its answers that comes back at a repeat
+    #: (:func:`~heart_utils.judges.retest.repeat_reliability`).
     reliability: float | None
     reliability_low: float | None
     reliability_high: float | None

@@ -46,9 +46,8 @@ ASKING = ("mode", "max_concurrency", "budget_usd", "max_paid_calls", "scheduler"
 """What is said about asking; the other options are about what is asked."""
 
 Rows: TypeAlias = list[dict[str, Any]]
-Said: TypeAlias = Mapping[
-    str, tuple[str, tuple[str, ...]]
-]  #: A history -> as judges read it, and flags of what they read.
+#: A history -> as judges read it, and flags of what they read.
+Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]
 Forms: TypeAlias = Callable[
     [Model, Mapping[str, Any], str], Iterator[tuple[Form | Labels | Items, int]]
 ]
@@ -169,9 +168,8 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             }  # fmt: skip
             rows.append([made[column] for column in columns])
     made_of = pd.DataFrame(rows, columns=columns)
-    return check_table(
-        table, made_of.drop_duplicates(KEYS[table])
-    )  # of those asked again in JSON, arms share calls
+    # of those asked again in JSON, arms share calls
+    return check_table(table, made_of.drop_duplicates(KEYS[table]))
 
 
 @collector_paused()
@@ -466,9 +464,8 @@ def draw_form(
 ) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
     """Draw the codes and the order of dimensions for a pair, or for a reply alone."""
     generator, order = seeded(seed, about, protocol.name, repeat), rubric.dimensions
-    codes = protocol.codes or draw_codes(
-        generator, texts
-    )  # first: which dimensions are asked must not change them
+    # first: which dimensions are asked must not change them
+    codes = protocol.codes or draw_codes(generator, texts)
     shuffled = protocol.dimension_order == "shuffled"
     return codes, tuple(sorted(order, key=lambda _: generator.random())) if shuffled else order
 

@@ -39,21 +39,16 @@ Line = Annotated[Text, StringConstraints(strip_whitespace=True)]
 Messages = tuple[Mapping[str, str], ...]
 
 # Beside the code and not in a run's own project: another word there asks another question.
-DATA = next(
-    above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir()
-)  # in a wheel, in a checkout
+# in a wheel, in a checkout
+DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir())
 PROMPTS = read_yaml(DATA / "prompts.yaml", dict[str, Any], ValueError)
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""
 
 LABELS = dict(zip(SPEAKERS, ("Seeker", "Supporter"), strict=True))
-RESERVED = (
-    "reasoning",
-    "winner",
-    "margin",
-    "score",
-)  #: Names that the answer of a judge uses itself.
-# : For codes: no A and B, which sound like grades, and nothing that looks like a digit.
+#: Names that the answer of a judge uses itself.
+RESERVED = ("reasoning", "winner", "margin", "score")
+#: For codes: no A and B, which sound like grades, and nothing that looks like a digit.
 CODE_LETTERS = "CDEFGHJKLMNPRTVWX"
 AUTHORS = {"expert": "an expert", "person": "a person", "ai": "an AI"}
 """The label of a reply -> whom raters are told it is from."""
@@ -162,30 +157,23 @@ class Protocol:
     asks: Literal["pair", "reply"]  #: About a ``pair`` of replies, or one ``reply`` alone.
     rubric: Text  #: The rubric it asks about, by name or path.
     rules: Text  #: What a judge is told first; the same in every call.
-    turn_labels: Literal[
-        "speaker", "parity"
-    ]  #: As stored, or the first turn as the seeker's, the second the supporter's, ...
-    dimension_order: Literal[
-        "shuffled", "fixed"
-    ]  #: ``shuffled`` for each call, or ``fixed`` as in the rubric.
+    #: As stored, or the first turn as the seeker's, the second the supporter's, ...
+    turn_labels: Literal["speaker", "parity"]
+    #: ``shuffled`` for each call, or ``fixed`` as in the rubric.
+    dimension_order: Literal["shuffled", "fixed"]
     dimensions_per_call: Literal["all", "one"]
-    reasoning: Literal[
-        "each", "once"
-    ]  #: Before ``each`` dimension's verdict, or ``once`` before all of them.
-    names_emotion: (
-        bool  #: Whether the judge is told the seeker's emotion, where the history has one.
-    )
+    #: Before ``each`` dimension's verdict, or ``once`` before all of them.
+    reasoning: Literal["each", "once"]
+    #: Whether the judge is told the seeker's emotion, where the history has one.
+    names_emotion: bool
     orders: Literal["both", "random"] = "both"  #: Of a pair: ``both``, or one at ``random``.
     ties: bool = True  #: Whether a judge may call a tie.
-    margin: Literal["number", "plus"] = (
-        "number"  #: A ``number`` from 1 to 5, or one to five ``plus`` signs.
-    )
-    codes: tuple[
-        str, ...
-    ] = ()  #: What the reply shown first and the second are called; drawn for each pair if empty.
-    tells_author: bool = (
-        False  #: Whether each reply is shown with whom it is said to be from (its ``label``).
-    )
+    #: A ``number`` from 1 to 5, or one to five ``plus`` signs.
+    margin: Literal["number", "plus"] = "number"
+    #: What the reply shown first and the second are called; drawn for each pair if empty.
+    codes: tuple[str, ...] = ()
+    #: Whether each reply is shown with whom it is said to be from (its ``label``).
+    tells_author: bool = False
 
     def __post_init__(self) -> None:
         if self.tells_author and self.asks != "pair":
@@ -290,13 +278,10 @@ class Form:
     answer_format: str = "json"
     labels: tuple[str, ...] = ()
     title: ClassVar[str] = "judgement"
-    room: ClassVar[tuple[int, int]] = (
-        200,
-        120,
-    )  #: Tokens for an answer in JSON: so many, and for each cell.
-    repairable: ClassVar[tuple[str, ...]] = (
-        "ok",
-    )  #: Ends of a call after which what cannot be read is asked for once more.
+    #: Tokens for an answer in JSON: so many, and for each cell.
+    room: ClassVar[tuple[int, int]] = (200, 120)
+    #: Ends of a call after which what cannot be read is asked for once more.
+    repairable: ClassVar[tuple[str, ...]] = ("ok",)
 
     @property
     def name(self) -> str:
@@ -386,12 +371,8 @@ class Code:
 
 Codebook = tuple[Code, ...]
 
-CODEBOOKS = (
-    "release",
-    "esconv",
-    "focus",
-    "safety",
-)  #: What coders are asked about unless a recipe says otherwise.
+#: What coders are asked about unless a recipe says otherwise.
+CODEBOOKS = ("release", "esconv", "focus", "safety")
 
 
 @dataclass(frozen=True)
@@ -483,9 +464,8 @@ class Items:
 
     items: tuple[Mapping[str, Any], ...]
     language: str
-    exact: bool = (
-        False  #: Whether the schema fixes the number of hits; not every provider takes that.
-    )
+    #: Whether the schema fixes the number of hits; not every provider takes that.
+    exact: bool = False
     name: ClassVar[str] = "heartbench"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "hits"
@@ -669,9 +649,8 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:
     """Make the markers longer than any run of their signs in the texts, so that no text can close its own."""
-    with_runs = [
-        text for text in texts if "<<<" in text or ">>>" in text
-    ]  # few, and quicker found than by a pattern
+    # few, and quicker found than by a pattern
+    with_runs = [text for text in texts if "<<<" in text or ">>>" in text]
     length = max(
         (1 + len(run) for text in with_runs for run in re.findall(r"<{3,}|>{3,}", text)), default=3
     )

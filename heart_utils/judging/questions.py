@@ -23,7 +23,7 @@ from heart_utils.judging.readings import Reading, was_cut
 __all__ = ["Answer", "JudgeError", "Question"]
 
 CHUNK = 2_000
-# : Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
+#: Under this and a model's digest the ledger notes whether the model is asked with a JSON schema.
 SCHEMA = "schema"
 LETTER_OPTIONS = {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
 
@@ -202,9 +202,8 @@ def count_calls(
     rows: list[tuple[Any, ...]] = []
     asked = iter(asked)
     while chunk := list(islice(asked, CHUNK)):
-        known = ledger.find(
-            [request.key for _, request in chunk]
-        )  # what is damaged is an error, and asked again
+        # what is damaged is an error, and asked again
+        known = ledger.find([request.key for _, request in chunk])
         for who, request in chunk:
             call = (
                 plan_call(request)
@@ -218,9 +217,8 @@ def count_calls(
     takes_of = ["prompt_tokens", "completion_tokens", "cost_usd", "at_most_usd"]
     table = pd.DataFrame(rows, columns=[*by, "n_calls", "n_recorded", *takes_of])
     table = table.astype({"cost_usd": float, "at_most_usd": float})
-    return (
-        table.groupby(list(by), sort=False).sum(skipna=False).reset_index()
-    )  # one unknown price leaves the sum unknown
+    # one unknown price leaves the sum unknown
+    return table.groupby(list(by), sort=False).sum(skipna=False).reset_index()
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:

@@ -51,14 +51,10 @@ WOULD = re.compile(
 )
 """Words by which an earlier object was a draft, a later one is final, or is only what might have been."""
 
-TWICE = (  #: In the place of a value whose key is there twice; nothing reads it as an answer.
-    "given twice, in two ways"
-)
-REASONS = (
-    "reasoning",
-    "reason",
-    "rationale",
-)  #: Keys that decide nothing: of two, the last counts.
+#: In the place of a value whose key is there twice; nothing reads it as an answer.
+TWICE = "given twice, in two ways"
+#: Keys that decide nothing: of two, the last counts.
+REASONS = ("reasoning", "reason", "rationale")
 TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 WHOLE = re.compile(r"\s*([1-5])(?:\.0)?(?:\s*/\s*5)?\s*")
 CALLED = re.compile(r"^(?:the\s+)?(?:reply|response|respondent)\s+")
@@ -111,15 +107,13 @@ class Reading(NamedTuple):
 
     state: str
     winner: str | None = None  # first, second or tie
-    margin: float | None = (
-        None  # 1 to 5; None for a tie, or where the answer gives none that can be read
-    )
+    # 1 to 5; None for a tie, or where the answer gives none that can be read
+    margin: float | None = None
     p_first: float | None = None  # the probability that the reply shown first is better
     score: float | None = None
     rationale: str | None = None
-    little_mass: bool = (
-        False  # whether both letters together had less than half of the next token's probability
-    )
+    # whether both letters together had less than half of the next token's probability
+    little_mass: bool = False
 
 
 class _Found(NamedTuple):
@@ -309,9 +303,8 @@ def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
         mapping = _speaking(content, names)
         if mapping is not None:
             found.append(_Found(mapping, text[read_to:start]))
-            broken |= _named(
-                re.sub(r'"\w+"\s*:\s*$', "", text[read_to:start]), names
-            )  # without its own key
+            # without its own key
+            broken |= _named(re.sub(r'"\w+"\s*:\s*$', "", text[read_to:start]), names)
             read_to = end
         start = text.find("{", end)
     if found:

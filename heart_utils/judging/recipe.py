@@ -65,29 +65,27 @@ class Recipe:
     """What a run's ``collect:`` settings say."""
 
     run: str  #: The run's name.
-    # : As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's
-    # root.
+    #: As :func:`heart_utils.sources.load.load_histories` takes it; a file, from the project's root.
     histories: str = ""
-    # : How that file is to be read: options of :func:`heart_utils.sources.load.load_verdicts`,
-    # beside ``file`` in ``histories``.
+    #: How that file is to be read: options of :func:`heart_utils.sources.load.load_verdicts`,
+    #: beside ``file`` in ``histories``.
     reading: Mapping[str, Any] = field(default_factory=dict)
     twins: bool = False  #: Whether the calm originals of adversarial histories come too.
     #: How many histories of each slice, spread evenly over the set; all of a slice not named.
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
     given_replies: bool = True  #: Whether the replies that came with the histories take part.
-    # : How many rewritings of each given reply take its place, with randomised features; an even
-    # number, none by default.
+    #: How many rewritings of each given reply take its place, with randomised features; an even
+    #: number, none by default.
     rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
-    labels: tuple[
-        Literal["expert", "person", "ai"], ...
-    ] = ()  #: Whom a rewriting may be said to be from, drawn at random.
+    #: Whom a rewriting may be said to be from, drawn at random.
+    labels: tuple[Literal["expert", "person", "ai"], ...] = ()
     responders: tuple[Model, ...] = ()  #: Who answers.
     probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.respond.PROBES`.
     instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
     repeats: Positive = 1  #: Replies of a model to a history.
     judges: tuple[Model, ...] = ()  #: The panel.
-    # : How they are asked, by the names of ``data/protocols``, and on which dimensions; None means
-    # all.
+    #: How they are asked, by the names of ``data/protocols``, and on which dimensions; None means
+    #: all.
     protocols: Mapping[str, tuple[str, ...] | None] = field(default_factory=lambda: {"heart": None})
     orders: Literal["both", "random"] = "both"
     pairs: Positive | Literal["all"] = "all"  #: Or how many of each history.
@@ -96,24 +94,20 @@ class Recipe:
     codebooks: tuple[str, ...] = CODEBOOKS  #: Each is a call a reply and coder.
     coded: tuple[str, ...] = ()  #: Responders whose replies are labelled; all by default.
     report_card: bool = False  #: Whether the judges are asked about probes with known answers too.
-    asked_again: Annotated[int, Field(ge=0)] = (
-        0  #: About how many pairs the judges are asked again.
-    )
-    together: tuple[
-        str, ...
-    ] = ()  #: On which dimensions then, in one call and one a call; those of ``heart`` by default.
+    #: About how many pairs the judges are asked again.
+    asked_again: Annotated[int, Field(ge=0)] = 0
+    #: On which dimensions then, in one call and one a call; those of ``heart`` by default.
+    together: tuple[str, ...] = ()
     seed: int = 20260109  #: Of what is drawn.
     budget_usd: float | None = None  #: What the run may spend, ever.
     max_concurrency: Positive | None = None  #: Judging calls in flight, all judges together.
-    recorded: str | None = (
-        None  #: A file of recorded calls that the ledger is seeded with, from the project's root.
-    )
-    # : ``heartbench``, or a file like its own, whose rubric judges go through item by item: no
-    # histories, pairs or protocols.
+    #: A file of recorded calls that the ledger is seeded with, from the project's root.
+    recorded: str | None = None
+    #: ``heartbench``, or a file like its own, whose rubric judges go through item by item: no
+    #: histories, pairs or protocols.
     questions: str | None = None
-    n_questions: Positive | None = (
-        None  #: So many of them, those with the shortest texts: a small model's context is short.
-    )
+    #: So many of them, those with the shortest texts: a small model's context is short.
+    n_questions: Positive | None = None
     language: Literal["zh", "en"] = "zh"  #: Of what models are told about them.
 
     @property

@@ -21,9 +21,8 @@ from heart_utils.tables import check_table, empty_table
 
 __all__ = ["PROBES", "RespondError", "collect_replies"]
 
-REPLY_OPTIONS = {
-    "max_tokens": 120
-}  #: Unless a model's own options say otherwise: 40 words take some 60 tokens.
+#: Unless a model's own options say otherwise: 40 words take some 60 tokens.
+REPLY_OPTIONS = {"max_tokens": 120}
 FREE_OPTIONS = {"max_tokens": 600}  #: Where the length is the model's, as in HeartBench.
 
 STAND_IN = " ".join(["filler"] * MAX_WORDS)

@@ -144,9 +144,8 @@ class LinearModel:
     terms: Terms | None  # None where the caller's own features are used
     weights: Array
     intercept: float
-    levels: Array | None = (
-        None  # the scores of an ordinal scale, and the log-odds of more than each but the highest
-    )
+    # the scores of an ordinal scale, and the log-odds of more than each but the highest
+    levels: Array | None = None
     steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
@@ -187,9 +186,8 @@ class TrainedJudge:
     predictions: pd.DataFrame
     trained_on: dict[str, Any]
     model: LinearModel = field(repr=False)
-    seen: frozenset[str] = field(
-        repr=False
-    )  # digests of the names of dialogues and histories it was trained on
+    # digests of the names of dialogues and histories it was trained on
+    seen: frozenset[str] = field(repr=False)
     features: Features | None = field(default=None, repr=False)
 
     def score(self, replies: pd.DataFrame) -> pd.DataFrame:

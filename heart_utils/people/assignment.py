@@ -405,9 +405,8 @@ def _fill_seats(
     seats: list[int] = []
     for number in rng.permutation(len(votes)):
         visits, luck, chosen = seen[history[number]], rng.random(n_seats), list[int]()
-        at_once = (
-            1 if meetings else max(1, votes[number])
-        )  # each one chosen changes who shares histories with whom
+        # each one chosen changes who shares histories with whom
+        at_once = 1 if meetings else max(1, votes[number])
         for _ in range(0, votes[number], at_once):
             before = together[:, chosen].sum(axis=1) if meetings else visits
             taken = len(votes) * np.isin(np.arange(n_seats), chosen)

@@ -27,10 +27,8 @@ __all__ = ["QUESTIONS"]
 QUESTIONS = ("preference", "strength", "reason", "dimension", "reply")  #: What Potato's pages ask.
 HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
-TEXTS = (
-    "reply",
-    "reason",
-)  #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
+#: Questions answered in words, which can be wiped; a side or a strength can only be changed.
+TEXTS = ("reply", "reason")
 TYPING = """
 SELECT user_id, instance_id, schema_name || ':::' || label_name AS field, max(ended_at),
     sum(json_extract(summary, '$.active_ms')) AS active_ms, sum(json_extract(summary, '$.pasted_chars')) AS pasted_chars,
@@ -265,9 +263,8 @@ def _actions(file: Path) -> list[dict[str, Any]]:
     if not file.is_file():
         return []
     actions = []
-    lines = (
-        file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    )  # not splitlines: a word may hold another break
+    # not splitlines: a word may hold another break
+    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     for number, line in enumerate(lines, 1):
         try:
             action = json.loads(line)

@@ -32,12 +32,8 @@ from heart_utils.tables import KEYS, check_table, empty_table
 __all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
 
 TIE = "No difference"
-SIDES = {
-    "A": "left",
-    "B": "right",
-    "tie": "tie",
-    TIE: "tie",
-}  #: What a page calls a side -> what a file of answers does.
+#: What a page calls a side -> what a file of answers does.
+SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"}
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
 SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
@@ -55,11 +51,10 @@ class ImportedStudy:
     )
     replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
     responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
-    # : Under which people agreed that answers be published; what is not stated is not published.
+    #: Under which people agreed that answers be published; what is not stated is not published.
     licence: str = "none stated"
-    rehearsal: bool = (
-        False  #: Whether somebody or some program gave the answers to try the pages out.
-    )
+    #: Whether somebody or some program gave the answers to try the pages out.
+    rehearsal: bool = False
 
     def write(self, run: Run) -> None:
         """Write the answers into the run, as a part of their own, which only the same study or file replaces."""
@@ -327,9 +322,8 @@ def _name(run: Run, source: Path) -> str:
     """Name a study by its folder, and whatever else by its place too: two files may have one name."""
     if source.resolve().parent == (run.folder / "study").resolve():
         return source.name
-    stem = redact_message(source.stem).translate(
-        str.maketrans("", "", "[]")
-    )  # a file may be called as its sender
+    # a file may be called as its sender
+    stem = redact_message(source.stem).translate(str.maketrans("", "", "[]"))
     return f"{stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
 
 
@@ -499,12 +493,8 @@ def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) 
 
 
 def _refuse_second_answers(rows: pd.DataFrame) -> None:
-    key = [
-        "person",
-        "pair_id",
-        "dimension",
-        "order",
-    ]  # the same pair with its sides changed is its second order
+    # the same pair with its sides changed is its second order
+    key = ["person", "pair_id", "dimension", "order"]
     twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
     if len(twice):
         both = f"first {' and '.join(twice['where'].head(2))}, both by one person"

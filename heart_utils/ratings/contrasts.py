@@ -27,9 +27,8 @@ __all__ = ["TwinContrasts", "twin_contrasts"]
 
 TWINS = ("adversarial", "calm_twin")
 SAME = 1e-9
-ALL_FLIPS = (
-    14  # up to this number of dialogues every way to flip signs is tried; above, ways are drawn
-)
+# up to this number of dialogues every way to flip signs is tried; above, ways are drawn
+ALL_FLIPS = 14
 
 
 @dataclass(frozen=True, eq=False)

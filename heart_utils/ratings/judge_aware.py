@@ -115,9 +115,8 @@ class RaterModel:
         """Give the probability of each answer: a, b, tie."""
         theta, gamma, delta, nu = self.split(found)
         gap = gamma[self.rater] * self.gaps(theta) + delta[self.rater] * self.side
-        weight = nu[self.rater] * np.sqrt(
-            expit(gap) * expit(-gap)
-        )  # 1 / (2 cosh(gap / 2)), without overflow
+        # 1 / (2 cosh(gap / 2)), without overflow
+        weight = nu[self.rater] * np.sqrt(expit(gap) * expit(-gap))
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
     def value(self, found: Array) -> float:
@@ -136,9 +135,8 @@ class RaterModel:
         size, n = self.size, len(self.anchors)
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
-        lead = found - np.repeat(
-            [0.0, np.log(2.0)], [size + 2 * n, n]
-        )  # equals tie with probability nu / (2 + nu)
+        # equals tie with probability nu / (2 + nu)
+        lead = found - np.repeat([0.0, np.log(2.0)], [size + 2 * n, n])
         value = (
             -games @ (np.logaddexp(0.0, lead) + np.logaddexp(0.0, -lead)) - normal @ found**2 / 2.0
         )
@@ -193,9 +191,8 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
         lambda place: -model.value(free @ place), free.T @ start, method="trust-exact", jac=lambda place: slopes(place)[0],
         hess=lambda place: slopes(place)[1], options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
     ).x  # fmt: skip
-    last = np.linalg.solve(
-        *slopes(found)[::-1]
-    )  # rounding of the value ends the search a step early
+    # rounding of the value ends the search a step early
+    last = np.linalg.solve(*slopes(found)[::-1])
     if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
         raise ConvergenceError(
             f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few"
@@ -251,9 +248,8 @@ class CommonOrder:
 class JudgeAware:
     """Strengths and raters, fitted together."""
 
-    table: (
-        pd.DataFrame
-    )  # the ratings table; intervals are sandwiches over dialogues, raters being fixed
+    # the ratings table; intervals are sandwiches over dialogues, raters being fixed
+    table: pd.DataFrame
     # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the
     # first shown gains), with ends
     raters: pd.DataFrame  # ``ties`` is nu; a bias is ``nan`` where no order is known

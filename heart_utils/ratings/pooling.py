@@ -17,9 +17,8 @@ from heart_utils.ratings.verdicts import Array, read_verdicts, refuse_ties_alone
 __all__ = ["PooledRatings", "pool_strengths"]
 
 
-SPREADS = np.linspace(
-    0.02, 2.5, 32
-)  # of strengths between responders, those tried; the steps are even, so the prior is flat
+# of strengths between responders, those tried; the steps are even, so the prior is flat
+SPREADS = np.linspace(0.02, 2.5, 32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +120,8 @@ def _design_effect(model: BradleyTerry) -> float:
 def _by_spread(wins: Array, effect: float) -> tuple[Array, Array, Array]:
     """Give for each spread how probable it is, and the strengths and their covariance if it were the true one."""
     size, tau = len(wins), SPREADS
-    turn = np.linalg.svd(np.eye(size) - 1.0 / size)[0][
-        :, : size - 1
-    ]  # only differences are identified
+    # only differences are identified
+    turn = np.linalg.svd(np.eye(size) - 1.0 / size)[0][:, : size - 1]
     many = np.broadcast_to(wins / effect, (len(tau), size, size))
     theta = fit_strengths(many, np.zeros(size, bool), ridge=0.5 / tau**2)
     gap = theta[:, :, None] - theta[:, None, :]

@@ -149,23 +149,20 @@ class Ratings:
 
     table: pd.DataFrame  # the ratings table of :mod:`heart_utils.tables`
     strength: pd.Series  # responder -> strength; a difference of 1.0 is odds of 2.72 to 1
-    replicates: (
-        pd.DataFrame
-    )  # strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
+    # strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
+    replicates: pd.DataFrame
     left_out: pd.Series  # state -> answers that did not enter the fit
     n_verdicts: int  # what entered
     n_clusters: int
-    n_inconsistent: (
-        int  # entered as half a win to each side, because two orders contradicted each other
-    )
+    # entered as half a win to each side, because two orders contradicted each other
+    n_inconsistent: int
     # clusters of even information that tell as much of a difference: degrees of freedom plus one
     n_effective: float
     # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
     chance: pd.DataFrame
     gaps: Gaps  # differences of strengths, with what resamples tell of them
-    settings: Mapping[
-        str, Any
-    ]  # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
+    # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
+    settings: Mapping[str, Any]
 
     def __repr__(self) -> str:
         return f"{self._said()}\n{self._shown().to_string(index=False)}"
@@ -447,9 +444,8 @@ def fit_boards(
             **settings,
             **({"dimension": group[by.index("dimension")]} if "dimension" in by else {}),
         }
-        if (
-            seed is not None
-        ):  # a generator of its own, so that no board depends on which others there are
+        # a generator of its own, so that no board depends on which others there are
+        if seed is not None:
             chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
         try:
             boards[group] = fit_ratings(rows, **chosen)

@@ -27,9 +27,8 @@ __all__ = ["Gaps", "simultaneous_quantile"]
 
 RELEASED_Z = 1.96
 CHUNK_CELLS = 1_000_000
-NEARLY = (
-    0.999  # of a cluster's leverage, so that one which alone links somebody does not divide by zero
-)
+# of a cluster's leverage, so that one which alone links somebody does not divide by zero
+NEARLY = 0.999
 LARGEST = 700.0  # beyond this no log-odds is looked for
 
 
@@ -64,9 +63,8 @@ def spread_of(
         min(n for _, n in groups),
     )
     found["n_clusters"] = met
-    if not (
-        entries.share != 0.5
-    ).any():  # nobody was told apart, so nothing can be said about how well
+    # nobody was told apart, so nothing can be said about how well
+    if not (entries.share != 0.5).any():
         gaps = Gaps(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
         return gaps, found | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
     alone = one_sided_ends(model, met, ci_level)
@@ -113,9 +111,8 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
         for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
             clear = others & (games > 0) & (lost == 0)
             weight = met[one] * games[clear] / games[others].sum()
-            gap = (
-                mean - theta[clear]
-            )  # if nobody is linked, all keep mean zero: the others move against this one
+            # if nobody is linked, all keep mean zero: the others move against this one
+            gap = mean - theta[clear]
 
             def excess(
                 x: float, sign: float = sign, weight: Array = weight, gap: Array = gap
@@ -144,9 +141,8 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
             place[cells[0]] = code
     drawn = [draw_weights(n, n_resamples, rng) for _, n in groups]
     matrices, draws = model.tally(cells).resampled(), np.empty((n_resamples, len(model.theta)))
-    chunk = max(
-        1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels)
-    )  # some rows at a time for the memory's sake
+    # some rows at a time for the memory's sake
+    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))
     for first in range(0, n_resamples, chunk):
         rows = slice(first, first + chunk)
         weights = reduce(
@@ -271,9 +267,8 @@ class Gaps:
     ci_level: float
     # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
     n_effective: float
-    ends: Array = field(
-        default_factory=lambda: np.full((2, 1), np.nan)
-    )  # low and high where bounds are one-sided, or nan
+    # low and high where bounds are one-sided, or nan
+    ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
 
     def take(self, order: Codes) -> Gaps:
         """Put the responders in another order."""

@@ -25,11 +25,8 @@ __all__ = [
 Codes = NDArray[np.intp]
 Array = NDArray[np.float64]
 
-SHARES = {
-    "a": 1.0,
-    "tie": 0.5,
-    "b": 0.0,
-}  # what a wins by each word; a tie lies between, so that distances mean something
+# what a wins by each word; a tie lies between, so that distances mean something
+SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 WORDS = tuple(SHARES)
 TIE = WORDS.index("tie")
 VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
@@ -67,10 +64,8 @@ class Entries:
     left_out: pd.Series  # state -> answers that do not enter
     rater: Codes | None = None  # where raters vary too
     raters: pd.Index | None = None
-    weight: Array | None = (
-        # what each verdict stands for; without it those of a pair and cluster share one vote evenly
-        None
-    )
+    # what each verdict stands for; without it those of a pair and cluster share one vote evenly
+    weight: Array | None = None
 
     @property
     def tie(self) -> NDArray[np.bool_]:

@@ -79,12 +79,10 @@ class Trend:
 
     rho: float  # spearman's, over so many models
     n: int
-    intervals: (
-        pd.DataFrame
-    )  # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
-    p_values: (
-        pd.DataFrame
-    )  # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
+    # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
+    intervals: pd.DataFrame
+    # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
+    p_values: pd.DataFrame
     left_out: pd.DataFrame  # a row a model: ``responder`` and ``rho`` without it
 
 

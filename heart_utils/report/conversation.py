@@ -89,9 +89,8 @@ def fill_page(name: str, **values: Any) -> str:
     return _PAGES.get_template(name).render(**values)
 
 
-WRITTEN_BY: dict[str, str] = WORDS[
-    "written_by"
-]  #: What a reader is told about a reply, by its ``responder_kind``.
+#: What a reader is told about a reply, by its ``responder_kind``.
+WRITTEN_BY: dict[str, str] = WORDS["written_by"]
 
 
 def practise_comparisons(

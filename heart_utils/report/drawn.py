@@ -23,7 +23,7 @@ __all__ = ["drawn_numbers", "show_numbers_with_figures"]
 DIGITS = 6  #: Significant ones: more than any figure shows, and the same on every processor.
 PLACES = ("x", "x_low", "x_high", "y", "y_low", "y_high")
 COLUMNS = ("panel", "series", "name", "mark", *PLACES, "value", "x_label", "y_label")
-# : A line or a band across the whole figure, such as one at zero: where to look, and no result.
+#: A line or a band across the whole figure, such as one at zero: where to look, and no result.
 GUIDE = "guide"
 
 Mark = dict[str, Any]

@@ -38,9 +38,8 @@ KIND_LOOKS = {
     kind: (COLOURS[place], MARKERS[place])
     for kind, place in zip(KIND_NAMES, (0, 1, 2, 3, 5), strict=True)
 }
-POPULATION_NAMES: dict[str, str] = WORDS[
-    "populations"
-]  #: What an interval speaks of, in words for a reader.
+#: What an interval speaks of, in words for a reader.
+POPULATION_NAMES: dict[str, str] = WORDS["populations"]
 WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
 LINE = 46  #: Characters of a small text that go beside each other in a figure.
 RATING = ("rating", "rating_low", "rating_high")
@@ -485,9 +484,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             said.set_in_layout(False)
             ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
-            known_as = (  # for the numbers that go with the figure: no legend is drawn
-                f"{group}: {row['line']}"
-            )
+            # for the numbers that go with the figure: no legend is drawn
+            known_as = f"{group}: {row['line']}"
             look: dict[str, Any] = {
                 "color": colour,
                 "markerfacecolor": face,
@@ -743,9 +741,8 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         " at most each" if board["n_clusters"].min() < n_clusters else ""
     )
     few = "fewer than 30 dialogues"
-    if (
-        board["population"].eq("dialogues_and_raters").all()
-    ):  # the table counts what there is less of
+    # the table counts what there is less of
+    if board["population"].eq("dialogues_and_raters").all():
         counted, few = (
             f"{n_clusters:,} or more dialogues and raters",
             "fewer than 30 dialogues or raters",

@@ -13,9 +13,9 @@ import pandas as pd
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.gate import Comparison, GateError, check_options, comparable_parts, count_rows
-from heart_utils.gate import (
-    _judge as decide_drops,
-)  # a new name there would draw all kept simulations of the gate anew
+
+# a new name there would draw all kept simulations of the gate anew
+from heart_utils.gate import _judge as decide_drops
 from heart_utils.judging.calibration import (
     LEAST_LABELS,
     CalibrationRecord,
@@ -46,9 +46,11 @@ class CalibratedJudges:
     """What records say of the judges of a gate."""
 
     faults: tuple[str, ...]  #: Why they may not decide; empty if they may.
-    # : Least share of a difference among people's votes that shows in a judge's, the lower end of
-    # its interval.
-    discernment: float
+    discernment: (
+        #: Least share of a difference among people's votes that shows in a judge's, the lower end
+        #: of its interval.
+        float
+    )
     note: str  #: What the gate's limits become, in a sentence.
 
 

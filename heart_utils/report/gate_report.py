@@ -198,10 +198,8 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
         if path.is_file() or run is None:
             # Ids stay, since it is about judges alone: people's rows are left out below.
             verdicts = read_file("verdicts", path, FileOptions({**reading, "keep_ids": True}))
-            who = {
-                "responder_kind": "source",
-                "simulated": is_simulated(verdicts),
-            }  # a person or a model: nobody said
+            # a person or a model: nobody said
+            who = {"responder_kind": "source", "simulated": is_simulated(verdicts)}
             responders = pd.DataFrame(
                 {"responder": sorted({*verdicts[SIDES].to_numpy().flat}), **who}
             )
@@ -421,9 +419,8 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
         "ax": ax,
     }
     ax = plot_intervals(table, value="drop", label="dimension", by="outcome", **how)
-    for row in np.flatnonzero(
-        table["drop"].isna()
-    ).tolist():  # a drop that nobody knows is not a drop of zero
+    # a drop that nobody knows is not a drop of zero
+    for row in np.flatnonzero(table["drop"].isna()).tolist():
         ax.text(
             0.5,
             row,
@@ -443,9 +440,8 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 def _words(comparison: Comparison) -> dict[str, str]:
     """Say in the words of its mode what the gate asked and how often it is wrong, with the numbers of this comparison."""
     alpha = comparison.alpha
-    series = (
-        1 - (1 - alpha) ** 8
-    )  # no more than this, since runs that share a baseline share its luck
+    # no more than this, since runs that share a baseline share its luck
+    series = 1 - (1 - alpha) ** 8
     numbers = {
         "alpha": alpha,
         "level": 100 * (1 - alpha),

@@ -24,8 +24,8 @@ from heart_utils.runs import RunError, checksum, find_root, write_atomically
 __all__ = ["kept"]
 
 FOLDER = Path("data", "simulated")
-# : A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes
-# everything.
+#: A variable of the environment: ``write`` keeps what had to be computed, ``ignore`` computes
+#: everything.
 MODE = "HEART_KEPT"
 LOG = "HEART_KEPT_LOG"  #: Names a file that gets a line for each table that had to be computed.
 
@@ -141,9 +141,8 @@ def _code(function: Callable[..., Any]) -> str:
     while todo:
         one = todo.pop()
         module = one if isinstance(one, str) else one.__module__
-        if not module.startswith(
-            "heart_utils."
-        ):  # it stands in a chapter: its text, and the functions that it names
+        # it stands in a chapter: its text, and the functions that it names
+        if not module.startswith("heart_utils."):
             if (own := f"{module}.{one.__qualname__}") not in found:
                 tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
                 found[own] = _plain(tree)

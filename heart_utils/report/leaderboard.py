@@ -44,15 +44,8 @@ __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
 HEADINGS: dict[str, str] = WORDS["leaderboard"]
 NOTES: dict[str, str] = WORDS["notes"]
-SETTINGS = [
-    "dimension",
-    "slice",
-    "group",
-    "rater_kind",
-    "rater",
-    "population",
-    "method",
-]  #: What tells leaderboards apart.
+#: What tells leaderboards apart.
+SETTINGS = ["dimension", "slice", "group", "rater_kind", "rater", "population", "method"]
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
 LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {

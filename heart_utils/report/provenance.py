@@ -83,9 +83,8 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
         if kind not in TABLES:
             said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
             raise ValueError(f"{name!r} names no table. {said}")
-        for pattern in (
-            [table] if part else [kind, f"{kind}/*"]
-        ):  # parts of a table come from different places
+        # parts of a table come from different places
+        for pattern in [table] if part else [kind, f"{kind}/*"]:
             for file in sorted(here.folder.glob(f"{pattern}.parquet")):
                 path = str(file.relative_to(here.folder).with_suffix(""))
                 notes.append(_note(f"{here.name}/{path}", entries.get(path, {}), file))

@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["glue_numbers", "in_words", "show_table", "write_excel"]
 
 DASH = "–"
-# : Characters from which a cell is a sentence, which goes on in the next line; what is shorter
-# stays whole.
+#: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays
+#: whole.
 LONG = 36
 
 HEADS: dict[str, str] = WORDS["heads"]
 """What the columns of the project's tables are called before readers; of any other, the underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
-NUMBER = count(
-    1
-)  #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
+#: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
+NUMBER = count(1)
 UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
 MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
 SHEET_NAME = re.compile(r"[^\[\]:*?/\\]{1,31}")  #: What Excel takes.
@@ -92,10 +91,8 @@ def show_table(
     shown = kept.style.set_uuid(f"{next(NUMBER)}").format(
         precision=digits, na_rep=DASH, thousands=",", escape="html"
     )
-    for axis in (
-        0,
-        1,
-    ):  # names in a table may be anybody's, and pandas takes them for markup unless it is told
+    # names in a table may be anybody's, and pandas takes them for markup unless it is told
+    for axis in (0, 1):
         shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
     shown = shown.set_table_attributes(f'class="{kind}"').map(_give_room)
     if wrap:
@@ -204,9 +201,8 @@ def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
                 workbook, sheet_name=name, index=False, freeze_panes=(1, 0)
             )
             for row in workbook.sheets[name].iter_rows():
-                for cell in (
-                    one for one in row if one.data_type == "f"
-                ):  # a text that begins with "="
+                # a text that begins with "="
+                for cell in (one for one in row if one.data_type == "f"):
                     cell.data_type, cell.quotePrefix = "s", True
         workbook.book.properties.created = UNDATED.replace(tzinfo=None)
     return _undated(written.getvalue())

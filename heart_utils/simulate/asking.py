@@ -17,10 +17,8 @@ from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = ["compare_designs", "simulate_designs"]
 
-SHARE, FIRST = (
-    0.5,
-    0.75,
-)  # of all votes, what a design asks for; and of these, what the first of two waves does
+# of all votes, what a design asks for; and of these, what the first of two waves does
+SHARE, FIRST = 0.5, 0.75
 CELL = ["dialogue_id", "responder_a", "responder_b"]
 # chance, in the second wave, of a pair of a dialogue that nobody was asked about in the first:
 # never below
@@ -39,9 +37,8 @@ def ask_for_votes(
     people, judges = (
         verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False)
     )
-    people = people.iloc[
-        rng.permutation(len(people))
-    ]  # any vote on a cell is as likely as any other to be the first
+    # any vote on a cell is as likely as any other to be the first
+    people = people.iloc[rng.permutation(len(people))]
     by_cell = people.groupby(CELL, sort=False)
     cells = by_cell.size().rename("most").reset_index()
     cell, place, most = (
@@ -74,9 +71,8 @@ def ask_for_votes(
         worth.to_numpy()[tuple(places)], n_votes, np.where(early, votes, LEAST), most
     )
     before, after = chance.mean(), _spread(even, n_votes, 0.0 * even, most).clip(max=1.0).mean()
-    second = (
-        (after - before) / (1.0 - before) / after if before < 1.0 else 1.0
-    )  # best where chances are even
+    # best where chances are even
+    second = (after - before) / (1.0 - before) / after if before < 1.0 else 1.0
     counts = np.where(early, (1.0 - second) / chance + second, second / np.minimum(expected, 1.0))
     return rows(ask(expected), counts)
 
@@ -158,9 +154,8 @@ def compare_designs(
     rows = []
     for design, asked in designs.items():
         stands_for = "stands_for" if "stands_for" in asked else None
-        weight = (
-            0.0 if asked is verdicts else None
-        )  # nothing is left to the judge, or it is not asked
+        # nothing is left to the judge, or it is not asked
+        weight = 0.0 if asked is verdicts else None
         found = prediction_powered_ratings(
             asked, rater="rater", stands_for=stands_for, weight=weight
         )

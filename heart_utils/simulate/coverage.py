@@ -117,9 +117,8 @@ def _one_study(
     model = BradleyTerry.fit(entries, "pairs")
     fixed = replace(model, entries=replace(entries, rater=None))  # raters are these
     each = np.eye(size)
-    contrasts = np.vstack(
-        [each, each[pairs[0]] - each[pairs[1]]]
-    )  # every strength, then every difference
+    # every strength, then every difference
+    contrasts = np.vstack([each, each[pairs[0]] - each[pairs[1]]])
 
     def by_draws(draws: Array, n_clusters: int) -> tuple[Array, Array]:
         return interval_ends(contrasts @ model.theta, draws @ contrasts.T, n_clusters, ci_level)
@@ -487,9 +486,8 @@ def check_coverage(
 NULLS = ("regenerated", "re-asked")
 SIDES = ("baseline", "candidate", "opponent 1", "opponent 2", "opponent 3")
 BASELINE, CANDIDATE = 0, 1
-HISTORY_SD = REPLY_SD = POSITION = (
-    0.5  # assumed, in log-odds; POSITION is the pull of the first side
-)
+# assumed, in log-odds; POSITION is the pull of the first side
+HISTORY_SD = REPLY_SD = POSITION = 0.5
 OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
 

@@ -36,9 +36,8 @@ class Faults:
     forgets: float = 0.0  # share of answers that are a coin's
     leans: float = 0.0  # share of pairs and dimensions in which it takes what it is shown first
     hangs_on_words: float = 0.0  # share in which other words turn the answer around
-    carries_over: float = (
-        0.0  # share in which a dimension's answer is that of the first dimension of its call
-    )
+    # share in which a dimension's answer is that of the first dimension of its call
+    carries_over: float = 0.0
     boasts: float = 0.0  # share of margins that are 5, whatever the lead
     tires: float = 0.0  # share of ties that each further dimension of a call adds
 
@@ -203,9 +202,8 @@ def _measure(
             cluster=by_pair["pair_id"],
             **how,
         )
-        by_hand = (3.0 - SMALLEST) * (
-            1.0 - faults.boasts
-        )  # leads from 1 to 5 are as frequent as each other
+        # leads from 1 to 5 are as frequent as each other
+        by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)
         yield "margin where its orders agree, minus where they do not", by_hand, _ends(gap)
     elif name == "carries over":
         apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign

@@ -128,9 +128,8 @@ def simulate_heart(
         "pairs": pairs,
         "dialogue_sd": chosen.dialogue_sd,
     }
-    size["adversarial_sd"] = (
-        0.0  # no published figure says how far anybody moves in adversarial histories
-    )
+    # no published figure says how far anybody moves in adversarial histories
+    size["adversarial_sd"] = 0.0
     return simulate_study(
         rng=rng, strengths=strengths | {"human": chosen.human}, panels=panels, scores=scores, **size
     )

@@ -16,9 +16,11 @@ from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "NotReckonedError", "minimum_gap", "plan_study"]
 
-# dialogues in which a pair is compared on average, below which no simulated studies were compared
-# with the formula
-LEAST_A_PAIR = 6
+LEAST_A_PAIR = (
+    # dialogues in which a pair is compared on average, below which no simulated studies were
+    # compared with the formula
+    6
+)
 LARGEST_GAP = 16.0
 OTHERS = 0.5  # how far the other responders lie above or below the middle, on the scale of the fit
 PLANNED = (

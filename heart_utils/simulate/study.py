@@ -54,9 +54,8 @@ TIES = 0.2  # chance of a tie between equals; it falls with the difference
 class SimulatedRaters:
     """A simulated study and who was who in it."""
 
-    verdicts: pd.DataFrame = field(
-        repr=False
-    )  # as in :mod:`heart_utils.tables`, all marked as simulated
+    # as in :mod:`heart_utils.tables`, all marked as simulated
+    verdicts: pd.DataFrame = field(repr=False)
     raters: pd.DataFrame = field(repr=False)
     truth: pd.DataFrame  # ``rater`` and ``behaviour``
 
@@ -260,16 +259,13 @@ class Panel:
     kind: str  # "human" or "model"
     n_raters: int
     votes: int  # how many of them judge each pair
-    discrimination: float = (
-        1.0  # by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
-    )
-    rater_sd: float = (
-        0.0  # standard deviation of a rater's own taste for each responder, in log-odds
-    )
+    # by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
+    discrimination: float = 1.0
+    # standard deviation of a rater's own taste for each responder, in log-odds
+    rater_sd: float = 0.0
     position_bias: float = 0.0  # log-odds that the reply shown first gains
-    ties: float = (
-        0.0  # Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
-    )
+    # Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
+    ties: float = 0.0
     failures: float = 0.0  # share of answers that cannot be read (state ``unparsed``)
     answer_format: str | None = None  # with "logprob" each verdict carries ``p_a``; "json" or None
 
@@ -278,9 +274,8 @@ class Panel:
 class Study:
     """The tables of a simulated study, and what is true of it."""
 
-    histories: (
-        pd.DataFrame
-    )  # as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
+    # as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
+    histories: pd.DataFrame
     responders: pd.DataFrame
     replies: pd.DataFrame
     comparisons: pd.DataFrame
@@ -386,9 +381,8 @@ def simulate_study(
         plain[1:] += CORRELATION * (given - plain[0])
         plain[0] = given
     theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape)], axis=1)
-    theta -= theta.mean(
-        axis=-1, keepdims=True
-    )  # of shape (dimensions, plain or adversarial, responders)
+    # of shape (dimensions, plain or adversarial, responders)
+    theta -= theta.mean(axis=-1, keepdims=True)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
     there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape)
     histories = histories_table(slices, n_dialogues)
@@ -459,9 +453,8 @@ def _judge(
     wins, _, ties = davidson(lean, panel.ties)
     luck, failed = rng.random(len(lean)), rng.random(len(lean)) < panel.failures
     said = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
-    if (
-        panel.answer_format == "logprob"
-    ):  # the likelier letter is the answer, so that it does not contradict `p_a`
+    # the likelier letter is the answer, so that it does not contradict `p_a`
+    if panel.answer_format == "logprob":
         said = np.where(lean > 0.0, 0, 1)
     said = np.where(failed, 3, said)
     n, dimension = len(lines), np.repeat(np.arange(len(lines)), len(pair))

@@ -248,9 +248,8 @@ def _read_chances(
             f" {first}{more}.{advice}"
         )
     rows["p_a"] = share.mask(outside)
-    if (
-        rows["verdict"].isna().all() and "state" not in rows
-    ):  # the file says how sure they were, and nothing else
+    # the file says how sure they were, and nothing else
+    if rows["verdict"].isna().all() and "state" not in rows:
         sides = np.array(["a", "b", "tie", None], dtype=object)[
             np.select([share > 0.5, share < 0.5, share == 0.5], [0, 1, 2], 3)
         ]

@@ -278,9 +278,8 @@ def _name_columns(
             " of one of them."
         )
     rows = rows.assign(**{column: value for column, value in always.items() if column not in rows})
-    if (
-        table == "verdicts" and "p_a" in rows and "verdict" not in rows
-    ):  # how sure a rater was says which it is
+    # how sure a rater was says which it is
+    if table == "verdicts" and "p_a" in rows and "verdict" not in rows:
         rows["verdict"] = pd.Series(None, rows.index, dtype=object)
     if missing := [column for column in NEEDED[table] if column not in rows]:
         faults.append(
@@ -404,9 +403,8 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
     if table == "verdicts":
         _name_pairs(rows, sides_shown)
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
-        rows["state"] = constant(
-            "valid", rows.index
-        )  # an answer that is empty is refused by the table's own check
+        # an answer that is empty is refused by the table's own check
+        rows["state"] = constant("valid", rows.index)
     return rows
 
 
@@ -478,9 +476,8 @@ def _note_orders(
     both = (group.transform("any") & ~group.transform("all")).to_numpy() & rows[
         "order"
     ].isna().to_numpy()
-    if (
-        both.any()
-    ):  # in the file's terms its a stood first; rows that are turned turn their order too
+    # in the file's terms its a stood first; rows that are turned turn their order too
+    if both.any():
         rows["order"] = choose(both, constant("ab", rows.index), rows["order"])
 
 

@@ -44,10 +44,8 @@ HALF = (
 )
 IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
 TOP = 1_000_000  #: Characters of a file among which its header is.
-NEVER_FILLED = (
-    "Approve",
-    "Reject",
-)  #: Headers of Mechanical Turk's batch files that its rows end before.
+#: Headers of Mechanical Turk's batch files that its rows end before.
+NEVER_FILLED = ("Approve", "Reject")
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,10 @@ class RawTable:
 
     rows: pd.DataFrame
     as_text: bool = False  #: Whether every cell came as text, as in CSV and Excel.
-    notes: dict[str, int] = field(
-        default_factory=dict
-    )  #: What was left out on the way -> how many rows.
-    questions: dict[str, str] = field(
-        default_factory=dict
-    )  #: Header -> what a form asked, where the file says so.
+    #: What was left out on the way -> how many rows.
+    notes: dict[str, int] = field(default_factory=dict)
+    #: Header -> what a form asked, where the file says so.
+    questions: dict[str, str] = field(default_factory=dict)
 
 
 def suffix_of(file: Path) -> str:
@@ -320,9 +316,8 @@ def read_lines(
     """Read the objects of a file of JSON Lines with the numbers of their lines."""
     rows = []
     text = _text(file, encoding, faults)
-    for number, line in enumerate(
-        text.split("\n"), start=1
-    ):  # not splitlines: a text may hold another break
+    # not splitlines: a text may hold another break
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -380,9 +375,9 @@ def _read_csv(
         raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
     if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
         content = content.replace("\r", "\n")
-    top = content[
-        :TOP
-    ]  # a header is no longer, and to look at all of a large file four times takes longer than to read it
+    # a header is no longer, and to look at all of a large file four times takes longer than to read
+    # it
+    top = content[:TOP]
     try:
         heads = {
             mark: next(csv.reader(io.StringIO(top), delimiter=mark))

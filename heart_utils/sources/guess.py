@@ -26,9 +26,8 @@ from heart_utils.tables import TABLES, called
 __all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
-FILLED = (  #: Said of a column in which any cell that is not blank says that its row may not count.
-    "filled"
-)
+#: Said of a column in which any cell that is not blank says that its row may not count.
+FILLED = "filled"
 ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 
 
@@ -428,9 +427,8 @@ def _may_be_verdicts(cells: pd.Series, names: set[str], sides: int) -> bool:
     words = [word for word in _words_in(cells) if word]
     meanings = {meaning_of(word) for word in words}
     meant = meanings & {"a", "b"}
-    if (
-        sides > 1 and meant and None not in meanings
-    ):  # where rows are few, nobody may have taken the other side
+    # where rows are few, nobody may have taken the other side
+    if sides > 1 and meant and None not in meanings:
         return True
     return (0 < len(words) <= FEW and len(meant) >= sides) or len(set(words) & names) >= sides
 

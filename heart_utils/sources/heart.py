@@ -27,12 +27,8 @@ SPEAKERS = {"usr": "seeker", "sys": "supporter"}
 LICENCE = "CC-BY-NC-4.0"
 
 
-ABOUT = (
-    "emotion_type",
-    "problem_type",
-    "situation",
-    "survey_score",
-)  #: What is read of a dialogue beside its turns.
+#: What is read of a dialogue beside its turns.
+ABOUT = ("emotion_type", "problem_type", "situation", "survey_score")
 
 
 @dataclass(frozen=True)
@@ -41,9 +37,8 @@ class Dialogue:
 
     dialogue_id: str  # ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
-    strategies: tuple[
-        str, ...
-    ]  # of each merged turn of the supporter, joined by a plus sign between spaces
+    # of each merged turn of the supporter, joined by a plus sign between spaces
+    strategies: tuple[str, ...]
     about: dict[str, Any]  # ESConv's fields that ``ABOUT`` names
 
 
@@ -116,11 +111,8 @@ def history_row(
     }
 
 
-DAMAGED_TEXT = (
-    80,
-    82,
-    90,
-)  #: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
+#: Items whose released text lost quotation marks, and in 82 and 90 its end, in a CSV step.
+DAMAGED_TEXT = (80, 82, 90)
 
 
 def load_heart(*, twins: bool = False) -> pd.DataFrame:

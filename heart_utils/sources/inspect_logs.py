@@ -18,11 +18,9 @@ import zstandard
 
 __all__: list[str] = []
 
-ZSTD = (
-    93  #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
-)
-# : Bytes before the name of a packed part; the lengths of name and extra field are in the last
-# four.
+#: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
+ZSTD = 93
+#: Bytes before the name of a packed part; the lengths of name and extra field are in the last four.
 LOCAL_HEADER = 30
 HEADERS = ("header.json", "_journal/start.json")
 """Parts of a log that say what ran: the first is there once it has ended."""

@@ -325,13 +325,8 @@ def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFr
     return table.reset_index(drop=True)
 
 
-_UNIT = [
-    "history_id",
-    "rater",
-    "dimension",
-    "item",
-    "group",
-]  #: What two scores must share to be compared.
+#: What two scores must share to be compared.
+_UNIT = ["history_id", "rater", "dimension", "item", "group"]
 _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group")
 
 

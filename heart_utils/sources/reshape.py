@@ -34,9 +34,8 @@ class Reshaped:
     rows: pd.DataFrame
     used: set[str] = field(default_factory=set)  #: Headers that an option has explained.
     notes: dict[str, int] = field(default_factory=dict)
-    sides_shown: bool = (
-        True  #: Whether the first of two responders may be the one that stood first.
-    )
+    #: Whether the first of two responders may be the one that stood first.
+    sides_shown: bool = True
 
 
 def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshaped:
@@ -264,9 +263,8 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
     pieces = []
     for place, (head, names) in enumerate(about.items(), start=1):
         piece = rest.assign(**names, **{answer: rows[head]})
-        what = (
-            f"rater column {place}" if kind == "rater" else head
-        )  # the header may be a person's name
+        # the header may be a person's name
+        what = f"rater column {place}" if kind == "rater" else head
         pieces.append(piece.set_axis([f"{called(row)} ({what})" for row in rows.index], axis=0))
     long = pd.concat(pieces)
     explained = "" in map(word_of, how.get("words") or {})

@@ -142,9 +142,8 @@ def test_a_judge_that_only_knows_the_authors_has_no_kappa_within(rng):
         ]
     found = first_row(votes(rows))
     assert found["agreement"] == pytest.approx(0.8 * 0.9 + 0.2 * 0.1, abs=0.03)
-    assert found["kappa_within"] == pytest.approx(
-        0.0, abs=0.05
-    )  # simulated: 4,000 pairs, standard error 0.016
+    # simulated: 4,000 pairs, standard error 0.016
+    assert found["kappa_within"] == pytest.approx(0.0, abs=0.05)
     assert found["advantage"] < 0.01
 
 
@@ -328,9 +327,8 @@ def test_a_pair_is_ambiguous_by_votes_that_are_not_the_ones_compared():
     people = pairwise_agreement(
         split, between=("human", "human"), by=["ambiguity"], n_resamples=0
     ).table
-    assert people[["ambiguity", "n_votes"]].to_numpy().tolist() == [
-        ["unknown", 3]
-    ]  # one other vote is left
+    # one other vote is left
+    assert people[["ambiguity", "n_votes"]].to_numpy().tolist() == [["unknown", 3]]
 
 
 def test_a_judge_counts_with_people_and_with_other_judges_but_not_with_itself():
@@ -422,9 +420,8 @@ def test_two_orders_are_not_two_raters():
     joined = combine_orders(
         table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None)
     )
-    assert (
-        first_row(joined)["agreement"] == 0.0
-    )  # an inconsistent answer is a tie, and the person said a
+    # an inconsistent answer is a tie, and the person said a
+    assert first_row(joined)["agreement"] == 0.0
 
 
 EVERYTHING = {
@@ -505,9 +502,8 @@ def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_t
             table, between=between, by=[], cluster=["dialogue_id", "rater"], n_resamples=200
         ).table.iloc[0]
         half = (found["agreement_high"] - found["agreement_low"]) / 2
-        assert half == pytest.approx(
-            2.07 * 0.5 / np.sqrt(24 - 1), rel=0.1
-        )  # Student's t of 23 degrees of freedom
+        # Student's t of 23 degrees of freedom
+        assert half == pytest.approx(2.07 * 0.5 / np.sqrt(24 - 1), rel=0.1)
 
 
 @pytest.mark.parametrize("ties", ["include", "exclude"])

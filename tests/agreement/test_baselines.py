@@ -68,9 +68,8 @@ def test_several_features_are_also_taken_together():
     found = shares(table, gaps=pd.DataFrame(shape, index=table["pair_id"].unique(), dtype=float))
     assert list(found) == ["model", "author_only", "words", "lists", "style"]
     assert found["words"] == pytest.approx(6 / 8)  # two of eight go against the longer reply
-    assert found["lists"] == pytest.approx(
-        (2 + 6 / 2) / 8
-    )  # these two follow their lists; the others have none
+    # these two follow their lists; the others have none
+    assert found["lists"] == pytest.approx((2 + 6 / 2) / 8)
     assert found["style"] == 1.0
 
 

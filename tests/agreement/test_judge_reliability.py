@@ -30,9 +30,8 @@ def test_each_reliability_is_that_of_a_call_of_its_own(scores, of):
     person = scores.query("rater_kind == 'human'")["rater"].iloc[0]
     names = sorted(scores["responder"].unique())
     judges = sorted(set(scores["rater"]) - {person})
-    apart = scores[
-        (scores["rater"] != judges[0]) | (scores["responder"] != names[0])
-    ]  # a judge does not score itself
+    # a judge does not score itself
+    apart = scores[(scores["rater"] != judges[0]) | (scores["responder"] != names[0])]
     found = judge_reliability(apart, person=person, of=of, kinds=("C,1", "A,1"))
     assert len(found) == 2 * 2 * 2
     for row in found.itertuples():

@@ -291,10 +291,8 @@ def test_the_interval_and_the_ranks_are_those_of_the_covariance(rng):
         se = np.sqrt(
             covariance.loc[one, one] + covariance.loc[other, other] - 2 * covariance.loc[one, other]
         )
-        for times, worst in (
-            (1.01, [1, 2]),
-            (0.99, [2, 2]),
-        ):  # two told apart where their interval excludes equality
+        # two told apart where their interval excludes equality
+        for times, worst in ((1.01, [1, 2]), (0.99, [2, 2])):
             gap = times * stats.t.ppf(0.975, found.fewest - 1) * se
             pair = found.table.iloc[:2].assign(
                 responder=[one, other], **{column: [gap / 2, -gap / 2]}

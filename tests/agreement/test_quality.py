@@ -123,11 +123,8 @@ def seen(**columns) -> pd.DataFrame:
         ({"n_checks_failed": 2}, True, ["failed_checks"]),
         ({"median_seconds": 3.0}, False, ["fast"]),
         ({"median_seconds": 3.0, "reliability": 0.5}, True, ["fast", "unreliable"]),
-        (
-            {"side_p": 1e-6, "run_p": 1e-6},
-            False,
-            ["one_sided", "straight_line"],
-        ),  # two views of one thing
+        # two views of one thing
+        ({"side_p": 1e-6, "run_p": 1e-6}, False, ["one_sided", "straight_line"]),
         (
             {"side_p": 1e-6, "run_p": 1e-6, "reliability": 0.5},
             True,

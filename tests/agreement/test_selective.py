@@ -22,9 +22,8 @@ def test_without_clustering_the_bound_is_clopper_and_pearsons():
     wrong, n = np.zeros(200), np.ones(200)
     wrong[:7] = 1.0
     expected = stats.binomtest(7, 200, alternative="less").proportion_ci(0.95).high
-    assert risk_bound(wrong, n, 0.05) == pytest.approx(
-        expected, abs=1e-4
-    )  # t on 199 degrees of freedom on both sides
+    # t on 199 degrees of freedom on both sides
+    assert risk_bound(wrong, n, 0.05) == pytest.approx(expected, abs=1e-4)
     assert risk_bound(np.zeros(59), np.ones(59), 0.05) == pytest.approx(
         1 - 0.05 ** (1 / 59), abs=1e-6
     )

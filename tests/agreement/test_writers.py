@@ -54,9 +54,8 @@ def test_the_spread_is_that_of_another_program():
 def test_the_interval_holds_the_spread_and_a_shift_changes_nothing(effects, variance):
     noise = np.full(len(effects), variance)
     sd, low, high = paule_mandel(np.array(effects), noise)
-    assert (
-        0 <= low <= sd <= high or sd == 0
-    )  # far less spread than noise alone puts all of it at zero
+    # far less spread than noise alone puts all of it at zero
+    assert 0 <= low <= sd <= high or sd == 0
     assert paule_mandel(np.array(effects) + 5, noise)[0] == pytest.approx(sd, abs=1e-5)
 
 

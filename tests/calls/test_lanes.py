@@ -173,15 +173,13 @@ def test_a_model_that_turns_calls_away_is_asked_slower_and_then_faster_again():
     fresh = lane()
     for _ in range(9):
         fail(fresh, kind="throttled")
-    assert places(fresh, request) == {
-        "pace": pytest.approx(0.005 * 1.1**5)
-    }  # once it is out, its pace is not the matter
+    # once it is out, its pace is not the matter
+    assert places(fresh, request) == {"pace": pytest.approx(0.005 * 1.1**5)}
 
 
 def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
-    request = ask(
-        "x" * 400, options={"max_tokens": 84}
-    )  # 100 tokens, 16 around them, 84 of the answer
+    # 100 tokens, 16 around them, 84 of the answer
+    request = ask("x" * 400, options={"max_tokens": 84})
     both = lane(requests_per_minute=30, tokens_per_minute=6000)
     assert places(both, request) == {"requests": 2.0, "tokens": pytest.approx(60 * 200 / 6000)}
     assert places(lane(requests_per_minute=30), request) == {"requests": 2.0}
@@ -192,10 +190,8 @@ def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
     ("limits", "gap"),
     [
         ([("requests", 20, 10.0)], 0.5),
-        (
-            [("requests", 20, 10.0), ("tokens", 1000, 5.0)],
-            1.0,
-        ),  # 200 of a thousand tokens that are back in five seconds
+        # 200 of a thousand tokens that are back in five seconds
+        ([("requests", 20, 10.0), ("tokens", 1000, 5.0)], 1.0),
         ([("input-tokens", 1000, 1.0)], 0.2),
         ([("requests", 1, 60.0)], 10.0),
         ([("requests", 0, 60.0)], None),  # that is a wait, and no pace

@@ -271,9 +271,8 @@ def test_a_machine_is_silent_after_a_minute_in_which_it_was_looked_at_again_and_
     assert not silent(7.0, 0.0)
     assert [silent(7.0, 5.0) for _ in range(12)] == [False] * 12  # a minute, and not more
     assert not silent(8.0, 5.0)  # it was heard of
-    assert [silent(8.0, 50.0) for _ in range(12)] == [
-        False
-    ] * 12  # each look counts for five seconds at the most
+    # each look counts for five seconds at the most
+    assert [silent(8.0, 50.0) for _ in range(12)] == [False] * 12
     assert silent(8.0, 0.1)
 
 
@@ -319,9 +318,8 @@ def test_an_answer_whose_claim_is_gone_is_kept(ledger):
     answer = Call(request.key, "ok", "late", cost_usd=0.1)
     ledger.record([answer], requests={request.key: request})
     assert ledger.find([request.key]) == {request.key: answer}
-    with pytest.raises(
-        LedgerError, match="temperature was 0.7, now 0.2"
-    ):  # what was asked is known, too
+    # what was asked is known, too
+    with pytest.raises(LedgerError, match="temperature was 0.7, now 0.2"):
         ask_all([ask("hello", options={"temperature": 0.2})], ledger=ledger, mode="replay")
 
 
@@ -520,10 +518,8 @@ def test_a_ledger_in_a_folder_that_may_not_be_written_can_be_read(ledger, tmp_pa
     keys = [request.key for request in requests]
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(database, "_is_read_only", lambda file: True)
-        beside, closed = (
-            another_process(ledger),
-            None,
-        )  # while what was written last lies in a file beside it
+        # while what was written last lies in a file beside it
+        beside, closed = another_process(ledger), None
         assert set(beside.find(keys)) == set(keys)
         beside.close()
         ledger.close()
@@ -1016,9 +1012,8 @@ def test_a_models_own_budget_ends_its_calls_and_no_others(ledger):
             Call(dear[1].key, "ok", "said", cost_usd=0.02),
         ]
     )
-    assert (
-        len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2
-    )  # 0.04 are spent, 0.2 more fit into 0.25
+    # 0.04 are spent, 0.2 more fit into 0.25
+    assert len(ledger.claim(dear[2:], [0.1] * 2, since=ledger.clock()).won) == 2
     assert (
         ledger.claim([dataclasses.replace(dear[0], repeat=1)], [0.1], since=ledger.clock()).unfit
         == 1
@@ -1190,9 +1185,8 @@ def test_a_merge_takes_what_is_new_or_better_and_leaves_out_what_is_damaged(ledg
     assert ledger.money().spent == spent
     assert merge_calls(ledger, f"sqlite:///{tmp_path}/other.sqlite") == 0
     assert check_calls(ledger) == []
-    with pytest.raises(
-        ReplayError, match="temperature was 0.7, now 0.2"
-    ):  # what was asked came too
+    # what was asked came too
+    with pytest.raises(ReplayError, match="temperature was 0.7, now 0.2"):
         ask_all([ask("new", options={"temperature": 0.2})], ledger=ledger, mode="replay")
 
 

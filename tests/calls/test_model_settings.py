@@ -149,9 +149,8 @@ def test_a_key_that_no_header_can_hold_is_found_and_never_shown(key, fault, monk
         elif key is not None:
             monkeypatch.setattr("os.environ", {name: key})
         found = key_fault(model)
-        named = (
-            fault if model.api_key_env or fault != "is not set" else None
-        )  # litellm may know another name
+        # litellm may know another name
+        named = fault if model.api_key_env or fault != "is not set" else None
         assert (
             found is None
             if named is None
@@ -159,9 +158,8 @@ def test_a_key_that_no_header_can_hold_is_found_and_never_shown(key, fault, monk
         )
         assert "sk" not in (found or "")
         local = dataclasses.replace(model, api_base="http://127.0.0.1:1/v1")
-        assert (key_fault(local) is None) == (
-            named is None or not model.api_key_env
-        )  # the usual key is not sent there
+        # the usual key is not sent there
+        assert (key_fault(local) is None) == (named is None or not model.api_key_env)
 
 
 def digest(text, length=16):

@@ -29,9 +29,8 @@ from heart_utils.calls.models import (
 )
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
 
-os.environ.setdefault(
-    "LITELLM_LOCAL_MODEL_COST_MAP", "True"
-)  # for the process that others are forked from
+# for the process that others are forked from
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 CANARY = "sk-canary-0123456789abcdef"
 
 
@@ -128,9 +127,8 @@ def test_a_truncated_answer_is_asked_again_with_more_room(provider, ledger):
     [call] = answer_all(ask(model(provider), "long", options={"max_tokens": 5}), ledger)
     assert [body["max_tokens"] for body in provider.requests] == [5, 10, 20]
     assert (call.status, len(call.text.split()), call.attempts) == ("ok", 15, 3)
-    assert call.cost_usd == pytest.approx(
-        (3 * 1 + (5 + 10 + 15) * 2) / 1e6
-    )  # all three were paid for
+    # all three were paid for
+    assert call.cost_usd == pytest.approx((3 * 1 + (5 + 10 + 15) * 2) / 1e6)
 
 
 def test_an_answer_truncated_with_all_the_room_is_kept_as_truncated(provider, ledger):
@@ -314,9 +312,8 @@ def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledg
     answer_all(ask(judge, *(f"w{i}" for i in range(8))), ledger)
     other.join()
     _, turned_away, *later = provider.times
-    assert (
-        sum(at < turned_away + 2.5 for at in later) <= 1
-    )  # what went out before the first look at the ledger
+    # what went out before the first look at the ledger
+    assert sum(at < turned_away + 2.5 for at in later) <= 1
 
 
 def asked_of_litellm(monkeypatch, requests, ledger, written=0):
@@ -399,9 +396,8 @@ def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_no
         f"{start}?" for start in starts[:3]
     ]
     assert blocks[3] == f"{starts[3]}?"
-    assert calls[0].cost_usd == pytest.approx(
-        (100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6
-    )  # writing to a cache costs a quarter more
+    # writing to a cache costs a quarter more
+    assert calls[0].cost_usd == pytest.approx((100 * 4 + 40 * 4 / 4 + 10 * 8) / 1e6)
 
 
 def test_nothing_is_marked_where_too_little_is_shared_or_the_provider_keeps_it_by_itself(
@@ -473,14 +469,12 @@ def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkey
     ]
     held = [beat for beat in beats if "judge held for" in beat["standing"]]
     assert {beat["done"] for beat in held} == {1}
-    assert 1 in {
-        beat["throttled"] for beat in held
-    }  # in all but the moment in which the ledger is told
+    # in all but the moment in which the ledger is told
+    assert 1 in {beat["throttled"] for beat in held}
     assert {beat["of"] for beat in beats} == {2}
     assert len(beats) < 20  # every tenth of some sixty
-    assert held[-1]["spent_usd"] == pytest.approx(
-        5.0, abs=1e-4
-    )  # of others on the same ledger, and of one short answer
+    # of others on the same ledger, and of one short answer
+    assert held[-1]["spent_usd"] == pytest.approx(5.0, abs=1e-4)
 
 
 def test_a_failure_is_recorded_and_asked_again_by_the_next_run_only(provider, ledger):
@@ -587,9 +581,8 @@ def test_an_answer_longer_than_its_room_by_far_is_cut_and_not_asked_again(provid
         request = ask(model(provider), "hello", options={"max_tokens": 50}, stream=stream)[0]
         [call] = answer_all([dataclasses.replace(request, repeat=int(stream))], ledger)
         assert (call.status, call.finish_reason, call.attempts) == ("truncated", "cut", 1)
-        assert (
-            call.text == "x" * text_bound(request) == "x" * 1800
-        )  # 200, and 8 for each of four times 50 tokens
+        # 200, and 8 for each of four times 50 tokens
+        assert call.text == "x" * text_bound(request) == "x" * 1800
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -603,9 +596,8 @@ def test_an_answer_whose_tokens_nobody_counted_is_priced_by_estimate_and_marked(
     )
     assert [call.estimated for call in calls] == [True, None]
     assert calls[0].prompt_tokens is None
-    assert calls[0].cost_usd == pytest.approx(
-        (41 * 1 + 51 * 2) / 1e6
-    )  # 100 characters and 16; 200 characters and one more
+    # 100 characters and 16; 200 characters and one more
+    assert calls[0].cost_usd == pytest.approx((41 * 1 + 51 * 2) / 1e6)
     assert ledger.money().spent == pytest.approx(sum(call.cost_usd for call in calls))
 
 
@@ -617,9 +609,8 @@ def test_the_model_that_answered_is_kept_with_the_call(provider, ledger, maker, 
         ask(dataclasses.replace(model(provider), model=f"{maker}/test"), "hello", stream=stream),
         ledger,
     )
-    passed_on = (
-        None if stream and maker == "hosted_vllm" else "fp_1"
-    )  # litellm drops it there before anybody can hear it
+    # litellm drops it there before anybody can hear it
+    passed_on = None if stream and maker == "hosted_vllm" else "fp_1"
     assert (call.served_model, call.fingerprint) == ("test-2026-01-09", passed_on)
 
 
@@ -717,9 +708,8 @@ def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(
     calls = answer_all(ask(judge, *(f"w{i}" for i in range(60))), ledger, progress=True)
     back.join()
     assert {call.status for call in calls} == {"ok"}
-    assert (
-        provider.outcomes[fault] < 40
-    )  # 16 in flight when it began, and some looks; ten attempts each would be 600
+    # 16 in flight when it began, and some looks; ten attempts each would be 600
+    assert provider.outcomes[fault] < 40
     assert "waiting for judge, silent for" in capsys.readouterr().err
 
 
@@ -847,9 +837,10 @@ def test_no_more_calls_are_in_flight_than_allowed(provider, ledger):
 def test_requests_a_minute_are_evenly_spaced(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     started = time.monotonic()
+    # one in 50 ms
     answer_all(
         ask(model(provider, requests_per_minute=1200), *(f"w{i}" for i in range(20))), ledger
-    )  # one in 50 ms
+    )
     assert provider.times[-1] - started >= 0.9  # 19 pauses
 
 
@@ -881,9 +872,8 @@ def test_a_budget_stops_before_it_is_passed(provider, ledger):
     assert money.reserved == 0
     before = len(provider.requests)
     with pytest.raises(BudgetError):
-        answer_all(
-            requests, ledger, budget_usd=money.spent
-        )  # a new run does not get the money again
+        # a new run does not get the money again
+        answer_all(requests, ledger, budget_usd=money.spent)
     assert len(provider.requests) == before
 
 

@@ -125,10 +125,8 @@ def test_an_answer_without_a_choice_is_empty(body):
     ("usage", "counted"),
     [
         (None, (None, None, None)),
-        (
-            Words(prompt_tokens=0, completion_tokens=0),
-            (None, None, None),
-        ),  # litellm, of a server that counts nothing
+        # litellm, of a server that counts nothing
+        (Words(prompt_tokens=0, completion_tokens=0), (None, None, None)),
         (Words(prompt_tokens=20, completion_tokens=4), (20, 4, None)),
         (Words(prompt_tokens=1, completion_tokens=0), (1, 0, None)),
         (Words(prompt_tokens=20, completion_tokens=4, prompt_tokens_details=None), (20, 4, None)),
@@ -245,19 +243,13 @@ def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
     ("pieces", "ending"),
     [
         ([piece("I see. What "), piece("would")], None),
-        (
-            [piece("I see."), Words(choices=[], usage={"n": 9}), piece(" What")],
-            None,
-        ),  # Anthropic counts at the beginning
-        (
-            [piece("I see.", usage={"n": 3}), piece(" What", usage={"n": 4})],
-            None,
-        ),  # some servers count with each piece
+        # Anthropic counts at the beginning
+        ([piece("I see."), Words(choices=[], usage={"n": 9}), piece(" What")], None),
+        # some servers count with each piece
+        ([piece("I see.", usage={"n": 3}), piece(" What", usage={"n": 4})], None),
         ([piece("I see."), piece(finish="network_error")], None),
-        (
-            [{"text": "I see. What", "is_finished": False, "finish_reason": ""}],
-            None,
-        ),  # litellm's own pieces
+        # litellm's own pieces
+        ([{"text": "I see. What", "is_finished": False, "finish_reason": ""}], None),
         (
             [
                 {"text": "I see.", "is_finished": False, "finish_reason": ""},
@@ -266,14 +258,10 @@ def test_what_litellm_drops_of_a_stream_is_heard_from_the_provider(as_dict):
             "stop",
         ),
         ([piece("I see."), piece(finish="stop")], "stop"),
-        (
-            [piece("I see.", finish="length")],
-            "stop",
-        ),  # the stand-in for litellm says stop whatever came
-        (
-            [piece("I see."), Words(choices=[], usage={"n": 9})],
-            "unsaid",
-        ),  # Ollama, of answers that are whole
+        # the stand-in for litellm says stop whatever came
+        ([piece("I see.", finish="length")], "stop"),
+        # Ollama, of answers that are whole
+        ([piece("I see."), Words(choices=[], usage={"n": 9})], "unsaid"),
     ],
 )
 def test_a_stream_is_whole_where_its_provider_says_so(pieces, ending):
@@ -324,10 +312,8 @@ def test_a_stream_that_is_cut_is_closed_at_its_source():
     async def cut():
         response = Stream(said, OWN)
         answer = await read_stream(response, time.perf_counter(), 100)
-        return (
-            len(answer.text),
-            response.closed,
-        )  # at once: the end of the event loop closes whatever is left open
+        # at once: the end of the event loop closes whatever is left open
+        return len(answer.text), response.closed
 
     assert asyncio.run(cut()) == (100, True)
 
@@ -510,10 +496,8 @@ def limited(headers, where="response"):
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
         *(
-            (
-                {"retry-after": said, "date": "Wed, 25 Nov 2026 08:27:14 GMT"},
-                30.0,
-            )  # as seconds since 1970, or parts of them
+            # as seconds since 1970, or parts of them
+            ({"retry-after": said, "date": "Wed, 25 Nov 2026 08:27:14 GMT"}, 30.0)
             for said in (
                 "1795595264",
                 "1795595264.0",

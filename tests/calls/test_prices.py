@@ -50,14 +50,10 @@ def ask(model=CHEAP, text="word" * 100, *, stream=False, **options):
             {"price_prompt": 0, "price_completion": 0, "api_base": "https://my.openai.azure.com"},
             "is listed at",
         ),
-        (
-            {"price_prompt": 0, "price_completion": 0, "api_base": "http://127.0.0.1:8000/v1"},
-            None,
-        ),  # one's own
-        (
-            {"price_prompt": 0, "price_completion": 0, "model": "openai/own"},
-            None,
-        ),  # nobody lists it
+        # one's own
+        ({"price_prompt": 0, "price_completion": 0, "api_base": "http://127.0.0.1:8000/v1"}, None),
+        # nobody lists it
+        ({"price_prompt": 0, "price_completion": 0, "model": "openai/own"}, None),
         ({"price_prompt": 0, "price_completion": 0, "checksum": "ff"}, None),
         ({"price_prompt": 1, "price_completion": 1}, None),
         ({}, None),
@@ -80,10 +76,8 @@ def test_a_price_of_zero_for_what_is_listed_as_paid_is_refused(settings, said):
         (CHEAP, (1e-6, 2e-6)),
         (FREE, (0.0, 0.0)),
         (WEIGHTS, (0.0, 0.0)),
-        (
-            replace(WEIGHTS, price_prompt=9, price_completion=9),
-            (0.0, 0.0),
-        ),  # weights of one's own cost nothing
+        # weights of one's own cost nothing
+        (replace(WEIGHTS, price_prompt=9, price_completion=9), (0.0, 0.0)),
         (UNKNOWN, None),
         (replace(UNKNOWN, price_prompt=1), None),  # half a price is none
         (replace(UNKNOWN, price_completion=1), None),
@@ -133,15 +127,13 @@ def test_an_answer_costs_its_tokens_and_nothing_is_made_up(model, asked, answere
 
 
 def test_what_a_provider_writes_to_its_cache_costs_a_quarter_more():
-    assert cost(CHEAP, 1000, 500, 400) == pytest.approx(
-        0.0021, rel=1e-12
-    )  # 400 / 4 tokens more, at 1 of a million
+    # 400 / 4 tokens more, at 1 of a million
+    assert cost(CHEAP, 1000, 500, 400) == pytest.approx(0.0021, rel=1e-12)
 
 
 def test_an_answer_nobody_counted_is_taken_at_four_characters_a_token():
-    assert estimate(ask(), "x" * 43) == pytest.approx(
-        (116 * 1 + 11 * 2) / 1e6, rel=1e-12
-    )  # 43 // 4 + 1
+    # 43 // 4 + 1
+    assert estimate(ask(), "x" * 43) == pytest.approx((116 * 1 + 11 * 2) / 1e6, rel=1e-12)
     assert estimate(ask(UNKNOWN), "x") is None
 
 
@@ -162,20 +154,16 @@ def test_a_plan_takes_four_characters_a_token_and_an_answer_that_fills_its_room(
     )
     plan = plan_call(two)
     assert (plan.status, plan.call_id) == ("planned", two.key)
-    assert (plan.prompt_tokens, plan.completion_tokens) == (
-        403 // 4 + 24,
-        room,
-    )  # 8 for each message, and 8
+    # 8 for each message, and 8
+    assert (plan.prompt_tokens, plan.completion_tokens) == (403 // 4 + 24, room)
     assert plan.cost_usd == pytest.approx((124 * 1 + room * 2) / 1e6, rel=1e-12)
 
 
 def test_an_attempt_reserves_two_bytes_a_token_and_all_its_room():
-    assert reserve(ask(max_tokens=100)) == pytest.approx(
-        (264 * 1 + 100 * 2) / 1e6, rel=1e-12
-    )  # 400 // 2 + 64
-    assert reserve(ask(text="é" * 100)) == pytest.approx(
-        (164 * 1 + 4096 * 2) / 1e6, rel=1e-12
-    )  # two bytes each
+    # 400 // 2 + 64
+    assert reserve(ask(max_tokens=100)) == pytest.approx((264 * 1 + 100 * 2) / 1e6, rel=1e-12)
+    # two bytes each
+    assert reserve(ask(text="é" * 100)) == pytest.approx((164 * 1 + 4096 * 2) / 1e6, rel=1e-12)
     assert reserve(ask(UNKNOWN)) == 0.0
 
 
@@ -219,9 +207,8 @@ def test_a_budget_needs_a_price_of_every_model_and_names_each_that_has_none():
         BudgetError, match=r"No price is known of other \(x/y\), own \(openai/own\)\. Give"
     ):
         check_prices([UNKNOWN, CHEAP, Model("other", "x/y")], 1.0)
-    with pytest.raises(
-        BudgetError, match=r"No price is known of own \(openai/own\)\. Give"
-    ):  # its own budget counts as well
+    # its own budget counts as well
+    with pytest.raises(BudgetError, match=r"No price is known of own \(openai/own\)\. Give"):
         check_prices([replace(UNKNOWN, budget_usd=1.0), Model("other", "x/y")], None)
 
 

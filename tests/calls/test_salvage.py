@@ -37,9 +37,8 @@ def spoil(file, pages):
 
 def test_every_answer_of_a_sound_ledger_is_read_page_by_page(filled):
     ledger, file, requests = filled
-    assert set(read_whole(file).answers) == {
-        request.key for request in requests
-    }  # from the file beside it too
+    # from the file beside it too
+    assert set(read_whole(file).answers) == {request.key for request in requests}
     before = ledger.find([request.key for request in requests])
     ledger.close()
     salvage_ledger(file)

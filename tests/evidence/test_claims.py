@@ -45,9 +45,8 @@ def find(*claims, tables=None):
 def test_with_every_value_spoilt_every_check_fails(name, tables):
     ledger = LEDGERS[name]
     numbers = pd.to_numeric(ledger["value"], errors="coerce")
-    moved = (
-        1.5 * numbers + 77 + 13 * ledger.index
-    )  # each by another number, since some checks compare two claims
+    # each by another number, since some checks compare two claims
+    moved = 1.5 * numbers + 77 + 13 * ledger.index
     spoilt = ledger.assign(value=moved.map("{:.2f}".format).where(numbers.notna(), ledger["value"]))
     checked = check_claims(spoilt, tables)
     assert checked["holds"].notna().sum() == (ledger["check"].notna()).sum() >= 6
@@ -60,9 +59,8 @@ def test_each_value_spoilt_alone_fails_its_own_check(name, tables):
     for place in ledger.index[ledger["check"].notna()]:
         spoilt = ledger.copy()
         spoilt.loc[place, "value"] = str(float(ledger.loc[place, "value"]) + 6)
-        if (
-            spoilt.loc[place, "claim_id"] != "B009"
-        ):  # the two agreements differ by one: any other value is another
+        # the two agreements differ by one: any other value is another
+        if spoilt.loc[place, "claim_id"] != "B009":
             assert not check_claims(spoilt, tables).loc[place, "holds"]
 
 

@@ -156,9 +156,8 @@ def test_what_papers_print_is_converted_as_simulation_says():
     people, models = rng.logistic(size=200_000), rng.logistic(np.log(1.79), size=200_000)
     assert CONVERSIONS["odds_ratio"](1.79) == pytest.approx((models > people).mean(), abs=0.004)
     assert CONVERSIONS["odds_ratio"](1.0) == 0.5
-    assert CONVERSIONS["rank_biserial"](0.917) == pytest.approx(
-        1 - 2.0 / 48, abs=5e-4
-    )  # U = 2.0 with 6 models and 8 people
+    # U = 2.0 with 6 models and 8 people
+    assert CONVERSIONS["rank_biserial"](0.917) == pytest.approx(1 - 2.0 / 48, abs=5e-4)
 
 
 @pytest.mark.parametrize(

@@ -131,9 +131,8 @@ def test_psychologists_are_statsmodels_two_way_over_single_comparisons(sets, eff
 
 def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, effects):
     scores = sets["therapists"]
-    assert (
-        scores["state"] != "valid"
-    ).sum() == 173  # a model's missing replies, which the release counts as failures
+    # a model's missing replies, which the release counts as failures
+    assert (scores["state"] != "valid").sum() == 173
     valid = scores[scores["state"] == "valid"]
     right = valid.pivot_table(index="dialogue_id", columns="responder", values="score")
     assert valid.loc[valid["responder"] == "therapist", "score"].mean() == pytest.approx(75 / 80)

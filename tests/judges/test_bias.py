@@ -62,9 +62,8 @@ def test_four_pairs_by_hand():
 def test_a_judge_that_always_takes_the_first_is_found_out_with_the_doubt_that_forty_pairs_leave():
     row = measure(seen_twice([("a", "b")] * 40), "first_share")
     assert row["value"] == row["ci_high"] == 1.0
-    assert row["ci_low"] == pytest.approx(
-        40 / (40 + 2.022691**2), abs=1e-6
-    )  # t with 39 degrees of freedom
+    # t with 39 degrees of freedom
+    assert row["ci_low"] == pytest.approx(40 / (40 + 2.022691**2), abs=1e-6)
     assert measure(seen_twice([("a", "b")] * 40), "inconsistent_share")["value"] == 1.0
 
 

@@ -179,9 +179,8 @@ def test_the_share_of_dimensions_that_are_one_is_all_with_the_doubt_that_few_dia
     ).raters
     assert raters["first_share"].tolist() == pytest.approx([1.0] * 3)
     assert raters["ci_high"].tolist() == pytest.approx([1.0] * 3)
-    assert raters["ci_low"].tolist() == pytest.approx(
-        [12 / (12 + 2.200985**2)] * 3, abs=1e-6
-    )  # t with 11 degrees of freedom
+    # t with 11 degrees of freedom
+    assert raters["ci_low"].tolist() == pytest.approx([12 / (12 + 2.200985**2)] * 3, abs=1e-6)
 
 
 def test_tables_are_numbered(rng):

@@ -100,9 +100,8 @@ def test_the_reckoned_width_meets_the_measured_one():
     assert price["expected"][2] == pytest.approx(price["measured"][2])
     assert price["expected"][1] == pytest.approx(price["measured"][1], rel=0.04)
     assert price["change"].is_monotonic_decreasing
-    assert (
-        price["more_dialogues"][1:] < price["change"][1:]
-    ).all()  # new dialogues always buy more
+    # new dialogues always buy more
+    assert (price["more_dialogues"][1:] < price["change"][1:]).all()
 
 
 def test_a_judge_that_says_the_same_again_gains_nothing_by_repeats():

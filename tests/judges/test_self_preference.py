@@ -149,9 +149,8 @@ def test_the_interval_lies_about_the_estimate_and_ends_at_zero_at_the_level_of_i
         {key: dict(enumerate(line)).get for key, line in zip(keys, drawn, strict=True)}, 20
     )
     row = pick(self_preference(scores, WHO, rng=np.random.default_rng(1), n_resamples=100))
-    assert (row["ci_low"] + row["ci_high"]) / 2 == pytest.approx(
-        row["estimate"]
-    )  # by t, with so few conversations
+    # by t, with so few conversations
+    assert (row["ci_low"] + row["ci_high"]) / 2 == pytest.approx(row["estimate"])
     again = self_preference(
         scores, WHO, rng=np.random.default_rng(1), n_resamples=100, ci_level=1.0 - row["p"]
     )
@@ -250,9 +249,8 @@ def test_claude_on_empathy_diverges_from_clinicians_much_more_than_from_other_ju
     free = wide["by"].isin(
         ["deepseek-llama-8b", "deepseek-qwen-7b", "llama-3.1-8b", "qwen-2.5-7b", "qwen-3-4b"]
     )
-    gaps = (
-        wide.loc[own, judges].mean() - wide.loc[free, judges].mean()
-    )  # a second way, without resampling
+    # a second way, without resampling
+    gaps = wide.loc[own, judges].mean() - wide.loc[free, judges].mean()
     assert claude.loc["judges", "estimate"] == pytest.approx(
         gaps[judges[0]] - gaps[judges[1:]].mean(), abs=1e-9
     )

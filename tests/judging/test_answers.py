@@ -31,9 +31,8 @@ def test_each_answer_of_a_run_is_a_line_with_what_it_was_read_as(collected, caps
     assert {line["call_id"] for line in lines if line["table"] == "verdicts"} == set(
         verdicts["call_id"]
     )
-    assert (
-        len(lines) == 4 + verdicts["call_id"].nunique()
-    )  # one model answered each of four histories
+    # one model answered each of four histories
+    assert len(lines) == 4 + verdicts["call_id"].nunique()
     told = next(line for line in lines if line["table"] == "verdicts")
     assert told["text"] == ledger.find([told["call_id"]])[told["call_id"]].text
     assert (told["rater"], told["states"], told["dimensions"]) == (

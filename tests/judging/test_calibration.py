@@ -98,9 +98,8 @@ def test_the_lean_to_length_counts_errors_alone():
     record = calibrate_judge(
         judge, people, bound_to=JUDGE, labels_from="a test", words=words, n_resamples=50
     )
-    assert record.longer_when_wrong == pytest.approx(
-        2 / 3
-    )  # took b (longer), b (shorter), a (longer)
+    # took b (longer), b (shorter), a (longer)
+    assert record.longer_when_wrong == pytest.approx(2 / 3)
 
 
 def test_repeats_say_how_often_it_answers_the_same():

@@ -71,9 +71,8 @@ def test_one_random_order_shows_each_reply_first_about_half_the_time():
     comparisons = pair_replies(many(40, 8), rng=draw(), orders="random")
     assert comparisons["pair_id"].is_unique
     first = (comparisons["order"] == "ab").sum()
-    assert (
-        abs(first - len(comparisons) / 2) < 4 * (len(comparisons) / 4) ** 0.5
-    )  # four standard deviations
+    # four standard deviations
+    assert abs(first - len(comparisons) / 2) < 4 * (len(comparisons) / 4) ** 0.5
 
 
 def test_what_is_drawn_for_a_pair_does_not_hang_on_the_others():

@@ -433,9 +433,8 @@ def test_dimensions_come_in_each_place_about_equally_often():
         _, shown = draw_form(protocol, rubric, 7, f"pair{pair}", 0, texts=())
         for place, dimension in enumerate(shown):
             places[place, DIMENSIONS.index(dimension.name)] += 1
-    assert np.abs(places - 100).max() < 4 * math.sqrt(
-        600 * 5 / 36
-    )  # four standard deviations of a binomial
+    # four standard deviations of a binomial
+    assert np.abs(places - 100).max() < 4 * math.sqrt(600 * 5 / 36)
 
 
 def test_what_is_drawn_hangs_on_seed_pair_protocol_and_repeat_alone():
@@ -490,9 +489,8 @@ def test_questions_about_one_history_come_together_and_share_their_beginning():
     names = [question.about["history_id"] for question in questions]
     assert names == sorted(names)
     firsts = [question.shown for question in questions]
-    assert (
-        len([1 for here, there in zip(firsts, firsts[1:], strict=False) if here != there]) == 11
-    )  # six dimensions in a row
+    # six dimensions in a row
+    assert len([1 for here, there in zip(firsts, firsts[1:], strict=False) if here != there]) == 11
 
 
 def test_the_single_arm_asks_one_dimension_a_call_of_the_same_comparisons(monkeypatch):
@@ -710,10 +708,8 @@ def test_the_plan_counts_calls_and_asks_nothing(monkeypatch):
     plan = collect_verdicts(*study, [judges[0], LETTERS], ledger=ledger, plan=True).set_index(
         "answer_format"
     )
-    assert plan["cost_usd"].isna().to_dict() == {
-        "json": False,
-        "logprob": True,
-    }  # a price not known is not zero
+    # a price not known is not zero
+    assert plan["cost_usd"].isna().to_dict() == {"json": False, "logprob": True}
 
 
 def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):

@@ -103,18 +103,16 @@ def test_a_dry_run_bounds_the_time_by_latencies_numbers_in_flight_and_limits(
     """
     folder, settings = project
     assert main(["mine", "--dry-run"]) == 0
-    assert (
-        "Between 0.1 and 7.5 minutes." in capsys.readouterr().out
-    )  # 3 + 18 / 4 = 7.5 s; 180 + 36 * 30 / 4 = 450 s
+    # 3 + 18 / 4 = 7.5 s; 180 + 36 * 30 / 4 = 450 s
+    assert "Between 0.1 and 7.5 minutes." in capsys.readouterr().out
     write(folder, {**settings, "max_concurrency": 1})
     assert main(["mine", "--dry-run"]) == 0
     assert "Between 0.3 and 21.0 minutes." in capsys.readouterr().out  # 3 + 18 s; 180 + 36 * 30 s
     slow = [{**settings["judges"][0], "requests_per_minute": 6}]
     write(folder, {**settings, "judges": slow})
     assert main(["mine", "--dry-run"]) == 0
-    assert (
-        "Between 3.0 and 9.0 minutes." in capsys.readouterr().out
-    )  # 3 s + 18 / 6 min; 3 + 36 / 6 min
+    # 3 s + 18 / 6 min; 3 + 36 / 6 min
+    assert "Between 3.0 and 9.0 minutes." in capsys.readouterr().out
     write(folder, {**settings, "judges": [{**settings["judges"][0], "tokens_per_minute": 100}]})
     assert main(["mine", "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -136,10 +134,11 @@ def test_a_dry_run_takes_the_latencies_that_are_recorded(project, provider, caps
             )
         )
     write(folder, {**settings, "slices": {"standard": 2, "adversarial": 2}})
+    # of 0 to 20 s
     assert ledger.quick_and_slow(Model("j", "openai/test", api_base=provider.address)) == (
         2.0,
         18.0,
-    )  # of 0 to 20 s
+    )
     capsys.readouterr()
     assert main(["mine", "--dry-run"]) == 0
     # One reply and six verdicts, four at once: 2 + 6 * 2 / 4 s, and 36 + 12 * 18 / 4 s.
@@ -209,9 +208,8 @@ def test_what_a_plan_warns_of_is_said_once(project, provider, capsys):
     assert main(["mine", "--quiet", "--yes"]) == 0
     write(folder, {**settings, "slices": {"standard": 3, "adversarial": 1}})
     capsys.readouterr()
-    assert (
-        main(["mine", "--dry-run"]) == 0
-    )  # with replies of 40 words, and once more with the longest
+    # with replies of 40 words, and once more with the longest
+    assert main(["mine", "--dry-run"]) == 0
     assert capsys.readouterr().err.count("replies are not paired (1 refused)") == 1
 
 
@@ -354,9 +352,8 @@ def test_the_most_that_a_run_can_cost_is_shown_and_holds_for_a_responder_that_ne
     prompts = [
         "".join(message["content"] for message in body["messages"]) for body in provider.requests
     ]
-    assert (
-        max(map(len, prompts)) < 3 * 4040
-    )  # two replies of at most 4,040 characters, and the conversation
+    # two replies of at most 4,040 characters, and the conversation
+    assert max(map(len, prompts)) < 3 * 4040
     bound, replies = 0.0, [body for body in provider.requests if not body.get("logprobs")]
     assert len(replies) == 3
     spent = float(re.search(r"Spent on this ledger so far: ([0-9.]+)", said)[1])
@@ -726,9 +723,8 @@ def test_judging_goes_to_batches_and_comes_back_with_the_same_command(project, p
     assert "0 of 18 judging calls are answered, 18 are in batches" in capsys.readouterr().out
     assert len(provider.requests) == 3  # the replies, whose times are measured
     finish_batch(provider, "batch-1", expire=[2])
-    assert (
-        main(["mine", "--quiet", "--yes", "--batch"]) == 4
-    )  # the one that expired is in a second batch
+    # the one that expired is in a second batch
+    assert main(["mine", "--quiet", "--yes", "--batch"]) == 4
     assert "17 of 18 judging calls are answered, 1 are in batches" in capsys.readouterr().out
     finish_batch(provider, "batch-2")
     assert main(["mine", "--quiet", "--yes", "--batch"]) == 0

@@ -83,9 +83,8 @@ def test_each_feature_is_on_in_half_of_a_history_s_replies_and_apart_from_the_ot
     counts = written.groupby("history_id")["label"].value_counts().unstack(fill_value=0)  # noqa: PD010
     assert counts.isin([1, 2]).all(axis=None)
     many = pd.concat([rewrite_replies(GIVEN, 4, labels=LABELS, seed=seed) for seed in range(20)])
-    gaps = (
-        profile_features(many).corr().to_numpy()[np.triu_indices(6, 1)][:-1]
-    )  # the two labels exclude each other
+    # the two labels exclude each other
+    gaps = profile_features(many).corr().to_numpy()[np.triu_indices(6, 1)][:-1]
     assert np.abs(gaps).max() < 0.08  # 2,880 replies: four standard errors
 
 
@@ -189,10 +188,8 @@ def test_people_s_votes_pooled_as_the_page_says_are_each_one_vote():
         for rows in (verdicts, people)
     )
     assert three["n_pairs"].tolist() == (3 * one["n_pairs"]).tolist()
-    columns = [
-        "log_odds",
-        "se",
-    ]  # the same votes three times over: clusters keep the error from shrinking
+    # the same votes three times over: clusters keep the error from shrinking
+    columns = ["log_odds", "se"]
     assert three[columns].to_numpy() == pytest.approx(one[columns].to_numpy(), rel=1e-6)
 
 

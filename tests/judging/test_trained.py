@@ -94,9 +94,8 @@ def test_labels_without_a_link_to_words_teach_nothing():
     rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions.merge(
         labels[["reply_id", "score"]], on="reply_id"
     )
-    assert (
-        abs(rows["score_x"].corr(rows["score_y"])) < 0.25
-    )  # 120 replies: two standard errors are 0.18
+    # 120 replies: two standard errors are 0.18
+    assert abs(rows["score_x"].corr(rows["score_y"])) < 0.25
 
 
 def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
@@ -236,9 +235,8 @@ def test_a_saved_judge_holds_no_word_that_few_replies_share(tmp_path):
 
 def test_a_word_that_one_dialogue_repeats_is_not_kept(tmp_path):
     replies = drawn_replies(responders=tuple("uvwxyz"))
-    replies.loc[replies["history_id"] == "h0", "text"] += (
-        " zanzibarquist"  # six replies, one dialogue
-    )
+    # six replies, one dialogue
+    replies.loc[replies["history_id"] == "h0", "text"] += " zanzibarquist"
     path = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
         tmp_path / "judge.json"
     )
@@ -298,9 +296,8 @@ def test_a_word_that_one_writer_uses_everywhere_is_not_kept(tmp_path):
     replies = drawn_replies(responders=tuple("uvwxyz"))
     authors = np.where(replies["responder"] == "u", "ann", "writer " + replies.index.astype(str))
     replies = replies.assign(author_id=authors)
-    replies.loc[replies["responder"] == "u", "text"] += (
-        " zanzibarquist"  # 60 replies to 60 dialogues
-    )
+    # 60 replies to 60 dialogues
+    replies.loc[replies["responder"] == "u", "text"] += " zanzibarquist"
     saved = train_judge(replies, scored(replies), leave_out=["dialogue_id"], n_folds=2).save(
         tmp_path / "judge.json"
     )

@@ -110,9 +110,8 @@ def test_an_answer_that_is_changed_after_another_page_is_flagged_and_told(run, s
         (first, "preference", "selection", "A"),  # sent again, unchanged
     )
     assert "changed_later" not in import_study(run, study).verdicts["flags"].explode().tolist()
-    note_history(
-        file, "ann", (first, "preference", "selection", "B")
-    )  # a second tab that was left open
+    # a second tab that was left open
+    note_history(file, "ann", (first, "preference", "selection", "B"))
     with pytest.warns(
         UserWarning, match="1 answers were changed after another page had been answered"
     ):

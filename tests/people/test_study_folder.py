@@ -89,10 +89,8 @@ def test_the_sample_makes_a_study_with_the_settings_that_come_with_the_project(t
         "replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False)
     )
     study = write_study(run, "rating")
-    assert seats_and_pages(study) == (
-        216,
-        216 * 33,
-    )  # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
+    # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
+    assert seats_and_pages(study) == (216, 216 * 33)
 
 
 def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
@@ -102,10 +100,8 @@ def test_raters_read_each_reply_on_the_side_that_was_assigned(run):
         for line in (study / "items.jsonl").read_text().splitlines()
     }
     for row in assignment(study).query("task == 'rate'").to_dict("records"):
-        shown = [
-            f"model {row['history_id']}",
-            f"person {row['history_id']}",
-        ]  # model-... is the smaller id, so it is a
+        # model-... is the smaller id, so it is a
+        shown = [f"model {row['history_id']}", f"person {row['history_id']}"]
         assert items[row["item_id"]]["replies"] == (shown if row["order"] == "ab" else shown[::-1])
 
 
@@ -156,9 +152,8 @@ def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
     assert "<script" not in text
     assert "<!--" not in text
     assert "<b>" not in text  # of the history
-    assert (
-        text.replace("\u2060", "").count("</script>") == 30
-    )  # nothing else was lost: two in each of 15 pages
+    # nothing else was lost: two in each of 15 pages
+    assert text.replace("\u2060", "").count("</script>") == 30
 
 
 def test_a_text_that_would_turn_the_page_round_is_shown_and_a_formula_in_an_id_comes_back(tmp_path):
@@ -411,14 +406,12 @@ def test_pairs_may_be_fewer_than_all(tmp_path):
 
 def test_spare_seats_come_last_and_hold_whole_seats(run):
     seats = assignment(write_study(run, "rating", settings=small(run, spare=0.5)))
-    assert (
-        seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2
-    )  # half of three, rounded up
+    # half of three, rounded up
+    assert seats.groupby("seat")["spare"].first().tolist() == [False] * 3 + [True] * 2
     assert seats.groupby("seat").size().tolist() == [6] * 5
     assert not seats.duplicated(["seat", "pair_id"]).loc[seats["task"] == "rate"].any()
-    assert (
-        assignment(write_study(run, "reply", name="w"))["seat"].nunique() == 15
-    )  # twelve writers and a fifth of them
+    # twelve writers and a fifth of them
+    assert assignment(write_study(run, "reply", name="w"))["seat"].nunique() == 15
     with pytest.raises(StudyError, match="spare is 2, expected a share"):
         write_study(run, "rating", settings=small(run, spare=2))
 
@@ -435,9 +428,8 @@ def test_a_top_up_asks_for_what_is_missing(run):
     answer_seat(first, "seat-001", "ann", seat_answers(first, "seat-001"))
     import_study(run, first).write(run)
     more = write_study(run, "rating", settings=small(run), name="rating-2", top_up=True)
-    assert (
-        assignment(more).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5
-    )  # of 3, one is there
+    # of 3, one is there
+    assert assignment(more).query("task == 'rate'")["pair_id"].value_counts().tolist() == [2] * 5
     with pytest.raises(StudyError, match="Each of the 5 pairs has its 1 verdicts"):
         write_study(
             run, "rating", settings=small(run, raters_per_pair=1), name="rating-3", top_up=True
@@ -579,9 +571,8 @@ def test_people_are_told_the_time_that_is_reckoned_and_what_it_is_an_hour(run, c
     promise = "about 16 minutes. You get 3.20 GBP for it, which is 12.00 GBP an hour."
     assert promise in capsys.readouterr().out
     assert promise in pages(run.folder / "study" / "rating")["consent"]
-    (run.folder / "study.yaml").write_text(
-        rules + "minutes: 20\n"
-    )  # more than reckoned: paid for what people are told
+    # more than reckoned: paid for what people are told
+    (run.folder / "study.yaml").write_text(rules + "minutes: 20\n")
     assert main([str(run.folder), "rating", "--write-only"]) == 0
     assert (
         "20 minutes a person (16 by the reckoning of `cost:`), 1.0 hours: 15.96 GBP"
@@ -787,9 +778,8 @@ def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
     ):
         write_study(run, "rating")
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 9, spare: 0}")
-    assert (
-        seats_and_pages(write_study(run, "rating"))[0] == 9
-    )  # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
+    # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
+    assert seats_and_pages(write_study(run, "rating"))[0] == 9
 
 
 def test_a_run_without_such_histories_says_so(run):

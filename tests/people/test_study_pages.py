@@ -13,11 +13,8 @@ def test_how_a_page_was_typed_joins_how_long_it_was_open():
     noted = _behaviour(
         state, {("ann", "page-1"): TYPED, ("ann", "page-2"): TYPED, ("ben", "page-1"): {}}
     )
-    assert _times(noted["page-1"]) == {
-        "seconds": 60.0,
-        "typing_ms": 9000.0,
-        "pasted_share": 0.25,
-    }  # 10 / 40
+    # 10 / 40
+    assert _times(noted["page-1"]) == {"seconds": 60.0, "typing_ms": 9000.0, "pasted_share": 0.25}
     assert _times(noted["page-2"]) == {"seconds": None, "typing_ms": 9000.0, "pasted_share": 0.25}
 
 

@@ -215,7 +215,5 @@ def test_a_standard_history_is_no_twin_and_fifteen_dialogues_have_too_many_ways(
     )
     found = twin_contrasts(rows, n_resamples=20, n_flips=99)
     assert found.table["n_clusters"].item() == 15
-    assert (found.n_flips, found.n_unpaired) == (
-        99,
-        10,
-    )  # of a dialogue's adversarial history, whose twin was not judged
+    # of a dialogue's adversarial history, whose twin was not judged
+    assert (found.n_flips, found.n_unpaired) == (99, 10)

@@ -220,9 +220,8 @@ def test_the_information_is_how_fast_the_gradient_falls(study):
         np.array([derivatives(found - move)[0] - derivatives(found + move)[0] for move in step])
         / 2e-5
     )
-    falls[:6] -= falls[:6].mean(
-        axis=0
-    )  # strengths have mean zero, by which the prior's derivative is taken
+    # strengths have mean zero, by which the prior's derivative is taken
+    falls[:6] -= falls[:6].mean(axis=0)
     information = derivatives(found)[1]
     information[:6] -= information[:6].mean(axis=0)
     np.testing.assert_allclose(

@@ -132,9 +132,8 @@ def test_strengths_of_the_ladder_come_back_within_their_intervals(ladder, weight
     )
     reach = (table["ci_high"] - table["ci_low"]).to_numpy() / 2
     assert (np.abs(table["strength"] - (theta - theta.mean())) < 2 * reach).all()
-    assert (
-        reach.max() < 0.05
-    )  # five margins tell more than a win: Bradley-Terry's reach here is about 0.08
+    # five margins tell more than a win: Bradley-Terry's reach here is about 0.08
+    assert reach.max() < 0.05
 
 
 def test_davidson_by_hand():

@@ -51,9 +51,8 @@ def test_two_answers_become_one(ab, ba, state, verdict, p_a):
 def test_probabilities_of_the_two_orders_are_averaged():
     joined = combine_orders(both("a", "b", p_a=[0.9, 0.2]))
     assert joined["p_a"].tolist() == pytest.approx([0.55])
-    assert joined["state"].tolist() == [
-        "inconsistent"
-    ]  # counted as such, and worth 0.55 of a win in a fit
+    # counted as such, and worth 0.55 of a win in a fit
+    assert joined["state"].tolist() == ["inconsistent"]
 
 
 def test_a_failed_order_leaves_the_other_and_a_flag():

@@ -28,9 +28,8 @@ def pisa():
     names = [name.strip() for name, _, _ in rows]
     score, error = (np.array([float(row[place]) for row in rows]) for place in (1, 2))
     z = np.random.default_rng(1).normal(size=(4000, len(names)))
-    z = (z - z.mean(axis=0)) @ np.linalg.inv(
-        np.linalg.cholesky(np.cov(z, rowvar=False))
-    ).T  # exactly uncorrelated
+    # exactly uncorrelated
+    z = (z - z.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(z, rowvar=False))).T
     return names, score, score + error * z
 
 
@@ -141,9 +140,8 @@ def test_simultaneous_reach_by_hand(rng):
         gaps, ends=(np.array([2.0, np.nan, np.nan]), np.array([np.inf, np.nan, np.nan]))
     )
     spread = quantile * np.sqrt(10 / 9 * np.array([1, 4, 9]))
-    np.testing.assert_allclose(
-        bounded.reach()[0, 1:], 1 + spread[1:]
-    )  # down to its end, and the other's interval up
+    # down to its end, and the other's interval up
+    np.testing.assert_allclose(bounded.reach()[0, 1:], 1 + spread[1:])
     assert np.isposinf(bounded.reach()[1:, 0]).all()
     np.testing.assert_allclose(bounded.reach()[1:, 1:], wide[1:, 1:], atol=1e-6)
     assert bounded.ranks()[1].tolist() == [3, 3, 3]

@@ -120,9 +120,8 @@ def test_a_lone_winner_is_lent_a_quarter_of_a_win_and_of_a_loss():
     """Three wins and the loan: 3 s(-d) = (1/4) (1 - 2 s(-d/2)) at the gap d; solved by bisection
     here."""
 
-    def slope(
-        gap,
-    ):  # derivative in theta_human at theta = gap / 2; the model is penalised alike, at -gap / 2
+    # derivative in theta_human at theta = gap / 2; the model is penalised alike, at -gap / 2
+    def slope(gap):
         return 3 / (1 + np.exp(gap)) + 0.25 * (1 - 2 / (1 + np.exp(-gap / 2)))
 
     low, high = 0.0, 30.0
@@ -171,9 +170,8 @@ def test_soft_wins_count_in_place_of_the_word():
 def test_an_inconsistent_pair_is_half_a_win_to_each_and_no_tie():
     rows = duel(["a", "b", "a", None]).assign(state=["valid", "valid", "valid", "inconsistent"])
     ratings = fit_ratings(rows)
-    assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(
-        np.log(5 / 3)
-    )  # 2.5 of 4
+    # 2.5 of 4
+    assert ratings.strength["human"] - ratings.strength["model"] == pytest.approx(np.log(5 / 3))
     assert ratings.n_inconsistent == 1
     assert ratings.table["tie_share"].tolist() == [0, 0]
 
@@ -380,9 +378,8 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     error = np.std(covered, ddof=1) / np.sqrt(len(covered))
     assert abs(np.mean(covered) - 0.95) < 4 * error
     assert error < 0.03
-    assert 1.96 * np.sqrt(np.mean(np.square(off))) == pytest.approx(
-        1.0, abs=0.12
-    )  # standard error some 0.06
+    # standard error some 0.06
+    assert 1.96 * np.sqrt(np.mean(np.square(off))) == pytest.approx(1.0, abs=0.12)
 
 
 # Hard cases
@@ -417,9 +414,8 @@ def test_nothing_bounds_someone_who_was_never_beaten_from_above():
     )
     first = fit_ratings(rows).table.iloc[0]
     p = 0.025 ** (1 / 60)
-    assert first["ci_low"] == pytest.approx(
-        np.log(p / (1 - p))
-    )  # the zero is the mean of the others, whom it does not move
+    # the zero is the mean of the others, whom it does not move
+    assert first["ci_low"] == pytest.approx(np.log(p / (1 - p)))
     assert first["ci_high"] == np.inf
     assert (first["rank_low"], first["rank_high"], first["provisional"]) == (1, 1, True)
 

@@ -339,9 +339,8 @@ def test_who_always_won_or_lost_has_the_exact_end_of_a_share(interval):
     for ends, level in (((found["ci_low"], found["ci_high"]), 0.95), (gaps.ends, 1 - 0.05 / 6)):
         end = logit(stats.binomtest(12, 12).proportion_ci(level, "exact").low)
         assert entries.responders.tolist() == ["best", "last", "x", "y"]
-        assert ends[0][:2].tolist() == pytest.approx(
-            [x + end, -np.inf], abs=1e-3
-        )  # the prior of best and last
+        # the prior of best and last
+        assert ends[0][:2].tolist() == pytest.approx([x + end, -np.inf], abs=1e-3)
         assert ends[1][:2].tolist() == pytest.approx([np.inf, x - end], abs=1e-3)
     assert np.isfinite([found["ci_low"][2:], found["ci_high"][2:]]).all()
     assert np.isnan(gaps.ends[:, 2:]).all()
@@ -352,9 +351,8 @@ def test_of_two_the_one_who_always_won_is_as_far_above_as_the_other_below():
         {"responder_a": "x", "responder_b": "y", "verdict": ["a"] * 12, "dialogue_id": range(12)}
     )
     table = fit_ratings(verdicts, n_resamples=50).table
-    end = (
-        logit(stats.binomtest(12, 12).proportion_ci(0.95, "exact").low) / 2
-    )  # the gap is twice a strength
+    # the gap is twice a strength
+    end = logit(stats.binomtest(12, 12).proportion_ci(0.95, "exact").low) / 2
     assert table["ci_low"].tolist() == pytest.approx([end, -np.inf])
     assert table["ci_high"].tolist() == pytest.approx([np.inf, -end])
 
@@ -391,9 +389,8 @@ def test_how_much_fits_in_memory_at_a_time_changes_no_number(
         "n_resamples": 40,
     }
     at_once = fit_ratings(rows, **options)
-    monkeypatch.setattr(
-        spread, "CHUNK_CELLS", 7 * 5**2
-    )  # seven clusters, or three draws of two levels
+    # seven clusters, or three draws of two levels
+    monkeypatch.setattr(spread, "CHUNK_CELLS", 7 * 5**2)
     monkeypatch.setattr(bradley_terry, "DENSE_CELLS", 100)
     apart = fit_ratings(rows, **options)
     pd.testing.assert_frame_equal(at_once.table, apart.table, rtol=1e-6)

@@ -31,9 +31,8 @@ def test_overlap_by_hand():
     assert row["overlap"] == pytest.approx(2 / 3)
     assert row["overlap_others"] == 0
     assert row["longest_run"] == 4
-    row = measure_overlap(replies("b c d e f"), TRUTHS).iloc[
-        0
-    ]  # runs: bcd cde def; h2 has cde and def
+    # runs: bcd cde def; h2 has cde and def
+    row = measure_overlap(replies("b c d e f"), TRUTHS).iloc[0]
     assert row["overlap"] == pytest.approx(2 / 3)
     assert row["overlap_others"] == pytest.approx((2 / 3 + 0) / 2)
 

@@ -89,9 +89,8 @@ def looks_of(ax):
     line and hatch."""
     looks = []
     for handle in ax.get_legend_handles_labels()[0]:
-        drawn = (
-            handle[0] if isinstance(handle, tuple) else handle
-        )  # a row of bars, or a point with its bars
+        # a row of bars, or a point with its bars
+        drawn = handle[0] if isinstance(handle, tuple) else handle
         colour = drawn.get_color() if hasattr(drawn, "get_color") else drawn.get_facecolor()
         other = [getattr(drawn, f"get_{what}", lambda: None)() for what in ("marker", "hatch")]
         looks.append(

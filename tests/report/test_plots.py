@@ -82,13 +82,11 @@ def test_every_small_board_of_simulated_rows_is_marked():
 def test_caveats_stand_in_the_figure():
     said = texts(plot_leaderboard(board(provisional=True)))
     assert "provisional: fewer than 30 dialogues" in said
-    said = texts(
-        plot_leaderboard(board(provisional=True, n_clusters=0))
-    )  # nobody counted dialogues where none were drawn
+    # nobody counted dialogues where none were drawn
+    said = texts(plot_leaderboard(board(provisional=True, n_clusters=0)))
     assert "600 verdicts; measured; provisional: nothing was resampled" in said
-    said = texts(
-        plot_leaderboard(board(n_clusters=[40, 40, 30]))
-    )  # not everybody was met in each dialogue
+    # not everybody was met in each dialogue
+    said = texts(plot_leaderboard(board(n_clusters=[40, 40, 30])))
     assert "600 verdicts, 40 dialogues at most each; measured" in said
     said = texts(
         plot_leaderboard(board(population="dialogues_and_raters", n_clusters=20, provisional=True))
@@ -113,11 +111,8 @@ def test_panels_share_their_order_and_say_their_share_of_ties():
     two = pd.concat([board(), board(group="g2", rating=[1450.0, 1500.0, 1700.0], tie_share=0.5)])
     figure = plot_boards(two, by="group")
     assert [ax.get_title() for ax in figure.axes] == ["g1\nties 25 %", "g2\nties 50 %"]
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
-        "ann",
-        "bot",
-        "cat",
-    ]  # means 1500, 1500, 1575
+    # means 1500, 1500, 1575
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["ann", "bot", "cat"]
 
 
 def test_a_board_with_a_responder_twice_or_none_is_refused():
@@ -134,9 +129,8 @@ def test_an_open_end_is_an_arrow_beyond_all_ratings():
         board(rating_high=[np.inf, 1520.0, 1500.0], penalised=[True, False, False])
     )
     ends = [x for lines in ax.collections for path in lines.get_segments() for x in path[:, 0]]
-    assert max(ends) == pytest.approx(
-        1550 + 0.1 * 150
-    )  # a tenth of the finite ratings' span beyond them
+    # a tenth of the finite ratings' span beyond them
+    assert max(ends) == pytest.approx(1550 + 0.1 * 150)
     arrows = [line for line in ax.lines if line.get_marker() == ">" and len(line.get_xdata())]
     assert len(arrows) == 1
     assert np.isfinite(ax.get_xlim()).all()

@@ -67,6 +67,5 @@ def test_an_interval_is_that_of_the_weighted_scores_of_the_dialogues():
     each = wide.mean(axis="columns")
     assert found == pytest.approx(stats.t.interval(0.95, 59, each.mean(), each.sem()), abs=0.005)
     assert "95 % interval" in html
-    assert (
-        "interval" not in page().partition("<table")[2].partition("<script")[0]
-    )  # of one dialogue there is none
+    # of one dialogue there is none
+    assert "interval" not in page().partition("<table")[2].partition("<script")[0]

@@ -173,9 +173,8 @@ def test_words_that_cannot_be_read_are_found(visit):
         "document.querySelector('main').insertAdjacentHTML('afterbegin', '<p"
         ' style="color:#999">grey on white</p>\')'
     )
-    assert [fault[1] for fault in weak_words(page, HTML / "search.html")] == [
-        "light"
-    ]  # on black it can be read
+    # on black it can be read
+    assert [fault[1] for fault in weak_words(page, HTML / "search.html")] == ["light"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -236,9 +235,8 @@ def test_on_a_wide_screen_each_table_of_a_chapter_is_whole(pages, chromium):
     tab.add_style_tag(
         content="#tab-self-preference :is(td, th) { padding-inline: 0.6rem !important }"
     )
-    assert [fault.split(":")[0] for fault in tab.evaluate(CUT)] == [
-        "tab-self-preference"
-    ]  # such a table is found
+    # such a table is found
+    assert [fault.split(":")[0] for fault in tab.evaluate(CUT)] == ["tab-self-preference"]
     context.close()
 
 

@@ -44,9 +44,8 @@ def _potato(monkeypatch):
             "needs potato: `make study` installs it in an environment of its own, or set"
             " HEART_POTATO"
         )
-    monkeypatch.setenv(
-        "HEART_POTATO", str(program)
-    )  # also for a study in a project that is elsewhere
+    # also for a study in a project that is elsewhere
+    monkeypatch.setenv("HEART_POTATO", str(program))
 
 
 @contextmanager
@@ -199,9 +198,8 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
                     f"{address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session"
                 )
                 visitor.page.wait_for_selector('textarea[schema="reply"]')
-                text, _, _ = wrote[
-                    "al", histories[visitor.item()]
-                ]  # the page they left, with the words they left on it
+                # the page they left, with the words they left on it
+                text, _, _ = wrote["al", histories[visitor.item()]]
                 assert visitor.page.input_value('textarea[schema="reply"]') == text
                 visitor.turn_page()
             else:
@@ -249,9 +247,8 @@ def test_who_does_not_agree_sees_no_conversation(tmp_path, chromium):
         agreeing.practise()
         agreeing.rate("A", 1, "so")
     imported = import_study(run, study)
-    assert (
-        len(imported.raters) == 1
-    )  # who declined is not in it, and a spare seat was there for the next
+    # who declined is not in it, and a spare seat was there for the next
+    assert len(imported.raters) == 1
     assert len(imported.verdicts) == 1
 
 

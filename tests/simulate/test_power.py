@@ -48,9 +48,8 @@ def test_the_variance_is_that_of_simulated_studies(change):
         "human", design.n_raters, design.votes, rater_sd=design.rater_sd, ties=design.ties
     )
     strengths = {f"m{k}": 0.0 for k in range(6)}
-    together = (
-        1 if design.rater_sd else 60
-    )  # without tastes, one long study cut up is as good as many
+    # without tastes, one long study cut up is as good as many
+    together = 1 if design.rater_sd else 60
     found = []
     for seed in range(60 // together):
         rows = simulate_study(

@@ -166,11 +166,8 @@ def test_the_same_pair_with_its_sides_changed_is_the_second_order():
     }
     turned = {**row, "responder_a": "y", "responder_b": "x", "verdict": "b"}
     table = load_verdicts(pd.DataFrame([row, turned, {**turned, "rater": "r2"}]))
-    assert table["order"].fillna("").tolist() == [
-        "ab",
-        "ba",
-        "",
-    ]  # of r2 nobody knows that there was an order
+    # of r2 nobody knows that there was an order
+    assert table["order"].fillna("").tolist() == ["ab", "ba", ""]
     assert table["verdict"].tolist() == ["a", "a", "a"]
     assert table["comparison_id"].tolist() == ["d1--x--y--ab", "d1--x--y--ba", "d1--x--y"]
     named = load_verdicts(pd.DataFrame([row, turned]).assign(pair_id="p"))
@@ -199,9 +196,8 @@ def test_a_winner_may_be_named_but_not_one_who_did_not_play():
     ):
         load_verdicts(third, **how)
     sides = rows.assign(model_a="a", model_b="b", winner="b")
-    assert (
-        load_verdicts(sides, **how)["verdict"].tolist() == ["b"] * 3
-    )  # the word is a side, which somebody's name is too
+    # the word is a side, which somebody's name is too
+    assert load_verdicts(sides, **how)["verdict"].tolist() == ["b"] * 3
 
 
 def test_names_that_differ_in_capitals_or_blanks_are_refused():

@@ -110,9 +110,8 @@ def test_a_file_that_is_not_there_any_more_is_said_with_its_status(monkeypatch, 
 
 
 def test_no_network_and_no_mirror_is_said_at_once(monkeypatch):
-    with (
-        socket.socket() as deaf
-    ):  # bound, so that nobody else takes the port, and listening to nobody
+    # bound, so that nobody else takes the port, and listening to nobody
+    with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         toy(monkeypatch, f"http://127.0.0.1:{deaf.getsockname()[1]}/")
         with pytest.raises(

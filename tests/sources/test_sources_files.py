@@ -394,12 +394,8 @@ def test_a_german_excel_file_is_a_leaderboard_in_two_lines(tmp_path):
     rows = load_verdicts(path, columns=COLUMNS, words=WORDS, always={"rater_kind": "human"})
     board = fit_ratings(rows, n_resamples=0).table
     assert board["responder"].tolist() == ["Berater", "Bot"]  # won twice and tied once of four
-    assert rows["verdict"].tolist()[:4] == [
-        "b",
-        "a",
-        "a",
-        "tie",
-    ]  # Berater is a, whichever side it was on
+    # Berater is a, whichever side it was on
+    assert rows["verdict"].tolist()[:4] == ["b", "a", "a", "tie"]
     assert rows["state"].tolist() == ["valid"] * 4 + ["abstained"]
     assert rows["rater"].tolist() == GERMAN[" rater "].tolist()
 

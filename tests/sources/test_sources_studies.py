@@ -169,14 +169,8 @@ def test_classes_of_hard_moments_follow_but_for_replies_that_are_not_there(raw):
     assert shares["therapist"].to_dict() == pytest.approx(right["human_therapist"].to_dict())
     assert shares["llama-2-70b"].to_dict() == pytest.approx(right["llama2-70b"].to_dict())
     by_number = scores.dropna(subset="author_id").groupby("author_id")["reply_id"].size()
-    assert by_number.tolist() == [
-        5,
-        5,
-        30,
-        5,
-        5,
-        30,
-    ]  # two of the release's six numbers stand for several therapists
+    # two of the release's six numbers stand for several therapists
+    assert by_number.tolist() == [5, 5, 30, 5, 5, 30]
 
 
 # Bad input

@@ -335,9 +335,8 @@ def votes_run(tmp_path):
 def test_a_table_that_still_names_people_is_refused_by_column_and_nothing_is_left(
     change, told, votes_run, tmp_path
 ):
-    votes_run.read("verdicts").assign(**change).to_parquet(
-        votes_run.folder / "verdicts.parquet"
-    )  # as an older version did
+    # as an older version did
+    votes_run.read("verdicts").assign(**change).to_parquet(votes_run.folder / "verdicts.parquet")
     with pytest.raises(IdentityError, match=told) as caught:
         pack_run(tmp_path, "mine", tmp_path / "out")
     assert not any(value in str(caught.value) for value in change.values() if value != "human")

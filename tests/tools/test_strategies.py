@@ -80,9 +80,8 @@ def test_turns_are_counted_and_heart_items_are_marked(mirror):
     turns = load_strategy_turns()
     assert turns.groupby("split").size().to_dict() == {"test": 2895, "train": 12759, "valid": 2722}
     assert turns["strategy"].nunique() == 8
-    assert (
-        turns.drop_duplicates("dialogue_id")["in_heart"].sum() == 280
-    )  # 262 of the standard ones, 18 rewritten
+    # 262 of the standard ones, 18 rewritten
+    assert turns.drop_duplicates("dialogue_id")["in_heart"].sum() == 280
 
 
 @pytest.mark.mirror
@@ -114,12 +113,10 @@ def test_the_coder_beats_bayes_on_words(mirror, rng):
     )
     found = bayes.fit(learn["text"], learn["strategy"]).predict(test["text"])
     assert scores.loc["macro_f1", "value"] > f1_score(test["strategy"], found, average="macro")
-    assert (
-        scores.loc["macro_f1", "ci_low"] > 0.2668
-    )  # what neural systems published for the harder task, the next strategy
+    # what neural systems published for the harder task, the next strategy
+    assert scores.loc["macro_f1", "ci_low"] > 0.2668
     shares = coder.probabilities(test["text"]).mean() - test["strategy"].value_counts(
         normalize=True
     )
-    assert (
-        shares.abs().max() < 0.03
-    )  # calibrated on other dialogues, so shares over people's turns hold
+    # calibrated on other dialogues, so shares over people's turns hold
+    assert shares.abs().max() < 0.03

@@ -53,17 +53,14 @@ HTML with status 200, answers that are empty, blank, truncated, refused, uncount
 with status 200, stray denials, and verdicts within a thought, beside another or in half a character, or of 2 MB."""
 STREAMED = {"half": 0.1, "blank": 0.05, "broken": 0.05, "silent": 0.02, "drop": 0.05, "429": 0.05, "unsaid": 0.05, "zero": 0.05,
             "tool": 0.02, "text": 0.02}  # fmt: skip
-HANG_S, TIME_OUT_S = (
-    40.0,
-    30.0,
-)  # long: on a busy machine a call that was only slow would be paid twice
+# long: on a busy machine a call that was only slow would be paid twice
+HANG_S, TIME_OUT_S = 40.0, 30.0
 IN_FLIGHT = 64
 USD_A_TOKEN = 1e-6
 JUMP_S = 1200.0
 LEAST_ON_DISK = 500  #: Calls whose answers fill the small disk.
-CLOCK = (  #: Names a file with the seconds by which the database's clock is wrong at present.
-    "HEART_BENCH_CLOCK"
-)
+#: Names a file with the seconds by which the database's clock is wrong at present.
+CLOCK = "HEART_BENCH_CLOCK"
 
 
 def run(quick: bool, only: str | None = None) -> Iterator[Figure]:
@@ -422,9 +419,8 @@ class _Collectors:
         yield Figure(f"{name}: tracebacks", tracebacks, "", "0", tracebacks == 0)
         yield Figure(f"{name}: exits other than 0", sum(map(bool, exits)), "", "0", not any(exits))
         yield Figure(f"{name}: damaged or doubled calls", len(unsound), "", "0", not unsound)
-        unheard = (
-            twice & set(statistics["unheard"]) - self.in_flight
-        )  # answered after this side's time-out
+        # answered after this side's time-out
+        unheard = twice & set(statistics["unheard"]) - self.in_flight
         beyond = len(twice - self.in_flight - unheard)
         said_twice = (
             f"{len(twice & self.in_flight)} calls of {len(self.in_flight)} claimed at a kill were"
@@ -663,9 +659,8 @@ def _flipped(n: int) -> Iterator[Figure]:
             for _ in range(20):
                 content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
             file.write_bytes(content)
-            if not _collect(
-                address, url, n, folder
-            ):  # it said that the file is damaged, and what to do
+            # it said that the file is damaged, and what to do
+            if not _collect(address, url, n, folder):
                 saved.append(salvage_ledger(file)[0])
                 found = _collect(address, url, n, folder)
             wrong, lost = wrong + found["wrong"], lost + n - found["answered"]

@@ -14,11 +14,8 @@ from heart_utils.judging.probes import profile_features, rewrite_replies
 from tools.bench import Figure
 
 N, LABELS = 4, ("expert", "person", "ai")  # rewritings a history, all pairs of them in both orders
-SD_REPLY, SD_EFFECT, LEAN = (
-    0.5,
-    0.5,
-    1.0,
-)  # log-odds: of a reply, of an effect between histories, towards the first side
+# log-odds: of a reply, of an effect between histories, towards the first side
+SD_REPLY, SD_EFFECT, LEAN = 0.5, 0.5, 1.0
 TRUTH = np.array([0.4, 0.5, 0.6, 0.7, 0.6, 0.5])
 """Shares won by a reply with the feature against itself without it, two of them labels."""
 SIZES = (12, 24, 50, 100, 200)

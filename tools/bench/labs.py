@@ -29,9 +29,8 @@ def run(quick: bool) -> Iterator[Figure]:
                 seen.extend(table["responder"].map(many).between(table["ci_low"], table["ci_high"]))
         for cluster, seen in held.items():
             share = float(np.mean(seen))
-            error = float(
-                np.sqrt(max(share * (1 - share), 0.01) / n_pools)
-            )  # responders of a pool share its labs
+            # responders of a pool share its labs
+            error = float(np.sqrt(max(share * (1 - share), 0.01) / n_pools))
             met = bool(share >= 0.93 - 2 * error) if cluster == "group" else None
             name = (
                 f"intervals over {'labs' if cluster == 'group' else 'dialogues'} that include the"

@@ -210,9 +210,8 @@ class _Trials:
         for tree in self.trees:  # the first is the module as it is
             started = time.monotonic()
             self.noticed.append(self._notices(session, tree))
-            session.items.sort(
-                key=lambda item: self.seconds.get(item.nodeid, 0.0)
-            )  # what soon tells comes first
+            # what soon tells comes first
+            session.items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))
             said = f"{self.noticed[-1]} {time.monotonic() - started:.0f} s {self.failed}"
             print(f"{self.name} {len(self.noticed) - 1} {said}", file=sys.stderr)
         return True
@@ -272,9 +271,8 @@ class _Trials:
 def _transplant(module: ModuleType, tree: ast.Module) -> None:
     """Put the code and the values of a changed module into the one that others have imported from."""
     names: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
-    sys.modules[module.__name__] = ModuleType(
-        module.__name__
-    )  # where dataclasses look for their annotations' names
+    # where dataclasses look for their annotations' names
+    sys.modules[module.__name__] = ModuleType(module.__name__)
     vars(sys.modules[module.__name__]).update(vars(module))
     exec(compile(tree, str(module.__file__), "exec"), names)
     sys.modules[module.__name__] = module
@@ -296,10 +294,8 @@ def _transplant(module: ModuleType, tree: ast.Module) -> None:
 
 def _replant(old: Any, new: Any) -> bool:
     """Give a function, or what wraps one, another's code; false if it is neither."""
-    if type(new).__module__ not in (
-        "builtins",
-        "functools",
-    ):  # SQLAlchemy's `func` has an attribute of any name
+    # SQLAlchemy's `func` has an attribute of any name
+    if type(new).__module__ not in ("builtins", "functools"):
         return False
     for wrapped in ("__wrapped__", "fget", "func"):
         if getattr(new, wrapped, None) is not None and getattr(old, wrapped, None) is not None:
