@@ -197,9 +197,19 @@ def compare_responders(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame({"dialogue_id": [f"d{i}" for i in range(40)], "responder_a": "new", "responder_b": "old",
-    ...     "verdict": ["a", "b", "b", "b", "b"] * 8, "dimension": "overall", "state": "valid"})
-    >>> gate = compare_responders(verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1))
+    >>> verdicts = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": [f"d{i}" for i in range(40)],
+    ...         "responder_a": "new",
+    ...         "responder_b": "old",
+    ...         "verdict": ["a", "b", "b", "b", "b"] * 8,
+    ...         "dimension": "overall",
+    ...         "state": "valid",
+    ...     }
+    ... )
+    >>> gate = compare_responders(
+    ...     verdicts, baseline="old", candidate="new", rng=np.random.default_rng(1)
+    ... )
     >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
     [[241.0, 'failed']]
     """
@@ -263,8 +273,16 @@ def compare_anytime(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame({"dialogue_id": [f"d{i}" for i in range(60)], "responder_a": "new", "responder_b": "old",
-    ...     "verdict": ["a", "b", "b", "b", "b"] * 12, "dimension": "overall", "state": "valid"})
+    >>> verdicts = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": [f"d{i}" for i in range(60)],
+    ...         "responder_a": "new",
+    ...         "responder_b": "old",
+    ...         "verdict": ["a", "b", "b", "b", "b"] * 12,
+    ...         "dimension": "overall",
+    ...         "state": "valid",
+    ...     }
+    ... )
     >>> gate = compare_anytime(verdicts, baseline="old", candidate="new")
     >>> gate.table[["outcome", "n_dialogues"]].values.tolist()  # 60 were there
     [['failed', 44]]

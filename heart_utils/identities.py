@@ -123,7 +123,10 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
 
     Examples
     --------
-    >>> [looks_like_person(word) for word in ("ann@example.org", "Anna Schmidt", "rater-1a2b3c4d", "r1", "expert panel")]
+    >>> [
+    ...     looks_like_person(word)
+    ...     for word in ("ann@example.org", "Anna Schmidt", "rater-1a2b3c4d", "r1", "expert panel")
+    ... ]
     [True, True, False, False, False]
     """
     said = str(word).strip()

@@ -68,7 +68,15 @@ def average_scores(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": "a", "dimension": "warm", "dialogue_id": [1, 2], "score": 2, "state": "valid"})
+    >>> scores = pd.DataFrame(
+    ...     {
+    ...         "responder": "a",
+    ...         "dimension": "warm",
+    ...         "dialogue_id": [1, 2],
+    ...         "score": 2,
+    ...         "state": "valid",
+    ...     }
+    ... )
     >>> average_scores(scores, n_resamples=0)[["score", "n_scores"]].values.tolist()
     [[2.0, 2.0]]
     """
@@ -134,7 +142,13 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 
     Examples
     --------
-    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
+    >>> means = pd.DataFrame(
+    ...     {
+    ...         "responder": ["a", "a", "b", "b"],
+    ...         "dimension": ["safety", "warmth"] * 2,
+    ...         "score": [5, 1, 3, 4],
+    ...     }
+    ... )
     >>> weigh_scores(means, {"safety": 0.75, "warmth": 0.25})["score"].tolist()
     [4.0, 3.25]
     """
@@ -191,8 +205,16 @@ def sweep_weights(
 
     Examples
     --------
-    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "dimension": ["safety", "warmth"] * 2, "score": [5, 1, 3, 4]})
-    >>> sweep_weights(means, rng=np.random.default_rng(1))["share_first"].round(1).tolist()  # b, until safety weighs 3/5
+    >>> means = pd.DataFrame(
+    ...     {
+    ...         "responder": ["a", "a", "b", "b"],
+    ...         "dimension": ["safety", "warmth"] * 2,
+    ...         "score": [5, 1, 3, 4],
+    ...     }
+    ... )
+    >>> sweep_weights(means, rng=np.random.default_rng(1))["share_first"].round(
+    ...     1
+    ... ).tolist()  # b, until safety weighs 3/5
     [0.6, 0.4]
     """
     wide = _wide(means, sorted(means["dimension"].unique()))
@@ -243,9 +265,17 @@ def pairs_against_scores(
     Examples
     --------
     >>> by = {"rater": "judge", "dimension": "overall", "state": "valid"}
-    >>> verdicts = pd.DataFrame([{**by, "dialogue_id": "d", "reply_a": "r1", "reply_b": "r2", "verdict": "a"}])
-    >>> scores = pd.DataFrame([{**by, "reply_id": "r1", "score": 4}, {**by, "reply_id": "r2", "score": 2}])
-    >>> float(pairs_against_scores(verdicts, scores, n_resamples=0, rng=np.random.default_rng(1))["agree"][0])
+    >>> verdicts = pd.DataFrame(
+    ...     [{**by, "dialogue_id": "d", "reply_a": "r1", "reply_b": "r2", "verdict": "a"}]
+    ... )
+    >>> scores = pd.DataFrame(
+    ...     [{**by, "reply_id": "r1", "score": 4}, {**by, "reply_id": "r2", "score": 2}]
+    ... )
+    >>> float(
+    ...     pairs_against_scores(verdicts, scores, n_resamples=0, rng=np.random.default_rng(1))[
+    ...         "agree"
+    ...     ][0]
+    ... )
     1.0
     """
     good = scores[scores["state"] == "valid"]
@@ -371,10 +401,21 @@ def calibrate_scores(
 
     Examples
     --------
-    >>> people = pd.DataFrame({"reply_id": range(40), "score": [1.0, 2, 3, 4] * 10, "state": "valid", "dimension": "empathy"})
+    >>> people = pd.DataFrame(
+    ...     {
+    ...         "reply_id": range(40),
+    ...         "score": [1.0, 2, 3, 4] * 10,
+    ...         "state": "valid",
+    ...         "dimension": "empathy",
+    ...     }
+    ... )
     >>> people = people.assign(group=people["reply_id"] // 20, rater="ann", rater_kind="human")
-    >>> judge = people.assign(rater="judge", rater_kind="model", score=1.5 + people["score"] / 2)  # half people's spread
-    >>> calibrate_scores(pd.concat([people, judge])).table[["rmse_raw", "rmse_calibrated"]].round(2).values.tolist()
+    >>> judge = people.assign(
+    ...     rater="judge", rater_kind="model", score=1.5 + people["score"] / 2
+    ... )  # half people's spread
+    >>> calibrate_scores(pd.concat([people, judge])).table[["rmse_raw", "rmse_calibrated"]].round(
+    ...     2
+    ... ).values.tolist()
     [[0.61, 0.0]]
     """
     from sklearn.isotonic import IsotonicRegression

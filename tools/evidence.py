@@ -170,7 +170,11 @@ def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run
     Examples
     --------
     >>> note = TableNote("public/scores/mentalalign", "MentalAlign-70k", "MIT", {"published": 10})
-    >>> whose_data({"public/scores/mentalalign", "simulated"}, {"public/scores/mentalalign": [note]}, "sample")
+    >>> whose_data(
+    ...     {"public/scores/mentalalign", "simulated"},
+    ...     {"public/scores/mentalalign": [note]},
+    ...     "sample",
+    ... )
     'measured: MentalAlign (MIT); simulated: this project, CC0-1.0'
     """
     said: dict[str, set[str]] = {}

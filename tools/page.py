@@ -39,7 +39,9 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
 
     Examples
     --------
-    >>> fill_in("(a)=\n# {term}`Pairs <pair>`: {glue:text}`n:,d` {measured}`Yin et al.`", {"n": 1200})
+    >>> fill_in(
+    ...     "(a)=\n# {term}`Pairs <pair>`: {glue:text}`n:,d` {measured}`Yin et al.`", {"n": 1200}
+    ... )
     '# Pairs: 1,200 [measured: Yin et al.]'
     """
 

@@ -113,9 +113,20 @@ def pairwise_agreement(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("ppqq"), "dialogue_id": list("ddee"), "responder_a": "x", "responder_b": "y",
-    ...     "rater": ["ann", "llm"] * 2, "rater_kind": ["human", "model"] * 2, "verdict": list("aaab")})
-    >>> pairwise_agreement(votes, by=[], n_resamples=0).table[["agreement", "author_only"]].values.tolist()
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "pair_id": list("ppqq"),
+    ...         "dialogue_id": list("ddee"),
+    ...         "responder_a": "x",
+    ...         "responder_b": "y",
+    ...         "rater": ["ann", "llm"] * 2,
+    ...         "rater_kind": ["human", "model"] * 2,
+    ...         "verdict": list("aaab"),
+    ...     }
+    ... )
+    >>> pairwise_agreement(votes, by=[], n_resamples=0).table[
+    ...     ["agreement", "author_only"]
+    ... ].values.tolist()
     [[0.5, 1.0]]
     """
     if ties not in ("include", "exclude"):

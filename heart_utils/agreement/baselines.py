@@ -81,9 +81,20 @@ def agreement_with_baselines(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pqpq"), "dialogue_id": list("dede"), "responder_a": "x", "responder_b": "y",
-    ...     "rater": ["ann", "ann", "llm", "llm"], "rater_kind": ["human"] * 2 + ["model"] * 2, "verdict": list("aaab")})
-    >>> agreement_with_baselines(votes, by=[], n_resamples=0)["agreement"].tolist()  # of the model, and by author alone
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "pair_id": list("pqpq"),
+    ...         "dialogue_id": list("dede"),
+    ...         "responder_a": "x",
+    ...         "responder_b": "y",
+    ...         "rater": ["ann", "ann", "llm", "llm"],
+    ...         "rater_kind": ["human"] * 2 + ["model"] * 2,
+    ...         "verdict": list("aaab"),
+    ...     }
+    ... )
+    >>> agreement_with_baselines(votes, by=[], n_resamples=0)[
+    ...     "agreement"
+    ... ].tolist()  # of the model, and by author alone
     [0.5, 1.0]
     """
     if "ambiguity" in by:
@@ -244,8 +255,19 @@ def estimate_ceiling(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("ppppqqqq"), "dialogue_id": list("ddddeeee"), "rater": list("wxyz") * 2})
-    >>> round(estimate_ceiling(votes.assign(rater_kind="human", verdict=list("aaaaaabb")), n_resamples=0).agreement, 3)
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "pair_id": list("ppppqqqq"),
+    ...         "dialogue_id": list("ddddeeee"),
+    ...         "rater": list("wxyz") * 2,
+    ...     }
+    ... )
+    >>> round(
+    ...     estimate_ceiling(
+    ...         votes.assign(rater_kind="human", verdict=list("aaaaaabb")), n_resamples=0
+    ...     ).agreement,
+    ...     3,
+    ... )
     0.667
     """
     votes = read_votes(

@@ -80,7 +80,12 @@ def variance_components(scores: pd.DataFrame) -> Components:
 
     Examples
     --------
-    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann", "score": [1, 3, 5, 2, 3, 4]}
+    >>> rows = {
+    ...     "responder": list("xyz") * 2,
+    ...     "dialogue_id": list("dddeee"),
+    ...     "rater": "ann",
+    ...     "score": [1, 3, 5, 2, 3, 4],
+    ... }
     >>> variance_components(pd.DataFrame(rows)).table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
     """
@@ -111,8 +116,18 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Examples
     --------
-    >>> votes = {"dialogue_id": "d", "pair_id": "d--x--y", "responder_a": "x", "responder_b": "y", "dimension": "overall"}
-    >>> win_scores(pd.DataFrame(votes | {"rater": ["ann", "bob"], "verdict": ["a", "tie"], "state": "valid"}))["score"].tolist()
+    >>> votes = {
+    ...     "dialogue_id": "d",
+    ...     "pair_id": "d--x--y",
+    ...     "responder_a": "x",
+    ...     "responder_b": "y",
+    ...     "dimension": "overall",
+    ... }
+    >>> win_scores(
+    ...     pd.DataFrame(
+    ...         votes | {"rater": ["ann", "bob"], "verdict": ["a", "tie"], "state": "valid"}
+    ...     )
+    ... )["score"].tolist()
     [0.75, 0.25]
     """
     need_columns(
@@ -174,8 +189,15 @@ def cheapest_design(
 
     Examples
     --------
-    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann", "score": [1, 3, 5, 2, 3, 4]}
-    >>> cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)[["n_dialogues", "cost"]].values.tolist()
+    >>> rows = {
+    ...     "responder": list("xyz") * 2,
+    ...     "dialogue_id": list("dddeee"),
+    ...     "rater": "ann",
+    ...     "score": [1, 3, 5, 2, 3, 4],
+    ... }
+    >>> cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)[
+    ...     ["n_dialogues", "cost"]
+    ... ].values.tolist()
     [[5.0, 10.0]]
     """
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
@@ -236,9 +258,13 @@ def check_reliability(
 
     Examples
     --------
-    >>> names = pd.MultiIndex.from_product([range(9), range(80), ["ann"]], names=["responder", "dialogue_id", "rater"])
+    >>> names = pd.MultiIndex.from_product(
+    ...     [range(9), range(80), ["ann"]], names=["responder", "dialogue_id", "rater"]
+    ... )
     >>> scores = pd.DataFrame({"score": np.arange(9).repeat(80)}, names).reset_index()
-    >>> check_reliability(scores, 10, n_halves=2, rng=np.random.default_rng(1))["predicted"].tolist()  # no noise
+    >>> check_reliability(scores, 10, n_halves=2, rng=np.random.default_rng(1))[
+    ...     "predicted"
+    ... ].tolist()  # no noise
     [1.0, 1.0]
     """
     cells, _ = _cells(scores)

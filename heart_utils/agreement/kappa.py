@@ -98,7 +98,13 @@ def cohen_kappa(
 
     Examples
     --------
-    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> said = pd.DataFrame(
+    ...     {
+    ...         "reply_id": list("rstu") * 2,
+    ...         "rater": ["x"] * 4 + ["y"] * 4,
+    ...         "score": [1, 2, 2, 3, 1, 2, 3, 3],
+    ...     }
+    ... )
     >>> round(cohen_kappa(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 5/16) / (1 - 5/16)
     0.636
     """
@@ -159,7 +165,13 @@ def gwet_ac(
 
     Examples
     --------
-    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
+    >>> said = pd.DataFrame(
+    ...     {
+    ...         "reply_id": list("rstu") * 2,
+    ...         "rater": ["x"] * 4 + ["y"] * 4,
+    ...         "score": [1, 2, 2, 3, 1, 2, 3, 3],
+    ...     }
+    ... )
     >>> round(gwet_ac(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 21/64) / (1 - 21/64)
     0.628
     """
@@ -225,8 +237,16 @@ def krippendorff_alpha(
 
     Examples
     --------
-    >>> said = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4, "score": [1, 2, 2, 3, 1, 2, 3, 3]})
-    >>> round(krippendorff_alpha(said, cluster=None, n_resamples=0).value, 3)  # 1 - (2 / 8) / (42 / 56)
+    >>> said = pd.DataFrame(
+    ...     {
+    ...         "reply_id": list("rstu") * 2,
+    ...         "rater": ["x"] * 4 + ["y"] * 4,
+    ...         "score": [1, 2, 2, 3, 1, 2, 3, 3],
+    ...     }
+    ... )
+    >>> round(
+    ...     krippendorff_alpha(said, cluster=None, n_resamples=0).value, 3
+    ... )  # 1 - (2 / 8) / (42 / 56)
     0.667
     """
     if level not in LEVELS:
@@ -375,8 +395,15 @@ def judge_reliability(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "responder": list("uvw") * 2, "dimension": "warmth",
-    ...     "rater": ["ann"] * 3 + ["judge"] * 3, "score": [1, 2, 3, 2, 3, 3]})
+    >>> scores = pd.DataFrame(
+    ...     {
+    ...         "reply_id": list("rst") * 2,
+    ...         "responder": list("uvw") * 2,
+    ...         "dimension": "warmth",
+    ...         "rater": ["ann"] * 3 + ["judge"] * 3,
+    ...         "score": [1, 2, 3, 2, 3, 3],
+    ...     }
+    ... )
     >>> judge_reliability(scores, person="ann")["value"].round(2).tolist()
     [0.75]
     """

@@ -58,7 +58,9 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"reply_id": np.tile(np.arange(40), 4), "rater": np.repeat(["x", "y", "z", "llm"], 40)})
+    >>> scores = pd.DataFrame(
+    ...     {"reply_id": np.tile(np.arange(40), 4), "rater": np.repeat(["x", "y", "z", "llm"], 40)}
+    ... )
     >>> scores["score"] = scores["reply_id"] + np.repeat([0, 2, -2, 0], 40)
     >>> scores["rater_kind"] = np.where(scores["rater"] == "llm", "model", "human")
     >>> alternative_annotator_test(scores, "llm", epsilon=0.2)["rejected"].tolist()
@@ -140,9 +142,19 @@ def effective_judges(
     Examples
     --------
     >>> truth, bad, noise = np.random.default_rng(1).normal(size=(3, 400))
-    >>> scores = pd.DataFrame({"reply_id": [*range(400)] * 4, "score": np.r_[truth + noise, truth - noise, [*truth + bad] * 2]})
-    >>> scores = scores.assign(rater=np.repeat(["ann", "bob", "j1", "j2"], 400), rater_kind=np.repeat(["human", "model"], 800))
-    >>> effective_judges(scores.assign(dialogue_id=scores["reply_id"]), n_resamples=0)["rho"].round(1).tolist()  # err as one
+    >>> scores = pd.DataFrame(
+    ...     {
+    ...         "reply_id": [*range(400)] * 4,
+    ...         "score": np.r_[truth + noise, truth - noise, [*truth + bad] * 2],
+    ...     }
+    ... )
+    >>> scores = scores.assign(
+    ...     rater=np.repeat(["ann", "bob", "j1", "j2"], 400),
+    ...     rater_kind=np.repeat(["human", "model"], 800),
+    ... )
+    >>> effective_judges(scores.assign(dialogue_id=scores["reply_id"]), n_resamples=0)["rho"].round(
+    ...     1
+    ... ).tolist()  # err as one
     [1.0]
     """
     need(table, ["rater_kind"], "So nobody is known to be a judge.")
@@ -285,7 +297,9 @@ def calibrate_abstention(
     Examples
     --------
     >>> wrong, question = [0] * 90 + [1] * 10 + [0, 1] * 50, [*range(20)] * 10
-    >>> calibrate_abstention(wrong, [0.9] * 100 + [0.1] * 100, question, risk=0.2)["passed"].tolist()
+    >>> calibrate_abstention(wrong, [0.9] * 100 + [0.1] * 100, question, risk=0.2)[
+    ...     "passed"
+    ... ].tolist()
     [True, False]
     """
     wrong, confidence = np.asarray(wrong, float), np.asarray(confidence, float)

@@ -156,7 +156,9 @@ def prediction_powered_ratings(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all").verdicts
+    >>> votes = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all"
+    ... ).verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
     >>> prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")]).n_labelled
     20

@@ -66,8 +66,16 @@ def rank_agreement(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "history_id": "h", "dialogue_id": "d", "dimension": "empathy",
-    ...     "rater": ["ann"] * 3 + ["llm"] * 3, "score": [1, 2, 3, 2, 2, 4]})
+    >>> scores = pd.DataFrame(
+    ...     {
+    ...         "reply_id": list("rst") * 2,
+    ...         "history_id": "h",
+    ...         "dialogue_id": "d",
+    ...         "dimension": "empathy",
+    ...         "rater": ["ann"] * 3 + ["llm"] * 3,
+    ...         "score": [1, 2, 3, 2, 2, 4],
+    ...     }
+    ... )
     >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)["tau"].round(3).tolist()
     [0.816]
     """
@@ -170,9 +178,19 @@ def track_recipients(
 
     Examples
     --------
-    >>> told = pd.DataFrame({"history_id": list("ghij"), "dialogue_id": list("ghij"), "seeker_empathy": [2, 3, 5, None]})
-    >>> seen = pd.DataFrame({"history_id": list("ghij"), "code": "Question", "value": [0.1, 0.2, 0.4, 0.3]})
-    >>> track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)[["correlation", "n"]].values.tolist()
+    >>> told = pd.DataFrame(
+    ...     {
+    ...         "history_id": list("ghij"),
+    ...         "dialogue_id": list("ghij"),
+    ...         "seeker_empathy": [2, 3, 5, None],
+    ...     }
+    ... )
+    >>> seen = pd.DataFrame(
+    ...     {"history_id": list("ghij"), "code": "Question", "value": [0.1, 0.2, 0.4, 0.3]}
+    ... )
+    >>> track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)[
+    ...     ["correlation", "n"]
+    ... ].values.tolist()
     [[1.0, 3.0]]
     """
     drop = ["distress_before", "distress_after"]

@@ -91,8 +91,17 @@ def rater_quality(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"pair_id": list("pppqqq"), "rater": list("xyz") * 2, "verdict": list("aabbba"), "order": "ab"})
-    >>> rater_quality(votes.assign(dimension="overall", state="valid", repeat=0))["agreement"].tolist()
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "pair_id": list("pppqqq"),
+    ...         "rater": list("xyz") * 2,
+    ...         "verdict": list("aabbba"),
+    ...         "order": "ab",
+    ...     }
+    ... )
+    >>> rater_quality(votes.assign(dimension="overall", state="valid", repeat=0))[
+    ...     "agreement"
+    ... ].tolist()
     [0.5, 0.5, 0.0]
     """
     rows = verdicts[
@@ -154,8 +163,17 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Examples
     --------
-    >>> seen = {"rater": "x", "n_verdicts": 30, "side_p": 1.0, "run_p": 1.0, "reliability": 0.48, "n_checks_failed": 0}
-    >>> decide_exclusions(pd.DataFrame([seen | {"median_seconds": 4.0}]))[["excluded", "signs"]].to_numpy().tolist()
+    >>> seen = {
+    ...     "rater": "x",
+    ...     "n_verdicts": 30,
+    ...     "side_p": 1.0,
+    ...     "run_p": 1.0,
+    ...     "reliability": 0.48,
+    ...     "n_checks_failed": 0,
+    ... }
+    >>> decide_exclusions(pd.DataFrame([seen | {"median_seconds": 4.0}]))[
+    ...     ["excluded", "signs"]
+    ... ].to_numpy().tolist()
     [[True, ['fast', 'unreliable']]]
     """
     rule = ExclusionRule() if rule is None else rule
@@ -266,7 +284,9 @@ def rate_writers(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_writers
-    >>> study = simulate_writers({"m": 0.0, "n": -0.3}, rng=np.random.default_rng(1), n_dialogues=40)
+    >>> study = simulate_writers(
+    ...     {"m": 0.0, "n": -0.3}, rng=np.random.default_rng(1), n_dialogues=40
+    ... )
     >>> len(rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=50).writers)
     12
     """

@@ -216,9 +216,18 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
 
     Examples
     --------
-    >>> words = {"study": "s", "people": "friends", "models": "m", "raters": "expert", "label": "hidden", "outcome": "warmth"}
+    >>> words = {
+    ...     "study": "s",
+    ...     "people": "friends",
+    ...     "models": "m",
+    ...     "raters": "expert",
+    ...     "label": "hidden",
+    ...     "outcome": "warmth",
+    ... }
     >>> found = share_between([6, 5, 5], [5, 4, 6])
-    >>> effect_row(found, **words, cluster="rater", source="https://example.org")["evidence"].tolist()
+    >>> effect_row(found, **words, cluster="rater", source="https://example.org")[
+    ...     "evidence"
+    ... ].tolist()
     ['measured']
     """
     row = (
@@ -330,8 +339,15 @@ def measured_effects(
     Examples
     --------
     >>> from heart_utils import open_run
-    >>> kinds = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
-    >>> found = measured_effects(**{name: open_run("public").read(kind, name) for name, kind in kinds.items()})
+    >>> kinds = {
+    ...     "recipients": "scores",
+    ...     "welivita": "tallies",
+    ...     "resort": "tallies",
+    ...     "therapists": "scores",
+    ... }
+    >>> found = measured_effects(
+    ...     **{name: open_run("public").read(kind, name) for name, kind in kinds.items()}
+    ... )
     >>> found.loc[found["label"] == "true", "win_share"].round(2).tolist()
     [0.44]
     """
@@ -409,7 +425,11 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
     Examples
     --------
-    >>> float(count_wins(pd.DataFrame({"by": ["batch"], "n_a": [1], "n_tie": [2], "n_b": [2]}), by="batch")["won"][0])
+    >>> float(
+    ...     count_wins(
+    ...         pd.DataFrame({"by": ["batch"], "n_a": [1], "n_tie": [2], "n_b": [2]}), by="batch"
+    ...     )["won"][0]
+    ... )
     0.6
     """
     kept = tallies[(tallies[["by", *chosen]] == pd.Series({"by": by, **chosen})).all(axis=1)]

@@ -75,8 +75,18 @@ def score_rubric(
 
     Examples
     --------
-    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
-    >>> hits = pd.DataFrame({"responder": "quiet", "rater": "judge", "item": ["q-1", "q-2"], "score": 0, "state": "valid"})
+    >>> questions = pd.DataFrame(
+    ...     {"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]}
+    ... )
+    >>> hits = pd.DataFrame(
+    ...     {
+    ...         "responder": "quiet",
+    ...         "rater": "judge",
+    ...         "item": ["q-1", "q-2"],
+    ...         "score": 0,
+    ...         "state": "valid",
+    ...     }
+    ... )
     >>> float(score_rubric(questions, hits)["score"].round(1)[0])  # ln 5 / ln 8: no hit at all
     77.4
     """
@@ -139,7 +149,9 @@ def simulate_hits(
 
     Examples
     --------
-    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]})
+    >>> questions = pd.DataFrame(
+    ...     {"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]}
+    ... )
     >>> simulate_hits(questions, {"saint": 99.0}, rng=np.random.default_rng(1))["score"].tolist()
     [1.0, 0.0]
     """
@@ -295,9 +307,20 @@ def rubric_board(
 
     Examples
     --------
-    >>> cells = pd.DataFrame({"rater": "judge", "responder": "r", "question_id": ["p", "q", "q"], "n_items": 1,
-    ...     "ability": ["warmth", "warmth", "humor"], "state": "valid", "score": [100.0, 50.0, 15.0]})
-    >>> rubric_board(cells, n_resamples=0).set_index("ability")["score"].to_dict()  # 45 = (75 + 15) / 2
+    >>> cells = pd.DataFrame(
+    ...     {
+    ...         "rater": "judge",
+    ...         "responder": "r",
+    ...         "question_id": ["p", "q", "q"],
+    ...         "n_items": 1,
+    ...         "ability": ["warmth", "warmth", "humor"],
+    ...         "state": "valid",
+    ...         "score": [100.0, 50.0, 15.0],
+    ...     }
+    ... )
+    >>> rubric_board(cells, n_resamples=0).set_index("ability")[
+    ...     "score"
+    ... ].to_dict()  # 45 = (75 + 15) / 2
     {'overall': 45.0, 'humor': 15.0, 'warmth': 75.0}
     """
     index, estimate = _replicates(cells, mean, 0, None)
@@ -348,8 +371,17 @@ def ability_variance(
 
     Examples
     --------
-    >>> cells = pd.DataFrame({"rater": "judge", "responder": "r", "question_id": list("abcd") * 2, "n_items": 1,
-    ...     "ability": ["warmth"] * 4 + ["humor"] * 4, "state": "valid", "score": [50.0] * 4 + [0, 100, 0, 100]})
+    >>> cells = pd.DataFrame(
+    ...     {
+    ...         "rater": "judge",
+    ...         "responder": "r",
+    ...         "question_id": list("abcd") * 2,
+    ...         "n_items": 1,
+    ...         "ability": ["warmth"] * 4 + ["humor"] * 4,
+    ...         "state": "valid",
+    ...         "score": [50.0] * 4 + [0, 100, 0, 100],
+    ...     }
+    ... )
     >>> ability_variance(cells, rng=np.random.default_rng(1))[["ability", "share"]].values.tolist()
     [['humor', 1.0], ['warmth', 0.0]]
     """

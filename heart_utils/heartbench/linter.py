@@ -49,10 +49,14 @@ def lint_rule(
 
     Examples
     --------
-    >>> questions = pd.DataFrame({"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [1, -1]})
+    >>> questions = pd.DataFrame(
+    ...     {"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [1, -1]}
+    ... )
     >>> def always_half(questions, hits):
     ...     return pd.Series(50.0, index=hits["responder"].unique())
-    >>> lint_rule(always_half, questions, rng=np.random.default_rng(1)).loc[0, ["check", "found"]].tolist()
+    >>> lint_rule(always_half, questions, rng=np.random.default_rng(1)).loc[
+    ...     0, ["check", "found"]
+    ... ].tolist()
     ['no item hit', '50.00']
     """
     scores, floor = rule(questions, degenerate_hits(questions)), "0, the lowest score"
@@ -97,7 +101,13 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
     Examples
     --------
-    >>> histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "turns": [[{"speaker": "seeker", "text": "Hi."}]]})
+    >>> histories = pd.DataFrame(
+    ...     {
+    ...         "history_id": ["h"],
+    ...         "dialogue_id": ["d"],
+    ...         "turns": [[{"speaker": "seeker", "text": "Hi."}]],
+    ...     }
+    ... )
     >>> def flatterer(histories, replies):
     ...     return replies.assign(rater="ruler", dimension="overall", score=100)
     >>> lint_rubric(flatterer, histories, low=0, high=100)["passed"].tolist()

@@ -73,8 +73,12 @@ def measure_halo(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> lines, rng = ("warmth", "safety"), np.random.default_rng(1)
-    >>> scores = simulate_study(rng=rng, n_responders=3, n_dialogues=20, pairs="all", dimensions=lines, scores=True).scores
-    >>> measure_halo(scores.assign(rater=scores["rater_kind"]), rng=rng, n_resamples=50).dimensions["kinds"].tolist()
+    >>> scores = simulate_study(
+    ...     rng=rng, n_responders=3, n_dialogues=20, pairs="all", dimensions=lines, scores=True
+    ... ).scores
+    >>> measure_halo(scores.assign(rater=scores["rater_kind"]), rng=rng, n_resamples=50).dimensions[
+    ...     "kinds"
+    ... ].tolist()
     ['human with model', 'human with model']
     """
     responders, raters, dimensions = (sorted(scores[axis].unique()) for axis in AXES)

@@ -59,8 +59,18 @@ def position_bias(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame({"dialogue_id": list("ddee"), "pair_id": list("ppqq"), "order": ["ab", "ba"] * 2,
-    ...     "verdict": list("abaa"), "rater": "judge", "dimension": "overall", "state": "valid", "repeat": 0})
+    >>> verdicts = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": list("ddee"),
+    ...         "pair_id": list("ppqq"),
+    ...         "order": ["ab", "ba"] * 2,
+    ...         "verdict": list("abaa"),
+    ...         "rater": "judge",
+    ...         "dimension": "overall",
+    ...         "state": "valid",
+    ...         "repeat": 0,
+    ...     }
+    ... )
     >>> position_bias(verdicts, rng=np.random.default_rng(1))["value"].tolist()
     [0.75, 0.5, 0.0, 0.0]
     """
@@ -114,7 +124,9 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> replies = pd.DataFrame({"reply_id": ["r", "s"], "text": ["I hear you.", "1. Sleep\n2. Eat"]})
+    >>> replies = pd.DataFrame(
+    ...     {"reply_id": ["r", "s"], "text": ["I hear you.", "1. Sleep\n2. Eat"]}
+    ... )
     >>> text_features(replies)[["list_marks", "first_person"]].values.tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
@@ -172,8 +184,12 @@ def feature_bias(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all")
-    >>> features = pd.DataFrame({"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"])
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all"
+    ... )
+    >>> features = pd.DataFrame(
+    ...     {"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"]
+    ... )
     >>> feature_bias(study.verdicts, study.comparisons, features)["feature"].unique().tolist()
     ['n_words']
     """
@@ -337,9 +353,23 @@ def compare_answers(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame({"dialogue_id": list("ddee"), "pair_id": list("ppqq"), "repeat": [0, 1] * 2, "order": "ab",
-    ...     "verdict": ["a", "a", "a", "tie"], "rater": "judge", "dimension": "overall", "state": "valid"})
-    >>> float(compare_answers(verdicts, by="repeat", rng=np.random.default_rng(1))["same_share"].item())
+    >>> verdicts = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": list("ddee"),
+    ...         "pair_id": list("ppqq"),
+    ...         "repeat": [0, 1] * 2,
+    ...         "order": "ab",
+    ...         "verdict": ["a", "a", "a", "tie"],
+    ...         "rater": "judge",
+    ...         "dimension": "overall",
+    ...         "state": "valid",
+    ...     }
+    ... )
+    >>> float(
+    ...     compare_answers(verdicts, by="repeat", rng=np.random.default_rng(1))[
+    ...         "same_share"
+    ...     ].item()
+    ... )
     0.5
     """
     key = [

@@ -59,9 +59,24 @@ def grade_probes(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame({"dialogue_id": range(8), "pair_id": range(8), "order": "ab", "verdict": "b", "repeat": 0})
-    >>> names = {"rater": "judge", "responder_a": "echo", "responder_b": "reference", "dimension": "overall"}
-    >>> grade_probes(verdicts.assign(state="valid", **names), {"echo": "worse"})[["right", "p"]].values.tolist()  # 2 / 2^8
+    >>> verdicts = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": range(8),
+    ...         "pair_id": range(8),
+    ...         "order": "ab",
+    ...         "verdict": "b",
+    ...         "repeat": 0,
+    ...     }
+    ... )
+    >>> names = {
+    ...     "rater": "judge",
+    ...     "responder_a": "echo",
+    ...     "responder_b": "reference",
+    ...     "dimension": "overall",
+    ... }
+    >>> grade_probes(verdicts.assign(state="valid", **names), {"echo": "worse"})[
+    ...     ["right", "p"]
+    ... ].values.tolist()  # 2 / 2^8
     [[1.0, 0.0078125]]
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
@@ -122,7 +137,14 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
 
     Examples
     --------
-    >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "recognised", "n": 8, "contradicted": 0.0}
+    >>> card = {
+    ...     "rater": "judge",
+    ...     "probe": "echo",
+    ...     "expected": "worse",
+    ...     "outcome": "recognised",
+    ...     "n": 8,
+    ...     "contradicted": 0.0,
+    ... }
     >>> describe_judges(pd.DataFrame([card]))["finding"].tolist()
     ['passed these probes']
     """

@@ -54,9 +54,21 @@ def repeat_reliability(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"dialogue_id": list("ddeeff"), "pair_id": list("ppqqrr"), "repeat": [0, 1] * 3, "order": "ab",
-    ...     "verdict": ["a", "a", "b", "b", "a", "b"], "rater": "judge", "dimension": "overall", "state": "valid"})
-    >>> repeat_reliability(votes)["reliability"].round(2).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": list("ddeeff"),
+    ...         "pair_id": list("ppqqrr"),
+    ...         "repeat": [0, 1] * 3,
+    ...         "order": "ab",
+    ...         "verdict": ["a", "a", "b", "b", "a", "b"],
+    ...         "rater": "judge",
+    ...         "dimension": "overall",
+    ...         "state": "valid",
+    ...     }
+    ... )
+    >>> repeat_reliability(votes)["reliability"].round(
+    ...     2
+    ... ).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
     [0.5]
     """
     need_columns(
@@ -170,11 +182,23 @@ def price_of_repeats(
     Examples
     --------
     >>> rng = np.random.default_rng(1)
-    >>> votes = pd.DataFrame({"dialogue_id": np.repeat([f"d{n}" for n in range(80)], 2), "repeat": [0, 1] * 80, "order": "ab",
-    ...     "verdict": rng.choice(["a", "b"], 160), "responder_a": "x", "responder_b": "y", "rater": "judge",
-    ...     "dimension": "overall", "state": "valid"}).assign(pair_id=lambda rows: rows["dialogue_id"])
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "dialogue_id": np.repeat([f"d{n}" for n in range(80)], 2),
+    ...         "repeat": [0, 1] * 80,
+    ...         "order": "ab",
+    ...         "verdict": rng.choice(["a", "b"], 160),
+    ...         "responder_a": "x",
+    ...         "responder_b": "y",
+    ...         "rater": "judge",
+    ...         "dimension": "overall",
+    ...         "state": "valid",
+    ...     }
+    ... ).assign(pair_id=lambda rows: rows["dialogue_id"])
     >>> price = price_of_repeats(votes, most=2)
-    >>> bool(price["change"][1] < 0)  # answers at random: asking twice helps nearly as much as two dialogues
+    >>> bool(
+    ...     price["change"][1] < 0
+    ... )  # answers at random: asking twice helps nearly as much as two dialogues
     True
     """
     need_columns(
@@ -263,8 +287,12 @@ def measure_drift(
 
     Examples
     --------
-    >>> rows = [(f"d{n}", date, repeat, "b" if date == "june" and n % 4 == 0 else "a")
-    ...     for n in range(40) for date in ("may", "june") for repeat in (0, 1)]
+    >>> rows = [
+    ...     (f"d{n}", date, repeat, "b" if date == "june" and n % 4 == 0 else "a")
+    ...     for n in range(40)
+    ...     for date in ("may", "june")
+    ...     for repeat in (0, 1)
+    ... ]
     >>> votes = pd.DataFrame(rows, columns=["dialogue_id", "date", "repeat", "verdict"])
     >>> names = {"rater": "judge", "dimension": "overall", "state": "valid", "order": "ab"}
     >>> measure_drift(votes.assign(pair_id=votes["dialogue_id"], **names))["drift"].tolist()

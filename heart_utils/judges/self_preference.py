@@ -95,10 +95,16 @@ def self_preference(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs="all", scores=True)
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs="all", scores=True
+    ... )
     >>> own = (study.scores["rater_kind"] == "model") & (study.scores["responder"] == "model_02")
-    >>> scores = study.scores.assign(rater=study.scores["rater_kind"], flags=own.map({True: ["own_family"], False: []}))
-    >>> self_preference(scores, study.responders, rng=np.random.default_rng(1), n_resamples=50)["against"].tolist()
+    >>> scores = study.scores.assign(
+    ...     rater=study.scores["rater_kind"], flags=own.map({True: ["own_family"], False: []})
+    ... )
+    >>> self_preference(scores, study.responders, rng=np.random.default_rng(1), n_resamples=50)[
+    ...     "against"
+    ... ].tolist()
     ['people', 'people']
     """
     ties = family_ties(scores, responders)

@@ -81,7 +81,9 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     Examples
     --------
     >>> from heart_utils import open_ledger, open_run
-    >>> write_answers(open_run("sample"), open_ledger("sample"), "answers.jsonl")["n"]  # doctest: +SKIP
+    >>> write_answers(open_run("sample"), open_ledger("sample"), "answers.jsonl")[
+    ...     "n"
+    ... ]  # doctest: +SKIP
     1116
     """
     place = Path(file)

@@ -279,12 +279,23 @@ def calibrate_judge(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all").verdicts
+    >>> votes = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all"
+    ... ).verdicts
     >>> judge, people = (votes[votes["rater_kind"] == kind] for kind in ("model", "human"))
-    >>> what = {"model": "openai/gpt-4o", "prompt": "Which is better?", "rubric": "overall", "options": {"temperature": 0}}
+    >>> what = {
+    ...     "model": "openai/gpt-4o",
+    ...     "prompt": "Which is better?",
+    ...     "rubric": "overall",
+    ...     "options": {"temperature": 0},
+    ... }
     >>> judge = judge[judge["rater"] == judge["rater"].iloc[0]]
-    >>> record = calibrate_judge(judge, people, bound_to=what, labels_from="a simulation", n_resamples=100)
-    >>> record.faults(bound_to={**what, "prompt": "Which is better? "})[0].split(":")[1].split(".")[0]
+    >>> record = calibrate_judge(
+    ...     judge, people, bound_to=what, labels_from="a simulation", n_resamples=100
+    ... )
+    >>> record.faults(bound_to={**what, "prompt": "Which is better? "})[0].split(":")[1].split(".")[
+    ...     0
+    ... ]
     ' prompt changed'
     """
     if not labels_from.strip():

@@ -72,8 +72,17 @@ def pair_replies(
 
     Examples
     --------
-    >>> replies = pd.DataFrame({"reply_id": ["r2", "r1"], "history_id": "h1", "responder": ["x", "y"], "state": "valid"})
-    >>> pair_replies(replies, rng=np.random.default_rng(1))[["reply_a", "reply_b", "order"]].to_numpy().tolist()
+    >>> replies = pd.DataFrame(
+    ...     {
+    ...         "reply_id": ["r2", "r1"],
+    ...         "history_id": "h1",
+    ...         "responder": ["x", "y"],
+    ...         "state": "valid",
+    ...     }
+    ... )
+    >>> pair_replies(replies, rng=np.random.default_rng(1))[
+    ...     ["reply_a", "reply_b", "order"]
+    ... ].to_numpy().tolist()
     [['r1', 'r2', 'ab'], ['r1', 'r2', 'ba']]
     """
     if orders not in ORDERS:

@@ -102,9 +102,13 @@ def collect_verdicts(
     --------
     >>> from heart_utils import load_histories, load_replies, open_ledger
     >>> from heart_utils.calls.models import Model
-    >>> judge = Model("judge", "openai/gpt-4o", options={"mock_response": "Both are fine."})  # litellm answers itself
+    >>> judge = Model(
+    ...     "judge", "openai/gpt-4o", options={"mock_response": "Both are fine."}
+    ... )  # litellm answers itself
     >>> asked = {"dimensions": ["overall"], "ledger": open_ledger("sqlite://"), "progress": False}
-    >>> scores = collect_verdicts(load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked)
+    >>> scores = collect_verdicts(
+    ...     load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked
+    ... )
     >>> scores[["dimension", "score", "state"]].values.tolist()
     [['overall', nan, 'unparsed']]
     """
@@ -224,7 +228,14 @@ def plan_questions(
     --------
     >>> from heart_utils import load_histories, load_replies
     >>> from heart_utils.calls.models import Model
-    >>> len(plan_questions(load_histories("sample"), load_replies("sample").head(2), None, [Model("judge", "openai/gpt-4o")]))
+    >>> len(
+    ...     plan_questions(
+    ...         load_histories("sample"),
+    ...         load_replies("sample").head(2),
+    ...         None,
+    ...         [Model("judge", "openai/gpt-4o")],
+    ...     )
+    ... )
     2
     """
     histories, replies = check_table("histories", histories), check_table("replies", replies)

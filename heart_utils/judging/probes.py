@@ -164,7 +164,9 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> profile_features(pd.DataFrame({"reply_id": ["r1"], "responder": "listed+warmed"})).values.tolist()
+    >>> profile_features(
+    ...     pd.DataFrame({"reply_id": ["r1"], "responder": "listed+warmed"})
+    ... ).values.tolist()
     [[0.0, 0.0, 1.0, 1.0]]
     """
     table = replies.set_index("reply_id")

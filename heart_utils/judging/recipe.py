@@ -235,7 +235,9 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
 
     Examples
     --------
-    >>> recipe_histories(Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1}))["slice"].tolist()
+    >>> recipe_histories(Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1}))[
+    ...     "slice"
+    ... ].tolist()
     ['standard', 'standard', 'adversarial']
     """
     if recipe.questions:
@@ -326,8 +328,12 @@ def recipe_replies(
     Examples
     --------
     >>> from heart_utils import open_ledger
-    >>> mine = Recipe("mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",))
-    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))["responder"].value_counts().to_dict()
+    >>> mine = Recipe(
+    ...     "mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",)
+    ... )
+    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))[
+    ...     "responder"
+    ... ].value_counts().to_dict()
     {'echo': 13}
     """
     responders: list[Model | str] = [*recipe.responders, *recipe.probes]
@@ -366,7 +372,9 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> two = pd.DataFrame({"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"], "state": "valid"})
+    >>> two = pd.DataFrame(
+    ...     {"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"], "state": "valid"}
+    ... )
     >>> recipe_comparisons(read_recipe("sample"), two)[["order", "protocol"]].values.tolist()
     [['ab', 'heart'], ['ba', 'heart'], ['ab', 'heart-release']]
     """

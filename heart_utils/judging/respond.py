@@ -120,7 +120,13 @@ def collect_replies(
     Examples
     --------
     >>> from heart_utils import load_histories, open_ledger
-    >>> len(collect_replies(load_histories("sample").head(2), ["echo", "advice-only"], ledger=open_ledger("sqlite://")))
+    >>> len(
+    ...     collect_replies(
+    ...         load_histories("sample").head(2),
+    ...         ["echo", "advice-only"],
+    ...         ledger=open_ledger("sqlite://"),
+    ...     )
+    ... )
     4
     """
     histories = check_table("histories", histories)

@@ -415,11 +415,21 @@ def train_judge(
     Examples
     --------
     >>> kind = ["I hear how hard this is for you", "You should just get over it now"]
-    >>> replies = pd.DataFrame({"history_id": np.repeat([f"h{i}" for i in range(40)], 2), "text": kind * 40,
-    ...     "responder": ["warm", "cold"] * 40})
+    >>> replies = pd.DataFrame(
+    ...     {
+    ...         "history_id": np.repeat([f"h{i}" for i in range(40)], 2),
+    ...         "text": kind * 40,
+    ...         "responder": ["warm", "cold"] * 40,
+    ...     }
+    ... )
     >>> replies["reply_id"] = replies["history_id"] + "--" + replies["responder"]
-    >>> labels = replies[["reply_id"]].assign(score=[5.0, 2.0] * 40, rater="ann", rater_kind="human", state="valid",
-    ...     dimension="overall")
+    >>> labels = replies[["reply_id"]].assign(
+    ...     score=[5.0, 2.0] * 40,
+    ...     rater="ann",
+    ...     rater_kind="human",
+    ...     state="valid",
+    ...     dimension="overall",
+    ... )
     >>> judge = train_judge(replies, labels, leave_out=["dialogue_id"])
     >>> judge.predictions.groupby("responder")["score"].mean().round(1).to_dict()
     {'cold': 2.0, 'warm': 5.0}
@@ -428,10 +438,16 @@ def train_judge(
 
     >>> def embed(texts):
     ...     import litellm
+    ...
     ...     parts = [list(texts[start : start + 500]) for start in range(0, len(texts), 500)]
-    ...     answers = [litellm.embedding(model="openai/text-embedding-3-small", input=part) for part in parts]
+    ...     answers = [
+    ...         litellm.embedding(model="openai/text-embedding-3-small", input=part)
+    ...         for part in parts
+    ...     ]
     ...     return np.array([row["embedding"] for answer in answers for row in answer["data"]])
-    >>> judge = train_judge(replies, labels, features=embed, leave_out=["dialogue_id"])  # doctest: +SKIP
+    >>> judge = train_judge(
+    ...     replies, labels, features=embed, leave_out=["dialogue_id"]
+    ... )  # doctest: +SKIP
     """
     _check_options(features, scale, leave_out, n_folds)
     with_dialogue = _with_dialogue(replies)

@@ -56,7 +56,12 @@ def choose_pairs(
 
     Examples
     --------
-    >>> met = {"pair_id": ["p", "q", "r"], "history_id": "h", "responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"]}
+    >>> met = {
+    ...     "pair_id": ["p", "q", "r"],
+    ...     "history_id": "h",
+    ...     "responder_a": ["x", "x", "y"],
+    ...     "responder_b": ["y", "z", "z"],
+    ... }
     >>> len(choose_pairs(pd.DataFrame(met), pairs_per_history=2, rng=np.random.default_rng(1)))
     2
     """
@@ -134,9 +139,17 @@ def assign_raters(
 
     Examples
     --------
-    >>> both = {"comparison_id": ["c", "d"], "pair_id": "p", "history_id": "h", "responder_a": "x", "responder_b": "y"}
+    >>> both = {
+    ...     "comparison_id": ["c", "d"],
+    ...     "pair_id": "p",
+    ...     "history_id": "h",
+    ...     "responder_a": "x",
+    ...     "responder_b": "y",
+    ... }
     >>> both = pd.DataFrame(both | {"order": ["ab", "ba"]})
-    >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[["seat", "order"]].to_numpy().tolist()
+    >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[
+    ...     ["seat", "order"]
+    ... ].to_numpy().tolist()
     [['seat-001', 'ab'], ['seat-002', 'ba']]
     """
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
@@ -175,8 +188,18 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> shown = {"seat": ["s1", "s2"], "task": "rate", "pair_id": "p1", "history_id": "h1", "order": ["ab", "ba"]}
-    >>> bool(check_balance(pd.DataFrame(shown | {"responder_a": "x", "responder_b": "y"}))["holds"].all())
+    >>> shown = {
+    ...     "seat": ["s1", "s2"],
+    ...     "task": "rate",
+    ...     "pair_id": "p1",
+    ...     "history_id": "h1",
+    ...     "order": ["ab", "ba"],
+    ... }
+    >>> bool(
+    ...     check_balance(pd.DataFrame(shown | {"responder_a": "x", "responder_b": "y"}))[
+    ...         "holds"
+    ...     ].all()
+    ... )
     True
     """
     rated = assignment[assignment["task"] == "rate"]
@@ -262,7 +285,9 @@ def assign_writers(
     Examples
     --------
     >>> four = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"]})
-    >>> assign_writers(four, n_writers=6, rng=np.random.default_rng(1)).groupby("seat").size().tolist()
+    >>> assign_writers(four, n_writers=6, rng=np.random.default_rng(1)).groupby(
+    ...     "seat"
+    ... ).size().tolist()
     [2, 2, 2, 2, 2, 2]
     """
     _check_columns(histories, ("history_id",))
@@ -322,7 +347,9 @@ def study_cost(
 
     Examples
     --------
-    >>> study_cost(2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12)["raters"].item()
+    >>> study_cost(
+    ...     2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12
+    ... )["raters"].item()
     1200
     """
     table = pd.DataFrame({"raters_per_pair": raters_per_pair})

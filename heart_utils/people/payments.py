@@ -43,8 +43,16 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
     Examples
     --------
     >>> from heart_utils.people.raters import ImportedStudy
-    >>> raters = {"rater": ["r1", "r2"], "n_shown": 5, "n_answered": [5, 2], "n_checks": 0, "n_checks_passed": 0}
-    >>> propose_payments(ImportedStudy(pd.DataFrame(raters | {"completed": [True, False]}), 0))["decision"].tolist()
+    >>> raters = {
+    ...     "rater": ["r1", "r2"],
+    ...     "n_shown": 5,
+    ...     "n_answered": [5, 2],
+    ...     "n_checks": 0,
+    ...     "n_checks_passed": 0,
+    ... }
+    >>> propose_payments(ImportedStudy(pd.DataFrame(raters | {"completed": [True, False]}), 0))[
+    ...     "decision"
+    ... ].tolist()
     ['approve', 'review']
     """
     rule = ExclusionRule() if rule is None else rule

@@ -138,7 +138,11 @@ def import_study(
     Examples
     --------
     >>> from heart_utils import open_run
-    >>> import_study(open_run("sample"), Path("votes.csv"), statement={"population": "students", "language": "English"})
+    >>> import_study(
+    ...     open_run("sample"),
+    ...     Path("votes.csv"),
+    ...     statement={"population": "students", "language": "English"},
+    ... )
     Traceback (most recent call last):
     heart_utils.people.assignment.StudyError: The rater statement lacks pay: ...
     """

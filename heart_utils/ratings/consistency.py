@@ -221,7 +221,14 @@ def head_to_head(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "ann", "responder_b": "bot", "verdict": list("abba"), "dialogue_id": range(4)})
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "responder_a": "ann",
+    ...         "responder_b": "bot",
+    ...         "verdict": list("abba"),
+    ...         "dialogue_id": range(4),
+    ...     }
+    ... )
     >>> who = pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]})
     >>> head_to_head(votes, who, n_resamples=50)["share"].head(2).tolist()
     [0.5, 0.5]

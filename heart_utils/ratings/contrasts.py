@@ -87,8 +87,12 @@ def twin_contrasts(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all")
-    >>> twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table[["contrast", "delta"]].round(2).values.tolist()
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all"
+    ... )
+    >>> twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table[
+    ...     ["contrast", "delta"]
+    ... ].round(2).values.tolist()
     [['human_01 - model_01', 0.3]]
     """
     need(verdicts, ["slice", "dialogue_id"], "Twins are found by them.")

@@ -63,7 +63,9 @@ def find_fragility(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbb")})
+    >>> votes = pd.DataFrame(
+    ...     {"responder_a": "x", "responder_b": "y", "verdict": list("aaaaaabbbb")}
+    ... )
     >>> find_fragility(votes, weights="verdicts").n_removed  # 6 to 4 without three is 3 to 4
     3
     """

@@ -72,7 +72,14 @@ def pool_strengths(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": list("aaabab"), "dialogue_id": list("dddeee")})
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "responder_a": "x",
+    ...         "responder_b": "y",
+    ...         "verdict": list("aaabab"),
+    ...         "dialogue_id": list("dddeee"),
+    ...     }
+    ... )
     >>> bool((pool_strengths(votes).table.eval("plain / strength") > 1).all())
     True
     """

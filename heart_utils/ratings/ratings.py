@@ -138,7 +138,9 @@ class Ratings:
 
     Examples
     --------
-    >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
+    >>> duel = pd.DataFrame(
+    ...     {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
+    ... )
     >>> fit_ratings(duel, n_resamples=0)
     Ratings (overall, bradley-terry): 4 verdicts, no interval
     Each pair of responders counts the same (weights='pairs'); published ratings count each verdict (weights='verdicts').
@@ -335,7 +337,9 @@ def fit_ratings(
 
     Examples
     --------
-    >>> duel = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]})
+    >>> duel = pd.DataFrame(
+    ...     {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
+    ... )
     >>> fit_ratings(duel, n_resamples=0).differences()["difference"].round(3).tolist()  # log 3
     [1.099]
     """
@@ -429,7 +433,14 @@ def fit_boards(
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"responder_a": "human", "responder_b": "model", "verdict": list("aabb"), "rater": list("xyxx")})
+    >>> votes = pd.DataFrame(
+    ...     {
+    ...         "responder_a": "human",
+    ...         "responder_b": "model",
+    ...         "verdict": list("aabb"),
+    ...         "rater": list("xyxx"),
+    ...     }
+    ... )
     >>> list(fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0))
     [('x',), ('y',)]
     """

@@ -60,7 +60,9 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
 
     Examples
     --------
-    >>> estimate_rng(1, "ratings").random() == estimate_rng(1, "ratings").random() != estimate_rng(1, "agreement").random()
+    >>> estimate_rng(1, "ratings").random() == estimate_rng(1, "ratings").random() != estimate_rng(
+    ...     1, "agreement"
+    ... ).random()
     True
     """
     return np.random.default_rng(

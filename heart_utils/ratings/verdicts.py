@@ -217,7 +217,11 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
     Examples
     --------
-    >>> won_by_a(pd.DataFrame({"verdict": ["a", "tie", None], "state": ["valid", "valid", "inconsistent"]})).tolist()
+    >>> won_by_a(
+    ...     pd.DataFrame(
+    ...         {"verdict": ["a", "tie", None], "state": ["valid", "valid", "inconsistent"]}
+    ...     )
+    ... ).tolist()
     [1.0, 0.5, 0.5]
     """
     rows, found = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
@@ -575,7 +579,9 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> both = pd.DataFrame({"pair_id": "p", "rater": "judge", "order": ["ab", "ba"], "verdict": ["a", "b"]})
+    >>> both = pd.DataFrame(
+    ...     {"pair_id": "p", "rater": "judge", "order": ["ab", "ba"], "verdict": ["a", "b"]}
+    ... )
     >>> combine_orders(both)["state"].tolist()
     ['inconsistent']
     """

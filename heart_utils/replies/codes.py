@@ -46,8 +46,17 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> replies = pd.DataFrame({"reply_id": ["r"], "text": ["I promise it passes."], "state": "valid", "simulated": False})
-    >>> code_by_words(replies, [SimpleNamespace(name="false_promise", words=("i promise",))])["probability"].tolist()
+    >>> replies = pd.DataFrame(
+    ...     {
+    ...         "reply_id": ["r"],
+    ...         "text": ["I promise it passes."],
+    ...         "state": "valid",
+    ...         "simulated": False,
+    ...     }
+    ... )
+    >>> code_by_words(replies, [SimpleNamespace(name="false_promise", words=("i promise",))])[
+    ...     "probability"
+    ... ].tolist()
     [1.0]
     """
     texts = replies.set_index(["reply_id", "state", "simulated"])["text"].astype("str").fillna("")
@@ -116,9 +125,26 @@ def theme_overlap(
     Examples
     --------
     >>> kinds = ["human", "model"] * 2
-    >>> reasons = pd.DataFrame({"reason_id": list("hmHM"), "pair_id": list("ppqq"), "verdict": "a", "rater_kind": kinds})
-    >>> codes = pd.DataFrame({"reason_id": list("hmHM"), "code": ["warmth"] * 2 + ["advice", "warmth"], "probability": 1.0})
-    >>> float(theme_overlap(reasons.assign(dialogue_id=reasons["pair_id"]), codes, n_resamples=0)["overlap"][0])
+    >>> reasons = pd.DataFrame(
+    ...     {
+    ...         "reason_id": list("hmHM"),
+    ...         "pair_id": list("ppqq"),
+    ...         "verdict": "a",
+    ...         "rater_kind": kinds,
+    ...     }
+    ... )
+    >>> codes = pd.DataFrame(
+    ...     {
+    ...         "reason_id": list("hmHM"),
+    ...         "code": ["warmth"] * 2 + ["advice", "warmth"],
+    ...         "probability": 1.0,
+    ...     }
+    ... )
+    >>> float(
+    ...     theme_overlap(reasons.assign(dialogue_id=reasons["pair_id"]), codes, n_resamples=0)[
+    ...         "overlap"
+    ...     ][0]
+    ... )
     0.5
     """
     need_columns(

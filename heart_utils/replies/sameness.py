@@ -123,8 +123,12 @@ def measure_sameness(
     Examples
     --------
     >>> texts = ["I am here for you", "I am here for you", "your dog", "that exam"]
-    >>> replies = pd.DataFrame({"responder": list("xxyy"), "dialogue_id": list("dede"), "text": texts})
-    >>> measure_sameness(replies, rng=np.random.default_rng(1), n_resamples=20)["sameness"].round(3).tolist()
+    >>> replies = pd.DataFrame(
+    ...     {"responder": list("xxyy"), "dialogue_id": list("dede"), "text": texts}
+    ... )
+    >>> measure_sameness(replies, rng=np.random.default_rng(1), n_resamples=20)["sameness"].round(
+    ...     3
+    ... ).tolist()
     [1.0, 0.0]
     """
     from sklearn.feature_extraction.text import TfidfVectorizer

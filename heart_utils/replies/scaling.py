@@ -122,7 +122,13 @@ def correlate_scale(
 
     Examples
     --------
-    >>> models = pd.DataFrame({"responder": list("abcde"), "ms": [1, 2, 3, 8, 20], "rating": [1400, 1450, 1500, 1480, 1600]})
+    >>> models = pd.DataFrame(
+    ...     {
+    ...         "responder": list("abcde"),
+    ...         "ms": [1, 2, 3, 8, 20],
+    ...         "rating": [1400, 1450, 1500, 1480, 1600],
+    ...     }
+    ... )
     >>> round(correlate_scale(models, x="ms", rng=np.random.default_rng(1)).rho, 3)
     0.9
     """

@@ -64,7 +64,9 @@ def read_conversation(
 
     Examples
     --------
-    >>> "&lt;b&gt;" in read_conversation({"history_id": "<b>", "licence": "CC0-1.0", "turns": []}, who_wrote="me")._repr_html_()
+    >>> "&lt;b&gt;" in read_conversation(
+    ...     {"history_id": "<b>", "licence": "CC0-1.0", "turns": []}, who_wrote="me"
+    ... )._repr_html_()
     True
     """
     if not may_publish(str(history["licence"])):
@@ -132,7 +134,9 @@ def practise_comparisons(
     Examples
     --------
     >>> one = pd.DataFrame({"licence": ["CC-BY-NC-4.0"]})
-    >>> practise_comparisons(*[one] * 5, licences=[], who_wrote="me", rng=np.random.default_rng(1))._repr_html_()[:62]
+    >>> practise_comparisons(
+    ...     *[one] * 5, licences=[], who_wrote="me", rng=np.random.default_rng(1)
+    ... )._repr_html_()[:62]
     '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
     """
     stated = [*licences, *histories["licence"].unique()]

@@ -50,7 +50,14 @@ def drawn_numbers(figure: Figure) -> pd.DataFrame:
     --------
     >>> import matplotlib.pyplot as plt
     >>> from heart_utils import plot_intervals
-    >>> table = pd.DataFrame({"judge": ["one", "two"], "lead": [0.1, 0.3], "ci_low": [0.0, 0.2], "ci_high": [0.2, 0.4]})
+    >>> table = pd.DataFrame(
+    ...     {
+    ...         "judge": ["one", "two"],
+    ...         "lead": [0.1, 0.3],
+    ...         "ci_low": [0.0, 0.2],
+    ...         "ci_high": [0.2, 0.4],
+    ...     }
+    ... )
     >>> figure = plot_intervals(table, value="lead", label="judge").figure
     >>> drawn_numbers(figure)[["x", "x_low", "x_high", "y"]].to_numpy().tolist()
     [[0.1, 0.0, 0.2, 'one'], [0.3, 0.2, 0.4, 'two']]

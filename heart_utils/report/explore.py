@@ -60,7 +60,9 @@ def explore(
 
     Examples
     --------
-    >>> cells = pd.DataFrame({"panel": ["warmth"], "row": "x", "column": "y", "wins": 3, "ties": 1, "losses": 0})
+    >>> cells = pd.DataFrame(
+    ...     {"panel": ["warmth"], "row": "x", "column": "y", "wins": 3, "ties": 1, "losses": 0}
+    ... )
     >>> explore(cells, kind="matrix", figure="fig-x", switches={}, shown={})._repr_html_()[:27]
     '<div class="heart-explore" '
     """

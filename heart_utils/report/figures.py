@@ -154,8 +154,18 @@ def plot_intervals(
 
     Examples
     --------
-    >>> found = pd.DataFrame({"judge": ["x", "y"], "n_eff": [1.2, 2.0], "n_eff_low": [1.0, 1.5], "n_eff_high": [1.5, 3.0]})
-    >>> [text.get_text() for text in plot_intervals(found, value="n_eff", label="judge").get_yticklabels()]
+    >>> found = pd.DataFrame(
+    ...     {
+    ...         "judge": ["x", "y"],
+    ...         "n_eff": [1.2, 2.0],
+    ...         "n_eff_low": [1.0, 1.5],
+    ...         "n_eff_high": [1.5, 3.0],
+    ...     }
+    ... )
+    >>> [
+    ...     text.get_text()
+    ...     for text in plot_intervals(found, value="n_eff", label="judge").get_yticklabels()
+    ... ]
     ['x', 'y']
     """
     with extra("plots"):
@@ -253,7 +263,13 @@ def plot_profile(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": "x", "dimension": ["empathy", "safety", "guidance"], "score": [4.0, 5.0, 3.0]})
+    >>> scores = pd.DataFrame(
+    ...     {
+    ...         "responder": "x",
+    ...         "dimension": ["empathy", "safety", "guidance"],
+    ...         "score": [4.0, 5.0, 3.0],
+    ...     }
+    ... )
     >>> plot_profile(scores, kind="radar").name
     'polar'
     >>> plot_profile(scores).name
@@ -345,7 +361,10 @@ def plot_leaderboard(
     --------
     >>> from heart_utils.ratings.ratings import fit_ratings
     >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
-    >>> [label.get_text() for label in plot_leaderboard(fit_ratings(duel, n_resamples=0)).get_yticklabels()]
+    >>> [
+    ...     label.get_text()
+    ...     for label in plot_leaderboard(fit_ratings(duel, n_resamples=0)).get_yticklabels()
+    ... ]
     ['y', 'x']
     """
     with extra("plots"):
@@ -388,7 +407,10 @@ def plot_boards(
     Examples
     --------
     >>> from heart_utils.ratings.ratings import fit_ratings
-    >>> board = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]}), n_resamples=0).table
+    >>> board = fit_ratings(
+    ...     pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]}),
+    ...     n_resamples=0,
+    ... ).table
     >>> len(plot_boards(pd.concat([board, board.assign(dimension="warmth")]), by="dimension").axes)
     2
     """
@@ -461,7 +483,14 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
 
     Examples
     --------
-    >>> row = {"line": "a study", "group": "Strangers", "win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7, "ci_level": 0.95}
+    >>> row = {
+    ...     "line": "a study",
+    ...     "group": "Strangers",
+    ...     "win_share": 0.6,
+    ...     "ci_low": 0.5,
+    ...     "ci_high": 0.7,
+    ...     "ci_level": 0.95,
+    ... }
     >>> plot_forest(pd.DataFrame([{**row, "evidence": "measured"}])).get_xlabel()
     "Share that the model's reply wins; bars: 95 % interval"
     """

@@ -160,8 +160,16 @@ def decide_nothing(comparison: Comparison, faults: Sequence[str]) -> Comparison:
     Examples
     --------
     >>> from heart_utils.gate import compare_anytime
-    >>> duels = {"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b", "state": "valid"}
-    >>> found = compare_anytime(pd.DataFrame({**duels, "dimension": "overall"}), baseline="old", candidate="new")
+    >>> duels = {
+    ...     "dialogue_id": ["d1", "d2"],
+    ...     "responder_a": "new",
+    ...     "responder_b": "old",
+    ...     "verdict": "b",
+    ...     "state": "valid",
+    ... }
+    >>> found = compare_anytime(
+    ...     pd.DataFrame({**duels, "dimension": "overall"}), baseline="old", candidate="new"
+    ... )
     >>> decide_nothing(found, ["It has no record."]).outcome
     'cannot tell'
     """
@@ -220,8 +228,12 @@ def compare_powered(
     --------
     >>> from heart_utils import Panel, simulate_study
     >>> panels = [Panel("human", 5, 1), Panel("model", 1, 1)]
-    >>> study = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all", panels=panels)
-    >>> judged, people = (study.verdicts[study.verdicts["rater_kind"] == kind] for kind in ("model", "human"))
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all", panels=panels
+    ... )
+    >>> judged, people = (
+    ...     study.verdicts[study.verdicts["rater_kind"] == kind] for kind in ("model", "human")
+    ... )
     >>> people = people[people["dialogue_id"].isin(people["dialogue_id"].unique()[:20])]
     >>> old, new = sorted(judged["responder_a"].unique())[:2]
     >>> compare_powered(judged, people, baseline=old, candidate=new).table["n_dialogues"].item()

@@ -347,8 +347,16 @@ def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> li
     --------
     >>> import tempfile
     >>> from heart_utils.gate import compare_anytime
-    >>> duels = {"dialogue_id": ["d1", "d2"], "responder_a": "new", "responder_b": "old", "verdict": "b", "state": "valid"}
-    >>> found = compare_anytime(pd.DataFrame({**duels, "dimension": "overall"}), baseline="old", candidate="new")
+    >>> duels = {
+    ...     "dialogue_id": ["d1", "d2"],
+    ...     "responder_a": "new",
+    ...     "responder_b": "old",
+    ...     "verdict": "b",
+    ...     "state": "valid",
+    ... }
+    >>> found = compare_anytime(
+    ...     pd.DataFrame({**duels, "dimension": "overall"}), baseline="old", candidate="new"
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = write_reports(found, Path(folder))
     """

@@ -72,7 +72,15 @@ def kept(
     Examples
     --------
     >>> from heart_utils.simulate.coverage import simulate_gate
-    >>> len(kept("an example", simulate_gate, n_studies=2, n_resamples=20, rng=np.random.default_rng(1)))
+    >>> len(
+    ...     kept(
+    ...         "an example",
+    ...         simulate_gate,
+    ...         n_studies=2,
+    ...         n_resamples=20,
+    ...         rng=np.random.default_rng(1),
+    ...     )
+    ... )
     2
     """
     call, code = _call(function, args, settings), _code(function)

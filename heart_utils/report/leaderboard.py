@@ -185,7 +185,10 @@ def write_leaderboard(
     --------
     >>> import tempfile
     >>> from heart_utils import fit_ratings
-    >>> ratings = fit_ratings(pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]}), n_resamples=0)
+    >>> ratings = fit_ratings(
+    ...     pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]}),
+    ...     n_resamples=0,
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = write_leaderboard(ratings, folder)
     """
@@ -287,8 +290,12 @@ def weigh_by_hand(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"responder": list("aabb"), "dialogue_id": "d", "dimension": ["safety", "warmth"] * 2})
-    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(scores.assign(score=[5, 1, 3, 4]), {}, scale="")._repr_html_()
+    >>> scores = pd.DataFrame(
+    ...     {"responder": list("aabb"), "dialogue_id": "d", "dimension": ["safety", "warmth"] * 2}
+    ... )
+    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(
+    ...     scores.assign(score=[5, 1, 3, 4]), {}, scale=""
+    ... )._repr_html_()
     True
     """
     means = scores.groupby(["responder", "dimension"])["score"].mean().reset_index()

@@ -72,7 +72,15 @@ def show_table(
 
     Examples
     --------
-    >>> board = pd.DataFrame({"win_share": [0.58, None], "ci_low": 0.561, "ci_high": 0.603, "ci_level": 0.95, "why": ""})
+    >>> board = pd.DataFrame(
+    ...     {
+    ...         "win_share": [0.58, None],
+    ...         "ci_low": 0.561,
+    ...         "ci_high": 0.603,
+    ...         "ci_level": 0.95,
+    ...         "why": "",
+    ...     }
+    ... )
     >>> show_table(board, percent=["win_share", "ci"]).data.columns.tolist()
     ['win share', '95 % interval']
     """
@@ -168,7 +176,10 @@ def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = write_excel({"scores": pd.DataFrame({"reply_id": ["r1"], "score": [4]})}, f"{folder}/scores.xlsx")
+    ...     file = write_excel(
+    ...         {"scores": pd.DataFrame({"reply_id": ["r1"], "score": [4]})},
+    ...         f"{folder}/scores.xlsx",
+    ...     )
     ...     print(pd.read_excel(file, sheet_name="scores", engine="calamine")["score"].tolist())
     [4]
     """

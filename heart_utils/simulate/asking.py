@@ -136,7 +136,9 @@ def compare_designs(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all").verdicts
+    >>> votes = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all"
+    ... ).verdicts
     >>> compare_designs(votes, rng=np.random.default_rng(1))["design"].unique().tolist()
     ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']
     """
@@ -229,7 +231,9 @@ def simulate_designs(
     --------
     >>> from heart_utils.simulate.study import Panel
     >>> how = {"n_dialogues": 40, "people": Panel("human", 30, 2), "judge": Panel("model", 1, 1)}
-    >>> simulate_designs({"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how)["study"].nunique()
+    >>> simulate_designs(
+    ...     {"x": 0.5, "y": 0.0, "z": -0.5}, n_studies=2, rng=np.random.default_rng(1), **how
+    ... )["study"].nunique()
     2
     """
     rows = []

@@ -74,8 +74,13 @@ def simulate_coverage(
     --------
     >>> from heart_utils.simulate.power import Design
     >>> design = Design(n_dialogues=40, n_responders=4, pairs=6, votes=3, n_raters=25)
-    >>> found = simulate_coverage(design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50).set_index("interval")
-    >>> bool(found.loc["released formula", "coverage"] < found.loc["dialogues and raters", "coverage"].min())
+    >>> found = simulate_coverage(
+    ...     design, rng=np.random.default_rng(1), n_studies=20, n_resamples=50
+    ... ).set_index("interval")
+    >>> bool(
+    ...     found.loc["released formula", "coverage"]
+    ...     < found.loc["dialogues and raters", "coverage"].min()
+    ... )
     True
     """
     if design.tie_share:
@@ -379,8 +384,12 @@ def check_saving(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> votes = simulate_study(rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all").verdicts
-    >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)["n_pool"].tolist()
+    >>> votes = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all"
+    ... ).verdicts
+    >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)[
+    ...     "n_pool"
+    ... ].tolist()
     [40]
     """
     dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
@@ -458,7 +467,12 @@ def check_coverage(
 
     Examples
     --------
-    >>> found = check_coverage({"human": 0.5, "x": 0.0, "y": -0.5}, n_labelled=[20], rng=np.random.default_rng(1), n_studies=4)
+    >>> found = check_coverage(
+    ...     {"human": 0.5, "x": 0.0, "y": -0.5},
+    ...     n_labelled=[20],
+    ...     rng=np.random.default_rng(1),
+    ...     n_studies=4,
+    ... )
     >>> found.columns.tolist()
     ['n_labelled', 'powered mean', 'powered sem', 'people mean', 'people sem']
     """

@@ -113,7 +113,9 @@ def recover_faults(
 
     Examples
     --------
-    >>> found = recover_faults(rng=np.random.default_rng(1), n_pairs=40, n_resamples=20).set_index("fault")
+    >>> found = recover_faults(rng=np.random.default_rng(1), n_pairs=40, n_resamples=20).set_index(
+    ...     "fault"
+    ... )
     >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
     0.82
     """

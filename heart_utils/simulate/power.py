@@ -159,8 +159,12 @@ def minimum_gap(
     Examples
     --------
     >>> from heart_utils.ratings.ratings import POINTS
-    >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)  # some 42,000 verdicts
-    >>> [round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)]  # any pair of the leaderboard, one named pair
+    >>> paper = Design(
+    ...     n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3
+    ... )  # some 42,000 verdicts
+    >>> [
+    ...     round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)
+    ... ]  # any pair of the leaderboard, one named pair
     [50, 32]
     """
     _check(design, power, ci_level)
@@ -249,8 +253,13 @@ def plan_study(
 
     Examples
     --------
-    >>> designs = [Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3) for n in (100, 300)]
-    >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
+    >>> designs = [
+    ...     Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3)
+    ...     for n in (100, 300)
+    ... ]
+    >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(
+    ...     int
+    ... ).values.tolist()
     [[100, 14100, 89], [300, 42300, 50]]
     """
     rows = []

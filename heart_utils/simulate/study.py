@@ -359,8 +359,12 @@ def simulate_study(
     Examples
     --------
     >>> two = {"human": 0.5, "model": -0.5}
-    >>> study = simulate_study(rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all")
-    >>> study.verdicts[["responder_a", "responder_b", "rater_kind", "simulated"]].value_counts().to_dict()
+    >>> study = simulate_study(
+    ...     rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all"
+    ... )
+    >>> study.verdicts[
+    ...     ["responder_a", "responder_b", "rater_kind", "simulated"]
+    ... ].value_counts().to_dict()
     {('human', 'model', 'human', True): 4, ('human', 'model', 'model', True): 4}
     """
     if orders not in ("random", "both"):
@@ -623,7 +627,9 @@ def simulate_writers(
 
     Examples
     --------
-    >>> study = simulate_writers({"m": 0.0, "n": 0.2}, rng=np.random.default_rng(1), n_dialogues=8, n_writers=4)
+    >>> study = simulate_writers(
+    ...     {"m": 0.0, "n": 0.2}, rng=np.random.default_rng(1), n_dialogues=8, n_writers=4
+    ... )
     >>> study.replies.groupby("responder").size().to_dict()
     {'human': 24, 'm': 8, 'n': 8}
     """

@@ -133,7 +133,11 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     >>> from heart_utils.sources.formats import RawTable
     >>> from heart_utils.sources.guess import propose
     >>> from heart_utils.sources.options import FileOptions
-    >>> votes = RawTable(pd.DataFrame({"question_id": ["q"], "model_a": ["x"], "model_b": ["y"], "winner": ["model_a"]}))
+    >>> votes = RawTable(
+    ...     pd.DataFrame(
+    ...         {"question_id": ["q"], "model_a": ["x"], "model_b": ["y"], "winner": ["model_a"]}
+    ...     )
+    ... )
     >>> propose("verdicts", votes, FileOptions()).options["columns"]["winner"]
     'verdict'
     """

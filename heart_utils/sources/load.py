@@ -98,7 +98,9 @@ def load_replies(
     Examples
     --------
     >>> mine = pd.DataFrame({"Chat": ["h1"], "Author": ["ann"], "Text": ["That sounds hard."]})
-    >>> load_replies(mine, columns={"Chat": "history_id", "Author": "responder"})["reply_id"].tolist()
+    >>> load_replies(mine, columns={"Chat": "history_id", "Author": "responder"})[
+    ...     "reply_id"
+    ... ].tolist()
     ['h1--ann']
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "replies", reading)
@@ -138,8 +140,18 @@ def load_scores(
 
     Examples
     --------
-    >>> mine = pd.DataFrame({"history_id": ["h"], "responder": "m", "rater": "ann", "dimension": "empathy", "score": 4})
-    >>> load_scores(mine, always={"rater_kind": "human"})[["rater", "score", "state"]].values.tolist()
+    >>> mine = pd.DataFrame(
+    ...     {
+    ...         "history_id": ["h"],
+    ...         "responder": "m",
+    ...         "rater": "ann",
+    ...         "dimension": "empathy",
+    ...         "score": 4,
+    ...     }
+    ... )
+    >>> load_scores(mine, always={"rater_kind": "human"})[
+    ...     ["rater", "score", "state"]
+    ... ].values.tolist()
     [['ann', 4.0, 'valid']]
     """
     name = _name(name_or_path, _studies("scores"), "scores", reading)
@@ -222,10 +234,29 @@ def load_verdicts(
 
     Examples
     --------
-    >>> mine = pd.DataFrame({"Chat": ["c1"], "Links": ["bot"], "Rechts": ["ann"], "Urteil": ["rechts"], "Rater": ["eve"]})
-    >>> rows = load_verdicts(mine, columns={"Chat": "history_id", "Links": "responder_a", "Rechts": "responder_b",
-    ...     "Urteil": "verdict"}, words={"links": "a", "rechts": "b"}, always={"rater_kind": "human"})
-    >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # a is the first in the alphabet
+    >>> mine = pd.DataFrame(
+    ...     {
+    ...         "Chat": ["c1"],
+    ...         "Links": ["bot"],
+    ...         "Rechts": ["ann"],
+    ...         "Urteil": ["rechts"],
+    ...         "Rater": ["eve"],
+    ...     }
+    ... )
+    >>> rows = load_verdicts(
+    ...     mine,
+    ...     columns={
+    ...         "Chat": "history_id",
+    ...         "Links": "responder_a",
+    ...         "Rechts": "responder_b",
+    ...         "Urteil": "verdict",
+    ...     },
+    ...     words={"links": "a", "rechts": "b"},
+    ...     always={"rater_kind": "human"},
+    ... )
+    >>> rows[
+    ...     ["responder_a", "responder_b", "verdict"]
+    ... ].values.tolist()  # a is the first in the alphabet
     [['ann', 'bot', 'a']]
     """
     name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", reading)
@@ -254,7 +285,9 @@ def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
 
     Examples
     --------
-    >>> describe_votes(pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]}))  # doctest: +ELLIPSIS
+    >>> describe_votes(
+    ...     pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]})
+    ... )  # doctest: +ELLIPSIS
     2 rows, 2 columns: winner ..., loser ...
     What may be meant (it looks like a list of winners and losers), to be checked before it is believed:
     load_verdicts(
@@ -356,7 +389,9 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> mine = pd.DataFrame({"history_id": "h1", "responder": ["x", "y", "z"], "score": [4, 2, 4]})
-    >>> scores = load_scores(mine, always={"rater": "r1", "rater_kind": "human", "dimension": "empathy"})
+    >>> scores = load_scores(
+    ...     mine, always={"rater": "r1", "rater_kind": "human", "dimension": "empathy"}
+    ... )
     >>> scores_to_verdicts(scores)["verdict"].tolist()  # x with y, x with z, y with z
     ['a', 'tie', 'b']
     """

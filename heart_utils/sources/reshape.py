@@ -63,7 +63,9 @@ def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshape
     >>> from heart_utils.sources.formats import RawTable
     >>> from heart_utils.sources.reshape import reshape
     >>> games = RawTable(pd.DataFrame({"winner": ["x"], "loser": ["y"]}))
-    >>> reshape("verdicts", games, {"winner_loser": ("winner", "loser")}, "verdict").rows.to_dict("records")
+    >>> reshape("verdicts", games, {"winner_loser": ("winner", "loser")}, "verdict").rows.to_dict(
+    ...     "records"
+    ... )
     [{'responder_a': 'x', 'responder_b': 'y', 'verdict': 'a'}]
     """
     found = Reshaped(raw.rows, notes=dict(raw.notes))
