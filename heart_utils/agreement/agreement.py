@@ -1,4 +1,4 @@
-"""How often two parties agree on verdicts, beside what chance and what knowing the author would bring."""
+"""How often two rater groups agree on verdicts, against chance and an author-only baseline."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def pairwise_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Agreement:
-    """Measure how often two parties say the same of a pair of replies, and how far beyond what the authors alone foretell.
+    """Measure how often two rater groups agree, against chance and an author-only baseline.
 
     Every vote of one party meets every vote of the other on the same pair, as by Zheng et al.
     (2023), https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`.
@@ -199,7 +199,10 @@ class VotePairs:
     met: tuple[Codes, Codes, Codes]
 
     def of_rater(self, rater: int, *, first: bool) -> VotePairs:
-        """Keep the pairs of votes in which the first party, or the second, is one rater; each counts once."""
+        """Keep the pairs of votes in which one rater is the first party, or the second.
+
+        Each pair counts once.
+        """
         mine = self.met[2][self.met[0 if first else 1] == rater]
         return replace(
             self,
@@ -209,7 +212,10 @@ class VotePairs:
         )
 
     def sides(self) -> tuple[Array, Array]:
-        """Give the labels of the first party and of the second; of two that are the same people, the mean of both."""
+        """Return the labels of the first party and of the second.
+
+        If both are the same people, each is the mean of the two.
+        """
         first, second = self.counts.sum(axis=2), self.counts.sum(axis=1)
         return ((first + second) / 2.0,) * 2 if self.symmetric else (first, second)
 
@@ -220,7 +226,10 @@ class VotePairs:
         )
 
     def sums(self) -> Array:
-        """Sum pairs of votes, equal ones, and ties of either party, to shape (clusters, groups, 4)."""
+        """Sum pairs of votes, equal ones and ties of either party by cluster and group.
+
+        Shape (clusters, groups, 4).
+        """
         first, second = self.sides()
         equal = np.trace(self.counts, axis1=1, axis2=2)
         return self.sum_up(
@@ -234,7 +243,7 @@ class VotePairs:
         return sums_by(codes, np.concatenate(self.sides(), axis=1), *shape)
 
     def names(self) -> AuthorBaseline:
-        """Lay out what the answer from the authors' names needs."""
+        """Collect what the author-only baseline needs."""
         family = self.unit_group * (int(self.unit_authors.max()) + 1) + self.unit_authors
         n_families = int(family.max()) + 1
         told = sums_by(
@@ -251,7 +260,10 @@ class VotePairs:
 
 @dataclass(frozen=True, eq=False)
 class AuthorBaseline:
-    """What one who reads nothing would answer: the first party's commonest label on these two authors in all other clusters."""
+    """The author-only baseline: a guess from the two authors' names, without the text.
+
+    It is the first party's commonest label on these two authors in all other clusters.
+    """
 
     told: Array  # (clusters, families, labels): what the first party said of each pair of authors
     cluster: Codes  # of each cell, which is a family in a cluster
@@ -259,7 +271,7 @@ class AuthorBaseline:
     first: Array  # (cells, groups, labels): its labels in the pairs of votes that are compared
 
     def count_right(self, weights: Array) -> Array:
-        """Count the pairs of votes in which that answer agrees, learning it anew under each row of cluster weights."""
+        """Count pairs of votes that match the baseline, refitted under each row of weights."""
         found = np.zeros((len(weights), self.first.shape[1]))
         for family in np.unique(self.family):
             cells = np.flatnonzero(self.family == family)
@@ -300,7 +312,10 @@ def pair_votes(
     by: Sequence[str],
     ties: str,
 ) -> VotePairs:
-    """Pair what two parties said of the same replies, as counts; without a second party each vote is paired with itself."""
+    """Pair the votes of two rater groups on the same replies, as counts.
+
+    Without a second group each vote is paired with itself.
+    """
     if votes.kind != "verdict":
         raise AgreementError(
             "The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`."
@@ -386,7 +401,7 @@ def _ambiguity(
     first: NDArray[np.bool_],
     second: NDArray[np.bool_],
 ) -> NDArray[np.object_]:
-    """Say of each pair of votes how people split on its replies, the two votes themselves left out."""
+    """Classify how people split on the replies of each pair of votes, without these two votes."""
     others, row = _labels_of_units(votes, people)[met["unit"]], np.arange(len(met))
     for mine, value in ((first, "value"), (second, "value_other")):
         others[row, met[value]] -= bool(people[mine].all())
@@ -399,7 +414,7 @@ def _ambiguity(
 
 
 def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
-    """Give a code to each combination of labels that occurs; with no labels all rows are one group."""
+    """Return a code for each combination of labels; without labels all rows are one group."""
     if not len(labels.columns):
         return np.zeros(len(labels), np.intp), pd.DataFrame(index=[0])
     codes = np.asarray(labels.groupby(list(labels), dropna=False).ngroup(), dtype=np.intp)
@@ -407,7 +422,10 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
 
 
 def _measures(sums: Array, margins: Array, right: Array) -> Array:
-    """Turn sums over clusters, and what the names got right, into the five measures, to shape (..., groups, 5)."""
+    """Compute the five measures from sums over clusters; shape (..., groups, 5).
+
+    `right` is how often the author-only baseline agrees.
+    """
     n_votes = np.where(sums[..., 0] > 0, sums[..., 0], np.nan)
     agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
     # a and b are names without meaning: what is not a tie falls on either with the same chance.
@@ -430,7 +448,10 @@ def _vary_people(
     between: tuple[str, str],
     by: Sequence[str],
 ) -> tuple[Array, Codes]:
-    """Give what other people would add to the variance of each measure, by its derivatives, and how many people there are."""
+    """Compute the variance that other people would add to each measure, by the delta method.
+
+    Also return how many people there are.
+    """
     if "human" not in between:
         raise AgreementError(
             f"Raters are drawn anew only where a party is people ('human'); got {between!r}."

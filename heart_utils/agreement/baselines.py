@@ -1,4 +1,4 @@
-"""What agreement with people is compared with: guesses that read nothing, and the ceiling that one noisy person sets."""
+"""Baselines of agreement that read no text, and the ceiling set by one noisy person."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def agreement_with_baselines(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Compare a judge's agreement with people and that of guesses that read nothing, on the same pairs of decided votes.
+    """Compare a judge's agreement with people with that of guesses that read no text.
 
     Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of
     these two authors), each of `gaps` (whether they prefer more of it), ``style`` (all of several,
@@ -140,7 +140,10 @@ def agreement_with_baselines(
 
 
 def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dict[str, Array]:
-    """Guess from features, each alone and all together: how far each label is right, to shape (units, 3)."""
+    """Guess from features, each alone and all together; shape (units, 3).
+
+    The values are how far each label is right.
+    """
     if gaps is None:
         return {}
     if (
@@ -188,7 +191,7 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
 def _from_order(
     votes: Votes, table: pd.DataFrame, pairs: VotePairs, mask: np.ndarray
 ) -> dict[str, Array]:
-    """Guess from which reply was shown first: of each label, in which share of the votes that gave it this is right."""
+    """Guess from which reply came first: compute how often each label is then right."""
     order = (
         table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
     )
@@ -231,7 +234,9 @@ class Ceiling:
 def estimate_ceiling(
     verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> Ceiling:
-    r"""Estimate how often the best possible judge would agree with one person, each pair of replies weighing the same.
+    r"""Estimate how often the best possible judge would agree with one person.
+
+    Each pair of replies has the same weight.
 
     If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean
     of m, its distribution fitted to how votes split, is the ceiling. Agreement A of two people
@@ -315,7 +320,7 @@ def estimate_ceiling(
 
 
 def highest_ceiling(agreement: Array) -> Array:
-    """Give the ceiling if all pairs are equally hard."""
+    """Compute the ceiling if all pairs are equally hard."""
     return np.asarray((1.0 + np.sqrt(np.maximum(2.0 * agreement - 1.0, 0.0))) / 2.0)
 
 

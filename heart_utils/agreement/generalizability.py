@@ -1,4 +1,7 @@
-"""How many dialogues and raters a reliable score of each author needs: generalizability theory (G-study and D-study)."""
+"""How many dialogues and raters a reliable score needs: generalizability theory.
+
+A G-study estimates the components of variance, a D-study predicts from them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class Components:
         same_raters: bool = True,
         absolute: bool = False,
     ) -> float:
-        """Predict the reliability of mean scores (D-study), for these raters or others like them; `absolute`: Φ, not Eρ²."""
+        """Predict the reliability of mean scores (D-study).
+
+        For these raters or others like them; `absolute` asks for Φ instead of Eρ².
+        """
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError(
                 "One rater does not show how raters differ; expected n_raters=1 and"
@@ -56,7 +62,7 @@ class Components:
 
 
 def variance_components(scores: pd.DataFrame) -> Components:
-    """Split the variance of scores into responders, dialogues, raters and what they do together (G-study).
+    """Estimate variance components of scores: responders, dialogues, raters (G-study).
 
     By expected mean squares of a crossed design with random effects: Brennan (2001),
     https://doi.org/10.1007/978-1-4757-3456-0
@@ -159,7 +165,7 @@ def cheapest_design(
     most_raters: int | None = None,
     same_raters: bool = True,
 ) -> pd.DataFrame:
-    """List the designs that reach a wanted reliability of the differences between responders (Eρ²), the cheapest first.
+    """List designs that reach a wanted reliability (Eρ²), the cheapest first.
 
     Parameters
     ----------
@@ -300,7 +306,7 @@ def check_reliability(
 
 
 def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
-    """Give scores as responders by dialogues by raters, and the number of dialogues that are not complete."""
+    """Arrange scores as responders by dialogues by raters, and count incomplete dialogues."""
     need_columns(scores, ["responder", "dialogue_id", "rater", "score"], AgreementError)
     if len(dimensions := set(scores.get("dimension", ()))) > 1:
         raise AgreementError(f"Choose one dimension of {', '.join(sorted(dimensions))}.")
@@ -320,7 +326,11 @@ def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
 
 
 def _estimates(cells: Array) -> dict[str, float]:
-    """Estimate components: alternating sums of the mean squares of all effects that include one, over the size of its cells."""
+    """Estimate the components from mean squares, by alternating sums.
+
+    A component sums the mean squares of all effects that include it, divided by the size of its
+    cells.
+    """
     cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
     parts: dict[tuple[int, ...], Array] = {(): cells}
     for axis in range(cells.ndim):  # split each part into its mean over the axis and what is left

@@ -1,4 +1,7 @@
-"""Coefficients of agreement beyond chance, with intervals; tests compare them with statsmodels, pingouin and others."""
+"""Coefficients of agreement beyond chance, with intervals.
+
+Tests compare them with statsmodels, pingouin and other programs.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,13 @@ def cohen_kappa(
 ) -> Coefficient:
     r"""Compute Cohen's kappa of two raters, plain or weighted.
 
-    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}`
-    [1]_: chance means that each rater keeps their own habits. Of verdicts the names a and b mean
-    nothing, so the table is averaged with itself turned round; without ties kappa, pi and AC1 are
-    then one number, :math:`2 p_o - 1`.
+    .. math::
+
+        \kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}
+
+    [1]_: chance means that each rater keeps their own habits. In verdicts a and b are arbitrary
+    labels, so the table is averaged with its transpose; without ties kappa, pi and AC1 are then one
+    number, :math:`2 p_o - 1`.
 
     Parameters
     ----------
@@ -143,7 +149,7 @@ def gwet_ac(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Coefficient:
-    r"""Compute Gwet's AC1, which does not collapse as kappa does where nearly all answers are the same.
+    r"""Compute Gwet's AC1, which does not collapse where nearly all answers are the same.
 
     Chance is a blind guess among q categories that occur:
     :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`. Source: Gwet (2008),
@@ -329,10 +335,17 @@ def icc(
 
     Examples
     --------
-    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "rater": ["x"] * 3 + ["y"] * 3, "score": [1, 2, 3, 2, 3, 4]})
+    >>> scores = pd.DataFrame(
+    ...     {
+    ...         "reply_id": list("rst") * 2,
+    ...         "rater": ["x"] * 3 + ["y"] * 3,
+    ...         "score": [1, 2, 3, 2, 3, 4],
+    ...     }
+    ... )
     >>> icc(scores, kind="C,1", cluster=None, n_resamples=0).value
     1.0
-    >>> round(icc(scores, kind="A,1", cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
+    >>> absolute = icc(scores, kind="A,1", cluster=None, n_resamples=0)
+    >>> round(absolute.value, 3)  # 2 / (2 + 2 / 3 * 1.5)
     0.667
     """
     votes = read_votes(
@@ -370,7 +383,9 @@ def judge_reliability(
     of: str | None = "responder",
     kinds: Sequence[str] = ("C,1",),
 ) -> pd.DataFrame:
-    """Correlate each judge's scores with a person's, on each dimension: the value of :func:`icc`, without an interval.
+    """Correlate each judge's scores with a person's, by dimension, without an interval.
+
+    The coefficient is that of :func:`icc`.
 
     Parameters
     ----------
@@ -447,14 +462,17 @@ def one_dimension(votes: Votes) -> None:
 
 
 def cluster_of_unit(votes: Votes) -> Codes:
-    """Give the cluster of each unit."""
+    """Return the cluster of each unit."""
     found = np.zeros(len(votes.units), np.intp)
     found[votes.unit] = votes.cluster
     return found
 
 
 def answer_sheet(votes: Votes) -> Array:
-    """Lay answers out as units by raters: scores, or 1, 0 and -1 for a, a tie and b; ``nan`` where there is none."""
+    """Arrange answers as units by raters; ``nan`` where there is none.
+
+    Scores as they are; verdicts as 1, 0 and -1 for a, a tie and b.
+    """
     values = votes.categories.astype(float) if votes.kind == "score" else np.array([1.0, 0.0, -1.0])
     sheet = np.full((len(votes.units), len(votes.raters)), np.nan)
     sheet[votes.unit, votes.rater] = values[votes.value]
@@ -512,12 +530,18 @@ def _count_answers(votes: Votes) -> Array:
 
 
 def _turned(tables: Array, votes: Votes) -> Array:
-    """Symmetrise tables of verdicts: average each with its transpose in a and b, since these are arbitrary labels."""
+    """Symmetrise tables of verdicts: average each with its transpose in a and b.
+
+    These are arbitrary labels.
+    """
     return tables if votes.kind == "score" else np.asarray((tables + tables[..., ::-1, ::-1]) / 2.0)
 
 
 def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
-    """Sum the coincidence tables of units by cluster: how often each two answers are given to one unit."""
+    """Sum the coincidence tables of units by cluster.
+
+    A coincidence table counts how often each two answers are given to one unit.
+    """
     one = counts / (counts.sum(axis=1, keepdims=True) - 1.0)
     sums = np.stack(
         [sums_by(cluster, share[:, None] * counts, n_clusters) for share in one.T], axis=1
@@ -527,14 +551,17 @@ def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
 
 
 def _squares(table: Array) -> Array:
-    """Give for each row of a complete table what the sums of squares add up: one, squares, the total squared, and itself."""
+    """Compute the terms of the sums of squares for each row of a complete table.
+
+    One, the sum of squares, the squared total, and the row itself.
+    """
     return np.column_stack(
         [np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table]
     )
 
 
 def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
-    """Give the variance that an intraclass correlation leaves over, and the whole, from sums over rows."""
+    """Compute the residual and the total variance of an intraclass correlation."""
     if kind not in KINDS:
         raise AgreementError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     n, squares, row_squares, by_rater = sums[..., 0], sums[..., 1], sums[..., 2], sums[..., 3:]
@@ -553,7 +580,7 @@ def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
 def _coefficient(
     name: str, sums: Array, parts: Parts, n_units: int, votes: Votes, how: tuple[int, float, Rng]
 ) -> Coefficient:
-    """Turn sums over clusters into one less a ratio of two parts, and resample the clusters that hold something of it."""
+    """Compute one minus a ratio of two parts, and resample the clusters that hold answers."""
     n_resamples, ci_level, rng = how
     sums = sums[sums.reshape(len(sums), -1).any(axis=1)]
     n_clusters = len(sums)

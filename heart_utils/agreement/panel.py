@@ -1,4 +1,4 @@
-"""A judge for a person: what a panel amounts to, the annotator test, and when a judge should abstain."""
+"""Judges in place of people: size of a panel, the annotator test, and abstention."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 def effective_judges(
     table: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
 ) -> pd.DataFrame:
-    r"""Estimate how many judges with independent errors a panel of k amounts to: :math:`k / (1 + (k - 1) \rho)`.
+    r"""Estimate how many judges with independent errors a panel of k is equivalent to.
+
+    The number is :math:`k / (1 + (k - 1) \rho)`.
 
     Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors
     are taken against *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; if one person alone
@@ -214,14 +216,17 @@ def effective_judges(
 
 
 def _closeness(one: Array, others: Array, kind: str) -> Array:
-    """Say for each item how close an answer is to those of other people."""
+    """Measure for each item how close an answer is to those of other people."""
     if kind == "verdict":
         return np.asarray((others == one[:, None]).sum(axis=1) / (~np.isnan(others)).sum(axis=1))
     return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
 
 
 def _error_columns(said: Array, people: Array, *, single: bool) -> Array:
-    """Give for each unit what covariances of errors add up: squares, the squared sum, people's own, and each judge's error."""
+    """Compute for each unit the terms from which covariances of errors are summed.
+
+    Squares, the squared sum, people's own, and each judge's error.
+    """
     n_people, n_judges = (~np.isnan(people)).sum(axis=1), said.shape[1]
     total, squares = np.nansum(people, axis=1), np.nansum(people**2, axis=1)
     mean, judges = total / n_people, said.sum(axis=1)

@@ -1,4 +1,7 @@
-"""Ratings from few people's verdicts and many of a judge's: the judge only ever corrects by its differences."""
+"""Ratings from few verdicts of people and many of a judge (prediction-powered inference).
+
+The judge corrects only by the differences between its verdicts.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ class PoweredRatings:
     n_effective: float  # of even information that tell as much of a difference, as in ``Ratings``
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
-        """Give ``rank_low`` and ``rank_high`` of each ``responder``, all at once: with the judge, or from people alone."""
+        """List the ranks each ``responder`` may hold, all at once, with the judge or without.
+
+        Columns ``rank_low`` and ``rank_high``.
+        """
         names, n = self.table["responder"], self.n_labelled
         robust = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
         strength = self.table["strength" if judge else "people_strength"].to_numpy()
@@ -105,7 +111,7 @@ def prediction_powered_ratings(
     weight: float | None = None,
     ci_level: float = 0.95,
 ) -> PoweredRatings:
-    r"""Rate responders as people would, from some dialogues that people judged and all that a judge did.
+    r"""Rate responders as people would, from a few human verdicts and many of a judge.
 
     With s the score of a dialogue (wins minus expected wins), strengths solve
     :math:`\overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of
@@ -255,7 +261,7 @@ def _of_people(entries: Entries, mine: Truths, stands_for: pd.Series | None) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """What the judge said, one matrix a dialogue: the mean of its verdicts on each pair, and which pairs it saw."""
+    """The judge's mean verdict on each pair, one matrix a dialogue, and which pairs it saw."""
 
     wins: Array
     seen: Array
@@ -309,7 +315,10 @@ class _Scores:
         )
 
     def weights(self, labelled: Truths, inverse: Array) -> Array:
-        """Estimate what the judge's differences weigh in each dialogue; where people said nothing, on average."""
+        """Estimate the weight of the judge's differences in each dialogue.
+
+        A dialogue without verdicts of people gets the average weight.
+        """
         n, n_all = int(labelled.sum()), len(labelled)
         # By how much the judge's verdicts beside people's differ from its mean over all dialogues.
         apart = (self.beside - self.judge)[labelled]
@@ -368,7 +377,7 @@ def _check(
 def labelled_weights(
     own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array
 ) -> Array:
-    """Estimate for each labelled dialogue, from all the others, what the judge's differences weigh."""
+    """Estimate the weight of the judge in each labelled dialogue from all the others."""
     one, other, rest = own @ inverse, apart @ inverse, elsewhere @ inverse
     shared = _left_out(one, other)
     spread = _left_out(other, other) + share * (1.0 - share) * rest.var(axis=0, ddof=1).sum()
@@ -376,7 +385,7 @@ def labelled_weights(
 
 
 def _left_out(one: Array, other: Array) -> Array:
-    """Give the trace of the covariance without each row in turn."""
+    """Compute the trace of the covariance with each row left out in turn."""
     n = len(one) - 1
     products = (one * other).sum(axis=1)
     without_one, without_other = one.sum(axis=0) - one, other.sum(axis=0) - other
@@ -394,7 +403,7 @@ def _table(
     n: int,
     ci_level: float,
 ) -> pd.DataFrame:
-    """Put intervals on strengths, given with their covariances, and lay them out beside the judge's own."""
+    """Build the table of strengths with intervals, next to the judge's own."""
     reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
     centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
     columns: dict[str, Any] = {"responder": names}

@@ -1,4 +1,4 @@
-"""Rank correlations: do two raters order the replies of a history alike; does what observers see follow what seekers said."""
+"""Rank correlations of two raters' scores, and of observers' codes with seekers' reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def rank_agreement(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    r"""Compare how two parties order the replies of one history: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
+    r"""Compare how two rater groups rank the replies of one history (Kendall's tau-b).
+
+    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
 
     :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs
     of two raters' differences, is averaged over histories in which both told some replies apart.
@@ -119,7 +121,10 @@ def rank_agreement(
 
 
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
-    """Give for each conversation of two raters: tau, whether it has one, and whether both scored two replies."""
+    """Compute tau for each conversation of two raters.
+
+    Also return whether it has one, and whether both scored two replies.
+    """
     units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
     units = units[~np.isnan(sheet[:, first] + sheet[:, second])]
     pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query(
@@ -148,7 +153,9 @@ def track_recipients(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Correlate (Spearman, over dialogues) what observers saw in a dialogue with what its seeker said; it is no effect.
+    """Correlate observers' codes of a dialogue with its seeker's reports (Spearman).
+
+    Dialogues are the units. The correlation is not an effect of what the observers saw.
 
     Parameters
     ----------
@@ -234,7 +241,7 @@ def track_recipients(
 def _correlate(
     part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float
 ) -> dict[str, object]:
-    """Give Spearman's correlation, ties at their middle, in the data and under each row of weights."""
+    """Compute Spearman's correlation with mid-ranks, in the data and in each resample."""
     there = part[outcome].notna().to_numpy()
     rows, where = part[there], where[there]
     n_clusters = len(np.unique(where))
@@ -259,7 +266,7 @@ def _correlate(
 
 
 def _ranks(codes: Codes, weights: Array) -> Array:
-    """Give the middle rank of each entry, where an entry counts as often as its weight."""
+    """Compute mid-ranks of the entries, each entry counted as often as its weight."""
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.unique(codes))
     counts = np.add.reduceat(weights[:, order], starts, axis=1)

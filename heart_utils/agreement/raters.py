@@ -1,4 +1,4 @@
-"""Raters and writers one by one: how each rater worked, how reliable they are, and the average human among writers."""
+"""Quality of single raters, their exclusion, and the average human writer."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class WriterRatings:
     sd_high: float
 
     def board(self) -> pd.DataFrame:
-        """Lay out the board of writers who were judged often enough, with the average writer among them."""
+        """Build the leaderboard of writers judged often enough, with the average writer."""
         few = self.writers.loc[~self.writers["enough"], "writer"]
         table = self.split.table[~self.split.table["responder"].isin(few)]
         mean = self.split.strength[self.writers["writer"]].mean()
@@ -371,7 +371,10 @@ def split_writers(
 def paule_mandel(
     effects: Array, variances: Array, *, ci_level: float = 0.95
 ) -> tuple[float, float, float]:
-    """Estimate the spread between units from noisy effects, with its interval: Viechtbauer (2007), doi.org/10.1002/sim.2514."""
+    """Estimate the spread between units from noisy effects, with its interval.
+
+    Paule and Mandel's estimator; Viechtbauer (2007), https://doi.org/10.1002/sim.2514.
+    """
     df = len(effects) - 1
 
     def excess(sd: float, target: float) -> float:
@@ -391,7 +394,9 @@ def paule_mandel(
 def dawid_skene(
     answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = None, prior: float = 0.0
 ) -> pd.DataFrame:
-    """Fit items' true classes and each rater's errors by EM (Dawid and Skene 1979, https://doi.org/10.2307/2346806).
+    """Fit the true class of items and the errors of raters by EM (Dawid and Skene).
+
+    Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806.
 
     From ``item``, ``rater``, ``answer``: by ``rater``, ``truth`` and ``answer`` its ``probability``
     and ``count``, plus `prior`. Under a `mirror`, such as a for b, a rater errs alike on a class
@@ -450,7 +455,7 @@ def dawid_skene(
 
 
 def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tell how often each rater, on choosing a side at all, chooses the one that is truly preferred."""
+    """Estimate how often a rater who chooses a side chooses the truly better one."""
     table = pd.DataFrame({"tie_share": (rows["verdict"] == "tie").groupby(rows["rater"]).mean()})
     sided = rows.loc[rows["verdict"] != "tie", ["pair_id", "rater", "verdict"]].set_axis(
         ["item", "rater", "answer"], axis=1
@@ -468,7 +473,10 @@ def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sides(rows: pd.DataFrame) -> pd.DataFrame:
-    """Look at which side each rater chose, in sequence; a choice whose order is not known counts for neither."""
+    """Find which side each rater chose, in sequence.
+
+    A choice whose order is not known counts for neither.
+    """
     sided = rows[(rows["verdict"] != "tie") & rows["order"].notna()]
     first = (sided["verdict"] == "a") == (sided["order"] == "ab")
     found = []
@@ -489,7 +497,10 @@ def _longest_run(values: np.ndarray) -> int:
 
 
 def _run_probability(n: int, length: int) -> float:
-    """Give the chance that n fair tosses hold a run of one side at least so long, by the length of the run that they end in."""
+    """Compute the probability that n fair tosses hold a run of at least this length.
+
+    By recursion on the length of the run in which the tosses end.
+    """
     if length <= 1:
         return 1.0
     # chance that no run is long enough yet, and the present one has length 1, 2, ...

@@ -1,4 +1,7 @@
-"""Are the dimensions one? A multitrait-multimethod table (Campbell and Fiske, 1959, https://doi.org/10.1037/h0046016)."""
+"""Are the dimensions distinct? A multitrait-multimethod table of scores.
+
+Campbell and Fiske (1959), https://doi.org/10.1037/h0046016.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,10 @@ def measure_halo(
 
 
 def _complete(scores: pd.DataFrame, columns: pd.MultiIndex) -> pd.DataFrame:
-    """Lay valid scores out: a row a history in which nobody left anything out, a column a responder, rater and dimension."""
+    """Arrange valid scores as histories by responder, rater and dimension.
+
+    Only histories in which no score is missing.
+    """
     valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
     if valid.duplicated(["history_id", *AXES]).any():
         raise BiasError(
@@ -167,7 +173,7 @@ def _distinct(
     n_clusters: int,
     ci_level: float,
 ) -> pd.DataFrame:
-    """Say of each dimension whether two raters agree more about it than across it and another, over some pairs of raters."""
+    """Test for each dimension whether raters agree more about it than across dimensions."""
     # (resamples, pairs, dimensions, dimensions)
     crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)
     both = (crossed + crossed.swapaxes(2, 3)) / 2.0
@@ -192,7 +198,7 @@ def _distinct(
 def _second(
     table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]
 ) -> pd.DataFrame:
-    """Compare, for two raters and a dimension, their correlation on it with its correlations with others within a rater."""
+    """Compare, for two raters and a dimension, agreement on it with correlations within a rater."""
     rows = []
     for (one, other), (place, dimension) in product(pairs, enumerate(dimensions)):
         within = np.delete(
@@ -216,7 +222,7 @@ def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _first_share(table: Array) -> Array:
-    """Give the first eigenvalue's share of the trace; ``nan`` where a dimension does not vary."""
+    """Compute the first eigenvalue's share of the trace; ``nan`` if a dimension is constant."""
     share = np.full(len(table), np.nan)
     whole = ~np.isnan(table).any(axis=(1, 2))
     if whole.any():

@@ -1,4 +1,4 @@
-"""What moves a judge beside the reply's quality: the side it was shown on, its length, its form, and being asked again."""
+"""What biases a judge: the side of a reply, its length, its form, and being asked again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def position_bias(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Measure how far each rater leans towards the reply shown first, and how often it contradicts itself.
+    """Measure how far each rater prefers the reply shown first, and contradicts itself.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def position_bias(
 
 
 def text_features(replies: pd.DataFrame) -> pd.DataFrame:
-    r"""Say of each reply in which form it comes: how often twice as long, and what is in it or not.
+    r"""Compute features of each reply's form, such as its length and use of lists.
 
     Parameters
     ----------
@@ -141,7 +141,10 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def feature_gaps(comparisons: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
-    """Say by how much reply a exceeds reply b in each feature (`features` by reply_id), indexed by ``pair_id``."""
+    """Compute by how much reply a exceeds reply b in each feature, by ``pair_id``.
+
+    `features` has the index ``reply_id``.
+    """
     pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
     sides = [features.reindex(pairs[side]).to_numpy(float) for side in ("reply_a", "reply_b")]
     return pd.DataFrame(sides[0] - sides[1], columns=features.columns, index=pairs.index)
@@ -155,11 +158,16 @@ def feature_bias(
     within_authors: bool = True,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    r"""Measure what goes with winning: the log-odds that one unit more of a feature adds, all features at once.
+    r"""Estimate how features of a reply go with winning, all features at once (logistic).
 
     The model is
-    :math:`P(a) = \operatorname{logit}^{-1}\left(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i - \theta_j\right)`, with
-    strengths :math:`\theta` of who wrote. It is an association: longer replies may be better ones.
+
+    .. math::
+
+        P(a) = \operatorname{logit}^{-1}\left(\sum_k \beta_k (x_{ak} - x_{bk})
+        + \theta_i - \theta_j\right),
+
+    with strengths :math:`\theta` of who wrote. It is an association: longer replies may be better ones.
 
     Parameters
     ----------
@@ -233,7 +241,7 @@ def _share(
     n_resamples: int,
     ci_level: float,
 ) -> dict[str, object]:
-    """Put an interval on a mean of zeros, halves and ones."""
+    """Compute the mean of zeros, halves and ones, with an interval."""
     said, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
     value, low, high, why = said.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
@@ -272,7 +280,10 @@ def _fit(
 def fit_logistic(
     design: Array, won: Array, clusters: pd.Series, ci_level: float
 ) -> tuple[pd.DataFrame, str]:
-    """Fit statsmodels' logistic model without constant, clustered; or say why some coefficient has no end or no variance."""
+    """Fit a logistic model without constant, with errors clustered (statsmodels).
+
+    Or return the reason why a coefficient has no finite estimate or no variance.
+    """
     from statsmodels.api import GLM, families
 
     codes, n = pd.factorize(clusters)[0], clusters.nunique()
@@ -293,7 +304,7 @@ def fit_logistic(
 
 
 def author_columns(verdicts: pd.DataFrame) -> Array:
-    """Give one column an author but the first: 1 where it wrote a, -1 where it wrote b."""
+    """Build one column for each author but the first: 1 where it wrote a, -1 where b."""
     authors = sorted({*verdicts["responder_a"], *verdicts["responder_b"]})[1:]
     a, b = (
         verdicts[side].to_numpy()[:, None] == np.array(authors, dtype=object)
@@ -303,7 +314,7 @@ def author_columns(verdicts: pd.DataFrame) -> Array:
 
 
 def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
-    """Tell which features say something that authors, and features before them, do not."""
+    """Find the features that authors, and the features before them, do not determine."""
     both = np.column_stack([authors, features])
     sizes = range(authors.shape[1], both.shape[1] + 1)
     return (
@@ -315,7 +326,7 @@ def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
 
 
 def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
-    """Put an interval on the first value, and a p value, by the others, which are its resamples."""
+    """Compute interval and p value of the first value from the others, its resamples."""
     low, high = interval_of(float(values[0]), values[1:], n_clusters, ci_level, **ends)
     p = p_value(float(values[0]), values[1:], n_clusters) if np.isfinite(low) else np.nan
     return {"ci_low": low, "ci_high": high, "p": p}

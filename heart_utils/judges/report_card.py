@@ -1,4 +1,4 @@
-"""A judge's report card: what it said of replies that were spoilt in a known way, and what that means in words."""
+"""A judge's report card: its verdicts on replies spoilt in a known way, in words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BASE = "reference"
 def grade_probes(
     verdicts: pd.DataFrame, expected: Mapping[str, str], *, alpha: float = 0.05
 ) -> pd.DataFrame:
-    """Grade each judge on each probe by how often it prefers the reply that the probe was made from.
+    """Grade each judge on each probe: how often it prefers the reply before it was spoilt.
 
     Orders are joined first. A judge that contradicts itself is right by half; probabilities are
     averaged.
@@ -115,7 +115,7 @@ def grade_probes(
 
 
 def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> pd.DataFrame:
-    """Say in words what each judge's card amounts to.
+    """Describe in words what each judge's grades show.
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts
     itself in half of the pairs, or recognises fewer than half of the spoilt replies. *Passed these

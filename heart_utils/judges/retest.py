@@ -1,4 +1,4 @@
-"""One judge asked again: how much of an answer comes back, what repeats buy, and whether a name still is the same judge."""
+"""Asking a judge again: reliability, the price of repeats, and drift between dates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_DIALOGUES = 2
 def repeat_reliability(
     verdicts: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
 ) -> pd.DataFrame:
-    r"""Compute how much of the variance of a judge's answers comes back when it is asked the same again.
+    r"""Compute the share of variance of a judge's answers that repeats reproduce.
 
     An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass
     correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares
@@ -150,7 +150,7 @@ def repeat_reliability(
 def price_of_repeats(
     verdicts: pd.DataFrame, *, dimension: str = "overall", most: int = 8
 ) -> pd.DataFrame:
-    r"""Compute how many points narrower ratings get by asking a judge again, and by asking about more dialogues instead.
+    r"""Compute how much repeats narrow ratings, compared with more dialogues.
 
     The variance of a rating from :math:`k` repeats is :math:`V + N / k`. :math:`N` is what the
     repeats at hand show, from the fits to the first and to all of them; it is 0 where intervals did
@@ -257,7 +257,7 @@ def measure_drift(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Compare how often answers change between two dates with how often within one: is a name still the same judge.
+    """Compare changes of answers between two dates with changes within one date.
 
     A judge that is not certain contradicts itself on any day, so only what changes beyond that is
     drift.

@@ -31,7 +31,10 @@ LOWEST, HIGHEST = 1.0, 5.0
 
 
 def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
-    """Tell each judge's own responders (by a flag), models of no judge's family, and judges of other families."""
+    """Sort responders by their relation to each judge: own, neutral, or of another judge.
+
+    A judge's own responders are found by a flag; neutral models belong to no judge's family.
+    """
     judged = scores[scores["rater_kind"] == "model"]
     marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
     own = {str(rater): set(rows) for rater, rows in marked.groupby("rater")["responder"]}
@@ -148,7 +151,10 @@ def self_preference(
 def _contrast(
     values: Array, own: NDArray[np.bool_], codes: NDArray[np.intp], weights: Array, ci_level: float
 ) -> Iterator[dict[str, object]]:
-    """Give the difference of the first rater less that of the others, on both scales, in the data and in each resample."""
+    """Compute the difference of the first rater from the others, on both scales.
+
+    In the data and in each resample.
+    """
     n_clusters, means = len(np.unique(codes)), []
     for side in (own, ~own):
         columns = [

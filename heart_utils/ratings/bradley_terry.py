@@ -48,7 +48,10 @@ class ConvergenceError(RatingsError):
 
 
 class NotComparableError(RatingsError):
-    """Comparisons do not link all responders; ``groups`` are those who can be compared, the largest first."""
+    """Comparisons do not link all responders; ``groups`` lists those they do link.
+
+    The largest group comes first.
+    """
 
     def __init__(self, groups: list[list[str]]) -> None:
         self.groups = sorted(groups, key=lambda group: (-len(group), group))
@@ -75,7 +78,10 @@ class WinMatrices:
     per_pair: float | None  # where pairs weigh the same, the verdicts to which each is scaled
 
     def total(self, weights: Array | None = None) -> Array:
-        """Sum over clusters, for each row of `weights` (replicates, clusters), or once with weight one."""
+        """Sum over clusters, once for each row of `weights` (replicates, clusters).
+
+        Without `weights`, every cluster counts once.
+        """
         if weights is None:
             weights = np.ones((1, self.flat.shape[0]))
         wins: Array = np.asarray(weights @ self.flat).reshape(
@@ -91,7 +97,10 @@ class WinMatrices:
         return wins
 
     def resampled(self) -> WinMatrices:
-        """Give what resamples are summed from: where pairs have few dialogues, each keeps its weight in the data."""
+        """Return the matrices that resamples are summed from.
+
+        Where pairs have few dialogues, each pair keeps the weight it has in the data.
+        """
         # Else each resample that has one of a pair's few dialogues would find nearly the same mean.
         if self.per_pair is None:
             return self
@@ -122,7 +131,10 @@ def count_wins(
     levels: tuple[Codes, int] | None = None,
     cells: tuple[Codes, int] | None = None,
 ) -> WinMatrices:
-    """Sum verdicts into one win matrix a cluster, or a cell of `cells`, which are finer; both come with their numbers."""
+    """Sum verdicts into one win matrix for each cluster, or for each of the finer `cells`.
+
+    `levels` and `cells` each come with how many there are.
+    """
     size = len(entries.responders)
     level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
@@ -146,7 +158,10 @@ def count_wins(
 
 
 def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
-    """Weigh each entry within its cluster and pair; where pairs weigh the same, also tell how many verdicts a pair has."""
+    """Weigh each entry within its cluster and pair.
+
+    Where all pairs weigh the same, also return the mean number of verdicts a pair; else None.
+    """
     if weights == "verdicts":
         return np.ones(len(entries.rows)), None
     pair, _ = pairs_of(entries)
@@ -158,7 +173,7 @@ def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
 
 
 def voices(entries: Entries, weights: str) -> Array:
-    """Give what each entry weighs in the fit."""
+    """Compute the weight of each entry in the fit."""
     weight, per_pair = entry_weights(entries, weights)
     if per_pair is None:
         return weight
@@ -167,7 +182,7 @@ def voices(entries: Entries, weights: str) -> Array:
 
 
 def pairs_of(entries: Entries) -> tuple[Codes, Array]:
-    """Give each entry the number of its pair, and the side of its a: 1 for the first of the alphabet, else -1."""
+    """Return each entry's pair as a code, and 1 where its a is first in the alphabet, else -1."""
     low, high = np.minimum(entries.a, entries.b), np.maximum(entries.a, entries.b)
     return low * len(entries.responders) + high, np.where(entries.a < entries.b, 1.0, -1.0)
 
@@ -204,7 +219,7 @@ class BradleyTerry:
         counts: Array | None = None,
         ridge: float = 0.0,
     ) -> BradleyTerry:
-        """Fit the entries, or another sum of their win matrices, once comparisons are known to link all responders."""
+        """Fit the entries, or `counts` summed from them, once all responders are linked."""
         level, scores = levels or (np.zeros(len(entries.rows), np.intp), WIN)
         if counts is None:
             counts = count_wins(entries, weights=weights, levels=(level, len(scores))).total()
@@ -220,7 +235,10 @@ class BradleyTerry:
         )
 
     def refit(self, counts: Array) -> Array:
-        """Fit the strengths to each of many sums; who separates there is lent the weak prior there."""
+        """Fit the strengths to each of many sums of win matrices.
+
+        Where a responder separates in a sum, the weak prior applies to it there.
+        """
         penalised = _separated(counts, self.scores) | self.penalised
         return fit_levels(counts, self.scores, penalised, self._found())[:, : len(self.theta)]
 
@@ -231,7 +249,10 @@ class BradleyTerry:
 
     @cached_property
     def residuals(self) -> Array:
-        """Each entry's score, and its levels, beyond expectation, weighted as in the fit; shape (entries, 1 + alphas)."""
+        """Compute each entry's residual score and levels; shape (entries, 1 + alphas).
+
+        They are weighted as in the fit: the scores that a sandwich sums by cluster.
+        """
         # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once
         # is all there is of it.
         (up, down), pair, free = self._steps, (self.entries.a, self.entries.b), _free(self.scores)
@@ -242,7 +263,10 @@ class BradleyTerry:
 
     @cached_property
     def slopes(self) -> Array:
-        """How fast each entry's expected score changes with the gap of strengths, weighted as in the fit."""
+        """Differentiate each entry's expected score by the difference of strengths.
+
+        Weighted as in the fit.
+        """
         up, down = self._steps
         spread = (
             np.tensordot(self.scores**2, up + down, 1)
@@ -262,7 +286,10 @@ class BradleyTerry:
 
     @cached_property
     def bread(self) -> Array:
-        """The inverse of the information; along the direction that moves all strengths alike it means nothing."""
+        """Invert the information matrix (the bread of the sandwich).
+
+        Along the direction that moves all strengths alike it has no meaning.
+        """
         return np.asarray(np.linalg.inv(self.information))
 
     def _found(self) -> Array:
@@ -275,7 +302,7 @@ class BradleyTerry:
 
 
 def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None) -> BradleyTerry:
-    """Fit the model of a method; `margins` are those of the verdicts, where the method takes them."""
+    """Fit the model of a method; `margins` are those of the verdicts, if it uses them."""
     # With levels, ``p_a`` is read only where there is no word, and an inconsistent pair is half the
     # smallest win to each side.
     # HEART released Bradley-Terry on soft scores: a margin of 1 to 5 is 0.55 to 0.95 of a win, and
@@ -304,7 +331,10 @@ def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None
 def fit_strengths(
     wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0
 ) -> Array:
-    """Fit Bradley-Terry strengths to each of many win matrices; `ridge` times the squared strengths is taken off."""
+    """Fit Bradley-Terry strengths to each of many win matrices, with an optional ridge.
+
+    `ridge` times the sum of squared strengths is subtracted from the log-likelihood.
+    """
     return fit_levels(wins[:, None], WIN, penalised, start, ridge=ridge)
 
 
@@ -316,7 +346,10 @@ def fit_levels(
     *,
     ridge: float | Array = 0.0,
 ) -> Array:
-    """Fit strengths and propensities by damped Newton (Sun and Tran-Dinh 2019, https://doi.org/10.1007/s10107-018-1282-4)."""
+    """Fit strengths and propensities of levels by damped Newton steps.
+
+    Damping as in Sun and Tran-Dinh (2019), https://doi.org/10.1007/s10107-018-1282-4.
+    """
     n, size = len(counts), counts.shape[2]
     absent = counts.sum(axis=(2, 3)) == 0
     found = np.zeros((n, size + len(scores) - 1)) if start is None else np.tile(start, (n, 1))
@@ -352,12 +385,12 @@ def fit_levels(
 
 
 def _free(scores: Array) -> Codes:
-    """Give the levels whose propensity is estimated: all but the smallest win."""
+    """Return the levels whose propensity is estimated: all but the smallest win."""
     return np.delete(np.arange(len(scores)), int(scores[0] == 0.0))
 
 
 def _sums(counts: Array, scores: Array) -> tuple[Array, Array, Array]:
-    """Give what the likelihood takes from counts: games a pair, scores a responder, and answers a free level."""
+    """Sum counts into sufficient statistics: games a pair, scores a responder, answers a level."""
     games, scored = (
         counts.sum(axis=1),
         (counts.sum(axis=3) - counts.sum(axis=2)).swapaxes(1, 2) @ scores,
@@ -366,7 +399,10 @@ def _sums(counts: Array, scores: Array) -> tuple[Array, Array, Array]:
 
 
 def _steps(found: Array, base: Array, scores: Array) -> tuple[Array, Array]:
-    """Give the probability of each level to either side, shape (replicates, levels, responders, responders)."""
+    """Compute the probability of each level for either side.
+
+    Each has the shape (replicates, levels, responders, responders).
+    """
     free = _free(scores)
     theta, alpha = found[:, : found.shape[1] - len(free)], base.copy()
     alpha[:, free] += found[:, found.shape[1] - len(free) :]
@@ -393,7 +429,7 @@ def _terms(
     ridge: Array,
     scores: Array,
 ) -> tuple[Array, Array]:
-    """Give gradient and negative second derivative by strengths and propensities."""
+    """Compute the gradient and the negative Hessian by strengths and propensities."""
     (n, size), free, width = prior.shape, _free(scores), found.shape[1]
     theta, alpha = found[:, :size], found[:, size:]
     if len(free):
@@ -441,7 +477,10 @@ def _terms(
 
 
 def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
-    """Give gradient and curvature of some part-games against the mean responder, won as often as lost."""
+    """Compute gradient and negative Hessian of the pseudo-counts of the weak prior.
+
+    They are part-games against the mean responder, won as often as lost.
+    """
     size = theta.shape[1]
     chance = 1.0 / (1.0 + np.exp(-theta))
     pull = prior * (1.0 - 2.0 * chance)
@@ -480,7 +519,7 @@ def _separated(counts: Array, scores: Array) -> Truths:
 
 
 def _linked(beat: Truths) -> Truths:
-    """Tell for each replicate whether everyone beat everyone along some chain: by squaring who reaches whom."""
+    """Test in each replicate whether wins link everyone to everyone, by squaring the matrix."""
     if len(beat) > 1 and _linked(np.asarray(beat.all(axis=0))[None])[0]:
         return np.ones(len(beat), bool)
     size = beat.shape[1]

@@ -46,13 +46,18 @@ def consistency(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    r"""Estimate the spread of each responder's win probability between dialogues, noise removed, and its low end.
+    r"""Estimate how far each responder's win probability varies between dialogues.
+
+    Noise of single verdicts is removed; the low end of the spread is reported as well.
 
     With :math:`p_{di}` the mean probability in dialogue :math:`d` that :math:`i` is preferred to
     its :math:`m` opponents, and :math:`e` a verdict less what the fitted strengths expect of its
     pair,
 
-    .. math:: \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}] + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
+    .. math::
+
+        \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}]
+        + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
 
     each a mean over two verdicts of a dialogue, on the same or different opponents, then over
     dialogues. Where no two are on the same, the first term is taken from the second ones of both
@@ -119,7 +124,11 @@ def consistency(
 
 
 def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
-    """Give, for each dialogue and responder: verdicts, mean residual, mean product of two with one opponent, and with two."""
+    """Average residuals and their products by dialogue and responder.
+
+    Return the number of verdicts, the mean residual, and the mean product of two residuals with the
+    same opponent and with different ones.
+    """
     size, n_clusters = len(entries.responders), len(entries.clusters)
     residual = entries.share - chance[entries.a, entries.b]
     cell = np.concatenate([(entries.cluster * size + entries.a) * size + entries.b,
@@ -141,7 +150,10 @@ def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Arr
 def _spread(
     weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array
 ) -> tuple[Array, Array]:
-    """Give how far the mean is off and the spread, under each row of weights; below zero where noise exceeds what is seen."""
+    """Compute the mean residual and the spread under each row of weights.
+
+    The spread is below zero where the noise exceeds the variance that is seen.
+    """
 
     def average(values: Array) -> Array:
         there = told & ~np.isnan(values)
@@ -166,7 +178,7 @@ def _spread(
 
 
 def _low_end(mean: Array, spread: Array) -> Array:
-    """Give the low percentile of a beta distribution with this mean and spread."""
+    """Return the low percentile of a beta distribution with this mean and spread."""
     size = mean * (1.0 - mean) / np.clip(spread**2, 1e-9, 0.999 * mean * (1.0 - mean)) - 1.0
     return np.asarray(stats.beta.ppf(PERCENTILE, mean * size, (1.0 - mean) * size))
 

@@ -54,8 +54,12 @@ def twin_contrasts(
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Boards of slices have separate zero points, so only gaps can be compared:
-    :math:`\Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm}`,
+    Leaderboards of slices have separate zero points, so only differences can be compared:
+
+    .. math::
+
+        \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm},
+
     both fitted to the same resampled dialogues. The test flips, dialogue by dialogue, which twin is
     called adversarial: if being so changes nothing, all ways are alike.
 
@@ -168,7 +172,7 @@ def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:
 
 
 def _flips(n_clusters: int, n_flips: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Give ways to flip signs: all of them if dialogues are few."""
+    """Draw ways to flip signs, or list all of them if dialogues are few."""
     if n_clusters <= ALL_FLIPS:
         return np.asarray((np.arange(2**n_clusters)[:, None] >> np.arange(n_clusters)) % 2 == 1)
     return rng.random((n_flips, n_clusters)) < 0.5
@@ -177,7 +181,7 @@ def _flips(n_clusters: int, n_flips: int, rng: np.random.Generator) -> NDArray[n
 def _weights(
     contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]], names: pd.Index
 ) -> Array:
-    """Lay contrasts out as a matrix, one row each: the mean of one side less that of the other."""
+    """Build the matrix of contrasts, one row each: mean of one side minus mean of the other."""
     rows = np.zeros((len(contrasts), len(names)))
     for row, (name, (one, other)) in zip(rows, contrasts.items(), strict=True):
         if not len(one) or not len(other) or set(one) & set(other):

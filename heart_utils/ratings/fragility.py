@@ -116,7 +116,10 @@ def find_fragility(
 def _candidates(
     theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes
 ) -> list[tuple[int | None, Codes]]:
-    """Order the units by how far they pull the first from a rival; of the nearest rivals, with the number foretold."""
+    """Order the units by how much each favours the leader over one of its nearest rivals.
+
+    Each order comes with the number of removals predicted to end the lead.
+    """
     found: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
         pull = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)
@@ -128,14 +131,14 @@ def _candidates(
 
 
 def influences(model: BradleyTerry, residual: Array) -> Array:
-    """Tell how far each entry moves the strengths: to first order, what removing it takes away."""
+    """Compute how far each entry moves the strengths: to first order, its removal undone."""
     return np.asarray(
         residual * (model.bread[:, model.entries.a] - model.bread[:, model.entries.b]).T
     )
 
 
 def deletions(model: BradleyTerry) -> Array:
-    """Give what leaving each entry out takes from the gradient; shape (entries, 1)."""
+    """Compute the change of the gradient when each entry is left out; shape (entries, 1)."""
     # Where pairs weigh the same, the entries of a cluster and pair share one voice: without one the
     # others speak louder.
     if model.weights == "verdicts":

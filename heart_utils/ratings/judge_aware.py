@@ -95,7 +95,7 @@ class RaterModel:
 
     @cached_property
     def free(self) -> Array:
-        """A basis of the parameters under which two sums stay zero: of strengths, and of the anchors' log gamma."""
+        """Return a basis in which strengths sum to zero, and so do the anchors' log gamma."""
         strengths = np.repeat([1.0, 0.0], [self.size, 3 * len(self.anchors)])
         gammas = np.concatenate(
             [np.zeros(self.size), self.anchors, np.zeros(2 * len(self.anchors))]
@@ -103,16 +103,16 @@ class RaterModel:
         return np.asarray(null_space(np.stack([strengths, gammas])))
 
     def gaps(self, theta: Array) -> Array:
-        """Give the gap of strengths in each answer."""
+        """Compute the difference of strengths in each answer."""
         return np.asarray(theta[self.entries.a] - theta[self.entries.b])
 
     def split(self, found: Array) -> tuple[Array, Array, Array, Array]:
-        """Give strengths, gamma, delta and nu."""
+        """Split the parameters into strengths, gamma, delta and nu."""
         theta, rest = found[: self.size], found[self.size :].reshape(3, -1)
         return theta, np.exp(rest[0]), rest[1], np.where(self.ties_used, np.exp(rest[2]), 0.0)
 
     def answers(self, found: Array) -> tuple[Array, Array, Array]:
-        """Give the probability of each answer: a, b, tie."""
+        """Compute the probability of each answer: a, b, tie."""
         theta, gamma, delta, nu = self.split(found)
         gap = gamma[self.rater] * self.gaps(theta) + delta[self.rater] * self.side
         # 1 / (2 cosh(gap / 2)), without overflow
@@ -120,7 +120,7 @@ class RaterModel:
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
     def value(self, found: Array) -> float:
-        """Give the penalised log-likelihood."""
+        """Compute the penalised log-likelihood."""
         up, down, tie = self.answers(found)
         share = self.won + 0.5
         likely = np.where(
@@ -131,7 +131,10 @@ class RaterModel:
         return float(likely.sum() + self.priors(found)[0])
 
     def priors(self, found: Array) -> tuple[float, Array, Array]:
-        """Give value, gradient and curvature of the priors: normal for log gamma, the others as part-games won and lost."""
+        """Compute value, gradient and negative Hessian of the priors.
+
+        Log gamma has a normal prior; the other parameters have pseudo-counts of games won and lost.
+        """
         size, n = self.size, len(self.anchors)
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
@@ -149,7 +152,10 @@ class RaterModel:
         )
 
     def design(self, found: Array) -> Any:
-        """Give the derivative of each answer's gap, then of its rater's log nu, by each parameter, sparse."""
+        """Differentiate each answer's gap, and its rater's log nu, by each parameter.
+
+        The matrices are sparse.
+        """
         theta, gamma, _, _ = self.split(found)
         row, slope, n = np.arange(len(self.rater)), gamma[self.rater], len(self.rater)
         of_gamma, of_delta, of_nu = (
@@ -167,7 +173,10 @@ class RaterModel:
         return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(found)))
 
     def residuals(self, found: Array) -> tuple[Array, Any]:
-        """Give each answer's residual by gap, then by log nu, and the expected curvature by both, sparse."""
+        """Compute residuals by gap and by log nu, and the expected information of both.
+
+        The information is a sparse matrix.
+        """
         up, down, tie = self.answers(found)
         mean = (up - down) / 2.0
         by_gap, by_both, by_tie = (sparse.diags_array(part) for part in (
@@ -178,7 +187,10 @@ class RaterModel:
 
 
 def fit_raters(model: RaterModel) -> tuple[Array, Array]:
-    """Find where the penalised log-likelihood is highest, in a trust region; and the sandwich over clusters there."""
+    """Maximise the penalised log-likelihood in a trust region.
+
+    Return the estimate and its sandwich covariance over clusters.
+    """
     free, n_clusters = model.free, len(model.entries.clusters)
     n = len(model.anchors)
     start = np.concatenate([model.start, np.zeros(2 * n), np.full(n, -0.5)])
@@ -207,7 +219,7 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
 
 
 def derivatives(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
-    """Give gradient and negative second derivative of the penalised log-likelihood, and each answer's residuals."""
+    """Compute gradient and negative Hessian of the penalised fit, and answers' residuals."""
     gradient, information, residual = scores(model, found)
     theta, gamma, _, _ = model.split(found)
     gammas, slope = model.size + model.rater, residual[: len(model.rater)] * gamma[model.rater]
@@ -221,7 +233,7 @@ def derivatives(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
 
 
 def scores(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
-    """Give gradient and information of the likelihood, without priors, and each answer's residuals."""
+    """Compute gradient and information of the likelihood without priors, and the residuals."""
     design, (residual, curvature) = model.design(found), model.residuals(found)
     return design.T @ residual, (design.T @ curvature @ design).toarray(), residual
 
@@ -358,7 +370,10 @@ def fit_judge_aware(
 
 
 def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
-    """Test strengths by rater with their scores where all share one order, corrected for dialogues (Rao and Scott)."""
+    """Test whether all raters share one order of strengths, by a score test.
+
+    The statistic is corrected for dialogues (Rao and Scott).
+    """
     gamma, size, n, entries = model.split(found)[1], model.size, len(model.rater), model.entries
     gradient, information, residual = scores(model, found)
     design, curvature = model.design(found), model.residuals(found)[1]

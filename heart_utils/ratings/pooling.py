@@ -1,4 +1,7 @@
-"""Partial pooling: strengths from few votes, drawn towards their mean by as much as the votes leave open."""
+"""Partial pooling: strengths from few votes are shrunk towards their mean.
+
+How far depends on how uncertain the votes leave them.
+"""
 
 from __future__ import annotations
 
@@ -118,14 +121,17 @@ def pool_strengths(
 
 
 def _design_effect(model: BradleyTerry) -> float:
-    """Compare the variance of sums of scores over clusters with that of as many independent votes; one or more."""
+    """Compare the variance of cluster sums of scores with that of independent votes.
+
+    At least one.
+    """
     n, bread = len(model.entries.clusters), np.linalg.pinv(model.information, hermitian=True)
     sums = sums_of_scores(model, model.entries.cluster, n)
     return max(1.0, float(np.trace(bread @ sums.T @ sums)) / (len(model.theta) - 1) * n / (n - 1.0))
 
 
 def _by_spread(wins: Array, effect: float) -> tuple[Array, Array, Array]:
-    """Give for each spread how probable it is, and the strengths and their covariance if it were the true one."""
+    """Compute the probability of each spread, and strengths with covariance under each."""
     size, tau = len(wins), SPREADS
     # only differences are identified
     turn = np.linalg.svd(np.eye(size) - 1.0 / size)[0][:, : size - 1]

@@ -69,7 +69,10 @@ def lay_out(
     settings: Mapping[str, Any],
     found: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Lay out the ratings table, best responder first, from what was `found` in the order of the responders' names."""
+    """Build the ratings table, best responder first, from the estimates in `found`.
+
+    `found` is in the order of the responders' names.
+    """
     size, n_verdicts = len(entries.responders), entries.n_verdicts()
     n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
     chance = np.where(np.eye(size, dtype=bool), 0.0, found["chance"])
@@ -111,7 +114,7 @@ def lay_out(
 
 
 def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:
-    """Give the one value that all verdicts of a board share, or say that there are several."""
+    """Return the value that all verdicts of a leaderboard share, or that there are several."""
     mixed = None if column == "group" else "all"
     if column not in verdicts:
         return mixed
@@ -134,7 +137,9 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
-    """Strengths on the log-odds scale, best responder first, with mean zero (of who is not penalised), and how they were made.
+    """Strengths on the log-odds scale, best responder first, and how they were estimated.
+
+    The mean strength is zero, taken over responders who are not penalised.
 
     Examples
     --------
@@ -143,7 +148,8 @@ class Ratings:
     ... )
     >>> fit_ratings(duel, n_resamples=0)
     Ratings (overall, bradley-terry): 4 verdicts, no interval
-    Each pair of responders counts the same (weights='pairs'); published ratings count each verdict (weights='verdicts').
+    Each pair of responders counts the same (weights='pairs'); published ratings count each verdict
+    (weights='verdicts').
     Rank Written by  Rating Interval  Verdicts
               human    1595                  4
               model    1405                  4
@@ -173,7 +179,7 @@ class Ratings:
         return f"<p>{html.escape(self._said())}</p>\n{self._shown().to_html(index=False, border=0)}"
 
     def _said(self) -> str:
-        """Say in one line what was fitted, to what, and which intervals there are."""
+        """Describe in one line the method, the data and the intervals."""
         among = (
             f", one of {self.settings['n_dimensions']} dimensions"
             if self.settings["n_dimensions"] > 1
@@ -207,7 +213,7 @@ class Ratings:
         return pd.DataFrame({**shown, "Interval": interval, "Verdicts": rows["n_verdicts"]})
 
     def ranks(self, *, simultaneous: bool = True) -> pd.DataFrame:
-        """Give the ranks that each responder may hold.
+        """List the ranks that each responder may hold.
 
         Parameters
         ----------
@@ -230,7 +236,7 @@ class Ratings:
         )
 
     def differences(self) -> pd.DataFrame:
-        """Put an interval on the difference of every two strengths; all of them hold at once.
+        """Compute the difference of every two strengths, with simultaneous intervals.
 
         Returns
         -------
@@ -487,7 +493,10 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
 
 
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
-    """Choose the interval if none was named: a bootstrap over one kind of cluster, a sandwich over two."""
+    """Choose the interval if none is named.
+
+    A bootstrap over one kind of cluster, a sandwich over two.
+    """
     if len(clusters) not in (1, 2):
         raise RatingsError(
             f"cluster names {len(clusters)} columns, expected one, or two of which the second is"

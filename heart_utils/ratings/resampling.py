@@ -1,4 +1,7 @@
-"""Intervals from resampling whole clusters, with the one rule for intervals and p values (``interval_ends``, ``p_value``)."""
+"""Intervals from resampling whole clusters, by one rule for intervals and p values.
+
+The rule is in ``interval_ends`` and ``p_value``.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Interval:
 
 
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
-    """Start the random generator of one estimate: those that share a generator would depend on each other.
+    """Start the random generator of one estimate, independent of all others.
 
     Parameters
     ----------
@@ -113,7 +116,7 @@ def bootstrap_ci(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> Interval:
-    """Put an interval on any statistic that is a function of sums, resampling whole clusters.
+    """Compute a statistic with a bootstrap interval over whole clusters.
 
     A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts.
     So the rows are summed once a cluster, and every resample is a row of one matrix product.
@@ -191,7 +194,10 @@ def share_ci(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> Interval:
-    """Put an interval on a share, the sum of `of` over that of `among` (1 for all rows), for clusters like these."""
+    """Compute a share, the sum of `of` over that of `among`, with an interval over clusters.
+
+    `among` is 1 for all rows.
+    """
     # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by
     # an error, without replicates.
     counts = pd.DataFrame(
@@ -228,7 +234,10 @@ def share_ci(
 
 
 def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
-    """Give standard errors, SD times sqrt(n / (n - 1)) (Efron 1982, section 5.6, https://doi.org/10.1137/1.9781611970319)."""
+    """Compute standard errors from replicates, as SD times sqrt(n / (n - 1)).
+
+    Efron (1982), section 5.6, https://doi.org/10.1137/1.9781611970319.
+    """
     n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
     there = ~np.isnan(replicates)
     count = there.sum(axis=0)
@@ -277,7 +286,10 @@ def error_ends(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[Array, Array]:
-    """Turn standard errors over clusters into ends: Wilson's where the number has a range, else t times the error."""
+    """Turn standard errors over clusters into the ends of intervals.
+
+    Wilson's interval where the number has a range, else t times the standard error.
+    """
     check_level(ci_level)
     estimate, se, n = (np.asarray(part, dtype=float) for part in (estimate, se, n_clusters))
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
@@ -308,7 +320,7 @@ def interval_of(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[float, float]:
-    """Put an interval on one number, by the rule of ``interval_ends``."""
+    """Compute the interval of one number, by the rule of ``interval_ends``."""
     low, high = interval_ends(
         np.array([estimate]), replicates[:, None], n_clusters, ci_level, least=least, most=most
     )
@@ -322,7 +334,10 @@ def interval_columns(
     n_clusters: ArrayLike,
     ci_level: float,
 ) -> dict[str, Array]:
-    """Lay out several measures (name -> their range, in the last axis) as columns, each with ``_low`` and ``_high``."""
+    """Build columns of several measures, each with ``_low`` and ``_high``.
+
+    `ranges` maps the name of a measure to its range; measures are in the last axis.
+    """
     columns: dict[str, Array] = {}
     for place, (name, (least, most)) in enumerate(ranges.items()):
         value, again = estimate[..., place], replicates[..., place]
@@ -332,7 +347,10 @@ def interval_columns(
 
 
 def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
-    """Test a number without a range against zero, two-sided: p is below 0.05 where the 95 % interval excludes zero."""
+    """Test a number without a range against zero, two-sided.
+
+    p is below 0.05 exactly where the 95 % interval excludes zero.
+    """
     # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution
     # of the standard error does.
     se = float(standard_error(replicates[:, None], n_clusters)[0])
@@ -354,7 +372,7 @@ def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
 
 
 def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
-    """Adjust p values by Holm's procedure, within each group if there are some; those that are missing stay so."""
+    """Adjust p values by Holm's procedure, within each group if `by` is given; NaN stays NaN."""
     from statsmodels.stats.multitest import multipletests
 
     known = p.dropna()
@@ -367,14 +385,17 @@ def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
 
 
 def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
-    """Give numbers to the combinations that occur."""
+    """Code the interaction of two factors: number the combinations that occur."""
     key = one * n_other + other
     names = np.flatnonzero(np.bincount(key, minlength=n_one * n_other))
     return np.searchsorted(names, key), len(names)
 
 
 def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
-    """Give a standard error over dialogues and raters (Cameron and others 2011, https://doi.org/10.1198/jbes.2010.07136)."""
+    """Compute a two-way cluster-robust standard error, over dialogues and raters.
+
+    Cameron and others (2011), https://doi.org/10.1198/jbes.2010.07136.
+    """
     cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
     by_dialogue, by_rater, by_cell = (
         float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell)
@@ -388,7 +409,9 @@ def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
 
 
 def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[float, float]:
-    """Give the standard error of a weighted mean over clusters of any size, and how many even ones it rests on.
+    """Compute the standard error of a weighted mean over clusters of any size.
+
+    Also return the number of equal clusters that would carry as much information.
 
     ``influence`` is a row's part of the mean's error: its weight times its distance from the mean,
     over the sum of weights.
@@ -406,7 +429,10 @@ def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[fl
 
 
 def _degrees(share: Array) -> float:
-    """Give the degrees of freedom of that variance, from the clusters' shares of the weight; one less than even clusters."""
+    """Compute the degrees of freedom of that variance from the clusters' shares of weight.
+
+    One less than the number of equal clusters.
+    """
     # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002),
     # https://www150.statcan.gc.ca/n1/pub/12-001-x/
     # 2002002/article/9058-eng.pdf. The moved means have covariances scale_i scale_j (1[i = j] -
@@ -430,7 +456,7 @@ def _degrees(share: Array) -> float:
 def refuse_few_raters(
     dialogue: Codes, rater: Codes, clusters: tuple[str, str], where: str = ""
 ) -> None:
-    """Refuse raters where they are too few to stand for others, or cannot be told from dialogues."""
+    """Refuse raters who are too few, or who cannot be separated from dialogues."""
     outer, inner = clusters
     n_dialogues, n_raters = len(np.unique(dialogue)), len(np.unique(rater))
     if n_raters < FEW_RATERS:

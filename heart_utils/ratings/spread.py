@@ -1,4 +1,4 @@
-"""How far strengths may be off: resamples of a fit, or its robust covariance, the ends of intervals, and ranks."""
+"""Uncertainty of strengths: resamples, robust covariance, intervals and ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spread_of(
     ci_level: float,
     rng: Rng,
 ) -> tuple[Gaps, dict[str, Any]]:
-    """Put intervals on the strengths of a model, and say which ranks they may hold, as columns of the ratings table."""
+    """Compute intervals and ranks of a model's strengths, as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
@@ -89,7 +89,7 @@ def spread_of(
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
-    """Give the matrix that puts the zero of strengths at the mean of who is linked by wins in both directions."""
+    """Build the matrix that sets the mean strength of two-way linked responders to zero."""
     # If it were the mean of all, a lent strength would move everybody's zero by more than their
     # intervals allow for.
     unit, linked = np.eye(len(penalised)), ~penalised
@@ -97,7 +97,10 @@ def centring(penalised: NDArray[np.bool_]) -> Array:
 
 
 def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float) -> Array:
-    """Bound the strength of who never lost or never won (Clopper and Pearson 1934, https://doi.org/10.1093/biomet/26.4.404)."""
+    """Bound the strength of who never lost or never won.
+
+    Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404.
+    """
     size, linked, wins = len(model.theta), ~model.penalised, model.counts[0].sum(axis=0)
     ends, theta, tail = (
         np.full((2, size), np.nan),
@@ -129,7 +132,10 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
 
 
 def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
-    """Fit the strengths to clusters drawn with replacement; where raters vary too, a verdict counts its two counts' product."""
+    """Fit the strengths to clusters drawn with replacement.
+
+    Where raters vary too, a verdict counts the product of the two numbers of draws.
+    """
     # That is somewhat too wide, as variance within both enters more than once: Owen (2007),
     # https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
@@ -156,7 +162,7 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
 def covariance(
     model: BradleyTerry, beside: Array | float = 0.0, *, correction: float = 1.0
 ) -> Array:
-    """Give the covariance of strengths if clusters, and raters where they vary, were drawn again.
+    """Compute the covariance of strengths over new clusters, and new raters if they vary.
 
     `beside` are scores of the clusters, shape (clusters, responders), that move the fit without
     being part of it. A score is divided by what a cluster's leverage leaves of it, to the power of
@@ -186,7 +192,10 @@ def covariance(
 def _meat(
     model: BradleyTerry, group: Codes, n_groups: int, beside: Array | float, correction: float
 ) -> Array:
-    """Add up the squared sums of scores a group, each divided by what its leverage on the fit leaves of it."""
+    """Sum the squared scores of each group (the meat of the sandwich).
+
+    Each is divided by one minus the group's leverage on the fit.
+    """
     size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
     root = np.linalg.cholesky(model.bread[:size, :size])
     turned = (sums[:, :size] + beside) @ root  # here leverage is a symmetric matrix
@@ -199,7 +208,10 @@ def _meat(
 
 
 def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> float:
-    """Count clusters of even information that tell as much (Carter and others 2017, https://doi.org/10.1162/REST_a_00639)."""
+    """Count the equal clusters that would carry as much information.
+
+    Carter and others (2017), https://doi.org/10.1162/REST_a_00639.
+    """
     size = len(model.theta)
     bread, total, squares = (
         model.bread[:size, :size],
@@ -219,7 +231,10 @@ def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> floa
 def _information_by(
     model: BradleyTerry, group: Codes, n_groups: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Give the information on strengths that each group holds, some groups at a time for the memory's sake."""
+    """Compute the information on strengths in each group, some groups at a time.
+
+    All at once would need too much memory.
+    """
     size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
     chunk = max(1, CHUNK_CELLS // size**2)
     for first in range(0, n_groups, chunk):
@@ -271,14 +286,14 @@ class Gaps:
     ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
 
     def take(self, order: Codes) -> Gaps:
-        """Put the responders in another order."""
+        """Reorder the responders."""
         ends = self.ends[:, order] if self.ends.shape[1] > 1 else self.ends
         return replace(
             self, strength=self.strength[order], replicates=self.replicates[:, order], ends=ends
         )
 
     def errors(self) -> tuple[Array, Array]:
-        """Give the standard errors of strengths and of every difference, from the resamples."""
+        """Compute the standard errors of strengths and of all differences, from resamples."""
         covariance = (
             np.atleast_2d(np.cov(self.replicates, rowvar=False))
             * self.n_clusters
@@ -290,7 +305,10 @@ class Gaps:
         )
 
     def reach(self) -> Array:
-        """Give how far below the difference row less column its simultaneous interval reaches; above, it is the transpose."""
+        """Compute the margin of error below each difference, row less column, all at once.
+
+        The margin above is the transpose.
+        """
         spread, se = self.errors()
         quantile, bounded = (
             simultaneous_quantile(len(spread), self.n_effective, self.ci_level),
@@ -301,7 +319,7 @@ class Gaps:
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
 
     def ranks(self, alone: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give the ranks that each responder may hold, all at once; or those of the one that is `alone`."""
+        """Compute the ranks that each responder may hold, all at once or one that is `alone`."""
         # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024),
         # https://doi.org/10.1093/restud/rdad006
         size, bounded = len(self.strength), ~np.isnan(self.ends[0])
@@ -328,7 +346,7 @@ class Gaps:
 
 
 def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float) -> float:
-    """Give how many standard errors the interval of a difference reaches, if those of all pairs hold at once.
+    """Compute the quantile for simultaneous intervals of all pairwise differences.
 
     Parameters
     ----------
@@ -355,7 +373,10 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
 
 def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
-    """Give the one-sided level of each hypothesis "row is not better than column", if all that are open hold at once."""
+    """Compute the one-sided level of each hypothesis "row is not better than column".
+
+    All hypotheses that are open hold at once.
+    """
     # From studies of equals with equal errors, which need the widest: Hayter (1984),
     # https://doi.org/10.1214/aos/1176346392
     shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
@@ -374,7 +395,10 @@ def _level(size: int, df: int, ci_level: float, packed: bytes) -> float:
 
 @lru_cache(maxsize=6)
 def _equals(size: int, df: int) -> NDArray[np.float32]:
-    """Draw studies of equals: every difference by its own standard error, shape (studies, responders squared)."""
+    """Draw studies of equal responders: every difference over its own standard error.
+
+    Shape (studies, responders squared).
+    """
     rng = np.random.default_rng([size, df])
     n_draws = int(np.clip(MOST_CELLS // size**2, 1_000, N_DRAWS))
     found = np.empty((n_draws, size * size), np.float32)

@@ -1,4 +1,4 @@
-"""The verdicts table as numbers: its one reader, and the one place that says what a wins of a verdict."""
+"""Reading the verdicts table as numbers, and how much of a win each verdict is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class VerdictsError(AgreementError, RatingsError):
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Verdicts on one dimension, one entry a verdict that enters a fit; codes are places in the sorted names."""
+    """Verdicts on one dimension, one entry a verdict that enters a fit.
+
+    Codes are positions in the sorted names.
+    """
 
     responders: pd.Index
     clusters: pd.Index
@@ -79,7 +82,10 @@ class Entries:
         )
 
     def groups(self) -> list[tuple[Codes, int]]:
-        """Give what is drawn again, clusters and where they vary raters: each entry's, and how many there are."""
+        """Return each group that is resampled: clusters and, if they vary, raters.
+
+        Each as the codes of the entries and the number of groups.
+        """
         found = [(self.cluster, len(self.clusters))]
         return (
             found
@@ -96,7 +102,10 @@ class Entries:
 
 @dataclass(frozen=True)
 class Votes:
-    """Verdicts or scores on units, one entry an answer that counts; codes are places in the sorted names."""
+    """Verdicts or scores on units, one entry an answer that counts.
+
+    Codes are positions in the sorted names.
+    """
 
     kind: str  # "verdict" or "score"
     unit: Codes
@@ -115,7 +124,10 @@ class Votes:
 def read_verdicts(
     verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None
 ) -> Entries:
-    """Turn the verdicts of one dimension into numbers, and refuse what has no number; states that do not enter are counted."""
+    """Read the verdicts of one dimension as numbers, and refuse what has none.
+
+    Answers in states that do not enter the fit are counted.
+    """
     rows = _rows_of(verdicts, dimension, cluster)
     state = _states(verdicts, rows)
     enters = (state == VALID) | (state == INCONSISTENT)
@@ -202,7 +214,7 @@ def read_votes(
 
 
 def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
-    """Say what a wins of each verdict.
+    """Compute how much of a win each verdict is for responder a.
 
     Parameters
     ----------
@@ -232,7 +244,7 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
 
 def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
-    """Give the value of a column for each unit, and refuse one that differs within a unit."""
+    """Look up a column's value for each unit, and refuse one that differs within a unit."""
     codes = pd.factorize(table[column], use_na_sentinel=False)[0][votes.rows]
     first = np.unique(votes.unit, return_index=True)[1]
     differs = np.flatnonzero(codes != codes[first[votes.unit]])
@@ -252,7 +264,7 @@ def people_only(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
-    """Tell which rows are by a kind of raters, or by one rater; refuse a table in which none is."""
+    """Select the rows of a rater group or of one rater; refuse a table that has none."""
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in table:
         raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
@@ -267,7 +279,7 @@ def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
 
 
 def _other_parties(rows: Codes, table: pd.DataFrame) -> str:
-    """Say which two of the raters who are there could be compared."""
+    """List two rater groups of the table that could be compared."""
     if "rater" not in table:
         return ""
     names = [str(name) for name in table["rater"].iloc[rows].value_counts().index]
@@ -282,7 +294,7 @@ def _other_parties(rows: Codes, table: pd.DataFrame) -> str:
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:
-    """Say whether any of the rows comes from a simulation."""
+    """Check whether any of the rows comes from a simulation."""
     return bool(rows["simulated"].any()) if "simulated" in rows else False
 
 
@@ -294,7 +306,10 @@ def word_codes(
     *,
     nullable: bool = False,
 ) -> Codes:
-    """Read a column of words as places in a vocabulary, and refuse others; where it may be empty, that is -1."""
+    """Read a column of words as positions in a vocabulary, and refuse other words.
+
+    Where the column may be empty, an empty cell is -1.
+    """
     codes, names = pd.factorize(verdicts[column])
     place = np.array(
         [*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1]
@@ -312,7 +327,7 @@ def word_codes(
 def name_codes(
     verdicts: pd.DataFrame, columns: list[str], rows: Codes
 ) -> tuple[pd.Index, tuple[Codes, ...]]:
-    """Give numbers to the names in some columns, in the order of the alphabet."""
+    """Return codes of the names in some columns, in alphabetical order."""
     parts = [pd.factorize(verdicts[column]) for column in columns]
     for column, (codes, _) in zip(columns, parts, strict=True):
         refuse(codes[rows] < 0, rows, verdicts[column], f"`{column}` must not be empty")
@@ -401,7 +416,7 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
 def _said(
     verdicts: pd.DataFrame, rows: Codes, inconsistent: NDArray[np.bool_]
 ) -> tuple[Codes, Array]:
-    """Give each rater's word, and what a wins: ``p_a`` where given, else what the word says."""
+    """Read each rater's word, and what a wins: ``p_a`` where present, else by the word."""
     word = word_codes(verdicts, "verdict", rows, WORDS, nullable=True)
     meant = np.where(inconsistent, TIE, word)
     share = np.array([*SHARES.values(), np.nan])[meant]
@@ -478,7 +493,7 @@ def _scores(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Array]:
 def _sides(
     table: pd.DataFrame, rows: Codes, turned: NDArray[np.bool_]
 ) -> tuple[Codes, NDArray[np.object_]]:
-    """Give each verdict as a place in WORDS, turned so that a is the first author of the alphabet."""
+    """Code each verdict as a position in WORDS, with a the first author of the alphabet."""
     word, share = _said(table, rows, turned)
     word = np.where(turned, TIE, word)
     codes = np.where(word < 0, 1 - np.sign(share - 0.5), word).astype(np.intp)
@@ -489,7 +504,7 @@ def _sides(
 
 
 def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[Codes, pd.DataFrame]:
-    """Give a code to each unit; an item that is absent in all rows names nothing."""
+    """Return a code for each unit; a key that is absent in all rows is ignored."""
     absent = {key: table[key].isna().to_numpy()[rows] for key in keys}
     used = [key for key in keys if key == keys[0] or not absent[key].all()]
     refuse(absent[keys[0]], rows, table[keys[0]], f"`{keys[0]}` must not be empty")
@@ -511,7 +526,10 @@ def _refuse_repeats(
     raters: pd.Index,
     rows: Codes,
 ) -> None:
-    """One rater gives a unit one answer: two orders, repeats and formats are joined or chosen before."""
+    """Refuse two answers of one rater to one unit.
+
+    Two orders, repeats and formats are joined or chosen before.
+    """
     key = unit * len(raters) + rater
     again = pd.Series(key).duplicated().to_numpy()
     if not again.any():
