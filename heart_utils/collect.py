@@ -1,4 +1,7 @@
-"""Collect a run, ``heart-collect RUN`` or ``make collect``: what it would take first, then replies and verdicts."""
+"""Collect a run (``heart-collect RUN`` or ``make collect``).
+
+First what it would take, then replies and verdicts.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ class NotAllowedError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect a run; 0 if all is recorded, 1 after an error, 3 if calls failed or ``--check`` found a fault."""
+    """Collect a run; return 0 if all is recorded, 1 after an error, 3 if something failed.
+
+    3 means that calls failed or that ``--check`` found a fault.
+    """
     options = _parser().parse_args(arguments)
     quieten_litellm()  # to the end of the process
     options.said = []  # by warnings, such as why a queue was stopped: each is said once
@@ -117,7 +123,7 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 def _salvage(run: Run) -> int:
-    """Put a new ledger in the place of a damaged one."""
+    """Replace a damaged ledger with a new one that holds what can be read."""
     file = ledger_file(run)
     if file is None or not file.is_file():
         raise LedgerError(
@@ -283,7 +289,7 @@ def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -
 
 
 def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
-    """Write the raw answers of a run, and say what the file holds and whether it may be passed on."""
+    """Write the raw answers of a run, and print what the file holds and whether to share it."""
     written = write_answers(run, ledger, file)
     lost = (
         f" {written['lost']} answers that its tables name are not in {ledger.url}."
@@ -395,7 +401,10 @@ def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) ->
 
 
 def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: str) -> None:
-    """Write tables of a run, and in its manifest what they rest on, as its chapters do; `asked` says when models answered."""
+    """Write tables of a run, and record in its manifest what they rest on.
+
+    `asked` is when models answered. Chapters that write tables do the same.
+    """
     histories, responders = (
         tables["histories"],
         tables["responders"].set_index("responder")["responder_kind"],
@@ -430,7 +439,10 @@ def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: s
 
 
 def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    """Say what each step would take; replies that are not there yet have 40 words, and at the most as many as fit."""
+    """Estimate what each step would take.
+
+    A reply that is still missing is taken as 40 words, and at most as long as the limit allows.
+    """
     replies = add_people(
         run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories
     )
@@ -472,7 +484,7 @@ def _plan_for(
 
 
 def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
-    """Say what of a run is damaged, doubled or missing."""
+    """Report what is damaged, doubled or missing in a run."""
     faults = check_calls(ledger)
     missing = plan[plan["n"] > 0]
     faults += [
@@ -510,7 +522,7 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
 def _describe_time(
     plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int
 ) -> str:
-    """Bound the time that a plan takes: one step after the other, the models of a step side by side."""
+    """Bound the time of a plan: steps in sequence, the models of a step in parallel."""
     models = {model.name: model for model in recipe.models}
     seconds = {name: ledger.quick_and_slow(models[name]) for name in plan["model"].unique()}
     plan = plan.assign(tokens=plan["prompt_tokens"] + plan["completion_tokens"])
@@ -545,7 +557,10 @@ def _describe_time(
 def _settle_money(
     paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
 ) -> float | None:
-    """Ask before money is spent, and never let it be spent without a price and a budget; give the budget."""
+    """Confirm the budget before money is spent, and return it.
+
+    No paid call is made without a price and a budget.
+    """
     if not paid:
         return budget_usd
     try:
@@ -591,7 +606,7 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
 
 
 def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
-    """Read how the calls that this run looked up ended and what they took, each with its model's names in the run."""
+    """Read how the calls that this run looked up ended, what they took and for which model."""
     names: dict[str, dict[str, None]] = {}
     for model in recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
@@ -607,7 +622,7 @@ def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
 
 
 def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
-    """Tell the commonest causes of the calls that failed, and of those that were not made."""
+    """List the commonest causes of calls that failed or were not made."""
     causes = (
         used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
     )
@@ -623,7 +638,7 @@ def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
 def _asks_again(
     ledger: Ledger, replies: pd.DataFrame, used: pd.DataFrame, said: Sequence[str]
 ) -> bool:
-    """Tell whether some of what failed was a call that failed, or was not made."""
+    """Check whether another run would ask again: a call failed or was not made."""
     unmade = any("queue was stopped" in words for words in said)
     return (
         unmade
@@ -633,7 +648,7 @@ def _asks_again(
 
 
 def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[tuple[str, str]]:
-    """List replies that hold no words although their calls were answered: responder, and how the call ended."""
+    """List empty replies whose calls were answered: responder and how the call ended."""
     failed = replies[(replies["state"] == "error") & replies["call_id"].notna()]
     ends = ledger.find(list(failed["call_id"]))
     rows = failed[["responder", "call_id"]].itertuples(index=False)
@@ -645,7 +660,7 @@ def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[tuple[str
 
 
 def _without_words(replies: pd.DataFrame, ledger: Ledger) -> str:
-    """Say of which replies another run would get no more."""
+    """Explain for which empty replies another run would get no more."""
     kept = _kept_without_words(replies, ledger)
     if not kept:
         return ""
@@ -658,7 +673,10 @@ def _without_words(replies: pd.DataFrame, ledger: Ledger) -> str:
 
 
 def _by_model(used: pd.DataFrame) -> str:
-    """Lay out what this run's calls took, model by model, whenever they were made; and who answered under its name."""
+    """Write a table of what this run's calls took, by model and by who answered under its name.
+
+    Calls count whenever they were made.
+    """
     if used.empty:
         return "No call of this run is recorded."
     ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}

@@ -1,4 +1,4 @@
-"""Packages that only some of the work needs: which extra of ``pyproject.toml`` brings a missing one is said in a sentence."""
+"""Optional packages: an error names the extra of ``pyproject.toml`` that installs one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MissingExtraError(ModuleNotFoundError):
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Say of a package that is missing in this block how to install the extra that brings it."""
+    """Name the extra to install if a package is missing in this block."""
     try:
         yield
     except ModuleNotFoundError as error:

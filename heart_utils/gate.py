@@ -1,4 +1,7 @@
-"""Did a candidate drop behind its baseline? The statistics of the gate: tested once, or looked at after every dialogue."""
+"""Statistics of the release gate, which tests whether a candidate is worse than its baseline.
+
+Tested once, or monitored after every dialogue.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,10 @@ class Comparison:
         return 100 * self.max_drop if self.mode == "anytime" else self.max_drop
 
     def require_pass(self) -> None:
-        """Raise :class:`GateFailedError` unless the candidate passed; call it last, when the reports are written."""
+        """Raise :class:`GateFailedError` unless the candidate passed.
+
+        Call it last, when the reports are written.
+        """
         if not self.passed:
             said = "; ".join(self.table.loc[self.table["outcome"] != "passed", "message"])
             how = "stops" if self.outcome == "failed" else "is inconclusive on"
@@ -236,7 +242,7 @@ def compare_anytime(
     max_inconsistent: float = 0.5,
     dimensions: Sequence[str] | None = None,
 ) -> Comparison:
-    """Test whether a candidate is worse than its baseline in a way that any number of looks leaves valid.
+    """Test whether a candidate is worse than its baseline, valid at any number of looks.
 
     In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the
     candidate's, against the same opponents, histories and raters; where the two met, twice the
@@ -322,7 +328,7 @@ def compare_anytime(
 
 
 def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
-    """Put dialogues in the order of a digest (SHA-256) of their ids, which knows nothing of the answers.
+    """Order dialogues by a digest (SHA-256) of their ids, independent of the answers.
 
     Parameters
     ----------
@@ -345,7 +351,9 @@ def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
 
 
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
-    """Give a lower bound of a mean after each value, all valid at once, and the p value of a mean of 0 or less.
+    """Compute an anytime-valid lower bound of a mean, after each value, and its p value.
+
+    The p value is that of a mean of 0 or less.
 
     A gambler bets on higher values, at fair odds for each candidate mean, which is out once the
     capital reaches 1 / `alpha`. Source: Waudby-Smith and Ramdas (2024),
@@ -384,7 +392,7 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
 
 
 def holm_levels(p: pd.Series, alpha: float) -> pd.Series:
-    """Give the level that each p value is compared with in Holm's procedure, by which they are rejected or not."""
+    """Compute the level with which Holm's procedure compares each p value."""
     rejected = (holm(p) <= alpha).sum()
     step = (p.rank(method="first") - 1).clip(upper=min(rejected, p.count() - 1))
     return alpha / (p.count() - step)
@@ -401,7 +409,10 @@ def check_options(**given: Any) -> None:
 def comparable_parts(
     verdicts: pd.DataFrame, baseline: str, candidate: str, dimensions: Sequence[str] | None
 ) -> list[pd.DataFrame]:
-    """Give the verdicts of the two and of those who met both, by dimension; refuse sides that were not judged alike."""
+    """Select by dimension the verdicts on both sides and on opponents that both met.
+
+    Sides that were not judged alike are refused.
+    """
     if baseline == candidate:
         raise GateError(
             f"baseline and candidate are both {baseline!r}; name two responders, or the same one in"
@@ -444,7 +455,7 @@ def comparable_parts(
 
 
 def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
-    """Name a dimension, and count its verdicts: those that enter, failed, and turned with the order."""
+    """Name a dimension, and count its verdicts: entered, failed and changed with the order."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
     # a row of one order names it
@@ -471,7 +482,7 @@ def _entered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: str) -> None:
-    """Refuse a comparison in which one side was judged on, by or under something that the other was not."""
+    """Refuse a comparison whose sides differ in what they were judged on, by or under."""
     sides = [set(_of(verdicts, name)[column].fillna("none")) for name in (baseline, candidate)]
     if sides[0] == sides[1]:
         return
@@ -584,7 +595,7 @@ def _judge(
 
 
 def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:
-    """Join the messages that hold of a dimension, with its numbers and whose verdicts they are about."""
+    """Join the messages that apply to a dimension, with its numbers and its raters."""
     raters = {0: "these raters", 1: "this rater"}.get(
         row["n_raters"], f"these {row['n_raters']} raters"
     )
@@ -594,7 +605,10 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series, float]:
-    """Return the mean drop of each dialogue in which both were judged alike, in the table's order, and the largest possible."""
+    """Compute the mean drop of each dialogue judged alike on both sides, and its largest value.
+
+    The drops are in the table's order.
+    """
     rows = _entered(rows)
     keys = [
         key
@@ -627,7 +641,9 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series
 def follow_both_orders(
     drops: pd.Series, level: float, alpha: float, margin: float
 ) -> tuple[pd.DataFrame, int, str]:
-    """Follow the drop in the table's order and in that of digests; stop where both have stopped alike, at the later of the two.
+    """Monitor the drop in the table's order and in the order of digests.
+
+    Stop where both have stopped alike, at the later of the two.
 
     Either alone can be led astray: the table's order by sorting, that of digests by dialogues that
     come between two looks and are counted before those of the first. An equal candidate is stopped
@@ -644,7 +660,10 @@ def follow_both_orders(
 
 
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
-    """Follow the drop from dialogue to dialogue: lower bounds at the level of a stop, upper ones at that of a pass."""
+    """Compute bounds of the drop after each dialogue, at the levels of a stop and of a pass.
+
+    Lower bounds are at the level of a stop, upper ones at that of a pass.
+    """
     low, p = betting_bound(drops, alpha=level, guess=0.1)
     high = -betting_bound(-drops, alpha=alpha)[0]
     number = np.arange(1, len(drops) + 1)
@@ -660,7 +679,10 @@ def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
 
 
 def first_stop(path: pd.DataFrame, margin: float) -> tuple[int, str]:
-    """Give after how many dialogues, and how, the gate would have stopped; all of them if it would not."""
+    """Find after how many dialogues, and how, the gate would have stopped.
+
+    All dialogues if it would not have stopped.
+    """
     stops = (path["drop_low"] >= 0) | (path["drop_high"] < margin)
     if not stops.any():
         return len(path), "cannot tell"

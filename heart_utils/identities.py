@@ -1,4 +1,6 @@
-"""Who must not be named: ids that look like a person's, what is taken out of texts, what a message may show of a cell.
+"""People must not be named: find ids that look like a person's, and redact texts.
+
+Messages show a cell only where it cannot be a person.
 
 Nothing here reads or writes a file: :mod:`heart_utils.runs` keeps the key that says whose each code
 is.
@@ -106,7 +108,9 @@ SINGLE = {
 
 
 def looks_like_person(word: object, *, human: bool = True) -> bool:
-    """Tell whether an id names a person: an address, an id of a platform, or, where a person is meant, a full name.
+    """Check whether an id looks like a person: an address, a platform's id, a full name.
+
+    A full name counts only where `human` says that a person is meant.
 
     Parameters
     ----------
@@ -154,7 +158,10 @@ def _names_somebody(said: str) -> bool:
 
 
 def names_people(head: object) -> bool:
-    """Tell whether a header says that each value below it is a person: ``WorkerId``, ``PROLIFIC_PID``, ``Email Address``."""
+    """Check whether a header says that its values are people, such as ``WorkerId``.
+
+    Other examples are ``PROLIFIC_PID`` and ``Email Address``.
+    """
     return not WORDS["naming"].isdisjoint(words_of(head))
 
 
@@ -189,20 +196,23 @@ def redact_contacts(text: str) -> str:
 
 
 def redact_message(message: str) -> str:
-    """Take addresses and ids out of what is printed, whatever it was made of: a header or a file may be named by one."""
+    """Remove addresses and ids from a message before it is printed.
+
+    A header or a file may be named by one.
+    """
     for pattern, word in ((EMAIL, "[email]"), (PROLIFIC, "[id]"), (WORKER, "[id]")):
         message = pattern.sub(word, message)
     return message
 
 
 def describe_people(people: Iterable[str]) -> str:
-    """Say how people were called: by addresses, by ids of a platform, or by names."""
+    """Describe how people were called: by addresses, by ids of a platform, or by names."""
     kind = describe_cells(people)
     return "names" if kind in ("texts", "single words") else kind
 
 
 def describe_cells(cells: Iterable[object]) -> str:
-    """Say what kind of values a column holds, without any of them."""
+    """Describe what kind of values a column holds, without any of them."""
     filled = [
         str(cell).strip()
         for cell in cells
@@ -218,7 +228,10 @@ def describe_cells(cells: Iterable[object]) -> str:
 
 
 def show_cell(column: str, value: object) -> str:
-    """Give a cell as a message may show it: itself, or what kind it is where it may be a person or what a person wrote."""
+    """Return a cell as a message may show it: as it is, or only its kind.
+
+    The kind, where it may be a person or what a person wrote.
+    """
     if isinstance(value, float) and value != value:
         return "nothing"
     if column in HIDDEN or (isinstance(value, str) and not may_be_shown(value, at_most=80)):
@@ -233,12 +246,15 @@ def show_rater(rater: object) -> str:
 
 
 def show_row(cells: pd.Series) -> dict[str, object]:
-    """Give the filled cells of a row that a message may show."""
+    """Return the filled cells of a row that a message may show."""
     return {str(column): cell for column, cell in cells.dropna().items() if column not in HIDDEN}
 
 
 def may_be_verdict(head: object, words: Collection[str]) -> bool:
-    """Tell whether the few words of a column could be answers, which `words` must translate, rather than facts about people."""
+    """Check whether the few words of a column could be answers for `words` to translate.
+
+    The other possibility is facts about people.
+    """
     if (
         not 1 < len(words) < 8
         or max(map(len, words)) >= 20
@@ -253,7 +269,10 @@ def may_be_verdict(head: object, words: Collection[str]) -> bool:
 
 
 def show_answer(head: object, word: str) -> str:
-    """Give a word that stands where a verdict should, or what kind it is where it may be who judged: ``Anna Schmidt``."""
+    """Return a word found in place of a verdict, or only its kind if it may name a rater.
+
+    Such as ``Anna Schmidt``.
+    """
     capital = all(part[0].isupper() for part in re.findall(r"[^\W\d_]+", word))
     named = capital and _names_somebody(word) and WORDS["sides"].isdisjoint(words_of(word))
     return (
@@ -264,7 +283,7 @@ def show_answer(head: object, word: str) -> str:
 
 
 def may_be_shown(word: str, *, at_most: int = 40) -> bool:
-    """Tell whether a message may show a word of a file: it is short, and neither an address nor an id of a platform."""
+    """Check that a word of a file is short and neither an address nor a platform's id."""
     known = any(pattern.search(word) for pattern, _ in CONTACTS) or SHORT_WORKER.fullmatch(word)
     return len(word) <= at_most and "@" not in word and not known
 
@@ -276,7 +295,7 @@ def code_rows(
     every: Collection[str] = (),
     texts: bool = True,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Put codes in the place of people in a table, and marks in the place of addresses in texts.
+    """Replace people in a table by codes, and addresses in its texts by marks.
 
     Parameters
     ----------
@@ -342,7 +361,7 @@ def code_rows(
 
 
 def _human(rows: pd.DataFrame) -> pd.Series:
-    """Tell for each row whether a person judged in it, as far as the table says so."""
+    """Find the rows judged by a person, as far as the table says so."""
     return (
         rows["rater_kind"] != "model"
         if "rater_kind" in rows
@@ -383,7 +402,7 @@ def _addressed(cells: pd.Series) -> list[str]:
 
 
 def _without_people(cell: str, codes: Mapping[str, str]) -> str:
-    """Put codes into an id that was made of addresses, or of writers who are known."""
+    """Replace by codes the addresses and known writers of which an id is made."""
     cell = EMAIL.sub(lambda found: codes[found[0]], cell)
     return PROLIFIC.sub(lambda found: codes.get(found[0], found[0]), cell)
 
@@ -464,7 +483,9 @@ def refuse_identities(
     known: Collection[str] = (),
     kept: Collection[str] = (),
 ) -> None:
-    """Refuse what would name people where it is passed on; the message names tables, columns and files, and nobody.
+    """Refuse tables that would name people where they are passed on.
+
+    The message names tables, columns and files, but no person.
 
     Parameters
     ----------

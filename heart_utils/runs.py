@@ -81,11 +81,14 @@ class Run:
         return _read_manifest(self.folder)
 
     def has(self, table: str, part: str | None = None) -> bool:
-        """Tell whether the run holds a table (or one part of it) with rows or without."""
+        """Check whether the run holds a table, or one part of it, with rows or without."""
         return bool(self._files(table, part))
 
     def read(self, table: str, part: str | None = None) -> pd.DataFrame:
-        """Read a table, or one part, such as ``"people-rating"``; ``RunError`` if it is missing, ``TableError`` if at fault."""
+        """Read a table, or one part such as ``"people-rating"``.
+
+        ``RunError`` if it is missing, ``TableError`` if its contents are wrong.
+        """
         files = self._files(table, part)
         if not files:
             said = (
@@ -106,7 +109,7 @@ class Run:
     def write(
         self, table: str, rows: pd.DataFrame, part: str | None = None, *, keep_ids: bool = False
     ) -> bool:
-        """Write a table or a part of it, checked, whole or not at all, and tell whether the file was replaced.
+        """Write a table or a part, checked and atomically; return whether the file changed.
 
         A file whose content stays keeps its time, for `make`. What the disk refuses is a
         :class:`RunError`. Raters and writers whose ids look like a person's are written as codes,
@@ -131,7 +134,7 @@ class Run:
         )
 
     def _keep_ids(self, table: str, part: str | None) -> None:
-        """Note in the manifest that names of people stay in a table, if its licence lets them be passed on."""
+        """Record in the manifest that a table keeps names of people, if its licence allows it."""
         entry = table if part is None else f"{table}/{part}"
         licence = str(self.manifest.get("tables", {}).get(entry, {}).get("licence", "none stated"))
         if not may_publish(licence):
@@ -144,7 +147,7 @@ class Run:
         self.record(tables={entry: {**self.manifest["tables"][entry], "ids": "kept"}})
 
     def record(self, **entries: object) -> None:
-        """Add entries to the manifest, JSON values; a mapping is merged into what stands under its name."""
+        """Add JSON values to the manifest; a mapping is merged into the entry of its name."""
         with _locked(self.folder):
             manifest = _read_manifest(self.folder)
             for key, value in entries.items():
@@ -156,7 +159,7 @@ class Run:
             write_atomically(self.folder / "manifest.json", text.encode())
 
     def parts(self, table: str) -> list[str]:
-        """List a table's parts, such as each study that was imported; the file of the table itself is none."""
+        """List a table's parts, such as each imported study; the main file is not a part."""
         return [file.stem for file in self._files(table, None) if file.parent != self.folder]
 
     def tables(self) -> list[str]:
@@ -229,7 +232,7 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 
 
 def find_root() -> Path:
-    """Find the folder with ``data/``: ``HEART_ROOT``, else the checkout that holds this package or the current folder.
+    """Find the folder that holds ``data/``.
 
     Returns
     -------
@@ -268,13 +271,16 @@ def find_root() -> Path:
 
 
 def find_home() -> Path:
-    """Find where runs, parameters and fetched data are: the project's root, or the current folder where there is no project."""
+    """Find the folder of runs, parameters and fetched data: the project's root.
+
+    Without a project it is the current folder.
+    """
     root = find_root()
     return root if (root / "pyproject.toml").is_file() else Path.cwd()
 
 
 def strictest_licence(licences: list[str]) -> str:
-    """Tell which of several licences binds the most.
+    """Return the most restrictive of several licences.
 
     Parameters
     ----------
@@ -297,7 +303,7 @@ def strictest_licence(licences: list[str]) -> str:
 
 
 def may_publish(licence: str) -> bool:
-    """Tell whether words under a licence may stand in a published page.
+    """Check whether words under a licence may appear on a published page.
 
     Parameters
     ----------
@@ -317,7 +323,10 @@ def may_publish(licence: str) -> bool:
 
 
 def key_file() -> Path:
-    """Tell where the key to people in files of one's own is: in the folder ``HEART_KEYS``, else ``keys/`` beside ``runs/``."""
+    """Return the path of the key to people in files of one's own.
+
+    It is in the folder ``HEART_KEYS``, else ``keys/`` beside ``runs/``.
+    """
     named = os.environ.get("HEART_KEYS")
     return (Path(named).expanduser().resolve() if named else find_home() / "keys") / "people.csv"
 
@@ -325,7 +334,10 @@ def key_file() -> Path:
 def code_people_in(
     table: str, rows: pd.DataFrame, *, every: Collection[str] = (), texts: bool = False
 ) -> pd.DataFrame:
-    """Put codes in the place of people in a table, keep the key in ``keys/people.csv``, and tell the user when it grows."""
+    """Replace people in a table by codes, and keep the key in ``keys/people.csv``.
+
+    The user is told when the key grows.
+    """
     file, known = key_file(), known_people()
     try:
         coded, kinds = code_rows(
@@ -354,7 +366,10 @@ def code_people_in(
 
 
 def code_people(people: Iterable[str], key_file: Path, *, prefix: str = "rater") -> dict[str, str]:
-    """Give each person a random code, the same one as long as the key file, the only link between both, is there."""
+    """Assign a random code to each person, the same one as long as the key file exists.
+
+    The key file is the only link between both.
+    """
     wanted = list(people)
     codes = _codes(_read_keys(key_file), prefix)
     if set(wanted) <= set(codes):
@@ -414,7 +429,7 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
 
 
 def _holds_words_of_people(rows: pd.DataFrame) -> bool:
-    """Tell whether somebody wrote a reason, or a reply as one of the writers who are told apart, in a table."""
+    """Check whether a table holds reasons, or replies by writers who are told apart."""
     if "rationale" in rows:
         return bool((rows["rationale"].notna() & (rows["rater_kind"] == "human")).any())
     return (
@@ -430,7 +445,10 @@ def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bo
 
 
 def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> bool:
-    """Replace files that belong together once all of them are on the disk, and tell whether any was; no new one stays alone."""
+    """Replace files that belong together once all are on the disk; return whether any changed.
+
+    No new file stays alone.
+    """
     parts: dict[Path, Path] = {}
     file = Path()
     try:
@@ -461,7 +479,7 @@ def write_together(contents: Mapping[Path, bytes], *, private: bool = False) -> 
 
 
 def _write_part(file: Path, content: bytes, private: bool) -> Path:
-    """Write a file's new content beside it, down to the disk; what cannot be written whole is not left there."""
+    """Write a file's new content beside it and sync it to the disk, or leave nothing there."""
     file.parent.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     part = Path(name)
@@ -479,7 +497,7 @@ def _write_part(file: Path, content: bytes, private: bool) -> Path:
 
 
 def checksum(file: Path) -> str:
-    """Give the SHA-256 of a file, in hexadecimal."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -524,7 +542,10 @@ def _locked(folder: Path, lock: str = ".manifest.lock", *, private: bool = False
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """Write a table as CSV in which no text is a formula to a spreadsheet (OWASP, CSV Injection)."""
+    """Write a table as CSV in which no text is a formula to a spreadsheet.
+
+    OWASP calls this CSV Injection.
+    """
     escaped = table.map(
         lambda cell: f"'{cell}" if isinstance(cell, str) and COMPUTED.match(cell) else cell
     )
@@ -540,5 +561,5 @@ def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
 
 
 def visible_text(text: str) -> str:
-    r"""Show characters that would be obeyed unseen: controls, and marks that turn the direction of a text."""
+    r"""Make invisible controls, and marks that turn the direction of a text, visible."""
     return OBEYED.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)

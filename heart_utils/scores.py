@@ -1,4 +1,4 @@
-"""Scores on a scale: averaged, weighed into one number under every set of weights, and compared with pairs."""
+"""Scores on a scale: averaged, weighted over dimensions and compared with pairs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def average_scores(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Average the valid scores of each responder on each dimension, with an interval over dialogues.
+    """Average valid scores by responder and dimension, with an interval over dialogues.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 def sweep_weights(
     means: pd.DataFrame, *, n_draws: int = 10_000, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Tell how far a ranking moves over all weights that one could give the dimensions, drawn evenly from the simplex.
+    """Compute how a ranking changes over all weights of dimensions, drawn at random.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def pairs_against_scores(
 
 
 def _wide(means: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Put dimensions side by side, all of them there for every responder."""
+    """Arrange dimensions side by side, and require all of them for every responder."""
     unknown = sorted(set(names) - set(means["dimension"]))
     if unknown:
         raise ScaleError(
@@ -377,7 +377,7 @@ class Calibration:
 def calibrate_scores(
     scores: pd.DataFrame, *, fold: str = "group", n_folds: int = 10
 ) -> Calibration:
-    """Fit an isotonic curve, the best rising step function, from each judge's scores to people's, each fold left out in turn.
+    """Fit an isotonic curve from each judge's scores to people's, cross-fitted by fold.
 
     Parameters
     ----------
@@ -461,7 +461,10 @@ def calibrate_scores(
 
 
 def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Lay each judge's valid score beside people's mean for the same reply and dimension; count what is left out."""
+    """Join each judge's valid score with people's mean for the same reply and dimension.
+
+    Count what is left out.
+    """
     if fold not in scores:
         there = ", ".join(map(str, scores.columns))
         raise ScaleError(f"scores: there is no column {fold!r} to cut folds by; there are {there}.")

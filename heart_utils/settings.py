@@ -1,4 +1,7 @@
-"""Settings written as YAML, read strictly: what is missing, unknown or of the wrong kind is named, with its file."""
+"""Settings written as YAML, read strictly.
+
+An error names the file and what is missing, unknown or of the wrong kind.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) 
 def read_strictly(
     kind: Any, content: Any, where: object, error: type[ValueError], *, faults: Sequence[str] = ()
 ) -> Any:
-    """Make a dataclass, or whatever pydantic reads, of settings, or say all that is wrong, after `faults` found elsewhere."""
+    """Read settings into a dataclass or another type of pydantic, or report all that is wrong.
+
+    `faults` were found elsewhere and come first.
+    """
     found = list(faults)
     text = json.dumps(content, default=str)
     try:
@@ -69,7 +75,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
-    """Say each fault once: those of keys by the mapping they are in, of values with all that would have been right."""
+    """Describe each fault once: of keys by mapping, of values with all that would be right."""
     told: dict[object, str] = {}
     expected: dict[object, list[str]] = {}
     for fault in faults:
@@ -108,7 +114,10 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
 
 
 def _place(path: Sequence[Any], content: Any) -> tuple[Any, ...]:
-    """Give the part of a path that leads into the content; after it pydantic names the way in which it read the value."""
+    """Return the part of a path that leads into the content.
+
+    After it pydantic names the way in which it read the value.
+    """
     for depth, part in enumerate(path):
         try:
             content = content[part]

@@ -1,4 +1,4 @@
-"""The tables that pass between the steps: what a row, one observation, is, which columns it has, which words they may hold."""
+"""The tables passed between steps: rows, columns and allowed words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ __all__ += ["TableError", "check_table"]
 
 
 class TableError(ValueError):
-    """A table does not hold what its columns promise; ``rows`` are the labels of the rows that do not, where it is rows."""
+    """A table does not hold what its columns promise; ``rows`` lists the rows at fault.
+
+    ``rows`` holds labels, and is empty where the fault is not in rows.
+    """
 
     def __init__(self, message: str, rows: Iterable[Any] = ()) -> None:
         super().__init__(message)
@@ -49,7 +52,7 @@ class Column:
     optional: bool = False  #: Whether the whole column may be absent.
 
     def expected(self) -> str:
-        """Say in words what a cell must hold."""
+        """Describe in words what a cell must hold."""
         if self.words:
             said = "one of " + ", ".join(self.words)
         elif self.kind in ("number", "count"):
@@ -203,14 +206,14 @@ def needed_columns(name: str) -> list[str]:
 
 
 def table_columns(name: str) -> dict[str, Column]:
-    """Give the columns of a table, or say which tables there are."""
+    """Return the columns of a table, or list the known tables in an error."""
     if name not in TABLES:
         raise TableError(f"There is no table called {name!r}. The tables are {', '.join(TABLES)}.")
     return TABLES[name]
 
 
 def _typed(name: str, column: str, what: Column, values: pd.Series) -> pd.Series:
-    """Give a column its type, so that a table means the same after a round trip through a file."""
+    """Convert a column to its type, so that a table survives a round trip through a file."""
     if what.kind == "list":
         return _lists(values)
     count = "Int64" if what.nullable else "int64"

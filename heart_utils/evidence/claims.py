@@ -38,7 +38,9 @@ class ClaimsError(ValueError):
 
 
 def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Compare each claim's value with what its check computes; checks are run, so a ledger is to be trusted like code.
+    """Compare each claim's value with what its check computes.
+
+    The checks are run as code, so only load a ledger that you trust.
 
     Parameters
     ----------
@@ -64,7 +66,8 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
 
     Examples
     --------
-    >>> names = "about claim source source_kind tolerance otherwise note claim_id value check finding".split()
+    >>> names = "about claim source source_kind tolerance otherwise note claim_id value".split()
+    >>> names += ["check", "finding"]
     >>> claims = pd.DataFrame([[*[""] * 7, "x", "18.4", "100 - 82.6", "adds up"]], columns=names)
     >>> check_claims(claims, {})["finding"].tolist()
     ['arithmetic fails']

@@ -1,4 +1,7 @@
-"""The share of comparisons that a model's reply wins against a person's, a tie half: 0.5 is equality."""
+"""The share of comparisons that a model's reply wins against a person's (0.5: equal).
+
+A tie is half a win.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 def share_between(
     models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95
 ) -> dict[str, float]:
-    """Compare scores of models' replies with those of people's where each reply has a rater of its own.
+    """Compare scores of models' and people's replies, each reply with a rater of its own.
 
     The share is :math:`P(M > H) + P(M = H) / 2` over all pairs; its interval allows for unequal
     variances and for ties. Source: Brunner and Munzel (2000),
@@ -440,7 +443,7 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
 
 def _therapist_wins(scores: pd.DataFrame, responders: list[str]) -> pd.DataFrame:
-    """Compare each therapist's reply with what models gave for the same moment, each model counting the same."""
+    """Compare each therapist's reply with the models' for the same moment, equally weighted."""
     models = (
         scores[scores["responder"].isin(responders)]
         .groupby(["dialogue_id", "responder"])["score"]

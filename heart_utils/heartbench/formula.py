@@ -1,4 +1,7 @@
-"""HeartBench's scores from item-wise hits, by formula, veto or a plainer rule; and the leaderboard of their means."""
+"""HeartBench scores from item-wise hits, and the leaderboard of their means.
+
+By formula, veto or a plainer rule.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +202,7 @@ def _check_questions(questions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
-    """Join each hit with its item, in the order of raters, responders and items; say what is wrong with a list of hits."""
+    """Join each hit with its item, ordered by rater, responder and item, and check the hits."""
     rubric = _check_questions(questions)
     need_columns(hits, ["responder", "rater", "item", "score", "state"], RubricError)
     if hits.empty:
@@ -253,7 +256,10 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add up points by question and ability for each rater and responder, with the state of the first item that failed."""
+    """Sum points by question and ability for each rater and responder.
+
+    The state is that of the first item that failed.
+    """
     points = rows["points"].astype(float)
     parts = rows.assign(
         raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0)
@@ -280,7 +286,9 @@ def rubric_board(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Average scores into a board, with intervals over questions, resampled within difficulty and scene if the table has these.
+    """Average scores into a leaderboard, with intervals over questions.
+
+    They are resampled within difficulty and scene if the table has these.
 
     Parameters
     ----------
@@ -353,7 +361,7 @@ def rubric_board(
 def ability_variance(
     cells: pd.DataFrame, *, n_resamples: int = 1000, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Tell how much of the uncertainty of the overall score each ability brings.
+    """Compute how much of the uncertainty of the overall score each ability contributes.
 
     The overall score is the abilities' mean; a share is an ability's covariance with it over
     resampled questions, over the sum.
@@ -402,7 +410,10 @@ def ability_variance(
 def _replicates(
     cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng
 ) -> tuple[pd.MultiIndex, Array]:
-    """Average each ability and all of them, the overall first, in every replicate; the index names the last two axes."""
+    """Average each ability and all of them in every replicate, the overall mean first.
+
+    The index names the last two axes.
+    """
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
     valid = cells[cells["state"] == "valid"]
@@ -440,7 +451,10 @@ def _replicates(
 def _draws(
     cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: Rng
 ) -> Array:
-    """Draw how often each question counts, within difficulty and scene; all once where nothing is resampled."""
+    """Draw how often each question counts, within difficulty and scene.
+
+    All count once where nothing is resampled.
+    """
     if not n_resamples:
         return np.ones((1, size))
     check_resamples(n_resamples)
@@ -462,7 +476,7 @@ def _draws(
 
 
 def _weighted(draws: Array, score: Array, weight: Array) -> Array:
-    """Average over questions, whose scores are weighted, in each replicate; one that drew none of them has no value."""
+    """Average weighted scores over questions in each replicate, ``nan`` if none was drawn."""
     flat = (len(score), -1)
     return ratio(draws @ score.reshape(flat), draws @ weight.reshape(flat)).reshape(
         len(draws), *score.shape[1:]

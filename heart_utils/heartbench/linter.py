@@ -28,7 +28,7 @@ Scorer = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
 def lint_rule(
     rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Run degenerate patterns of hits through a scoring rule, and check what every rule should keep.
+    """Test a scoring rule with degenerate hits, and check what every rule should keep.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
 
 
 def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
-    """Make the patterns of hits that tell a scoring rule's floor, ceiling and veto, one responder a pattern."""
+    """Build patterns of hits that show a rule's floor, ceiling and veto, one a responder."""
     special = (questions["ability"] == SPECIAL).to_numpy()
     bonus = questions["points"].gt(0).to_numpy() & ~special
     penalty = questions["points"].lt(0).to_numpy() & ~special
@@ -143,7 +143,7 @@ def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
 
 
 def degenerate_replies(histories: pd.DataFrame) -> pd.DataFrame:
-    """Write replies that deserve nothing: empty, the seeker's words again, one line for all, all at once."""
+    """Write replies that deserve no points: empty, an echo, one line for all, all at once."""
     last = histories["turns"].map(
         lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), "")
     )
@@ -178,7 +178,10 @@ def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, obj
 def _flips(
     rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random.Generator
 ) -> Iterator[dict[str, object]]:
-    """Flip each item of some questions alone: a bonus may not lower a score, a penalty not raise it, an item not be idle."""
+    """Flip each item of some questions alone, and check that the score moves as it should.
+
+    A bonus may not lower a score, a penalty not raise it, and an item not be idle.
+    """
     ids = questions["question_id"].unique()
     chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
     wrong, idle, tried = list[str](), list[str](), 0

@@ -1,1 +1,4 @@
-"""What a reply does (strategies, cues, sameness, safety), and how quality moves with latency, size and price."""
+"""What a reply does, and how quality moves with latency, size and price.
+
+Strategies, cues, sameness and safety.
+"""

@@ -1,4 +1,7 @@
-"""What replies and reasons contain, by the words of a codebook, and how often reasons or safety failures recur."""
+"""Coding replies and reasons by the words of a codebook, and how codes overlap.
+
+Includes how often reasons or safety failures recur.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,10 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
-    """Find any of some phrases whole, in any case; a star stands for any ending, and punctuation may part words."""
+    """Build a pattern that finds any of some phrases whole, in any case.
+
+    A star matches any ending, and punctuation may separate words.
+    """
 
     def ending(word: str) -> str:
         return re.escape(word.removesuffix("*")) + (r"\w*" if word.endswith("*") else r"(?!\w)")
@@ -95,7 +101,9 @@ def theme_overlap(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:
-    """Measure how far people's and models' reasons for the same verdict on a pair name the same themes, beyond chance.
+    """Measure how often reasons of people and models share themes, beyond chance.
+
+    Reasons for the same verdict on a pair are compared.
 
     Parameters
     ----------

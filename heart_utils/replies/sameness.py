@@ -1,4 +1,4 @@
-"""How alike one author's replies to different people are; and whether replies repeat what really came next."""
+"""How alike one author's replies are, and whether replies repeat what really came next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How quality moves with latency, size or price: rank correlations of few models, a convenience set and no sample."""
+"""How quality moves with latency, size or price: rank correlations of few models.
+
+The models are a convenience set and no sample.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class ScalingError(ValueError):
 def spearman_interval(
     rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95
 ) -> tuple[float, float]:
-    r"""Put an interval on a rank correlation from its value and the number of models, as if drawn independently.
+    r"""Compute the interval of a rank correlation from its value and the number of models.
 
     The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or
     :math:`(1 + \rho^2/2)/(n-3)`, better away from zero, after Bonett and Wright (2000),
@@ -193,7 +196,10 @@ def _rho(one: ArrayLike, other: ArrayLike) -> float:
 def _p_value(
     one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator
 ) -> float:
-    """Give the two-sided share of orders, shuffled within codes (as scipy's test cannot), that correlate at least as much."""
+    """Compute the two-sided p value by shuffling orders within codes.
+
+    scipy's test cannot shuffle within codes.
+    """
     places = np.argsort(codes, kind="stable")
     first, second = (
         ranks - ranks.mean()

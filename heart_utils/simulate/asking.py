@@ -1,4 +1,7 @@
-"""Which votes to ask people for: designs that ask for a part of them, on published votes or with known truth."""
+"""Which votes to ask people for: designs that ask for a part of them.
+
+Evaluated on published votes or with known truth.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ LEAST = 0.2
 def ask_for_votes(
     verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Keep about so many of people's votes, spread over all dialogues and pairs, and all of the judges'.
+    """Keep about so many of people's votes, spread evenly, and all of the judges'.
+
+    They are spread over all dialogues and pairs.
 
     After a share `first` of them a second wave asks where differences are still open.
     ``stands_for`` is one over the known chance of having been asked, over the votes there; with two
@@ -89,7 +94,10 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
 
 
 def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
-    """Tell how far votes on each pair move the differences that are still open: the root of the summed squares."""
+    """Compute how far votes on each pair change the differences that are still open.
+
+    The root of the summed squares.
+    """
     ranks = found.ranks()
     low, high, theta = (
         ranks["rank_low"].to_numpy(),

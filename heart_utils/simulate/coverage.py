@@ -1,4 +1,4 @@
-"""How often intervals contain the truth and the gate is wrong: studies drawn from known strengths, many times over."""
+"""Coverage of intervals and error rates of the gate, in studies from known strengths."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def simulate_coverage(
 def _one_study(
     design: Design, rng: np.random.Generator, n_resamples: int, ci_level: float
 ) -> list[tuple[str, str, str, float, float]]:
-    """Draw a study; give the part of intervals that hold and their mean width, by kind and quantity."""
+    """Draw a study; return coverage and mean width of intervals, by kind and quantity."""
     size, n_dialogues, fewest = (
         design.n_responders,
         design.n_dialogues,
@@ -208,7 +208,10 @@ def draw_study(
 
 
 def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
-    """Give the strengths that averaged win probabilities tend to, for a panel of raters (rows) as it is."""
+    """Compute the limiting strengths of averaged win probabilities, for this panel of raters.
+
+    Raters are the rows.
+    """
     gap = strengths[..., pairs[0]] - strengths[..., pairs[1]]
     share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(
         axis=0
@@ -222,7 +225,10 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> 
 def placed(
     place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0
 ) -> Array:
-    """Place strengths such that the fit, to infinitely many dialogues of noisy replies, shows a gap between the first two."""
+    """Find strengths for which the fit converges to a given gap between the first two.
+
+    With infinitely many dialogues of noisy replies.
+    """
 
     def missed(distance: float) -> float:
         fitted = tends_to(place(distance)[None], spread, pairs, nu)
@@ -246,7 +252,7 @@ def simulate_power(
     ci_level: float = 0.95,
     n_contrasts: int | None = None,
 ) -> pd.DataFrame:
-    """Draw studies in which two responders lie a gap apart, and note in which the leaderboard finds it.
+    """Simulate studies with a known gap, and record where the leaderboard finds it.
 
     The leaderboard's interval of the difference must leave out zero on the right side: over
     dialogues and raters, or over dialogues alone where raters do not differ or are fewer than 20
@@ -332,7 +338,10 @@ def simulate_power(
 def label_some(
     verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None
 ) -> pd.DataFrame:
-    """Keep people's verdicts on n random dialogues of `among`, by default all, and the judges' on all of these."""
+    """Keep people's verdicts on n random dialogues, and the judges' on all of them.
+
+    The dialogues are drawn from `among`, by default from all.
+    """
     dialogues = np.asarray(
         sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object
     )
@@ -439,7 +448,7 @@ def check_coverage(
         Panel("model", 1, 1, discrimination=1.5),
     ),
 ) -> pd.DataFrame:
-    """Count how often intervals hold the truth, with a judge and by people alone, in simulated studies.
+    """Count how often intervals hold the truth, with a judge and by people alone.
 
     Parameters
     ----------
@@ -604,7 +613,7 @@ def simulate_gate(
 
 
 def gate_strengths(drop: float, direct: bool) -> Array:
-    """Give the strengths of all sides, such that the candidate's rating lies so many points below the baseline's."""
+    """Compute strengths with the candidate's rating a given drop below the baseline's."""
     one, other = np.triu_indices(len(SIDES), k=1)
     meet = (one != BASELINE) | (other != CANDIDATE) | direct
     spread = float(np.hypot(HISTORY_SD, REPLY_SD))

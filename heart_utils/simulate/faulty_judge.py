@@ -163,7 +163,10 @@ def _lay_out(
 def _measure(
     name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
 ) -> Iterator[tuple[str, float, Any]]:
-    """Give the measures that one fault moves: in words, what each is by arithmetic, and what is found with its interval."""
+    """Compute the measures that one fault changes: in words, expected and estimated.
+
+    The estimate comes with its interval; the expected value is arithmetic.
+    """
     one = drawn[drawn["dimension"] == DIMENSIONS[0]]
     alone = one[one["protocol"] == "heart-single"]
     if name == "forgets":

@@ -1,4 +1,7 @@
-"""A simulated study of HEART's size with the published margins; how far models differ, and raters' tastes, are assumed."""
+"""A simulated study of HEART's size with the published margins.
+
+How far models differ, and raters' tastes, are assumed.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,7 @@ def _models() -> Array:
 
 
 def _margins(settings: Settings) -> Array:
-    """Give human wins, ties, agreement of people and of people with judges, by quadrature."""
+    """Compute human wins, ties, agreement of people, and with judges, by quadrature."""
     nodes, weights = normal_nodes(31)
     models = _models()
     against = settings.human - models

@@ -1,4 +1,4 @@
-"""How large a gap a study can see: dialogues, raters and pairs against the smallest difference found."""
+"""Power of a study: the smallest difference found, by dialogues, raters and pairs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Design:
 
     @property
     def n_effective(self) -> float:
-        """Clusters of even information that tell as much of a difference, as a leaderboard will count them."""
+        """Count the equal clusters that carry as much information, as a leaderboard does."""
         # What a pair tells of the difference between two responders: 4 where the two meet, 1 where
         # either meets another.
         total, squares = 2.0 * self.n_responders, 2.0 * self.n_responders + 12.0
@@ -198,27 +198,33 @@ def minimum_gap(
 def critical_value(
     n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> float:
-    """Give how many standard errors a difference must exceed to count as found, by the rule of a leaderboard."""
+    """Compute how many standard errors a difference must exceed to be found.
+
+    By the rule of a leaderboard.
+    """
     if n_contrasts is None:
         return simultaneous_quantile(n_responders, df + 1.0, ci_level)
     return float(stats.t.isf((1.0 - ci_level) / (2.0 * max(n_contrasts, 1)), df))
 
 
 def normal_nodes(n: int) -> tuple[Array, Array]:
-    """Give places and weights that average a function over a standard normal distribution."""
+    """Return nodes and weights that average a function over a standard normal distribution."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n)
     return nodes, weights / weights.sum()
 
 
 def davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
-    """Give how often somebody ahead by a gap wins, loses and ties, after Davidson."""
+    """Compute how often one ahead by a gap wins, loses and ties (Davidson's model)."""
     up, down = np.exp(gap / 2.0), np.exp(-gap / 2.0)
     total = up + down + nu
     return up / total, down / total, nu / total
 
 
 def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
-    """Give the share of a verdict that is won by somebody ahead by a gap, a tie being half, and how often they tie."""
+    """Compute the expected share of a verdict for one ahead by a gap, and how often they tie.
+
+    A tie is half a win.
+    """
     wins, _, ties = davidson(gap, nu)
     return wins + ties / 2.0, ties
 
@@ -230,7 +236,7 @@ def plan_study(
     ci_level: float = 0.95,
     n_contrasts: int | None = None,
 ) -> pd.DataFrame:
-    """Compute the power of several study designs: the smallest gap that each can detect, one row a design.
+    """Compute the smallest gap that each study design can detect, one row a design.
 
     Parameters
     ----------
@@ -283,7 +289,7 @@ def plan_study(
 
 
 def _excess(design: Design) -> float:
-    """Give by how much the leaderboard's standard error exceeds that of the estimates."""
+    """Compute by how much the leaderboard's standard error exceeds that of the estimates."""
     # A jackknife counts a verdict's own leverage once too often, and with raters each of three sums
     # does; of those, the draws
     # from the covariance are corrected as resamples of the fewer clusters are.
@@ -300,14 +306,17 @@ def _excess(design: Design) -> float:
 
 
 def inverse_met(design: Design) -> float:
-    """Give the mean of one over the number of dialogues in which a pair meets, which chance makes uneven."""
+    """Compute the mean of one over the number of dialogues in which a pair meets.
+
+    Chance makes that number uneven.
+    """
     met = design.dialogues_a_pair
     uneven = (1.0 - design.pairs / design.n_compared) / met
     return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / met
 
 
 def _parts(design: Design, gap: float) -> dict[str, float]:
-    """Give the variance of the difference of two responders that far apart, by where it comes from."""
+    """Compute the variance of a difference of two responders this far apart, by source."""
     others = design.n_responders - 2
     shared, inverse = shared_covariances(design), inverse_met(design)
     # The pair itself, which counts twice, and the pairs of either with the others.
@@ -340,7 +349,10 @@ def _parts(design: Design, gap: float) -> dict[str, float]:
 
 
 def shared_covariances(design: Design) -> dict[str, float]:
-    """Give 16 times the covariance of two verdicts, between equals, that share a reply, both replies, or a rater's taste."""
+    """Compute 16 times the covariance of two verdicts, between equals, that share something.
+
+    A reply, both replies, or a rater's taste.
+    """
     reply, taste = design.dialogue_sd**2, design.rater_sd**2
     variance = 2.0 * (reply + taste)
     if variance == 0:
@@ -358,7 +370,7 @@ def shared_covariances(design: Design) -> dict[str, float]:
 
 
 def _gaps(variance: float) -> tuple[Array, Array]:
-    """Give gaps of two equals in a dialogue, and the weight of each."""
+    """Return gaps of two equals in a dialogue, and the weight of each."""
     nodes, weights = normal_nodes(61)
     return np.sqrt(variance) * nodes, weights
 

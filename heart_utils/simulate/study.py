@@ -1,4 +1,4 @@
-"""Simulated studies with known truth: whole studies, raters whose care is known, and writers who differ."""
+"""Simulated studies with known truth: whole studies, raters and writers."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def simulate_raters(
 
 
 def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.ndarray:
-    """Give each pair to those who have the fewest so far, by lot among equals."""
+    """Assign each pair to raters who have the fewest so far, at random among equals."""
     done = np.zeros(n_raters, dtype=int)
     chosen = []
     for _ in range(n_pairs):
@@ -169,7 +169,7 @@ def _share_out(n_raters: int, n_pairs: int, votes: int, rng: Generator) -> np.nd
 
 
 def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFrame:
-    """Lay out histories: one a dialogue, then two a dialogue of twins, each of which names the other."""
+    """Build histories: one a dialogue, then two a dialogue of twins that name each other."""
     number = np.arange(len(slices))
     dialogue = np.where(number < n_dialogues, number, n_dialogues + (number - n_dialogues) // 2)
     other = number + np.where((number - n_dialogues) % 2, -1, 1)
@@ -196,7 +196,7 @@ def histories_table(slices: NDArray[np.object_], n_dialogues: int) -> pd.DataFra
 
 
 def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Lay out one reply a responder and history."""
+    """Build one reply for each responder and history."""
     history = histories["history_id"].repeat(len(names)).reset_index(drop=True)
     responder = words(names, np.tile(np.arange(len(names)), len(histories)))
     ids = {"reply_id": history + "-" + responder, "history_id": history, "responder": responder}
@@ -206,7 +206,10 @@ def replies_table(histories: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 def pairs_table(
     histories: pd.DataFrame, names: list[str], history: Codes, one: Codes, other: Codes
 ) -> pd.DataFrame:
-    """Lay out who met whom where; names in the order of the alphabet make a the smaller reply_id."""
+    """Build the pairs of each history; names in alphabetical order, a first.
+
+    Then a has the smaller reply_id.
+    """
     rows = histories[["history_id", "dialogue_id", "slice"]].take(history).reset_index(drop=True)
     a, b = words(names, one), words(names, other)
     reply_a, reply_b = rows["history_id"] + "-" + a, rows["history_id"] + "-" + b
@@ -218,7 +221,7 @@ def pairs_table(
 def verdicts_table(
     pairs: pd.DataFrame, pair: Codes, a_first: NDArray[np.bool_], **columns: Any
 ) -> pd.DataFrame:
-    """Lay out one row a verdict, given the pair, the order and what was said."""
+    """Build one row a verdict from the pair, the order and the answer."""
     rows, order = pairs.take(pair).reset_index(drop=True), np.where(a_first, 0, 1)
     rows["comparison_id"] = rows["pair_id"] + words([":ab", ":ba"], order)
     return _finish(
@@ -232,7 +235,7 @@ def verdicts_table(
 
 
 def words(of: Sequence[str | None], codes: Codes) -> pd.Series:
-    """Give words by their places."""
+    """Return words by their positions."""
     return pd.Series(pd.array(list(of), dtype="str").take(codes))
 
 
@@ -443,7 +446,10 @@ def _judge(
     orders: str,
     lines: list[str],
 ) -> pd.DataFrame:
-    """Let one panel judge: `there` holds strengths in each dialogue, (dimensions, histories, responders)."""
+    """Simulate the verdicts of one panel.
+
+    `there` holds strengths in each dialogue, (dimensions, histories, responders).
+    """
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
     history, one, other = (part[pair] for part in met)
     taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, there.shape[2]))
@@ -489,7 +495,10 @@ def _show(
 
 
 def _margins(rng: Generator, lean: Array) -> Array:
-    """Draw how far from zero a logistic answer lands, given that it lands on the winner's side, and cut it to 1..5."""
+    """Draw how strongly the winner's side is preferred, cut to 1..5.
+
+    A logistic answer, given that it lands on the winner's side.
+    """
     floor = expit(-lean)
     luck = floor + (1.0 - floor) * rng.random(len(lean))
     distance = lean + np.log(luck) - np.log1p(-np.minimum(luck, 1.0 - 1e-12))
@@ -505,7 +514,10 @@ def _score(
     names: list[str],
     lines: list[str],
 ) -> pd.DataFrame:
-    """Let one rater of a panel score each reply: its strength there, the rater's severity, noise, cut to 1..5."""
+    """Simulate the scores that one rater of a panel assigns to each reply, cut to 1..5.
+
+    Its strength there, plus the rater's severity and noise.
+    """
     dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
     rater = np.broadcast_to(
         rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape
@@ -550,7 +562,10 @@ def _truth(
     dialogue_sd: float,
     n_twins: int,
 ) -> pd.DataFrame:
-    """Say what is true: strengths, and what boards over dialogues and raters tend to."""
+    """Build the table of truth: strengths, and the limits of leaderboards.
+
+    Leaderboards over dialogues and raters tend to these limits.
+    """
     parts = []
     slices = ("standard", *(("adversarial", "calm_twin") if n_twins else ()))
     for kind, (number, dimension), where in product(
@@ -595,7 +610,9 @@ def simulate_writers(
     n_dialogues: int = 100,
     dialogue_sd: float = 0.8,
 ) -> Study:
-    """Draw a study in which some writers answer each history, and meet the models, never each other.
+    """Simulate a study in which human writers meet the models, but never each other.
+
+    Some of the writers answer each history.
 
     Parameters
     ----------
