@@ -24,8 +24,8 @@ _PUBLIC = {
         "gate": "betting_bound compare_anytime compare_responders",
         "sources.catalogue": "DataUnavailableError",
         "sources.load": (
-            "describe_votes load_histories load_replies load_scores load_verdicts"
-            " scores_to_verdicts"
+            "describe_votes load_conversations load_histories load_replies load_scores"
+            " load_verdicts scores_to_verdicts"
         ),
         "calls.ledger": "open_ledger",
         "calls.prices": "price",

@@ -229,6 +229,7 @@ from heart_utils.simulate.study import (
 from heart_utils.sources.catalogue import DataUnavailableError as DataUnavailableError
 from heart_utils.sources.load import (
     describe_votes as describe_votes,
+    load_conversations as load_conversations,
     load_histories as load_histories,
     load_replies as load_replies,
     load_scores as load_scores,

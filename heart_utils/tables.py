@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ DIMENSIONS = (
 )
 """HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
 
-LOADED = ("histories", "verdicts", "scores", "replies")
+LOADED = ("histories", "verdicts", "scores", "replies", "conversations")
 """Tables that ``load_<table>`` completes from a file with some of the columns."""
 
 MAX_ROWS_SHOWN = 3
@@ -337,7 +338,10 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
             f"a {answer} where the state is valid",
         )
     if name == "histories":
-        _check_turns(table)
+        _check_turns(name, table, "history_id")
+    if name == "conversations":
+        _check_turns(name, table, "conversation_id")
+        _check_ends(table)
     if name == "effects":
         counts = table[["n_people_replies", "n_model_replies", "n_raters", "n_clusters"]]
         refuse("n_raters", counts.isna().all(axis=1), "study", "at least one of the counts")
@@ -349,10 +353,10 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
         refuse("win_share", outside, "win_share", "a share within its interval")
 
 
-def _check_turns(histories: pd.DataFrame) -> None:
+def _check_turns(name: str, table: pd.DataFrame, key: str) -> None:
     def fault(turns: list[dict[str, object]]) -> str | None:
-        if not turns:
-            return "no turn"
+        if not turns:  # of a conversation that ended before it began
+            return "no turn" if name == "histories" else None
         for number, turn in enumerate(turns):
             if not isinstance(turn, dict) or not {"speaker", "text"} <= set(turn):
                 return f"turn {number} is not a speaker and a text"
@@ -367,15 +371,67 @@ def _check_turns(histories: pd.DataFrame) -> None:
                 return f"turn {number} has no text"
         return None
 
-    faults = histories["turns"].map(fault).astype(object)
+    faults = table["turns"].map(fault).astype(object)
     expected = "one turn or more, each with a speaker (seeker or supporter) and a text"
     refuse_rows(
-        "histories",
+        name,
         "turns",
         faults.notna(),
-        faults.astype("str") + " (history " + histories["history_id"] + ")",
+        faults.astype("str") + f" ({key.removesuffix('_id')} " + table[key] + ")",
         expected,
     )
+
+
+ENDS = {
+    "length": "valid",
+    "seeker_ended": "valid",
+    "ended_at_once": "abstained",
+    "wrong_role": "unparsed",
+    "repeated": "unparsed",
+    "refused": "refused",
+    "empty": "error",
+    "too_long": "error",
+    "error": "error",
+}
+"""Why a conversation stops -> its state; one that is not valid is kept, and never judged."""
+
+
+def count_exchanges(turns: Sequence[Mapping[str, Any]]) -> int:
+    """Count the supporter's turns that the seeker answered."""
+    speakers = [turn["speaker"] for turn in turns]
+    return sum(pair == ("supporter", "seeker") for pair in pairwise(speakers))
+
+
+def _check_ends(conversations: pd.DataFrame) -> None:
+    """Refuse conversations that lost turns on the way, or whose state is not what their end says."""
+
+    def refuse(column: str, wrong: pd.Series, shown: pd.Series, expected: str) -> None:
+        refuse_rows("conversations", column, wrong, shown, expected)
+
+    table, reason = conversations, conversations["stop_reason"]
+    n = table["turns"].map(count_exchanges).astype("int64")
+    refuse(
+        "n_exchanges",
+        n != table["n_exchanges"],
+        (table["n_exchanges"].astype(str) + " and turns with " + n.astype(str)).rename("exchanges"),
+        "as many as its turns hold; a conversation that came in half is not judged",
+    )
+    valid = table["state"] == "valid"
+    refuse("turns", valid & (n == 0), table["state"], "an exchange where the state is valid")
+    means = reason.map(ENDS)
+    refuse(
+        "state",
+        means.notna() & (table["state"] != means),
+        (reason.astype(str) + " and " + table["state"]).rename("stop_reason"),
+        "the state that its end means: "
+        + ", ".join(f"{end} {state}" for end, state in ENDS.items()),
+    )
+    named = table["stopped_by"].notna()
+    refuse("stopped_by", named & (reason.isna() | (reason == "length")), reason,
+           "nobody where no turn was the reason")  # fmt: skip
+    size, known = table["turns"].map(len), table["call_ids"].map(len)
+    refuse("call_ids", ~(known.eq(0) | known.eq(size) | known.eq(size + 1)), table["call_ids"].map(len),
+           "a call a turn, and the one that failed if one did; or none at all")  # fmt: skip
 
 
 def refuse_rows(

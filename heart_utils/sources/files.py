@@ -32,11 +32,13 @@ from heart_utils.sources.guess import Proposal, propose, refuse_doubtful
 from heart_utils.sources.options import FileOptions, check_options, plain
 from heart_utils.sources.reshape import Reshaped, reshape
 from heart_utils.tables import (
+    ENDS,
     KEYS,
     TABLES,
     Column,
     TableError,
     check_table,
+    count_exchanges,
     empty_table,
     refuse_rows,
 )
@@ -50,6 +52,7 @@ NEEDED = {
     "verdicts": ("history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"),
     "scores": ("history_id", "responder", "rater", "rater_kind", "dimension", "score"),
     "replies": ("history_id", "responder", "text"),
+    "conversations": ("history_id", "responder", "seeker", "turns"),
     "responders": ("responder", "responder_kind"),
     "answers": ("rater", "left", "right", "choice"),
 }
@@ -62,6 +65,7 @@ SAME_QUESTION = ("rater", "dimension", "repeat", "protocol", "answer_format", "g
 
 EVIDENT = {
     "flags": [],
+    "call_ids": [],
     "simulated": False,
     "slice": "standard",
     "dimension": "overall",
@@ -400,12 +404,39 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
         rows["dialogue_id"] = rows["history_id"]
     if table in ("scores", "replies") and "reply_id" not in rows:
         rows["reply_id"] = join_texts([rows["history_id"], rows["responder"]])
+    if table == "conversations":
+        _name_conversations(rows)
     if table == "verdicts":
         _name_pairs(rows, sides_shown)
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
         # an answer that is empty is refused by the table's own check
         rows["state"] = constant("valid", rows.index)
     return rows
+
+
+def _name_conversations(rows: pd.DataFrame) -> None:
+    """Name each conversation by its start, seeker, responder and repeat, and count what a file does not."""
+    if (
+        "start_id" not in rows
+    ):  # so that two are compared that went on from one start with one seeker
+        rows["start_id"] = rows["history_id"]
+        rows["history_id"] = join_texts([rows["history_id"], rows["seeker"]])
+    if "conversation_id" not in rows:
+        names = join_texts([rows["history_id"], rows["responder"]])
+        repeat = rows["repeat"].astype(str)
+        first = repeat.eq("0").to_numpy(bool)
+        rows["conversation_id"] = choose(first, names, join_texts([names, "r" + repeat]))
+    if "state" not in rows:
+        rows["state"] = rows["stop_reason"].map(ENDS).fillna("valid")
+    if "n_exchanges" not in rows:
+        rows["n_exchanges"] = [
+            count_exchanges(
+                [turn for turn in turns if isinstance(turn, dict) and "speaker" in turn]
+            )
+            if isinstance(turns, list)
+            else 0
+            for turns in rows["turns"]
+        ]
 
 
 def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:

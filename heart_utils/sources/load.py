@@ -20,6 +20,7 @@ from heart_utils.tables import check_table, empty_table, need_columns
 
 __all__ = [
     "describe_votes",
+    "load_conversations",
     "load_histories",
     "load_replies",
     "load_scores",
@@ -109,6 +110,40 @@ def load_replies(
         if name is None
         else published_replies(name, twins=twins)
     )
+
+
+def load_conversations(name_or_path: Given, **reading: Unpack[FileOptions]) -> pd.DataFrame:
+    """Load whole conversations of one's own: from a start on, a responder and a seeker in turn.
+
+    Parameters
+    ----------
+    name_or_path
+        A file or DataFrame with ``history_id`` (the start), ``responder``, ``seeker`` (who played
+        the seeker, or a person's code) and ``turns`` (after the start, each with ``speaker`` and
+        ``text``).
+    **reading
+        As in :func:`load_verdicts`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of conversations; ``n_exchanges`` is counted where the file does not say it.
+
+    Raises
+    ------
+    DataError
+        If a turn has no speaker or text, the file says another number of exchanges than its turns
+        hold (a conversation that was exported in half), or a column is missing.
+
+    Examples
+    --------
+    >>> turns = [{"speaker": "supporter", "text": "What happened?"}, {"speaker": "seeker", "text": "She left."}]
+    >>> mine = pd.DataFrame({"history_id": ["h"], "responder": "ann", "seeker": "s1", "turns": [turns]})
+    >>> load_conversations(mine)[["conversation_id", "n_exchanges", "state"]].values.tolist()
+    [['h--s1--ann', 1, 'valid']]
+    """
+    _name(name_or_path, (), "conversations", reading)
+    return read_file("conversations", name_or_path, reading)
 
 
 def load_scores(
