@@ -507,7 +507,7 @@ def refuse_identities(
     --------
     >>> refuse_identities({"verdicts": pd.DataFrame({"rater": ["ann@example.org"]})})
     Traceback (most recent call last):
-    heart_utils.identities.IdentityError: People are named in verdicts.rater: e-mail addresses (1 row). ...
+    heart_utils.identities.IdentityError: People are named in verdicts.rater: ...
     """
     faults = []
     for name, rows in tables.items():

@@ -1,4 +1,7 @@
-"""Who rates and who writes what: seats with equal loads, counterbalanced, seeded, and checked before anyone sits down."""
+"""Assignment of raters and writers: balanced, counterbalanced, seeded and checked.
+
+A seat is the list of tasks that one person takes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ class StudyError(ValueError):
 def choose_pairs(
     comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Keep some pairs of each history, so that responders, and pairs of them, meet about equally often.
+    """Choose pairs of each history so that responders meet about equally often.
+
+    Each two responders too meet about equally often.
 
     This is an incomplete block design: a history is a block, and the pairs met least so far are
     taken next.
@@ -239,7 +244,7 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 def largest_load(
     comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int
 ) -> int:
-    """Find the largest load, up to `load`, at which no history has more ratings than the seats may hold of one."""
+    """Find the largest load, up to `load`, at which no history exceeds what seats may hold."""
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
     by_history = pd.Series(votes).groupby(pairs["history_id"]).sum()
 
@@ -320,7 +325,7 @@ def study_cost(
     pay_per_hour: float,
     fee_share: float = 0.0,
 ) -> pd.DataFrame:
-    """Tell what a rating study asks of people, and what it costs, for several numbers of raters a pair.
+    """Compute the raters, hours and cost of a rating study, by raters a pair.
 
     Parameters
     ----------
@@ -372,7 +377,7 @@ def _check_columns(table: pd.DataFrame, needed: tuple[str, ...]) -> None:
 def _pairs_and_votes(
     comparisons: pd.DataFrame, raters_per_pair: int | Mapping[str, int], load: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Give the pairs, each there in both orders, and the number of raters of each."""
+    """Return the pairs, each in both orders, and the number of raters of each."""
     _check_columns(comparisons, NEEDED)
     if load < 1:
         raise StudyError(f"load is {load}, expected 1 or more.")
@@ -413,7 +418,10 @@ def _count_seats(votes: np.ndarray, load: int) -> int:
 
 
 def _most_visits(load: int, n_histories: int) -> int:
-    """Tell how often a rater may meet one history: once more than if the load were spread over all histories."""
+    """Compute how often a rater may meet one history.
+
+    Once more than if the load were spread over all histories.
+    """
     return -(-load // n_histories) + 1
 
 
@@ -425,7 +433,10 @@ def _fill_seats(
     *,
     meetings: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give each pair as many seats as it has votes: the emptiest, then those new to its history, or to each other."""
+    """Assign to each pair as many seats as it has votes.
+
+    The emptiest first, then those new to its history, or to each other.
+    """
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     seen: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []
@@ -511,7 +522,10 @@ def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]
 
 
 def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Put each seat's comparisons in a random order, one history never twice running if it can be helped, and add checks."""
+    """Order each seat's comparisons at random, and insert attention checks.
+
+    One history does not come twice in a row if that can be avoided.
+    """
     pages: list[dict[Any, Any]] = []
     records, seats = rows.to_dict("records"), rows.groupby("seat").indices
     for seat, there in sorted(seats.items()):

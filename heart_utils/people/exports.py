@@ -1,4 +1,4 @@
-"""What people answered, as the tools that asked them export it: Potato's folder, Label Studio's JSON, a plain CSV."""
+"""Read people's answers as tools export them: Potato, Label Studio, or a plain CSV."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ Answered = dict[str, dict[str, tuple[str, str]]]
 
 
 def read_potato(folder: Path) -> pd.DataFrame:
-    """Read the answers of a Potato project: one row per person who agreed, and page shown to or answered by them."""
+    """Read the answers of a Potato project: one row a consenting person and page.
+
+    Pages that were shown to them or answered by them.
+    """
     states = _load_states(folder)
     if not states:
         raise StudyError(
@@ -86,7 +89,10 @@ def read_potato(folder: Path) -> pd.DataFrame:
 
 
 def restore_answers(folder: Path) -> int:
-    """Put into a Potato project's states what its histories have and they lack: of two writes at once the older may stay."""
+    """Restore answers that a Potato project's states lack and its histories have.
+
+    Of two writes at once the older may remain in the state.
+    """
     typed = _typing(folder / "project.sqlite")
     restored = 0
     for file, state in _load_states(folder).items():
@@ -105,7 +111,10 @@ def restore_answers(folder: Path) -> int:
 
 
 def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame:
-    """Read a JSON export of Label Studio's pairwise template, or a table of answers; the index says where in it each is."""
+    """Read a JSON export of Label Studio's pairwise template, or a table of answers.
+
+    The index says where in the file each answer is.
+    """
     how, faults = reading or FileOptions(), list[str]()
     try:
         check_options(how)
@@ -163,7 +172,10 @@ def check_people(names: dict[str, str]) -> None:
 
 
 def _place(file: Path) -> str:
-    """Name a file of somebody's answers by its folder's place in the alphabet: Potato calls the folder as the person."""
+    """Name a file of someone's answers by its folder's position in the alphabet.
+
+    Potato names the folder after the person.
+    """
     answers = file.parent.parent
     if answers.name != "answers":
         return str(file)
@@ -207,7 +219,7 @@ def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
 def _behaviour(
     state: dict[str, Any], typed: dict[tuple[str, str], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Give what the state says of each page, with the database's notes on how its texts were typed."""
+    """Return what the state records of each page, with how its texts were typed."""
     behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
     for (person, item), summaries in typed.items():
         if person == str(state["user_id"]):
@@ -216,7 +228,7 @@ def _behaviour(
 
 
 def _agreed(state: dict[str, Any], history: Answered) -> bool:
-    """Tell whether somebody said yes to both questions of the first page."""
+    """Check whether a person agreed to both questions of the first page."""
     given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get(
         "consent"
     ) or []
@@ -226,7 +238,7 @@ def _agreed(state: dict[str, Any], history: Answered) -> bool:
 
 
 def _history(file: Path) -> Answered:
-    """Give the last answer to each question of each page, as appended one by one."""
+    """Read the last answer to each question of each page, from the appended history."""
     last: Answered = {}
     for action in _actions(file):
         word = (str(action["label_name"]), str(action["new_value"]))
@@ -235,7 +247,10 @@ def _history(file: Path) -> Answered:
 
 
 def _changed_later(file: Path) -> set[str]:
-    """List the pages of which an answer was changed once another page had been answered: by going back, or in a second tab."""
+    """List the pages whose answer changed after another page had been answered.
+
+    By going back, or in a second tab.
+    """
     answers: dict[tuple[str, str], str] = {}
     latest: dict[str, int] = {}
     changed = set()
@@ -303,7 +318,7 @@ def _typing(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
 def _answers(
     state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
 ) -> dict[str, dict[str, str]]:
-    """Lay the history's last word over the state: item -> question -> answer."""
+    """Merge the history's last words into the state: item -> question -> answer."""
     answers: dict[str, dict[str, str]] = {}
     for item, given in (state.get("instance_id_to_label_to_value") or {}).items():
         answers[item] = {str(label["schema"]): str(value) for label, value in given}
@@ -319,7 +334,10 @@ def _answers(
 def _last_words(
     state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Give item, question, label and value of each last word in the history; a text wiped at the end stays wiped."""
+    """Yield item, question, label and value of each last word in the history.
+
+    A text that was wiped at the end stays wiped.
+    """
     kept = state.get("instance_id_to_label_to_value") or {}
     for item in state["instance_id_ordering"]:
         stood = {label["schema"] for label, _ in kept.get(item, [])}

@@ -1,4 +1,4 @@
-"""Whom to pay: a proposal for each person of a study, from what they answered and the rule that leaves raters out."""
+"""Propose whom to pay: from each person's answers and the rule of exclusion."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
 def write_payments(
     run: Run, study: ImportedStudy, *, withdrawn: Sequence[str] = ()
 ) -> tuple[Path, pd.DataFrame]:
-    """Write the proposal with the names or ids under which people came, for its owner alone, into the run's folder of keys."""
+    """Write the proposal with the names or ids of people into the run's folder of keys.
+
+    Only the owner may read it.
+    """
     keys = run.folder / "keys"
     codes = [code_people([], keys / "people.csv", prefix=kind) for kind in ("rater", "writer")]
     known = {code: person for kind in codes for person, code in kind.items()}

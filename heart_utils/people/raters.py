@@ -1,4 +1,7 @@
-"""From what people answered to rows of the run: ``python -m heart_utils.people.raters RUN SOURCE``."""
+"""From people's answers to rows of a run (``python -m heart_utils.people.raters``).
+
+Arguments are RUN and SOURCE.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ SHARED = "people"  #: The part of comparisons and of responders that all studies
 
 @dataclass(frozen=True, eq=False)
 class ImportedStudy:
-    """Rows for the run, as in :mod:`heart_utils.tables`; those that the kind of study does not fill are empty."""
+    """Rows for the run, as in :mod:`heart_utils.tables`, of one study.
+
+    Tables that the kind of study does not fill are empty.
+    """
 
     raters: pd.DataFrame
     n_withdrawn: int  #: People whose answers were left out because they asked for it.
@@ -57,7 +63,7 @@ class ImportedStudy:
     rehearsal: bool = False
 
     def write(self, run: Run) -> None:
-        """Write the answers into the run, as a part of their own, which only the same study or file replaces."""
+        """Write the answers into the run, as a part that only the same source replaces."""
         study = str(self.raters["study"].iloc[0])
         part, written = (
             f"people-{study}",
@@ -323,7 +329,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _name(run: Run, source: Path) -> str:
-    """Name a study by its folder, and whatever else by its place too: two files may have one name."""
+    """Name a study by its folder, and any other source by its place too.
+
+    Two files may have one name.
+    """
     if source.resolve().parent == (run.folder / "study").resolve():
         return source.name
     # a file may be called as its sender
@@ -332,7 +341,7 @@ def _name(run: Run, source: Path) -> str:
 
 
 def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
-    """Refuse rows that another part has: a table that holds them twice could not be read any more."""
+    """Refuse rows that another part has, since a table cannot hold them twice."""
     key = KEYS[name]
     for other in run.parts(name):
         both = (
@@ -424,7 +433,10 @@ def _match_pages(folder: Path) -> pd.DataFrame:
 
 
 def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
-    """Count what each person was shown and answered, and the attention checks passed: the side and the strength asked for."""
+    """Count the pages each person was shown and answered, and attention checks passed.
+
+    A check is passed by the side and the strength that it asks for.
+    """
     task, answered = pages["task"], pages["answered"]
     asked = pages.reindex(columns=["check_side", "check_strength"])
     passed = (pages["preference"] == asked["check_side"]) & (
@@ -445,7 +457,7 @@ def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
-    """Read a rating study's pages as answers about the comparisons that were shown, in the order in which they were."""
+    """Read a rating study's pages as answers about comparisons, in the order shown."""
     rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
     rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
     if asked["dimension"]:
@@ -509,7 +521,7 @@ def _refuse_second_answers(rows: pd.DataFrame) -> None:
 
 
 def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
-    """Say in terms of a and b what was answered in terms of left and right."""
+    """Convert answers of left and right to a and b."""
     sided = rows["choice"].isin(["left", "right"])
     first = (rows["choice"] == "left") == (rows["order"] == "ab")
     rationale, flags = _screened(rows["reason"], rows, redact, "reasons")
@@ -558,7 +570,7 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
 def _screened(
     texts: pd.Series, rows: pd.DataFrame, redact: str, what: str
 ) -> tuple[pd.Series, pd.Series]:
-    """Redact free texts, and flag and warn of what was pasted, changed, redacted, or would be computed or run."""
+    """Redact free texts, and flag those pasted, changed, redacted, or to be computed or run."""
     was = [text if isinstance(text, str) else None for text in texts]
     kept = [redact_text(text, redact) for text in was]
     flags = [
@@ -600,7 +612,10 @@ def redact_text(text: str | None, level: str = "contacts") -> str | None:
 
 
 def suspicious_text(text: str | None) -> list[str]:
-    """Flag a free text that a spreadsheet would compute or a page would run; whatever shows it must show it as text."""
+    """Flag a free text that a spreadsheet would compute or a page would run.
+
+    Whatever shows it must show it as text.
+    """
     return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
 
 

@@ -1,4 +1,7 @@
-"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``), in a checkout also ``make study``."""
+"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``).
+
+In a checkout also ``make study``.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ reply holding a closing script tag would run in every rater's browser. With a jo
 
 
 def load_settings(run: Run) -> dict[str, Any]:
-    """Read what a study is told to be: ``study.yaml`` in the run, else the rehearsal in ``data/study``."""
+    """Read the settings of a study: ``study.yaml`` in the run, else the rehearsal's.
+
+    The rehearsal is in ``data/study``.
+    """
     return read_settings(run.root / "data" / "study" / "settings.yaml", run.folder / "study.yaml")
 
 
@@ -91,7 +97,10 @@ def write_study(
     name: str | None = None,
     top_up: bool = False,
 ) -> Path:
-    """Write a complete Potato project from a run's histories and replies into ``runs/<run>/study/<name>``."""
+    """Write a complete Potato project from a run into ``runs/<run>/study/<name>``.
+
+    From the run's histories and replies.
+    """
     if kind not in KINDS:
         raise StudyError(
             f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}."
@@ -190,7 +199,10 @@ def study_pages(
     secret: str,
     offer: Offer,
 ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
-    """Make the pages around a study, and Potato's configuration, as ``potato.yaml.jinja`` describes both."""
+    """Build the pages around a study, and Potato's configuration.
+
+    As ``potato.yaml.jinja`` describes both.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     def filled(name: str, words: Mapping[str, str]) -> str:
@@ -302,7 +314,10 @@ def start_study(
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[Callable[[], object]]:
-    """Let a signal that means the end wait until the block's does; what is given lets a child of the block hear it at once."""
+    """Delay signals to stop until the block ends.
+
+    The function it yields lets a child of the block receive them at once.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         yield partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
@@ -311,7 +326,10 @@ def _held_back() -> Iterator[Callable[[], object]]:
 
 
 def _end(*_: object) -> None:
-    """Do on a signal what Ctrl-C does, and only once: `make` passes on what a whole terminal has been told already."""
+    """Stop on a signal as Ctrl-C does, and only once.
+
+    `make` passes on what a whole terminal has received already.
+    """
     for word in ENDS:
         signal.signal(word, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -386,7 +404,10 @@ def _serve(folder: Path, host: str, port: int) -> int:
 
 
 def _describe(folder: Path) -> str:
-    """Say what a study asks of people and what it costs, checks and practice with it, if spare seats stay empty and if not."""
+    """Describe what a study asks of people and what it costs.
+
+    With checks and practice, whether spare seats stay empty or not.
+    """
     about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
     rules = about["settings"]["cost"]
     seats = (
@@ -440,7 +461,7 @@ def _run_of_texts(name: str) -> Run:
 
 
 def _text_file(texts: Sequence[Path], name: str) -> Path:
-    """Find a text in the run's own folder of texts, or else among those that come with the project."""
+    """Find a text in the run's own folder of texts, or else among the project's."""
     return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
 
 
@@ -546,7 +567,10 @@ def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str
 
 
 def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.DataFrame:
-    """Say what each attention check asks for; seats begin at different ones, so that neighbours cannot tell each other."""
+    """Choose what each attention check asks for.
+
+    Seats begin at different checks, so that neighbours cannot help each other.
+    """
     number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix(
         "seat-"
     ).astype(int)
@@ -565,7 +589,10 @@ def _items(
     replies: Mapping[str, tuple[str, str]],
     checks: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Make the pages of all seats: the conversation, and for a rater the replies in the order shown; titles count the pages."""
+    """Build the pages of all seats: the conversation, and replies in order for a rater.
+
+    Titles count the pages.
+    """
     length, items = assignment.groupby("seat").size(), []
     for row in assignment.to_dict("records"):
         shown: Sequence[str] = ()
@@ -590,7 +617,7 @@ def _items(
 
 
 def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
-    """Give each reply's words by its id, under the label that it has been given, if any."""
+    """Return each reply's words by its id, under the label it was shown with, if any."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
     return {
         name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text

@@ -1,4 +1,4 @@
-"""The terms of a study with people, as ``study.yaml`` sets them, checked whole before a page is written."""
+"""The terms of a study with people, as ``study.yaml`` sets them, fully checked."""
 
 from __future__ import annotations
 
@@ -139,7 +139,10 @@ class _Settings:
 
 
 def read_settings(defaults: Path, file: Path) -> dict[str, Any]:
-    """Read the settings that come with the project, with those of `file` in their place; all faults are told at once."""
+    """Read the project's default settings, replaced by those of `file`, and check them.
+
+    All faults are reported at once.
+    """
     settings: dict[str, Any] = read_yaml(defaults, dict[str, Any], StudyError)
     faults: list[str] = []
     if file.is_file():
@@ -150,7 +153,10 @@ def read_settings(defaults: Path, file: Path) -> dict[str, Any]:
 def check_settings(
     settings: Mapping[str, Any], where: object, faults: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Give settings back with a date as text and the like, or refuse them with every fault that they have."""
+    """Return normalised settings, or refuse them with all their faults.
+
+    A date becomes text, for example.
+    """
     faults = (
         [*faults, *unfinished(settings)] if settings.get("rehearsal") is not True else list(faults)
     )
@@ -167,7 +173,10 @@ def check_settings(
 
 
 def unfinished(settings: Mapping[str, Any]) -> list[str]:
-    """Say what real people could not be told, or paid for, with these settings."""
+    """List what is missing before these settings can be used with real people.
+
+    What they could not be told, or paid for.
+    """
     faults = []
     statement = settings.get("statement")
     statement = statement if isinstance(statement, Mapping) else {}
@@ -210,7 +219,7 @@ class Offer:
 
     @property
     def wage(self) -> str:
-        """Say the reward as people are told it, with what it is an hour; nothing where nothing is paid."""
+        """Describe the reward and its hourly rate; empty where nothing is paid."""
         if not self.reward:
             return ""
         hourly = self.reward / self.minutes * 60
@@ -221,7 +230,10 @@ class Offer:
 
 
 def make_offer(n_pages: Iterable[int], settings: Mapping[str, Any], kind: str) -> Offer:
-    """Reckon what a study takes from the pages of each seat; the reward is for the minutes that people are told."""
+    """Compute the minutes and reward of a study from the pages of each seat.
+
+    The reward is for the minutes that people are told.
+    """
     cost = settings["cost"]
     reckoned = max(n_pages) * cost["seconds_a_page"][kind] / 60 + cost["minutes_around"]
     minutes = settings["minutes"] or math.ceil(round(reckoned, 6))
@@ -245,7 +257,10 @@ def short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
 def wrong_language(
     conversations: Iterable[str], pages: Iterable[str], settings: Mapping[str, Any]
 ) -> list[str]:
-    """Refuse pages or conversations in another language than the settings say, as far as scripts and common words can tell."""
+    """List pages or conversations that are not in the language of the settings.
+
+    As far as scripts and common words show.
+    """
     if settings["overruled"]["language"].strip():
         return []
     stated = settings["language"].strip()
@@ -270,7 +285,10 @@ def wrong_language(
 
 
 def _find_language(stated: str) -> str:
-    """Give a language's name as the list has it, for a name or a code such as en or en-GB; empty where it is not listed."""
+    """Return the listed name of a language, for a name or a code such as en or en-GB.
+
+    Empty where it is not listed.
+    """
     words = re.findall(r"[^\W\d_]+", stated.casefold())
     names = {name.casefold(): name for name in LANGUAGES}
     codes = {language.code: name for name, language in LANGUAGES.items()}
@@ -280,7 +298,7 @@ def _find_language(stated: str) -> str:
 
 
 def _unlike(known: str, text: str) -> str:
-    """Say what a text seems to be other than in the language that is known; empty where it is, or nothing can be told."""
+    """Return what a text seems to be if not in the known language, else an empty text."""
     script = guess_script(text)
     if script is None:
         return ""
@@ -295,7 +313,7 @@ def _unlike(known: str, text: str) -> str:
 
 
 def guess_script(text: str) -> str | None:
-    """Tell in which script most of a text is; None where it is too short to tell."""
+    """Guess the script of most of a text; None where it is too short."""
     counts = Counter[str]()
     for word in re.findall(r"[^\W\d_]+", text):
         signs = word if _script(word[0]) in WITHOUT_BLANKS else word[:1]
@@ -313,7 +331,7 @@ def _script(sign: str) -> str:
 
 
 def guess_language(text: str) -> str:
-    """Tell by common words in which language of Latin script a text is; empty where none stands out."""
+    """Guess the Latin-script language of a text by common words; empty if unclear."""
     words = Counter(re.findall(r"[^\W\d_]+", text.casefold()))
     seen = {
         name: sum(words[word] for word in language.words.split())
@@ -326,7 +344,7 @@ def guess_language(text: str) -> str:
 def _merged(
     settings: dict[str, Any], given: Mapping[str, Any], faults: list[str], at: str = ""
 ) -> dict[str, Any]:
-    """Lay what is given over the settings, and note names that are none."""
+    """Merge the given settings into the defaults, and record unknown names."""
     unknown = [f"{at}{name}" for name in given if name not in settings]
     if unknown:
         faults.append(f"{', '.join(unknown)} is no setting. There are {', '.join(settings)}.")

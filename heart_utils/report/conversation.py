@@ -1,4 +1,7 @@
-"""Conversations to be read, and practice for raters: speech bubbles in which every word is shown as text, all of it offline."""
+"""Pages of conversations to read, and practice for raters, all offline.
+
+Words of a conversation are shown as text in speech bubbles and never interpreted as HTML.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,10 @@ def read_conversation(
 
 
 def fill_page(name: str, **values: Any) -> str:
-    """Fill a template of the folder ``pages``; in HTML and XML a value is shown as text, unless it is marked as HTML."""
+    """Fill a template of the folder ``pages``, and escape values in HTML and XML.
+
+    A value that is marked as HTML is not escaped.
+    """
     return _PAGES.get_template(name).render(**values)
 
 
@@ -107,7 +113,9 @@ def practise_comparisons(
     cautions: Mapping[str, str] | None = None,
     rng: np.random.Generator,
 ) -> Html:
-    """Make twelve comparisons to practise on at most, one a dialogue, with nothing stored and nothing sent.
+    """Build a page of at most twelve comparisons to practise on, one a dialogue.
+
+    The page stores and sends nothing.
 
     Parameters
     ----------
@@ -223,7 +231,10 @@ def _sides(
 
 
 def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, bool]]:
-    """Put the verdicts on one pair in terms of the sides of this page: judges one by one, people counted."""
+    """Convert the verdicts on one pair to the sides of this page.
+
+    Judges are shown one by one; people are counted.
+    """
     side = (
         {"a": "Reply B", "b": "Reply A", "tie": "neither"}
         if flip
@@ -261,7 +272,7 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
 
 
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
-    """Say one answer: what was chosen, in which order, and the probability that the chosen one got."""
+    """Describe one answer: the choice, its order, and the probability of the choice."""
     first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
     when = (f" with {side[first]} shown first" if first else "") + (
         ", asked again" if row["repeat"] else ""

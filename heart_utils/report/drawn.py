@@ -1,4 +1,4 @@
-"""The numbers that a figure shows, read from what is drawn in it, as a table that can be passed on with the figure."""
+"""The numbers that a figure shows, read from its artists, as a table to pass on."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def show_numbers_with_figures() -> None:
     from traitlets import ObjectName, Unicode
 
     class CsvFormatter(BaseFormatter):
-        """Give what a cell shows as CSV."""
+        """Return what a cell shows as CSV."""
 
         format_type = Unicode("text/csv")
         print_method = ObjectName("_repr_csv_")
@@ -113,7 +113,10 @@ def show_numbers_with_figures() -> None:
 
 
 def _as_csv(figure: Figure) -> str | None:
-    """Return the numbers of a figure as CSV; a kind of mark that cannot be read must not keep the figure from being shown."""
+    """Return the numbers of a figure as CSV; a mark that cannot be read is left out.
+
+    The figure must be shown in any case.
+    """
     try:
         table = drawn_numbers(figure)
     except Exception as error:  # whatever a user's figure holds
@@ -194,7 +197,7 @@ def _points(line: Any) -> Iterator[Mark]:
 
 
 def _guide(line: Any, axes: Axes) -> Mark | None:
-    """Give a line across the whole of the axes, which has numbers in one direction only."""
+    """Read a line across the whole of the axes, which has numbers in one direction only."""
     across, up = line.get_transform().contains_branch_seperately(axes.transData)
     if across and up:
         return None
@@ -264,7 +267,7 @@ def _join(intervals: list[Mark], others: list[Mark]) -> None:
 
 
 def _name_points(axes: Axes, marks: list[Mark]) -> None:
-    """Give points the names that are written beside them."""
+    """Name points by the labels that are written beside them."""
     from matplotlib.text import Annotation
 
     written = {
@@ -275,7 +278,10 @@ def _name_points(axes: Axes, marks: list[Mark]) -> None:
 
 
 def _legend(axes: Axes) -> dict[str, str]:
-    """Read which colour the legend of axes, or of their figure, gives to which words; a colour of two entries tells nothing."""
+    """Read from the legend of axes, or of their figure, the words of each colour.
+
+    A colour of two entries is left out.
+    """
     from matplotlib.collections import Collection
     from matplotlib.lines import Line2D
 
@@ -341,7 +347,7 @@ def _is_number(word: str, place: float) -> bool:
 
 
 def _name_places(mark: Mark, names: dict[str, dict[float, str]]) -> Mark:
-    """Put names in the place of numbers where the axis has them, and round the rest."""
+    """Replace numbers by names where the axis has them, and round the rest."""
     shown = {name: cell for name, cell in mark.items() if name != "colour"}
     for at in (*PLACES, "value"):
         if at in shown:

@@ -1,4 +1,4 @@
-"""Figures that a reader can ask: the rows behind a static figure, for the script of the book's pages (``explore.js``).
+"""Interactive figures: the rows behind a static figure, for the pages' ``explore.js``.
 
 The page holds the rows, and nothing is loaded from elsewhere. Without scripts the static figure
 stays as it is.

@@ -1,4 +1,4 @@
-"""Figures of the book: tidy tables in, axes out, one style, and what each figure rests on inside it."""
+"""Figures of the book: tidy tables in, axes out, one style, and the evidence inside."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CJK_FONT = "HeartBench Names SC"
 
 
 def use_book_style() -> None:
-    """Set size, fonts and colours of every figure that follows; in a notebook each is SVG, with its numbers as CSV.
+    """Set size, fonts and colours of the figures that follow, and save them as SVG.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def fit_width(figure: Figure) -> None:
 
 
 def ratings_table(given: Ratings | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFrame:
-    """Give the table of ratings, whether it comes by itself, in what a fit gave, or as several boards by group."""
+    """Return the ratings table of a table, a fit or several leaderboards by group."""
     if isinstance(given, Mapping):
         return pd.concat([ratings_table(board) for board in given.values()], ignore_index=True)
     return given if isinstance(given, pd.DataFrame) else given.table
@@ -339,7 +339,7 @@ def plot_leaderboard(
     origin: str = "measured",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw ratings with their intervals, best responder on top; what they rest on, and every caveat, is in the figure.
+    """Draw ratings with their intervals, best responder on top.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def plot_leaderboard(
 def plot_boards(
     boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin: str = "measured"
 ) -> Figure:
-    """Draw one small leaderboard for each value of a column, all with the same order and the same scale.
+    """Draw one small leaderboard for each value of a column, in one order and scale.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def plot_boards(
 
 
 def plot_forest(effects: pd.DataFrame) -> Axes:
-    """Draw win shares of models over people with their intervals, a group below the other; quoted effects are hollow.
+    """Draw models' win shares over people with intervals, as a forest plot by group.
 
     Parameters
     ----------
@@ -539,7 +539,9 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
 def plot_trend(
     models: pd.DataFrame, *, x: str, x_label: str, y_label: str, frontier: bool = False
 ) -> Axes:
-    """Draw models by what they take and how they are rated, each with its name, which covers no other and no point.
+    """Draw models by their cost or size against their rating, each with its name.
+
+    No name covers another name or a point.
 
     Parameters
     ----------
@@ -634,7 +636,9 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
 
 
 def use_cjk_font() -> Html:
-    """Let figures that follow fall back to the font for the characters their own lacks, and give a page the font.
+    """Add a font for Chinese characters to the figures that follow and to the page.
+
+    The font is used only for characters that the figures' own font lacks.
 
     Returns
     -------
@@ -684,7 +688,7 @@ def _draw_rows(
     look: Sequence[str],
     **how: Any,
 ) -> None:
-    """Draw estimates and their bars; a bar without an end runs beyond all of a table and ends in an arrow."""
+    """Draw estimates and their bars; a bar without an end is an arrow beyond the axes."""
     (value, low, high), (colour, marker) = columns, look
     if low in rows and high in rows:
         finite = within[[*columns]].astype(float).replace([np.inf, -np.inf], np.nan)
@@ -715,7 +719,7 @@ def _fold(text: str, width: int) -> str:
 
 
 def _legend_below(ax: Axes, **how: Any) -> None:
-    """Put a legend under the label of the axis, where it takes no width from the figure."""
+    """Place a legend under the label of the axis, where it needs no width of the figure."""
     from matplotlib.transforms import ScaledTranslation
 
     deep = 24 + 12 * (1 + ax.get_xlabel().count("\n"))  # points, of the numbers and of the label
@@ -763,7 +767,7 @@ def _interval_label(board: pd.DataFrame) -> str:
 
 
 def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
-    """Put the size of what a board rests on, and every caveat it carries, inside the figure."""
+    """Write the size of a leaderboard's data, and all its caveats, inside the figure."""
     n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
     n_clusters = int(board["n_clusters"].max())  # that somebody met; 0 where nothing was resampled
     counted = f"{n_clusters:,} dialogues" + (
@@ -788,7 +792,10 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
 
 
 def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None:
-    """Write each point's name beside it, at the first place inside the axes where it covers no other name and no point."""
+    """Write each point's name beside it where it covers no other name and no point.
+
+    The first place inside the axes is taken.
+    """
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # so that the layout stands before places are tried
     points, room = ax.transData.transform(list(zip(x, y, strict=True))), ax.get_window_extent()
     taken: list[Bbox] = []

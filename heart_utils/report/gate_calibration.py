@@ -1,4 +1,4 @@
-"""A gate that knows its judge: without a record that fits the judge as it is now, the gate reports and decides nothing."""
+"""Calibration of the gate's judge: without a fitting record the gate decides nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def check_calibration(
     dimensions: Sequence[str] | None = None,
     today: datetime.date | None = None,
 ) -> CalibratedJudges:
-    """Check that each judge has a record for each dimension compared, that the record fits the judge, and that it is enough.
+    """Check that each judge has a fitting and sufficient record for each dimension.
+
+    A record fits if the judge has not changed since.
 
     Parameters
     ----------
@@ -99,8 +101,8 @@ def check_calibration(
     >>> votes = pd.DataFrame({"rater": ["judge"], "dimension": "overall", "protocol": "heart"})
     >>> check_calibration(votes, [], run=None, judges=None, least_lead=0.0, least_labels=100).faults
     ... # doctest: +NORMALIZE_WHITESPACE
-    ("'judge' has no calibration on 'overall': `calibrate_judge` makes one from people's votes. 100 labels cost people about
-    3.3 hours, at 2 minutes each.",)
+    ("'judge' has no calibration on 'overall': `calibrate_judge` makes one from people's votes. 100
+    labels cost people about 3.3 hours, at 2 minutes each.",)
     """
     known = _by_judge([load_calibration(path) for path in records])
     told = {} if judges is None else read_yaml(judges, dict[str, dict[str, Any]], GateError)
@@ -193,7 +195,9 @@ def compare_powered(
     max_detectable: float = 50.0,
     dimensions: Sequence[str] | None = None,
 ) -> Comparison:
-    """Test the drop as people would see it: judges' verdicts on all dialogues, corrected by people's on a part of them.
+    """Test the drop as people would see it, from judges' verdicts corrected by people's.
+
+    Judges saw all dialogues, people a part of them.
 
     Whatever the judge rewards cancels, since it enters by the difference between the dialogues that
     people judged and all: see
@@ -297,7 +301,7 @@ def _by_people(
     max_detectable: float,
     mode: str,
 ) -> str:
-    """Say on how many of people's votes a drop rests, and what more of them would cost where they are too few."""
+    """Describe how many of people's votes a drop rests on, and the cost of more if too few."""
     votes = people[people["dimension"] == row["dimension"]]
     n_judged = judged.loc[judged["dimension"] == row["dimension"], "dialogue_id"].nunique()
     rests = (

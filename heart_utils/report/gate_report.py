@@ -1,4 +1,4 @@
-"""The gate for builds: two sides brought together, the command ``heart-gate``, and the reports that it leaves behind."""
+"""The command ``heart-gate``: read two sides, compare them and write the reports."""
 
 from __future__ import annotations
 
@@ -65,7 +65,10 @@ class Sides:
     run: str | None = None  # that both come from, or the candidate's; None of files
 
     def compare(self, **options: Any) -> Comparison:
-        """Test the candidate against the baseline, with the options of :func:`heart_utils.gate.compare_responders`."""
+        """Test the candidate against the baseline.
+
+        Options are those of :func:`heart_utils.gate.compare_responders`.
+        """
         sides: dict[str, Any] = {
             "baseline": self.baseline,
             "candidate": self.candidate,
@@ -95,7 +98,7 @@ class Side:
         return {*sides[(sides == self.responder).any(axis=1)].to_numpy().flat} - {self.responder}
 
     def replies(self, who: Iterable[str]) -> pd.Series:
-        """Give what was written, by responder and history; several replies to one history are one text."""
+        """Return the texts by responder and history; several replies to one history are joined."""
         rows = self.tables["replies"].fillna({"text": ""})
         written = rows[rows["responder"].isin(who)].groupby(["responder", "history_id"])["text"]
         return written.agg(lambda texts: "\n".join(sorted(texts)))
@@ -192,7 +195,10 @@ def read_sides(
 
 
 def _find(asked: str, run: str | None, protocol: str | None, reading: FileOptions) -> Side:
-    """Read the run or the file of a side; a responder's own name may hold a colon, and a file need name none."""
+    """Read the run or the file of a side.
+
+    A responder's own name may hold a colon, and a file need name none.
+    """
     if file := VOTE_FILE.match(asked):
         path = Path(file[1]).expanduser().resolve()
         if path.is_file() or run is None:
@@ -274,7 +280,7 @@ def _judged(side: Side, protocol: str | None) -> Side:
 
 
 def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
-    """Name the responder of a file that was given without one: the only one that the other side does not have."""
+    """Find the responder of a file without a name: the one that the other side lacks."""
     named = []
     for side, elsewhere in ((one, other), (other, one)):
         here, there = (
@@ -292,7 +298,10 @@ def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
 
 
 def _alike(one: Side, other: Side) -> str:
-    """Say how many replies of the candidate are the baseline's, word for word: of those only the judges' luck can differ."""
+    """Count replies of the candidate that repeat the baseline's word for word.
+
+    On these only the judges' random variation can differ.
+    """
     written = [side.replies([side.responder]).droplevel("responder") for side in (one, other)]
     both = pd.concat(written, axis=1, join="inner", keys=["one", "other"])
     both = both[both.map(bool).all(axis=1)]
@@ -305,7 +314,10 @@ def _alike(one: Side, other: Side) -> str:
 
 
 def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) -> None:
-    """Refuse runs in which a judged history, or an opponent's reply to it, has the same name and other words."""
+    """Refuse runs that show different texts under one name.
+
+    A judged history, or an opponent's reply to it.
+    """
     told = [side.tables["histories"].set_index("history_id")["turns"] for side in (one, other)]
     words = [
         turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
@@ -328,7 +340,9 @@ def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) 
 
 
 def write_reports(comparison: Comparison, folder: Path, *, note: str = "") -> list[Path]:
-    """Write ``gate.html``, ``gate.xml`` (JUnit: a test case a dimension) and ``gate.md``, each whole or not at all.
+    """Write ``gate.html``, ``gate.xml`` and ``gate.md``, each atomically.
+
+    The XML is JUnit's: a test case for each dimension.
 
     Parameters
     ----------
@@ -371,7 +385,10 @@ def _report_files(comparison: Comparison, folder: Path, note: str) -> dict[Path,
 
 
 def report_text(comparison: Comparison, name: str, note: str = "") -> str:
-    """Fill one of the templates ``gate.html``, ``gate.xml`` and ``gate.md``; only the first draws, and needs matplotlib."""
+    """Fill one of the templates ``gate.html``, ``gate.xml`` and ``gate.md``.
+
+    Only the first draws a figure, and needs matplotlib.
+    """
     table, said = comparison.table, _words(comparison)
     _refuse_people(comparison, note)
     drop, low, high = (
@@ -418,7 +435,10 @@ def _refuse_people(comparison: Comparison, note: str) -> None:
 
 
 def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Draw the drop on each dimension between its two one-sided bounds; right of the solid line is worse."""
+    """Draw the drop on each dimension between two one-sided bounds.
+
+    Right of the solid line is worse.
+    """
     table, said = comparison.table, _words(comparison)
     how: dict[str, Any] = {
         "looks": LOOKS,
@@ -446,7 +466,10 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def _words(comparison: Comparison) -> dict[str, str]:
-    """Say in the words of its mode what the gate asked and how often it is wrong, with the numbers of this comparison."""
+    """Write in the words of its mode what the gate tested and its error rate.
+
+    The numbers are those of this comparison.
+    """
     alpha = comparison.alpha
     # no more than this, since runs that share a baseline share its luck
     series = 1 - (1 - alpha) ** 8
@@ -502,7 +525,7 @@ not shown to be as good), 2 bad input, 3 inconclusive.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two responders as the command line says, report in the terminal, and give the exit code."""
+    """Compare two responders as the command line asks, and return the exit code."""
     asked = _parser().parse_args(arguments)
     try:
         sides = read_sides(
@@ -630,7 +653,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]:
-    """Compare, and let the result decide only if the judge is calibrated, where that is asked for."""
+    """Compare, and let the result decide only if a required calibration is there."""
     if asked.people is not None and asked.anytime:
         raise GateError(
             "--people corrects a test that is made once; without --anytime it may be used."

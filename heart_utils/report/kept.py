@@ -1,4 +1,4 @@
-"""Simulations that are kept as tables, since what they give depends on code, settings and seed alone."""
+"""Simulations kept as tables, which depend on code, settings and seed alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _HOMES = ("heart_utils.", "__main__")
 def kept(
     name: str, function: Callable[..., pd.DataFrame], *args: Any, **settings: Any
 ) -> pd.DataFrame:
-    """Call a simulation, or take its table from ``data/simulated`` if neither call nor code changed since it was kept.
+    """Run a simulation, or read its kept table if neither call nor code has changed.
 
     Code is all that the function reaches by imports, without comments and docstrings. After a
     change, and where the table is not at hand, the simulation simply runs; ``make simulations``
@@ -114,7 +114,7 @@ def kept(
 
 
 def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
-    """Give name -> call, checksums of code and table, and the seconds that it took."""
+    """Read for each table its call, checksums of code and table, and seconds it took."""
     file = folder / "manifest.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
@@ -141,7 +141,7 @@ def _text(value: object) -> str:
 
 
 def _code(function: Callable[..., Any]) -> str:
-    """Give a checksum of the code that a function reaches, and of the libraries that draw and fit."""
+    """Compute a checksum of the code that a function reaches, and of numerical libraries."""
     found = {
         "versions": f"numpy {np.__version__}, pandas {pd.__version__}, scipy {scipy.__version__}"
     }
@@ -183,7 +183,7 @@ def _names(tree: ast.Module) -> set[str]:
 
 @cache
 def _read(module: str) -> tuple[str, list[str]]:
-    """Give a module's code and what it imports from the package; of a name that is no module, nothing."""
+    """Read a module's code and what it imports from the package; empty if it is no module."""
     path = Path(__file__).parents[2].joinpath(*module.split("."))
     file = next(
         (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None

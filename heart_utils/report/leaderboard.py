@@ -1,4 +1,7 @@
-"""The leaderboard as files and as a page that sorts and searches offline, and the ranking under a reader's own weights."""
+"""The leaderboard as files and as a page that sorts and searches offline.
+
+Includes the ranking under a reader's own weights.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
 def leaderboard_rows(
     ratings: pd.DataFrame | Mapping[str, pd.DataFrame], records: Sequence[CalibrationRecord] = ()
 ) -> pd.DataFrame:
-    """Turn a ratings table into what a reader of a leaderboard looks for, with what is known of the judges behind it."""
+    """Turn a ratings table into rows of a leaderboard, with records of its judges."""
     if isinstance(ratings, Mapping):
         parts = [
             leaderboard_rows(table, records).assign(data=name) for name, table in ratings.items()
@@ -84,7 +87,10 @@ def leaderboard_rows(
 
 
 def _of_judges(board: Mapping[Hashable, Any], records: Sequence[CalibrationRecord]) -> str:
-    """Say what records hold of the judges behind a row; nothing where people judged, or nobody says who did."""
+    """Describe what records hold of the judges behind a row.
+
+    Empty where people judged, or nothing names the judges.
+    """
     if board["rater_kind"] not in ("model", "trained"):
         return ""
     if board["rater"] != "all":
@@ -104,7 +110,7 @@ def leaderboard_html(
     whole_page: bool = True,
     records: Sequence[CalibrationRecord] = (),
 ) -> str:
-    """Make a page of leaderboards that sorts by any column and searches, with nothing loaded from anywhere.
+    """Build a page of leaderboards that sorts and searches, without loading anything.
 
     Parameters
     ----------
@@ -342,7 +348,7 @@ def weigh_by_hand(
 
 
 def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
-    """Give the ending, the media type and the text of the files for programs."""
+    """Return the ending, the media type and the text of each file for programs."""
     records = json.loads(rows.to_json(orient="records", double_precision=15))
     structured = (
         json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n"
@@ -351,7 +357,7 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
 
 
 def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give what each table shows: its settings, its cells as text with what they are sorted by, and the notes that it uses."""
+    """Build what each table shows: settings, cells with their sort keys, and notes."""
     boards = []
     keys = [name for name in ("data", *SETTINGS, "calibration") if name in rows]
     settings: Any
@@ -404,7 +410,10 @@ def _cell(name: str, value: Any) -> tuple[str, str | None]:
 
 
 def _plus_minus(rating: float, low: float, high: float) -> str:
-    """Give a rating with its interval in LaTeX: one number where both sides round to the same, else both."""
+    """Format a rating with its interval in LaTeX.
+
+    One number where both sides round to the same, else both.
+    """
     if math.isnan(low) or math.isnan(high):
         return f"${rating:.0f}$"
     below, above = (

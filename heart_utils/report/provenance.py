@@ -1,4 +1,6 @@
-"""Say on every page, and in a paper, what it rests on: what rows and the run's ``manifest.json`` say, else "not recorded".
+"""What a page or a paper rests on, from its rows and the run's ``manifest.json``.
+
+What neither of them says is "not recorded".
 
 So is what the manifest says of another number of rows; a licence that is not recorded is the
 strictest.
@@ -92,7 +94,7 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
 
 def versions() -> dict[str, str]:
-    """Tell the versions that figures depend on most."""
+    """List the versions that figures depend on most."""
     there = {
         found.name.lower().replace("_", "-"): found.version
         for found in importlib.metadata.distributions()
@@ -225,7 +227,8 @@ def methods(
     >>> from heart_utils import fit_ratings, open_run
     >>> run = open_run("public")
     >>> methods(run, fit_ratings(run.read("verdicts"), n_resamples=0)).split(",")[0]
-    '6 responders were compared on 160 histories (80 dialogues) by 65 people and 1 model judge (gpt-4)'
+    '6 responders were compared on 160 histories (80 dialogues) by 65 people and 1 model judge
+    (gpt-4)'
     """
     opened, fit = run if isinstance(run, Run) else open_run(run), ratings.settings
     rows = opened.read("verdicts")
@@ -298,7 +301,7 @@ def _calibration_of(
     run: str,
     protocols: Sequence[str],
 ) -> str:
-    """Say what a judge's record says, compared with what the run's settings say that the judge is now."""
+    """Describe a judge's record, compared with what the run's settings say of it now."""
     own = [record for record in records if (record.judge, record.dimension) == (judge, dimension)]
     if not own:
         return NOT_CALIBRATED

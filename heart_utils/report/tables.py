@@ -1,4 +1,7 @@
-"""Tables and numbers as a reader meets them: heads in words, rounded, intervals in one column, a dash for no value."""
+"""Tables and numbers for readers: heads in words, rounding, intervals in one column.
+
+A missing value is a dash.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def show_table(
     percent: Sequence[str] = (),
     filtered: bool = False,
 ) -> Styler:
-    """Lay a table out for reading; a missing value is a dash.
+    """Format a table for reading: heads in words, rounded numbers, intervals in one column.
 
     Parameters
     ----------
@@ -129,7 +132,7 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 
 
 def in_words(n: int) -> str:
-    """Write a small count as a sentence has it, so that it does not read "0 of the four"; from eleven on in digits.
+    """Write a count up to ten in words, and a larger one in digits.
 
     Parameters
     ----------
@@ -150,7 +153,9 @@ def in_words(n: int) -> str:
 
 
 def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]) -> Path:
-    r"""Write tables as a workbook for Excel or LibreOffice, each as a sheet; the same tables give the same bytes.
+    r"""Write tables as a workbook for Excel or LibreOffice, each as a sheet.
+
+    The same tables give the same bytes.
 
     Parameters
     ----------
@@ -192,7 +197,10 @@ def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]
 
 
 def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
-    """Return tables as the bytes of a workbook, for a caller that writes several files together and has looked for people."""
+    """Return tables as the bytes of a workbook.
+
+    For a caller that writes several files together and has looked for people.
+    """
     if not tables:
         raise ValueError(
             "There is no table to write. Name each sheet, as in write_excel({'ratings':"
@@ -220,7 +228,10 @@ def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
 
 
 def _as_cell(value: Any) -> Any:
-    """Return what a cell of a workbook can hold: Excel has no infinity, no lists and no controls."""
+    """Convert a value to what a cell of a workbook can hold.
+
+    Excel has no infinity, no lists and no control characters.
+    """
     if isinstance(value, str):
         return visible_text(value)
     if isinstance(value, float) and math.isinf(value):
@@ -251,7 +262,7 @@ def _undated(workbook: bytes) -> bytes:
 
 
 def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.DataFrame:
-    """Write the two ends of an interval into one column, and shares and ratings as a reader expects them."""
+    """Join the two ends of an interval in one column, and format shares and ratings."""
     kept = table.copy()
     if kept.columns.nlevels > 1:
         return kept
@@ -306,7 +317,7 @@ def _number(value: Any, digits: int, unit: str) -> str:
 
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:
-    """Give columns, the index and columns of truth values words; a column that is true or false throughout goes."""
+    """Rename columns, index and truth values in words, and drop constant truth values."""
     truths = (
         [name for name in table.columns if table[name].dtype == bool]
         if table.columns.is_unique

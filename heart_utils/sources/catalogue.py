@@ -1,4 +1,7 @@
-"""The data sets that the project knows: place, revision, checksums, licence, citation; fetched, cut to use, checked."""
+"""The data sets that the project knows, and how they are fetched and checked.
+
+Each has a place, revision, checksums, licence and citation.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ __all__ = ["SOURCES", "DataError", "DataUnavailableError", "Source", "SourceFile
 
 
 class DataError(ValueError):
-    """A file or a data set does not hold what was asked of it; ``options`` may be those by which it could be read."""
+    """A file or a data set does not hold what was expected; ``options`` may read it."""
 
     options: Mapping[str, Any] = MappingProxyType({})
 
@@ -47,7 +50,10 @@ class SourceFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One data set, as ``data/sources.yaml`` describes it; the comment at the top of that file explains each field."""
+    """One data set, as ``data/sources.yaml`` describes it.
+
+    The comment at the top of that file explains each field.
+    """
 
     name: str = ""
     folder: str
@@ -66,7 +72,7 @@ class Source:
     files: tuple[SourceFile, ...] = field(default=(), repr=False)
 
     def url(self, file: SourceFile) -> str:
-        """Give the official address of a file."""
+        """Return the official address of a file."""
         return self.address + quote(file.address)
 
 
@@ -92,7 +98,10 @@ TIMEOUT = (5.0, 20.0)  #: Seconds to wait for a connection, and for the next byt
 
 
 def find_data(name: str) -> dict[str, Path]:
-    """Find the official files of a data set in the mirror ``HEART_DATA_MIRROR``, else in the cache; nothing is fetched."""
+    """Find the official files of a data set in a mirror or in the cache, without fetching.
+
+    The mirror is ``HEART_DATA_MIRROR``.
+    """
     source = find_source(name)
     place = os.environ.get("HEART_DATA_MIRROR")
     folder = (Path(place).expanduser().resolve() if place else cache_folder()) / source.folder
@@ -112,7 +121,10 @@ def find_data(name: str) -> dict[str, Path]:
 
 
 def fetch_data(name: str) -> dict[str, Path]:
-    """Fetch a data set into the cache, unless it is whole there, and say on which terms; a failure leaves nothing behind."""
+    """Fetch a data set into the cache, unless it is complete there, and print its terms.
+
+    A failure leaves nothing behind.
+    """
     from tqdm import tqdm
 
     source = find_source(name)
@@ -145,7 +157,7 @@ def fetch_data(name: str) -> dict[str, Path]:
 
 
 def cache_folder() -> Path:
-    """Tell where fetched files are kept: ``HEART_DATA_CACHE``, else ``build/data`` under the root."""
+    """Return the folder of fetched files: ``HEART_DATA_CACHE``, else ``build/data``."""
     named = os.environ.get("HEART_DATA_CACHE")
     return Path(named).expanduser().resolve() if named else find_home() / "build" / "data"
 
@@ -206,7 +218,10 @@ def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
 
 
 def _labels(content: bytes) -> bytes:
-    """Keep the labels of MT-Bench's Parquet files as sorted JSON Lines; conversations are never read."""
+    """Keep the labels of MT-Bench's Parquet files as sorted JSON Lines.
+
+    Conversations are never read.
+    """
     if not content.startswith(b"PAR1"):
         return content
     import pyarrow.parquet as pq
@@ -220,7 +235,7 @@ def _labels(content: bytes) -> bytes:
 
 
 def _ratings(reading: dict[str, Any], content: bytes) -> bytes:
-    """Keep the ids and the scores of a file of ratings, by name: it is served with conversations."""
+    """Keep the ids and scores of a file of ratings, by name, without its conversations."""
     rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
     named = {
         *reading["row_ids"],

@@ -1,4 +1,4 @@
-"""What the cells of a file mean: ids as text, the words of answers, who is named as the winner, how sure a rater was."""
+"""Meaning of cells in a file: ids, words of answers, the winner's name, confidence."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ def _stripped(cell: Any) -> Any:
 
 
 def _ids(cells: pd.Series) -> pd.Series:
-    """Give whole numbers as the text that CSV has for them; a list of one word is the word, and an empty one nothing."""
+    """Convert whole numbers to the text that CSV has for them.
+
+    A list of one word becomes the word, an empty one a missing value.
+    """
     if cells.dtype == TEXT or pd.api.types.is_bool_dtype(cells):
         return cells
     if cells.dtype == object:
@@ -110,7 +113,7 @@ def _ids(cells: pd.Series) -> pd.Series:
 
 
 def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None:
-    """Put the table's words in the place of the user's, for the answer or for a column that is named."""
+    """Replace the user's words by the table's, for the answer or a named column."""
     answer = ANSWERS.get(table, "")
     flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
     for column, said in {
@@ -213,7 +216,10 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
 def _read_chances(
     rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: list[str]
 ) -> list[Any]:
-    """Read how sure a rater was that a is better, on the file's own scale and before any row is turned."""
+    """Read how sure a rater was that a is better, on the file's own scale.
+
+    Before any row is turned.
+    """
     if "p_a" not in rows:
         if soft:
             raise DataError(
@@ -258,7 +264,7 @@ def _read_chances(
 
 
 def _contradictions(rows: pd.DataFrame, given: pd.Series, faults: list[str]) -> list[Any]:
-    """Refuse rows whose number leans to the other side than their word, with the number of the file."""
+    """Refuse rows whose number contradicts their word, with the number of the file."""
     if "p_a" not in rows:
         return []
     against = (rows["verdict"].eq("a") & (rows["p_a"] < 0.5)) | (

@@ -1,4 +1,7 @@
-"""Columns of text made at once for all rows, by Arrow: what pandas does cell by cell takes most of the time of a large file."""
+"""Columns of text built for all rows at once, by Arrow.
+
+Cell by cell in pandas this takes most of the time of a large file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A user's own file or table, checked like any other; all that is wrong with it is said at once, and what to call instead.
+"""A user's own file or table, checked like any other, with all faults in one error.
+
+The error proposes a call that reads the file.
 
 What a file may leave out has one evident value; a verdict, a score, who judged and what kind of
 rater it was are never made up.
@@ -98,7 +100,10 @@ is ``valid`` if every row has an answer; else the file must say why. A licence t
 
 
 def read_file(table: str, given: Given, reading: FileOptions | None = None) -> pd.DataFrame:
-    """Read a user's file, or take their table, as one of the project's tables; say all its faults at once, and what to call."""
+    """Read a user's file or table as one of the project's tables.
+
+    All faults are reported at once, with a call that may read it.
+    """
     how, faults = reading or FileOptions(), list[str]()
     check_options(how)
     file = "the DataFrame" if is_table(given) else str(Path(given).expanduser().resolve())  # type: ignore[arg-type]
@@ -129,7 +134,7 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
 
 
 def describe_file(table: str, given: Given, how: FileOptions) -> str:
-    """Say what is in a file and how it may be read, or that it can be read as it is."""
+    """Describe what is in a file and how it may be read, or that it can be read as it is."""
     raw = read_table(
         given, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header")
     )
@@ -205,7 +210,7 @@ def _tried_proposal(table: str, raw: RawTable, how: FileOptions, other_encoding:
 
 
 def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
-    """Tell the user which rows of the file do not count, by reason."""
+    """Warn about the rows of the file that do not count, by reason."""
     if left_out := {reason: count for reason, count in notes.items() if count}:
         said = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         warnings.warn(
@@ -214,7 +219,10 @@ def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
 
 
 def _with_codes(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFrame:
-    """Give raters and writers codes where they look like people, or a header says that they are; all or none on request."""
+    """Replace raters and writers by codes where they may be people; all or none on request.
+
+    They may be people if they look like it or a header says so.
+    """
     made = rows.attrs.pop(MADE, ())
     if how.get("keep_ids"):
         return rows
@@ -245,7 +253,10 @@ def read_sample(table: str) -> pd.DataFrame:
 def _name_columns(
     table: str, shaped: Reshaped, how: FileOptions, faults: list[str]
 ) -> pd.DataFrame:
-    """Give columns the names of the table: what the user says, or their own without case, blanks and hyphens."""
+    """Rename columns as the user says, or match their own names to the table's.
+
+    Names are matched without case, blanks and hyphens.
+    """
     given, always, expected = how.get("columns") or {}, how.get("always") or {}, TABLES[table]
     meant = {plain(column): column for column in expected} | {
         plain(head): name for head, name in given.items()
@@ -305,7 +316,10 @@ def _refuse_unknown(
     how: FileOptions,
     faults: list[str],
 ) -> pd.DataFrame:
-    """Refuse columns that nobody has explained, unless all others are to be left out; one without a cell says nothing."""
+    """Refuse columns that are not explained, unless the user leaves out all others.
+
+    A column without a cell holds nothing and is ignored.
+    """
     unknown = [str(name) for name in rows.columns if name not in TABLES[table]]
     rest = [
         name
@@ -329,7 +343,7 @@ def _refuse_unknown(
 
 
 def _few_words(head: str, cells: pd.Series) -> str:
-    """Show the words of a column that may be the answers, which `words` must translate; of any other what kind it holds."""
+    """Show the words of a column that may be answers to translate, else only their kind."""
     words = list(
         dict.fromkeys(str(word) for word in cells.head(2000).dropna() if str(word).strip())
     )
@@ -348,7 +362,7 @@ def _anything(column: str, what: Column, n: int) -> list[Any]:
 def _checked(
     table: str, rows: pd.DataFrame, faults: list[str], sides_shown: bool, how: FileOptions
 ) -> pd.DataFrame:
-    """Check what is left, without rows that are at fault again and again until no fault is found."""
+    """Check the remaining rows, without those at fault, until no fault is found."""
     texts = {
         column: what
         for column in NEEDED[table]
@@ -391,7 +405,10 @@ def _checked(
 
 
 def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd.DataFrame:
-    """Fill in what a file, or the reader of a published study, may leave out; its sides may be those that raters saw."""
+    """Fill defaults that a file, or the reader of a published study, may leave out.
+
+    Its sides may be those that raters saw.
+    """
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
     absent = {column: value for column, value in _evident(table).items() if column not in rows}
     rows = rows.assign(
@@ -440,7 +457,10 @@ def _name_conversations(rows: pd.DataFrame) -> None:
 
 
 def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
-    """Make a column of one value of the type that the table has it in, so that nothing need be converted cell by cell."""
+    """Build a column of one value in the table's own type.
+
+    Then nothing has to be converted cell by cell.
+    """
     if what.kind == "list":
         return pd.Series([value] * len(index), index, dtype=object)
     if what.kind == "text":
@@ -451,7 +471,7 @@ def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
 
 
 def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
-    """Name each pair by its history and responders, a before b in the alphabet, and turn rows to fit."""
+    """Name each pair by its history and responders, a first in the alphabet, and turn rows."""
     if named := "pair_id" in rows:
         first_seen = rows.groupby("pair_id", dropna=False)[
             ["responder_a", "responder_b"]
@@ -497,7 +517,10 @@ def _other_order(order: Any) -> Any:
 def _note_orders(
     rows: pd.DataFrame, first: pd.Series, second: pd.Series, turned: pd.Series
 ) -> None:
-    """Take the same pair by one rater with the sides changed for its second order, where the file says nothing of orders."""
+    """Take the same pair by one rater with the sides changed for its second order.
+
+    Only where the file has no column of orders.
+    """
     keys = [
         rows[column]
         for column in ("history_id", *SAME_QUESTION)
@@ -513,7 +536,10 @@ def _note_orders(
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:
-    """Refuse histories in which the supporter has spoken last, unless they are flagged: nobody can answer for the supporter."""
+    """Refuse histories that end with the supporter, unless they are flagged.
+
+    No one can reply for the supporter there.
+    """
     last = histories[
         histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
     ]

@@ -1,4 +1,6 @@
-"""Any table that people have, as rows of cells: CSV, Excel, Parquet, JSON, JSON Lines, also compressed, a DataFrame, Arrow.
+"""Tables of any format as rows of cells: CSV, Excel, Parquet, JSON, JSON Lines, Arrow.
+
+Also compressed files and a DataFrame.
 
 Nothing here knows what a column means. Rows keep the number that they have in their file, the first
 below the header being 0.
@@ -61,13 +63,16 @@ class RawTable:
 
 
 def suffix_of(file: Path) -> str:
-    """Give what a file's name ends in, without what says that it is compressed."""
+    """Return what a file's name ends in, without the ending of its compression."""
     inner = file.with_suffix("") if file.suffix.lower() in COMPRESSED else file
     return inner.suffix.lower()
 
 
 def is_table(given: object) -> bool:
-    """Tell whether something is a table in memory: of pandas, Arrow, Polars, DuckDB or any that speaks Arrow's interface."""
+    """Check whether a value is a table in memory.
+
+    Of pandas, Arrow, Polars, DuckDB or any that supports Arrow's interface.
+    """
     return isinstance(given, pd.DataFrame) or hasattr(given, "__arrow_c_stream__")
 
 
@@ -140,7 +145,7 @@ def read_table(
 
 
 def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Take out what a spreadsheet shows as nothing: rows without a cell, columns without a header or a cell."""
+    """Remove rows without a cell, and columns without a header or a cell."""
     blank = np.ones(len(rows), bool)
     for column in rows.columns:
         if not blank.any():
@@ -255,7 +260,7 @@ def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> An
 
 
 def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
-    """Find the rows in JSON: an array of objects, an object that holds one, or a column an entry."""
+    """Find the rows in JSON: an array of objects, an object that holds one, or columns."""
     rows = _rows_within(file, content) if isinstance(content, dict) else content
     if not isinstance(rows, list):
         raise DataError(
@@ -272,7 +277,10 @@ def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
 
 
 def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
-    """Find the rows in an object: its one array of objects, or a column an entry, as pandas writes by default."""
+    """Find the rows in an object: its one array of objects, or a column an entry.
+
+    pandas writes the latter by default.
+    """
     arrays = [
         name
         for name, value in content.items()
@@ -302,7 +310,10 @@ def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def is_whole_text(cell: object) -> bool:
-    """Tell whether no text in a cell holds half of a character, which no file of a table can keep."""
+    """Check that no text in a cell holds half of a character.
+
+    No file of a table can keep such a half.
+    """
     try:
         json.dumps(cell, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -337,7 +348,10 @@ def read_lines(
 
 
 def _text(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> str:
-    """Decode a file; one in another encoding is a fault, and is read as what it may be, so that more can be said of it."""
+    """Decode a file; report another encoding as a fault and read the file in it anyway.
+
+    Then more of its faults can be reported.
+    """
     content = _content(file)
     if not content.strip():
         raise DataError(f"{file}: it is empty.")
@@ -411,7 +425,7 @@ def _read_csv(
 
 
 def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
-    """Read a CSV whose rows are all as long as its header six times as fast as pandas would read cells as text."""
+    """Read a CSV with rows of equal length, six times as fast as pandas reads text."""
     if len(set(head)) < len(head) or not all(head):
         return None
     as_text = pa.csv.ConvertOptions(
@@ -440,7 +454,10 @@ def _with_header(file: Path, rows: pd.DataFrame, header: Sequence[str]) -> pd.Da
 
 
 def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
-    """Refuse rows that end before others do; a file may end all of its rows before headers that it never fills."""
+    """Refuse rows that end before others do.
+
+    A file may end all of its rows before headers that it never fills.
+    """
     lines = csv.reader(io.StringIO(content), delimiter=mark, strict=True)
     head = next(lines)
     lengths: dict[int, int] = {}

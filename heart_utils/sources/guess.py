@@ -1,4 +1,6 @@
-"""What a file may mean, from its headers and words: a call to paste, with what is certain and what must be confirmed.
+"""Guess what a file means from its headers and words, and propose a call to paste.
+
+The proposal separates what is certain from what must be confirmed.
 
 A guess is only ever printed. Facts about tools are in ``guess.yaml``.
 """
@@ -63,7 +65,7 @@ class Proposal:
 
 
 def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
-    """Refuse rows that say of themselves that they may not count, as rejected work does, until `only` says which do."""
+    """Refuse rows marked as not to count, such as rejected work, until `only` chooses."""
     decided = {plain(head) for head in how.get("only") or {}} | {
         plain(head) for head in how.get("columns") or {} if _kept(how, head)
     }
@@ -86,7 +88,7 @@ def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
 
 
 def _kept(how: FileOptions, head: str) -> bool:
-    """Tell whether a column is one of the table's by the user's word, so that its values are read and not forgotten."""
+    """Check whether the user names a column of the table, so that its values are read."""
     return (how.get("columns") or {}).get(head) is not None
 
 
@@ -110,7 +112,7 @@ def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _is_status(cells: pd.Series, values: list[str]) -> bool:
-    """Tell a survey's status, in numbers or words, from another column of that name."""
+    """Check whether a column holds a survey's status, in numbers or words."""
     words = set(map_words(cells, word_of).unique())
     return not words <= {"1", "2", "8"} or "0" in words
 
@@ -173,7 +175,7 @@ def _set(options: Any, option: str, **said: Any) -> None:
 
 
 def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
-    """Find the tool by its headers, take over what its files need, and flatten rows as these options do."""
+    """Find the tool by its headers, apply what its files need, and flatten the rows."""
     rows = flatten(raw.rows)
     heads = [str(head) for head in rows.columns]
     proposal.tool = _tool_of(heads)
@@ -213,7 +215,7 @@ def _tool_of(heads: list[str]) -> str:
 
 
 def _as_written(value: Any, heads: list[str]) -> Any:
-    """Give the headers that a tool's options name as this file writes them."""
+    """Return the headers that a tool's options name, as this file writes them."""
     if isinstance(value, list):
         near = {plain(head).replace("generator", "model"): head for head in heads}
         return tuple(near.get(plain(name), name) for name in value) if len(value) == 2 else value
@@ -261,7 +263,7 @@ def _lacks(rows: pd.DataFrame, proposal: Proposal, column: str) -> bool:
 
 
 def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
-    """List the headers that nothing has explained yet, by their plain names and by the last part of those."""
+    """List the headers that nothing explains yet, by plain name and last part."""
     how = proposal.options
     mappings = (
         how.get("columns"),
@@ -286,7 +288,7 @@ def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
 
 
 def _are_names(cells: pd.Series) -> bool:
-    """Tell whether cells may be names of authors, and not texts."""
+    """Check whether cells may be names of authors, and not texts."""
     texts = cells.dropna().head(2000)
     return bool(len(texts)) and bool(
         (
@@ -332,7 +334,10 @@ def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None
 
 
 def _propose_marks(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Find answers that have a column each, marked where they were given: ``Answer.choice.left``, ``preference:::A``."""
+    """Find answers that have a column each, marked where they were chosen.
+
+    Such as ``Answer.choice.left`` or ``preference:::A``.
+    """
     if not _lacks(rows, proposal, "verdict"):
         return
     groups: dict[str, dict[str, str]] = {}
@@ -358,7 +363,7 @@ def _cut(head: str) -> tuple[str, str]:
 
 
 def meaning_of(word: str) -> str | None:
-    """Give what a word of an answer is known to mean, if anything."""
+    """Return the known meaning of a word of an answer, if any."""
     said = word_of(word)
     near = plain(said)
     for meaning, words in facts()["words"].items():
@@ -427,7 +432,10 @@ def _names(rows: pd.DataFrame, proposal: Proposal) -> set[str]:
 
 
 def _may_be_verdicts(cells: pd.Series, names: set[str], sides: int) -> bool:
-    """Tell whether cells may be verdicts: words for so many of the sides, or names of those who are compared."""
+    """Check whether cells may be verdicts.
+
+    Words for so many of the sides, or names of those who are compared.
+    """
     words = [word for word in _words_in(cells) if word]
     meanings = {meaning_of(word) for word in words}
     meant = meanings & {"a", "b"}
@@ -536,7 +544,10 @@ def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
 
 
 def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Say what the words of the answers may mean; numbers are only read where the sides are numbered too."""
+    """Propose what the words of the answers mean.
+
+    Numbers are read only where the sides are numbered too.
+    """
     options: Any = proposal.options
     heads = [
         head for head, name in (options.get("columns") or {}).items() if name == "verdict"
@@ -619,7 +630,7 @@ def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:
 
 
 def _propose_columns(table: str, raw: RawTable, proposal: Proposal) -> Proposal:
-    """Find the columns of scores, replies or histories by their names, and by the tool where it writes scores too."""
+    """Find the columns of scores, replies or histories by their names or by the tool."""
     rows = flatten(raw.rows)
     tool = _tool_of([str(head) for head in rows.columns])
     if table == "scores" and (said := facts()["tools"].get(tool, {}).get("scores")):

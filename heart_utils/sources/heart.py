@@ -1,4 +1,6 @@
-"""ESConv's dialogues, merged so that speakers alternate, and HEART's 300 histories that were cut from them, with the replies.
+"""ESConv's dialogues, and HEART's 300 histories cut from them, with the replies.
+
+Turns are merged so that speakers alternate.
 
 HEART's release labels turns by parity. Here speakers come from ESConv, or were read: an adversarial
 history begins with the supporter, alternates, and ends with the seeker.
@@ -33,7 +35,10 @@ ABOUT = ("emotion_type", "problem_type", "situation", "survey_score")
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One dialogue of ESConv, turns of one speaker in a row joined by a space, as HEART's release joins them."""
+    """One dialogue of ESConv, with consecutive turns of one speaker joined by a space.
+
+    HEART's release joins them in the same way.
+    """
 
     dialogue_id: str  # ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
@@ -97,7 +102,7 @@ def history_row(
     turns: Sequence[dict[str, str]],
     about: dict[str, Any],
 ) -> dict[str, Any]:
-    """Make a history of some turns with what ESConv, or HEART in the same words, says about them."""
+    """Build a history from turns, with what ESConv or HEART's words say about them."""
     return {
         "history_id": history_id,
         "dialogue_id": dialogue_id,
@@ -116,7 +121,7 @@ DAMAGED_TEXT = (80, 82, 90)
 
 
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
-    """Load HEART's histories: 280 standard ones, 20 adversarial ones, and on demand 20 calm twins."""
+    """Load HEART's histories: 280 standard, 20 adversarial, and 20 calm twins on request."""
     dialogues = read_dialogues()
 
     def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> dict[str, Any]:
@@ -185,7 +190,10 @@ CLOSING = re.compile(
 
 
 def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
-    """Load the replies that came with a set of histories: what ESConv's supporter really said there, or next."""
+    """Load the replies that came with a set of histories.
+
+    What ESConv's supporter really wrote there, or next.
+    """
     if name == "sample":
         return read_sample("replies")
     turns = []

@@ -1,4 +1,7 @@
-"""HeartBench's questions: rubric items by ability, the dialogues they end, and names in both languages."""
+"""HeartBench's questions: rubric items by ability, the dialogues they end, and names.
+
+Names are in both languages.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ FIELDS = ("question_id", "rubric", "dialogue")
 
 
 def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
-    """Load rubric items, one row each in the judge's order, of HeartBench or of a JSON Lines file in its form.
+    """Load rubric items, one row each in the judge's order.
+
+    Of HeartBench, or of a JSON Lines file in its form.
 
     A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and
     ``dialogue`` (a list of ``role`` A or B and ``content``). A veto item has the ability
@@ -78,7 +83,9 @@ def load_question_histories(name_or_path: str | os.PathLike[str] = "heartbench")
 
 
 def load_rubric() -> pd.DataFrame:
-    """Load the points of HeartBench's rubric items, which come with the project; their words do not.
+    """Load the points of HeartBench's rubric items, without their words.
+
+    The points come with the project.
 
     Returns
     -------

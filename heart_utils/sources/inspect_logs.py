@@ -1,4 +1,6 @@
-"""Logs of inspect_ai, as ``.eval`` or ``.json``: a row for each score of a sample, whose columns are then named as in any file.
+"""Logs of inspect_ai (``.eval``, ``.json``) as a row for each score of a sample.
+
+Their columns are then named as in any file.
 
 The format is that of inspect_ai's documentation (https://inspect.aisi.org.uk/eval-logs.html);
 nothing of the package is needed. A row has ``id``, ``epoch``, ``model``, ``scorer``, ``value``,
@@ -27,7 +29,7 @@ HEADERS = ("header.json", "_journal/start.json")
 
 
 def is_log(content: object) -> bool:
-    """Tell whether JSON is a log of inspect_ai."""
+    """Check whether JSON is a log of inspect_ai."""
     return (
         isinstance(content, dict)
         and {"version", "eval", "samples"} <= set(content)

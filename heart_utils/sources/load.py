@@ -199,7 +199,7 @@ def load_scores(
 
 
 def load_responders(name: str) -> pd.DataFrame:
-    """Tell who wrote the replies of a data set."""
+    """Load who wrote the replies of a data set."""
     if name == "sample":
         return read_sample("responders")
     source = SOURCES.get(name)
@@ -324,7 +324,8 @@ def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
     ...     pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]})
     ... )  # doctest: +ELLIPSIS
     2 rows, 2 columns: winner ..., loser ...
-    What may be meant (it looks like a list of winners and losers), to be checked before it is believed:
+    What may be meant (it looks like a list of winners and losers), to be checked before it is
+    believed:
     load_verdicts(
         rows,
         winner_loser=('winner', 'loser'),
@@ -354,7 +355,7 @@ def _called(name_or_path: Given) -> str:
 def _name(
     name_or_path: Given, known: tuple[str, ...], table: str, reading: FileOptions
 ) -> str | None:
-    """Tell a known name from a path or a table."""
+    """Check whether the argument is a known name, or a path or a table."""
     if strange := sorted(set(reading) - set(FileOptions.__annotations__)):
         options = ", ".join(FileOptions.__annotations__)
         raise TypeError(
@@ -399,7 +400,7 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 
 
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
-    """Compare every two replies to one history by what one rater gave them on one dimension: the higher wins, equal is a tie.
+    """Convert scores to verdicts: the reply with the higher score wins.
 
     Nobody gave such verdicts: ten scores make 45 pairs that hang together, so resample dialogues,
     never pairs. A pair with a failed score has the (first) failure's state and no verdict; two
@@ -454,7 +455,7 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """List the rows of a and of b of every pair of one unit, in the order of units and of the replies' ids."""
+    """List the rows of a and b of every pair of one unit, by unit and reply id."""
     replies = scores[["history_id", "reply_id"]].drop_duplicates()
     if (twice := replies["reply_id"].duplicated()).any():
         raise DataError(

@@ -1,4 +1,4 @@
-"""What may be said of a file of one's own, the same from Python, from YAML and from the command line."""
+"""Options for reading one's own file, the same in Python, YAML and on the command line."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ CHOICES = {"others": ("refuse", "drop"), "repeats": ("refuse", "number")}
 
 
 def plain(head: object) -> str:
-    """Give a header without case, blanks, hyphens and underscores, by which headers are matched."""
+    """Return a header without case, blanks, hyphens and underscores, to match it."""
     return re.sub(r"[\s_-]", "", str(head)).casefold()
 
 
 def word_of(cell: object) -> str:
-    """Give a cell as words are matched: without case, and blank where it is empty."""
+    """Return a cell as a word to match: without case, and blank where it is empty."""
     return (
         ""
         if cell is None or cell != cell
@@ -130,7 +130,7 @@ def check_options(how: FileOptions) -> None:
 
 
 def listed(value: str | Sequence[str] | None) -> list[str]:
-    """Give one name, or several, as a list."""
+    """Return one name, or several, as a list."""
     return [value] if isinstance(value, str) else list(value or ())
 
 
@@ -182,7 +182,7 @@ def reading_of(asked: argparse.Namespace) -> FileOptions:
 
 
 def _pairs(option: str, entries: Sequence[str]) -> dict[str, Any]:
-    """Read ``HEADER=COLUMN`` as a mapping; a value that comes twice under one name is a list of both."""
+    """Read ``HEADER=COLUMN`` as a mapping; a name given twice has a list of both values."""
     said: dict[str, Any] = {}
     for entry in entries:
         name, equals, value = entry.rpartition("=")

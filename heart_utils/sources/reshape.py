@@ -1,4 +1,6 @@
-"""From rows as a tool wrote them to a row an answer, as the options of a file say; headers stay the file's own.
+"""Reshape rows as a tool wrote them to one row an answer, by the options of a file.
+
+Headers stay the file's own.
 
 Each step takes a table and gives one; rows that are left out are counted in notes, by reason.
 """
@@ -115,7 +117,10 @@ def flatten(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Make a row of each entry of a list: one for each rating of a conversation, each completion of a prompt."""
+    """Make a row of each entry of a list.
+
+    One for each rating of a conversation, or each completion of a prompt.
+    """
     rows = flatten(rows)
     head = head_in(rows, "explode", name)
     strange = rows[head].map(
@@ -138,7 +143,10 @@ def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _heads_named(how: FileOptions) -> list[str]:
-    """List the headers that options name, among which may be ways into nested cells, such as ``options.0.id``."""
+    """List the headers that options name, including paths into nested cells.
+
+    Such as ``options.0.id``.
+    """
     named = [
         *(how.get("columns") or {}),
         *(how.get("only") or {}),
@@ -154,7 +162,7 @@ def _heads_named(how: FileOptions) -> list[str]:
 
 
 def resolve(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Give ways into lists a column each."""
+    """Add a column for each path into a nested cell."""
     taken = []
     for name in names:
         if name in rows or "." not in name:
@@ -236,7 +244,7 @@ def _keep_only(found: Reshaped, only: Mapping[str, Any]) -> None:
 
 
 def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
-    """Turn columns of answers into rows: a column a rater, a dimension, or a pair that a form asked about."""
+    """Reshape columns of answers to rows: a column a rater, a dimension, or a pair."""
     kinds = {
         "rater": how.get("rater_columns"),
         "dimension": how.get("dimension_columns"),
@@ -282,7 +290,10 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
 def _columns_of(
     rows: pd.DataFrame, option: str, named: str | Sequence[str], kind: str
 ) -> dict[str, dict[str, str]]:
-    """Find columns by their names or a pattern: header -> what a row made of it has beside the answer."""
+    """Find columns by their names or a pattern.
+
+    Header -> what a row made of it has beside the answer.
+    """
     if not isinstance(named, str):
         return {
             head_in(rows, option, name): {
@@ -416,7 +427,10 @@ def _count_out(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
 
 
 def _compose(found: Reshaped, templates: Mapping[str, str]) -> None:
-    """Make columns of others: ``{question_id}-{turn}``, where ``{row}`` is the number of the row."""
+    """Compose columns from others, such as ``{question_id}-{turn}``.
+
+    ``{row}`` is the number of the row.
+    """
     for column, template in templates.items():
         text = pd.Series("", index=found.rows.index, dtype=TEXT)
         for place, part in enumerate(re.split(r"\{([^{}]+)\}", str(template))):
@@ -435,7 +449,7 @@ def _compose(found: Reshaped, templates: Mapping[str, str]) -> None:
 
 
 def as_text(cell: Any) -> Any:
-    """Give a whole number as the text that CSV has for it; whatever else stays."""
+    """Convert a whole number to the text that CSV has for it; keep anything else."""
     if isinstance(cell, bool | np.bool_):
         return cell
     if isinstance(cell, int | np.integer):
