@@ -1,4 +1,7 @@
-"""The providers' batch interface: half the price, an answer within a day, collected by any process that comes later."""
+"""The providers' batch interface: half the price, and an answer within a day.
+
+Any process that comes later collects the answers.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ class BatchError(ValueError):
 
 
 def can_batch(model: Model) -> bool:
-    """Tell whether a model can be asked in batches."""
+    """Check whether a model can be asked in batches."""
     return not model.embedded and _provider(model)[0] in PROVIDERS
 
 
@@ -233,7 +236,7 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
 
 
 def _provider(model: Model) -> tuple[str, str]:
-    """Give a model's provider, and its name there."""
+    """Return a model's provider, and its name there."""
     try:
         name, provider, *_ = load_litellm().get_llm_provider(model.model)
     except Exception as error:  # litellm has no class of its own for a name that it does not know

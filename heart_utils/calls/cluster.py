@@ -1,4 +1,4 @@
-"""More than one machine: requests in shards over a Dask cluster, all of them on one shared ledger."""
+"""More than one machine: shards of requests over a Dask cluster, on one shared ledger."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Lane:
         return self.failures >= DEAF
 
     def silence(self, clock: float) -> float:
-        """Tell for how many seconds nothing was answered."""
+        """Return for how many seconds nothing was answered."""
         return 0.0 if self.silent_since is None else clock - self.silent_since
 
     def answered(self) -> None:
@@ -123,7 +123,7 @@ class Lane:
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
 
     def failed(self, failure: Failure, clock: float) -> None:
-        """Note an attempt without an answer; if the model was asked too fast, it is asked a little slower."""
+        """Record an attempt without an answer, and slow down if it came too fast."""
         self.heard = self.heard or failure.kind in ("empty", "refused")
         self.turned_down += failure.kind == "never"
         if self.turned_down >= DEAF and not self.heard and self.closed is None:
@@ -145,7 +145,7 @@ class Lane:
         return None
 
     def gives_up(self, failure: Failure, clock: float) -> bool:
-        """Tell whether nothing more is asked after a failure, and note why."""
+        """Check whether nothing more is asked after a failure, and record why."""
         patience, silence, wait = self.model.patience_s, self.silence(clock), ""
         silent = silence > (patience if self.heard else min(patience, UNHEARD_S))
         if failure.kind != "closed" and not silent and (failure.after_s or 0.0) <= patience:
@@ -162,7 +162,10 @@ class Lane:
         return True
 
     def wait(self, clock: float) -> float:
-        """Tell how many seconds a call waits; while the model is out, 0 lets this one look, and no other for a while."""
+        """Return how many seconds a call waits.
+
+        While the model is out, 0 lets this call look, and no other for a while.
+        """
         until = max(self.held_until, self._look_at if self.out else 0.0)
         if clock < until:
             return until - clock
@@ -173,7 +176,7 @@ class Lane:
         return 0.0
 
     def places(self, tokens: int) -> dict[str, float]:
-        """Give the queues that all processes keep of this model, and how many seconds of each a request takes up.
+        """Return the queues that all processes keep of this model, in seconds a request.
 
         Requests are evenly spaced, so that no minute has more than the limits allow. What a
         provider's headers leave is spread over the time until it is full again.
@@ -223,7 +226,7 @@ MAX_PAUSE_S = 30.0
 
 
 def backoff(n: int, after_s: float | None) -> float:
-    """Give a pause that doubles, with jitter so that calls do not come back together."""
+    """Compute a pause that doubles, with jitter so that calls do not come back together."""
     if after_s is not None:
         return after_s + random.uniform(0, 0.1 + after_s / 10)
     return min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (n - 1)) * random.uniform(0.5, 1.5)
@@ -316,7 +319,7 @@ def ask_all(
 def _ask_shard(
     requests: Sequence[Request], address: str, max_concurrency: int | None, budget_usd: float | None
 ) -> tuple[int, list[Call]]:
-    """Ask for a shard's requests, in a worker of a cluster; give the calls that could not be made at all."""
+    """Ask a shard's requests in a worker of a cluster; return calls that could not be made."""
     ledger = _shared_ledger(os.environ.get("HEART_LEDGER") or address)
     calls = ask_all(
         requests,
@@ -424,7 +427,7 @@ class _Flow:
         self._database = ThreadPoolExecutor(1, "ledger")
 
     def lost(self) -> dict[str, Call]:
-        """Give the calls that were not made because their model's queue was stopped."""
+        """Return calls that were not made because their model's queue was stopped."""
         closed = {
             task.request.key: lane.closed
             for lane in self.lanes
@@ -489,7 +492,10 @@ class _Flow:
         return self.stopping.is_set() or lane.closed is not None
 
     async def _look_elsewhere(self, lane: Lane) -> None:
-        """See whether other processes answered what they had claimed; the rest is claimed again if they died."""
+        """Look for answers of other processes to requests that they had claimed.
+
+        What remains is claimed again if they died.
+        """
         await self._pause(POLL_S)
         asked, lane.elsewhere = lane.elsewhere, []
         found = await self._on_ledger(self.ledger.find, [task.request.key for task in asked])
@@ -611,7 +617,10 @@ class _Flow:
                 self._throttled -= throttled
 
     async def _turn(self, lane: Lane, task: Task) -> None:
-        """Wait until a task may be asked: its model is there, and neither its limits nor others' refusals forbid it."""
+        """Wait until a task may be asked: its model is there and no limit forbids it.
+
+        Its own limits, or others' refusals.
+        """
         clock = asyncio.get_running_loop().time
         while not self._over(lane) and (wait := lane.wait(clock())) > 0:
             await self._pause(min(wait, TELL_S))
@@ -636,7 +645,7 @@ class _Flow:
             self.in_flight -= 1
 
     async def _may_grow(self, task: Task, growth: int) -> bool:
-        """Tell whether a truncated answer may be asked for again with twice the room."""
+        """Check whether a truncated answer may be asked again with twice the room."""
         return (
             task.request.room is not None
             and 2 * growth <= MAX_GROWTH
@@ -697,7 +706,7 @@ class _Flow:
                 await self._on_ledger(self.ledger.tell, said | {"standing": self._standing()})
 
     def _standing(self) -> str:
-        """Say what failed, what waits and why, and what was spent."""
+        """Describe what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
         elsewhere = sum(len(lane.elsewhere) for lane in self.lanes)
         waits = {f"{self._failed} failed": True, f"{self._throttled} throttled": self._throttled}
@@ -723,5 +732,5 @@ class _Flow:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Give what went wrong first, out of the group that a group of tasks raises."""
+    """Return the first error in the group that a group of tasks raises."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

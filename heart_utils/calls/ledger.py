@@ -1,4 +1,7 @@
-"""The ledger: every call to a model, kept under the hash of what was asked, so that nothing is paid twice."""
+"""The ledger: every call to a model, kept under a hash of its request.
+
+Nothing is paid twice.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
 
 
 def _way_on(url: sa.URL, reason: str) -> str:
-    """Say what can be done about a ledger that is damaged, or whose disk is full or may not be written."""
+    """Describe the remedy for a ledger that is damaged, full or read-only."""
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""
     if "malformed" in reason or "not a database" in reason:
@@ -145,7 +148,7 @@ def _way_on(url: sa.URL, reason: str) -> str:
 
 
 def passes(error: BaseException | None) -> bool:
-    """Tell whether what failed on a database may do better a little later."""
+    """Check whether a database error is transient."""
     if not isinstance(error, sa.exc.DBAPIError):
         return False
     state = getattr(error.orig, "sqlstate", "")
@@ -170,7 +173,7 @@ def now(engine: sa.Engine) -> sa.ColumnElement[float]:
 
 
 def keys_in(engine: sa.Engine, keys: list[str]) -> sa.ColumnElement[bool]:
-    """Say that a call's key is among many, as one parameter."""
+    """Build the condition that a call's key is among many, as one parameter."""
     if engine.dialect.name == "sqlite":
         return calls.c.key.in_(
             sa.select(sa.func.json_each(json.dumps(keys)).table_valued("value").c.value)
@@ -270,12 +273,15 @@ def _sqlite(url: sa.URL) -> sa.Engine:
 
 
 def _is_read_only(file: Path) -> bool:
-    """Tell whether a ledger is there that this process may not write: SQLite would want files of its own beside it."""
+    """Check whether a ledger is there that this process may not write.
+
+    SQLite would want files of its own beside it.
+    """
     return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def _reader(url: sa.URL) -> sa.Engine:
-    """Open a ledger to read it alone; with a copy, where what was written last lies in a file beside it."""
+    """Open a ledger only to read it, from a copy where its last writes lie in another file."""
     file, copied = Path(url.database or ""), None
     newest = file.with_name(f"{file.name}-wal")
     if newest.exists() and newest.stat().st_size:
@@ -368,7 +374,7 @@ DAMAGED = "the stored answer is damaged: it is not what was written"
 
 
 def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
-    """Take a step on the database again, with growing pauses, where it failed for a reason that passes."""
+    """Retry a step on the database, with growing pauses, after a transient error."""
 
     @wraps(step)
     def patient(self: Ledger, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -409,7 +415,10 @@ class Money:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a process got: the keys that it may ask, how many from the end the budget did not reach for, the money before."""
+    """What a process claimed: its keys, how many the budget excluded, and money spent before.
+
+    Excluded requests are the last ones.
+    """
 
     won: frozenset[str]
     unfit: int
@@ -458,7 +467,7 @@ class Ledger:
             return [row for chosen in among for row in connection.execute(chosen)]
 
     def find(self, keys: Sequence[str]) -> dict[str, Call]:
-        """Look up calls by their keys; what is only claimed is not there yet, and what is damaged is an error."""
+        """Look up calls by their keys, without those only claimed; damage is an error."""
         found = self._find(keys)
         others = self._recorded_under(key for key in keys if key not in found)
         if others:
@@ -489,7 +498,7 @@ class Ledger:
         return found
 
     def _recorded_under(self, keys: Iterable[str]) -> dict[str, str]:
-        """Find the keys under which the same is recorded, its server's address written in another way."""
+        """Find keys that record the same with its server's address written otherwise."""
         keys = list(keys)
         if keys and self._other_keys is None:
             self._other_keys = self._spell_otherwise()
@@ -500,7 +509,7 @@ class Ledger:
         }
 
     def _spell_otherwise(self) -> dict[str, str]:
-        """Work out the keys that recorded calls would have, were their servers' addresses written in other ways."""
+        """Compute the keys of recorded calls under other ways to write addresses."""
         others: dict[str, list[str]] = {}
         for digest, body in self.rows(sa.select(parts).where(parts.c.body.like('%"api_base"%'))):
             model = json.loads(body)
@@ -539,7 +548,7 @@ class Ledger:
         owner: str | None = None,
         batch: str | None = None,
     ) -> Claim:
-        """Make requests this process's to ask, or a batch's, those that nobody answered or claimed."""
+        """Claim requests for this process, or for a batch, if no one answered or claimed them."""
         owner, keys = owner or self.owner, {request.key for request in requests}
         try:
             with self.writing() as connection:
@@ -593,7 +602,10 @@ class Ledger:
 
     @_patiently
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
-        """Reserve money for another attempt at a claimed call; false where its model's budget or the whole does not reach."""
+        """Reserve money for another attempt at a claimed call; false beyond a budget.
+
+        The budget of its model, or the whole.
+        """
         with self.writing() as connection:
             self._hold_money(connection, request, budget_usd)
             if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
@@ -606,7 +618,7 @@ class Ledger:
 
     @_patiently
     def book(self, places: Mapping[str, float]) -> float:
-        """Book a place in queues that all processes keep, and tell for how many seconds to wait for it."""
+        """Reserve a slot in the shared queues, and return for how many seconds to wait."""
         waits = list[float]()
         with self.writing() as connection:
             # read once: it may be set anew at any moment
@@ -622,7 +634,7 @@ class Ledger:
 
     @_patiently
     def hold(self, name: str, seconds: float) -> None:
-        """Tell all processes that nothing is asked in a queue for so long, because its provider says so."""
+        """Hold a queue for all processes for so long, as its provider asks."""
         with self.writing() as connection:
             until = self._follow_clock(connection) + seconds
             hold = upsert(self.engine, paces).values(name=name, next_at=until)
@@ -630,7 +642,7 @@ class Ledger:
             connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
 
     def held(self, names: Sequence[str]) -> dict[str, float]:
-        """Tell for how many seconds queues are held, those that are."""
+        """Return for how many seconds queues are held, those that are."""
         left = paces.c.next_at - now(self.engine)
         return dict(
             self.rows(sa.select(paces.c.name, left).where(paces.c.name.in_(names), left > 0))
@@ -646,7 +658,10 @@ class Ledger:
         owner: str | None = None,
         batch_ended: str | None = None,
     ) -> None:
-        """Write answers, and what they cost, in one transaction; what was asked goes with them where its row is gone."""
+        """Write answers and their cost in one transaction.
+
+        The request goes with an answer where its row is gone.
+        """
         known = requests or {}
         rows = [
             (_asked(known[call.call_id]) if call.call_id in known else {}) | pack_call(call)
@@ -680,7 +695,7 @@ class Ledger:
     def take_in(
         self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
     ) -> int:
-        """Write calls that were recorded elsewhere, and paid for there; tell how many are new here or better."""
+        """Import calls recorded and paid for elsewhere; return how many are new or better."""
         with self.writing() as connection:
             # a claim of a process that lives, or of a batch, stands: it is being paid for
             self._bury(connection)
@@ -689,12 +704,12 @@ class Ledger:
 
     @_patiently
     def release(self, keys: Sequence[str]) -> None:
-        """Give back claims that were not asked."""
+        """Release claims that were not asked."""
         with self.writing() as connection:
             self._give_back(connection, self.owner, list(keys))
 
     def in_batches(self, keys: Sequence[str]) -> set[str]:
-        """Tell which of these are claimed by a provider's batch."""
+        """List which of these are claimed by a provider's batch."""
         return {
             key
             for (key,) in self.rows(
@@ -703,14 +718,17 @@ class Ledger:
         }
 
     def knows(self, model: Model) -> bool:
-        """Tell whether a model has ever answered anything."""
+        """Check whether a model has ever answered anything."""
         its = (calls.c.model == model.identity_digest) & calls.c.status.in_(
             ("ok", "refused", "truncated")
         )
         return bool(self.rows(sa.select(calls.c.key).where(its).limit(1)))
 
     def quick_and_slow(self, model: Model) -> tuple[float, float] | None:
-        """Give the seconds that the quickest and the slowest tenth of a model's answers take; None of fewer than ten."""
+        """Return the 10 % and 90 % quantiles of a model's answer times.
+
+        In seconds; None if there are fewer than ten answers.
+        """
         its = (
             (calls.c.model == model.identity_digest)
             & (calls.c.status == "ok")
@@ -739,7 +757,10 @@ class Ledger:
 
     @_patiently
     def write_off(self) -> float:
-        """Forget what calls may have cost whose end nobody heard, since their provider's bill says otherwise; tell how much."""
+        """Forget reserves of calls whose end is unknown; return how much.
+
+        For when their provider's bill is lower.
+        """
         with self.writing() as connection:
             self._bury(connection)
             unsettled = self._money(connection).unsettled
@@ -805,7 +826,10 @@ class Ledger:
         return float(connection.execute(sa.select(now(self.engine))).scalar_one())
 
     def _follow_clock(self, connection: sa.Connection) -> float:
-        """Read and note the time; if the database's clock was set back, what waits for a time waits as long as was asked."""
+        """Read and record the time, and keep waits as long as asked if it was set back.
+
+        The time is that of the database's clock.
+        """
         its = paces.c.name == CLOCK
         # One process at a time, so that none writes by a time that another has found to be wrong.
         noted = connection.execute(
@@ -856,7 +880,10 @@ class Ledger:
         *,
         over_claims: bool = True,
     ) -> list[str]:
-        """Write answered calls where none is, over a claim, or an answer over a failure; of two answers the first stands."""
+        """Write answered calls where none is, over a claim, or an answer over a failure.
+
+        Of two answers the first stays.
+        """
         insert = upsert(self.engine, calls)
         better = (calls.c.status == "error") & (insert.excluded.status != "error")
         better |= (calls.c.status == "claimed") if over_claims else sa.false()
@@ -927,7 +954,7 @@ class Ledger:
     def _give_back(
         self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None
     ) -> None:
-        """Let go of claims, or of some; an error that was to be asked again is the error that it was."""
+        """Release claims, all or some; an error that was asked again is that error again."""
         its = (calls.c.owner == owner) & (calls.c.status == "claimed")
         its &= sa.true() if keys is None else keys_in(self.engine, keys)
         was = {"status": "error", "owner": None, "reserved_usd": None}
@@ -935,7 +962,10 @@ class Ledger:
         connection.execute(calls.delete().where(its))
 
     def _silent(self, owner: str, seen_at: float) -> bool:
-        """Tell whether another machine's process is silent, by this one's watch: the database's clock may be set anew."""
+        """Check whether another machine's process is silent, by this process's own watch.
+
+        The database's clock may be set anew.
+        """
         at = time.monotonic()
         stamp, looked, quiet = self._heard.get(owner, (seen_at, at, 0.0))
         quiet = quiet + min(at - looked, LOOK_S) if stamp == seen_at else 0.0
@@ -957,7 +987,10 @@ class Ledger:
     def _money_left(
         self, connection: sa.Connection, request: Request, budget_usd: float | None
     ) -> tuple[Money, float]:
-        """Read the money, and what is left for a request of the whole's budget or, if less, of its model's own."""
+        """Read the money, and what is left for a request.
+
+        Of the whole's budget or, if less, of its model's own.
+        """
         money, cap = self._money(connection), request.model.budget_usd
         left = float("inf") if budget_usd is None else budget_usd - money.bound
         if cap is not None:
@@ -1007,7 +1040,10 @@ def open_ledger(
 
 
 def failed(call: Call) -> bool:
-    """Tell whether a recorded call is to be asked again; earlier versions kept answers without words as good ones."""
+    """Check whether a recorded call is to be asked again.
+
+    Earlier versions kept answers without words as good ones.
+    """
     blank = (
         call.status == "ok" and call.logprobs is None and bool(call.text) and is_blank(call.text)
     )
@@ -1015,12 +1051,12 @@ def failed(call: Call) -> bool:
 
 
 def _batched() -> sa.ColumnElement[bool]:
-    """Say that a call is a provider's batch's."""
+    """Build the condition that a call belongs to a provider's batch."""
     return calls.c.owner.in_(sa.select(owners.c.owner).where(owners.c.host == BATCH))
 
 
 def pack_call(call: Call) -> dict[str, Any]:
-    """Give a call the form of a row, sealed."""
+    """Build the row of a call, sealed."""
     values: dict[str, Any] = {"key": call.call_id, **{name: getattr(call, name) for name in ANSWER}}
     values["answer"] = (
         zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
@@ -1062,7 +1098,7 @@ def _unpack_call(
 
 
 def _asked(request: Request) -> dict[str, Any]:
-    """Give the part of a row that tells what was asked."""
+    """Build the part of a row that describes the request."""
     model, asked, options = request.digests
     about_it = {
         "tag": request.tag,
@@ -1113,7 +1149,10 @@ def _alive(pid: int, started: float) -> bool:
 
 
 def _began(process: psutil.Process) -> float:
-    """Give the seconds from the machine's start to the process's: setting the clock moves both."""
+    """Return the seconds from the machine's start to the process's.
+
+    Setting the clock moves both.
+    """
     return float(process.create_time() - psutil.boot_time())
 
 
@@ -1133,7 +1172,10 @@ class ReplayError(LedgerError):
 
 
 def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: bool = False) -> int:
-    """Write a ledger's answers as JSON Lines, sorted by key; of what was asked only the hash, since code derives it again."""
+    """Write a ledger's answers as JSON Lines, sorted by key.
+
+    Of a request only the hash, since code derives it again.
+    """
     wanted = (
         sa.select(calls.c.key, *(calls.c[name] for name in ASKED))
         .where(ANSWERED)
@@ -1195,7 +1237,7 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
 
 
 def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
-    """Take in the answers of another ledger, or of a file of JSON Lines; what is damaged there is left out."""
+    """Import answers of another ledger or of JSON Lines, without damaged ones."""
     name, new = os.fspath(place), 0
     if "://" not in name:
         if not Path(name).is_file():
@@ -1240,7 +1282,7 @@ def check_calls(ledger: Ledger) -> list[str]:
 
 
 def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> ReplayError:
-    """Say of requests that are not recorded what changed since something like the first was."""
+    """Explain what changed since something like the first missing request was recorded."""
     first = missing[0]
     about_it = f" about {first.tag}" if first.tag else ""
     file = Path(ledger.engine.url.database or "")

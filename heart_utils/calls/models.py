@@ -121,7 +121,10 @@ class Model:
 
     @property
     def embedded(self) -> bool:
-        """Whether its weights are known and nobody serves it yet: :mod:`heart_utils.calls.local` does."""
+        """Check that its weights are known and it is not served yet.
+
+        :mod:`heart_utils.calls.local` serves it.
+        """
         return self.checksum is not None and self.api_base is None
 
 
@@ -140,7 +143,10 @@ class Request:
 
     @cached_property
     def key(self) -> str:
-        """The content hash under which the ledger keeps the call; never of a key, a limit, a price or a time-out."""
+        """Compute the content hash under which the ledger keeps the call.
+
+        API keys, limits, prices and time-outs are no part of it.
+        """
         return request_key(*self.digests, self.repeat)
 
     @cached_property
@@ -170,7 +176,7 @@ class Request:
         return bool(self.sampling.get("logprobs"))
 
     def messages_json(self) -> str:
-        """Give the messages as the ledger keeps them."""
+        """Return the messages as the ledger keeps them."""
         return _json(
             [{"role": message["role"], "content": message["content"]} for message in self.messages]
         )
@@ -234,7 +240,7 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
     >>> read_models([{"name": "judge", "model": "openai/gpt-4o", "api_key": "sk-123456789"}])
     Traceback (most recent call last):
     ...
-    heart_utils.calls.models.ModelError: judge: api_key: a key does not belong in a file. Put it into an ...
+    heart_utils.calls.models.ModelError: judge: api_key: a key does not belong in a file. ...
     """
     if isinstance(config, Mapping | str) or not isinstance(config, Iterable):
         raise ModelError(
@@ -251,7 +257,10 @@ def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
 
 
 def local_model() -> Model:
-    """Describe the embedded model: SmolLM2-135M-Instruct, known by its weights and not by its address."""
+    """Describe the embedded model, SmolLM2-135M-Instruct.
+
+    It is known by its weights and not by its address.
+    """
     return Model(
         name="SmolLM2-135M-Instruct",
         model="openai/SmolLM2-135M-Instruct-Q4_1",
@@ -263,7 +272,7 @@ def local_model() -> Model:
 
 
 def plain_address(address: str | None) -> str | None:
-    """Write an address in one way: host in small letters, no slash at the end, no port that goes without saying."""
+    """Normalise an address: host in small letters, no final slash, no default port."""
     try:
         scheme, place, path, *rest = urlsplit((address or "").strip())
     except ValueError:
@@ -278,7 +287,7 @@ def plain_address(address: str | None) -> str | None:
 
 
 def other_addresses(address: str) -> list[str]:
-    """List the other ways to write an address: as in a plain one, and the other names of this machine."""
+    """List the other ways to write an address, with other names of this machine."""
     plain = plain_address(address) or address
     host = urlsplit(plain).netloc.partition(":")[0] if "[" not in plain else "[::1]"
     names = LOOPBACK if host in LOOPBACK else (host,)
@@ -298,7 +307,7 @@ def request_key(model: str, asked: str, options: str, repeat: int) -> str:
 
 
 def key_fault(model: Model) -> str | None:
-    """Say what is wrong with a model's key, before anything is asked with it."""
+    """Describe what is wrong with a model's API key, before it is used."""
     usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
     name = model.api_key_env or usual
     key = os.environ.get(name) if name else None
@@ -313,7 +322,10 @@ def key_fault(model: Model) -> str | None:
 
 
 def key_for(model: Model, address: str | None) -> str | None:
-    """Give the key to call a model with; None leaves it to litellm, which must not send another provider's to an address."""
+    """Return the API key for a model; None leaves it to litellm.
+
+    litellm must not send another provider's key to an address.
+    """
     return (
         os.environ.get(model.api_key_env)
         if model.api_key_env
@@ -324,7 +336,7 @@ def key_for(model: Model, address: str | None) -> str | None:
 
 
 def supports_schema(model: Model) -> bool:
-    """Tell whether a model takes a JSON schema and keeps to it."""
+    """Check whether a model takes a JSON schema and keeps to it."""
     return model.checksum is not None or bool(
         load_litellm().supports_response_schema(model=model.model)
     )
@@ -417,7 +429,10 @@ def quieten_litellm() -> None:
 
 
 def forgo_records() -> None:
-    """Let litellm make no record of the calls of this task if no callback would get it, since making it takes time."""
+    """Stop litellm from recording the calls of this task if no callback needs it.
+
+    Making a record takes time.
+    """
     litellm = load_litellm()
     # litellm's own mark for calls within calls; a version without it makes the records
     with suppress(ImportError):
@@ -430,7 +445,10 @@ def forgo_records() -> None:
 
 @lru_cache(maxsize=1)
 def event_loop(_: int) -> asyncio.AbstractEventLoop:
-    """Give the process its event loop for calls, in a thread of its own: a kernel's main thread runs one already."""
+    """Return the process's event loop for calls, in a thread of its own.
+
+    A kernel's main thread already runs one.
+    """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
     return loop

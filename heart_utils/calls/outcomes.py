@@ -1,4 +1,4 @@
-"""One attempt at a request: how it is sent, and what came of it, in words that the rest of the program knows."""
+"""One attempt at a request: how it is sent, and what the outcome means."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Answer(Call):
-    """One answer as it came, an ``error`` where it is empty; tokens as the provider counted them, None where it did not."""
+    """One answer as it came, an ``error`` where it is empty.
+
+    Tokens are as the provider counted them, or None.
+    """
 
     written_tokens: int | None = None  # of the prompt's, those that the provider put into a cache
     limits: tuple[Limit, ...] = ()
@@ -141,7 +144,7 @@ async def attempt(
 
 
 def _priced(request: Request, answer: Answer) -> Answer | Failure:
-    """Take keys out of an answer, and price it by the tokens counted, or by an estimate where the provider counted none."""
+    """Remove keys from an answer, and price it by the tokens counted or estimated."""
     status, text = answer.status, redact(answer.text, secrets_of(request.model))
     if request.letter and status == "truncated":  # a letter has room for one token, and fills it
         status = "ok" if text else "error"
@@ -166,18 +169,18 @@ def _priced(request: Request, answer: Answer) -> Answer | Failure:
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text holds nothing but blanks, signs without width and quotation marks."""
+    """Check whether a text holds only blanks, zero-width signs and quotation marks."""
     return BLANK.fullmatch(text) is not None
 
 
 def _is_stream(response: Any) -> bool:
-    """Tell whether a server said that it streams; one that does not say is believed to."""
+    """Check whether a server says that it streams; without a word it is believed to."""
     headers = getattr(response, "_response_headers", None) or {}
     return "event-stream" in str(headers.get("content-type", "event-stream")).lower()
 
 
 async def _warm_up(name: str) -> None:
-    """Let litellm load what a model's calls need, so that the time to the first text of the first reply is the model's."""
+    """Load in litellm what a model's calls need, before the first reply is timed."""
     nowhere = {
         "api_base": "http://127.0.0.1:9/v1",
         "api_key": "none",
@@ -219,7 +222,10 @@ async def _send(
 
 
 def marks_in(queue: Sequence[Request]) -> list[list[int]]:
-    """Say where to cut each request: what its neighbours ask too, where a provider keeps only what is marked."""
+    """Find where to cut each request for a provider's prompt cache.
+
+    At what its neighbours ask too, where a provider caches only what is marked.
+    """
     if not MARKED.match(queue[0].model.model):
         return [[]] * len(queue)
     shared = [0, *(shared_length(one, other) for one, other in pairwise(queue)), 0]
@@ -231,14 +237,17 @@ def marks_in(queue: Sequence[Request]) -> list[list[int]]:
 
 
 def shared_length(one: Request, other: Request) -> int:
-    """Count the characters with which the last messages of two requests begin alike, if all before them is the same."""
+    """Count the characters that the last messages of two requests share at the start.
+
+    Zero unless all messages before are the same.
+    """
     if one.messages[:-1] != other.messages[:-1] or one.sampling != other.sampling:
         return 0
     return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
 
 
 def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[dict[str, Any]]:
-    """Cut the last message where the provider is to keep what comes before; the words stay the same."""
+    """Cut the last message at its cache breakpoints; the words stay the same."""
     whole: list[dict[str, Any]] = [dict(message) for message in messages]
     if marks:
         text, ends = whole[-1]["content"], [0, *marks]
@@ -273,7 +282,7 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
 async def read_stream(
     chunks: AsyncIterator[Any], started: float, longest: int | None = None, *, mocked: bool = False
 ) -> Answer:
-    """Read an answer that comes in pieces, and note when the first text came; BrokenAnswerError where it broke off.
+    """Read an answer that comes in pieces, and record when the first text came.
 
     litellm gives every stream an end, ``stop``. The provider's own pieces say whether it had one: a
     reason for the end, or else a count of tokens or ``[DONE]`` behind the last text; with one of
@@ -321,7 +330,7 @@ def _read(
     response: Any, started: float, longest: int | None, *, text: str, refusal: str, finish_reason: str | None, usage: Any,
     **told: Any,
 ) -> Answer:  # fmt: skip
-    """Put together what was read, and say what became of the call."""
+    """Assemble what was read, and classify the outcome of the call."""
     text = text or refusal
     if longest is not None and len(text) > longest:
         text, finish_reason = text[:longest], CUT
@@ -377,7 +386,7 @@ def _attribute(piece: object, name: str) -> Any:
 
 
 def _listen(response: Any) -> _Heard:
-    """Listen to the provider's own pieces on their way through litellm's stream, which does not pass on all that they say."""
+    """Read the provider's own pieces through litellm's stream, which passes on only a part."""
     inner: Any = getattr(response, "completion_stream", None)
     heard = _Heard(usage=not hasattr(inner, "__aiter__"))
     if heard.usage:  # there is no such stream
@@ -408,7 +417,7 @@ def _listen(response: Any) -> _Heard:
 
 
 def _refusal(message: Any) -> str:
-    """Give the words in which a model refuses, out of the field that is made for them; litellm moves it elsewhere."""
+    """Return the words of a refusal from the field made for them; litellm moves it elsewhere."""
     moved = getattr(message, "provider_specific_fields", None)
     said = getattr(message, "refusal", None) or (
         moved.get("refusal") if isinstance(moved, Mapping) else None
@@ -417,7 +426,10 @@ def _refusal(message: Any) -> str:
 
 
 def _usage(usage: Any) -> dict[str, Any]:
-    """Read the tokens counted; a count of no tokens asked is none, and litellm's way to say that nothing came."""
+    """Read the tokens counted; zero tokens asked means that no count came.
+
+    litellm writes a missing count as zero.
+    """
     if not (getattr(usage, "prompt_tokens", None) or 0) > 0:
         return {"prompt_tokens": None, "completion_tokens": None, "cached_tokens": None}
     details = getattr(usage, "prompt_tokens_details", None)
@@ -430,7 +442,7 @@ def _usage(usage: Any) -> dict[str, Any]:
 
 
 def failure_of(error: BaseException, request: Request) -> Failure:
-    """Tell what an exception of one attempt means."""
+    """Classify an exception of one attempt."""
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
     asked = " ".join(str(message["content"]) for message in request.messages)
@@ -490,7 +502,10 @@ def failure_of(error: BaseException, request: Request) -> Failure:
 
 
 def _code_inside(error: BaseException) -> str | None:
-    """Give the code of an error object that came with status 200, ``""`` if it has none; None for other errors."""
+    """Return the code of an error object that came with status 200.
+
+    ``""`` if it has none; None for other errors.
+    """
     for one in _chain(error):
         status, body = getattr(one, "status_code", None), getattr(one, "body", None)
         # A bare Exception is how litellm raises what it finds in an answer, 422 if it has no code.
@@ -503,7 +518,7 @@ def _code_inside(error: BaseException) -> str | None:
 
 
 def is_filtered(text: str) -> bool:
-    """Tell whether an error's words, or its code, say that a filter of the provider's stopped the request."""
+    """Check whether an error's words or code report a filter of the provider."""
     return FILTERED.search(text) is not None
 
 
@@ -520,7 +535,10 @@ def secrets_of(model: Model) -> list[str]:
 
 
 def without_echo(text: str, asked: str) -> str:
-    """Leave out of a provider's words what they repeat of what was asked, and whose address or id it is: logs show them."""
+    """Remove from a provider's words what they repeat of the request, and ids.
+
+    Logs show these words.
+    """
     pieces = re.split(r"(\W+)", redact_message(text[: 10 * MAX_WORDS]))
     spoken, heard = pieces[::2], re.findall(r"\w+", asked)
     runs = {tuple(heard[at : at + ECHOED]) for at in range(len(heard) - ECHOED + 1)}
@@ -547,7 +565,7 @@ def redact(text: str, secrets: Sequence[str]) -> str:
 
 
 def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
-    """Give the alternatives for the answer's first token, blank ones passed over."""
+    """Return the alternatives for the answer's first token that is not blank."""
     content = getattr(logprobs, "content", None) or []
     for token in content:
         if token.token.strip():
@@ -582,7 +600,10 @@ def _number(said: str) -> float | None:
 
 
 def _seconds(said: str, at: datetime, unit: float = 1.0) -> float | None:
-    """Read a number, a time such as ``6m0.5s``, or seconds from ``at`` to a date or to a time since 1970, in UTC."""
+    """Read a number, a duration such as ``6m0.5s``, or the seconds from ``at`` to a date.
+
+    A date, or a time since 1970, is in UTC.
+    """
     number = _number(said)
     if number is not None and number < FIRST_DATE_S:
         return max(0.0, number * unit)
@@ -601,7 +622,10 @@ def _seconds(said: str, at: datetime, unit: float = 1.0) -> float | None:
 
 
 def _provider_time(headers: Mapping[str, Any] | None) -> datetime:
-    """Read what time it is by the provider's clock, by which its dates are meant; by this machine's where it does not say."""
+    """Read the time on the provider's clock, else on this machine's.
+
+    The provider's dates are meant by it.
+    """
     for name, value in (headers or {}).items():
         if str(name).lower().removeprefix("llm_provider-") == "date":
             with suppress(ValueError, TypeError):
@@ -623,7 +647,7 @@ def _retry_after(error: BaseException) -> float | None:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Tell whether the exception began as a connection that could not be made."""
+    """Check whether the exception began as a connection that could not be made."""
     refused = re.compile(r"ConnectError|ConnectorError|Cannot connect|refused")
     return any(refused.search(f"{type(one).__name__}: {one}") for one in _chain(error))
 

@@ -40,7 +40,7 @@ def _listed(model: str) -> tuple[float, float] | None:
 
 
 def price(model: Model) -> tuple[float, float] | None:
-    """Give the price of a token asked and of a token answered, in USD.
+    """Look up the price in USD of one token asked and of one token answered.
 
     Parameters
     ----------
@@ -66,7 +66,10 @@ def price(model: Model) -> tuple[float, float] | None:
 
 
 def price_fault(model: Model) -> str | None:
-    """Say what is wrong with a price of 0 that the settings give a model: litellm lists another, and no server is one's own."""
+    """Describe what is wrong with a price of 0 in a model's settings.
+
+    litellm lists another price, and the server is not one's own.
+    """
     zeros = [name for name in ("price_prompt", "price_completion") if getattr(model, name) == 0]
     listed = _listed(model.model) if zeros and model.checksum is None else None
     if listed is None or (model.api_base is not None and not _is_provider(model.api_base)):
@@ -80,7 +83,7 @@ def price_fault(model: Model) -> str | None:
 
 
 def _is_provider(address: str) -> bool:
-    """Tell whether an address is that of a provider who sells, and no server of one's own."""
+    """Check whether an address is that of a provider, and not of one's own server."""
     known = {
         urlsplit(known if "://" in known else f"https://{known}").hostname for known in _sellers()
     }
@@ -103,7 +106,7 @@ def _sellers() -> list[str]:
 
 
 def is_paid(model: Model) -> bool:
-    """Tell whether a call may cost money; where no price is known, it may."""
+    """Check whether a call may cost money; where no price is known, it may."""
     return price(model) != (0.0, 0.0)
 
 
@@ -113,7 +116,10 @@ def cost(
     completion_tokens: int | None,
     written_tokens: int | None = None,
 ) -> float | None:
-    """Price an answer at list price, without discounts for cached prompts; what is written to a cache costs a quarter more."""
+    """Compute the list price of an answer, without discounts for cached prompts.
+
+    What is written to a cache costs a quarter more.
+    """
     rates = price(model)
     if rates == (0.0, 0.0):
         return 0.0
@@ -128,7 +134,10 @@ def estimate(request: Request, text: str) -> float | None:
 
 
 def reserve(request: Request) -> float:
-    """Give the most that one attempt can cost, in USD: every answer token used, few bytes to a prompt token."""
+    """Compute the most that one attempt can cost in USD.
+
+    Every answer token used, few bytes to a prompt token.
+    """
     rates = price(request.model)
     return (
         0.0
@@ -138,7 +147,7 @@ def reserve(request: Request) -> float:
 
 
 def bound(request: Request) -> float | None:
-    """Give the most that a request can cost where every attempt is answered."""
+    """Compute the most that a request can cost where every attempt is answered."""
     rates = price(request.model)
     if rates is None:
         return None
@@ -152,7 +161,7 @@ def bound(request: Request) -> float | None:
 
 
 def text_bound(request: Request) -> int:
-    """Tell how many characters of an answer are kept, whatever the server sends: no reader is sent a book."""
+    """Return how many characters of an answer are kept, whatever the server sends."""
     return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * (request.room or DEFAULT_ROOM // MAX_GROWTH)
 
 
@@ -165,7 +174,7 @@ def prompt_bound(request: Request) -> int:
 
 
 def plan_call(request: Request) -> Call:
-    """Estimate a call that is not made: four characters to a token, an answer that fills its room."""
+    """Estimate a call that is not made: four characters a token, and a full answer."""
     prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (
         len(request.messages) + 1
     )
@@ -177,7 +186,7 @@ def plan_call(request: Request) -> Call:
 
 
 def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
-    """Refuse a budget that cannot be kept, since nobody knows what a model costs or a listed price is said to be 0."""
+    """Refuse a budget that cannot be kept, because a price is unknown or wrongly 0."""
     if budget_usd is not None and not budget_usd >= 0:
         raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
     free = sorted({fault for model in models if (fault := price_fault(model))})

@@ -1,4 +1,6 @@
-"""Save what is whole of a damaged SQLite ledger: each page is read by itself, whatever leads to it is broken.
+"""Recover what is whole of a damaged SQLite ledger, page by page.
+
+Whatever leads to a page may be broken.
 
 The form of the file is that of https://sqlite.org/fileformat2.html: rows lie in leaves of trees,
 what is too long for a page goes on in others, and the newest pages may still be in the file that
@@ -44,7 +46,7 @@ class Whole:
 
     @property
     def spent(self) -> float:
-        """What it cost at least: as processes noted it, or the sum of the answers if that is more."""
+        """Compute the least that was spent: as recorded, or the sum of answers if more."""
         noted = sum(float(row["spent_usd"]) for row in self.owners.values())
         return max(noted, sum(float(row["cost_usd"] or 0.0) for row in self.answers.values()))
 
@@ -75,7 +77,10 @@ class Whole:
 
 
 def salvage_ledger(file: Path) -> tuple[int, Path]:
-    """Put a new ledger of all whole rows in the place of a damaged one; tell how many answers, and where the damaged one is."""
+    """Replace a damaged ledger by a new one of all whole rows.
+
+    Return how many answers it has, and where the damaged one is.
+    """
     whole = read_whole(file)
     fresh = file.with_name(f"{file.name}.salvaged")
     for name in (fresh, fresh.with_name(f"{fresh.name}-wal"), fresh.with_name(f"{fresh.name}-shm")):
@@ -171,7 +176,7 @@ def _rows(page: bytes, number: int, pages: dict[int, bytes], usable: int) -> Ite
 
 
 def _payload(page: bytes, start: int, pages: dict[int, bytes], usable: int) -> bytes:
-    """Put a row's bytes together, from its page and those that it goes on in."""
+    """Assemble a row's bytes from its page and the pages on which it continues."""
     length, at = _varint(page, start)
     _, at = _varint(page, at)  # the number of the row
     most, least = usable - 35, (usable - 12) * 32 // 255 - 23

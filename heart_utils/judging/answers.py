@@ -1,4 +1,4 @@
-"""What models answered in a run, word for word, as JSON Lines: for a reader, a parser of one's own, or an archive."""
+"""Raw answers of models in a run, as JSON Lines to read, to parse or to archive."""
 
 from __future__ import annotations
 
@@ -132,7 +132,10 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
 
 
 def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[dict[str, Any]]:
-    """List the calls that rows of a table were read from: one call may answer on several dimensions."""
+    """List the calls that rows of a table were read from.
+
+    One call may answer on several dimensions.
+    """
     found = []
     for call_id, read in rows.dropna(subset="call_id").groupby("call_id", sort=True):
         first = read.iloc[0]

@@ -1,4 +1,7 @@
-"""The record of how well a judge agrees with people, bound to its model, prompt, rubric and options."""
+"""Records of how well a judge agrees with people, bound to the judge's settings.
+
+The settings are its model, prompt, rubric and options.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,9 @@ class CalibrationError(ValueError):
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """How one judge agrees with people on one dimension; shares count votes that both decided, one judge's and one person's.
+    """How one judge agrees with people on one dimension.
+
+    Shares count pairs of decided votes: one of the judge's and one person's.
 
     ``agreement``, ``kappa`` (0 where it agrees as chance would) and ``lead`` (agreement less that
     of a guess from the authors' names) have ends ``_low`` and ``_high`` at ``ci_level``, over
@@ -95,7 +100,7 @@ class CalibrationRecord:
         least_lead: float = 0.0,
         least_labels: int = LEAST_LABELS,
     ) -> list[str]:
-        """Say why the judge may report but must not decide; an empty list if it may.
+        """List the reasons why the judge must not decide; empty if it may.
 
         Parameters
         ----------
@@ -164,7 +169,7 @@ class CalibrationRecord:
     def describe(
         self, *, bound_to: Mapping[str, Any] | None = None, today: datetime.date | None = None
     ) -> str:
-        """Return lead, labels, date and expiry in words, as report card, leaderboard and methods paragraph print them.
+        """Describe lead, labels, date and expiry in words, as reports print them.
 
         Parameters
         ----------
@@ -205,7 +210,10 @@ class CalibrationRecord:
         return [part for part in PARTS if now[part] != self.bound_to[part]]
 
     def _labels_for(self, above: float, half: float) -> str:
-        """Say how many labels would show that it lies above a limit, by so much and with half an interval as wide as now."""
+        """Estimate how many labels would show that the lead exceeds a limit.
+
+        By so much, and with half an interval as wide as now.
+        """
         if not above > 0:
             return (
                 "More labels would not change that if it is as it was found: use another judge,"
@@ -238,7 +246,7 @@ def calibrate_judge(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> CalibrationRecord:
-    """Compare a judge's verdicts with people's on the same pairs, and keep the result with what the judge was.
+    """Measure how well a judge agrees with people, and bind the result to its settings.
 
     Parameters
     ----------
@@ -409,7 +417,7 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
     --------
     >>> load_calibration("nowhere.json")
     Traceback (most recent call last):
-    heart_utils.judging.calibration.CalibrationError: nowhere.json cannot be read (No such file or directory).
+    heart_utils.judging.calibration.CalibrationError: nowhere.json cannot be read ...
     """
     content = read_sealed(path, FORMAT, CalibrationError, "calibrate again")
     del content["format"]
@@ -418,7 +426,7 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
 
 
 def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> dict[str, Any]:
-    """Return what a judge of a run is: its model, prompt, rubric and options, as its settings and the project's files say.
+    """Describe a judge of a run: its model, prompt, rubric and options.
 
     Parameters
     ----------
@@ -535,7 +543,10 @@ def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
 
 
 def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
-    """Join each person's decided vote with the judge's on the same pair; name whom the judge preferred."""
+    """Join each person's decided vote with the judge's on the same pair.
+
+    Name the responder whom the judge preferred.
+    """
     judged = judge.loc[judge["verdict"].isin(["a", "b"]), ["pair_id", "verdict"]].drop_duplicates(
         "pair_id"
     )
@@ -552,7 +563,10 @@ def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
 
 
 def _error_rates(decided: pd.DataFrame, side: str) -> dict[str, float]:
-    """Return how often each responder is on that side of the judge's answer and the person says the opposite."""
+    """Compute how often the person says the opposite, for each responder on that side.
+
+    The side is that of the judge's answer.
+    """
     names = sorted({*decided["responder_a"], *decided["responder_b"]})
     met = pd.concat([decided["responder_a"], decided["responder_b"]]).value_counts()
     wrong = decided.loc[decided["wrong"], side].value_counts()
@@ -605,7 +619,7 @@ def _number(value: Any) -> float | None:
 
 
 def cost_in_hours(n_labels: int) -> str:
-    """Say what so many labels cost people."""
+    """Describe what so many labels cost people."""
     hours = n_labels * MINUTES_A_LABEL / 60.0
     return (
         f"{n_labels} labels cost people about {hours:.1f} hours, at {MINUTES_A_LABEL:g} minutes"

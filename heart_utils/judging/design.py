@@ -1,4 +1,4 @@
-"""Who meets whom, in which order: pairs of replies to one history, and the comparisons made of them."""
+"""Design of comparisons: pairs of replies to one history, and their orders."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def seeded(*parts: object) -> random.Random:
 
 
 def digest(*parts: object) -> str:
-    """Give a short stable hash of some words and numbers."""
+    """Return a short stable hash of some words and numbers."""
     text = "".join(f"{len(word)}:{word}" for word in map(str, parts))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
 

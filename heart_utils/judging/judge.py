@@ -1,4 +1,7 @@
-"""Verdicts, scores and codes by blinded judges: what is drawn depends on seed, pair, protocol and repeat alone."""
+"""Verdicts, scores and codes by blinded judges.
+
+What is drawn depends on seed, pair, protocol and repeat alone.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +129,7 @@ def collect_verdicts(
 def collect(
     table: str, questions: Sequence[Question], *, ledger: Ledger, plan: bool = False, **asking: Any
 ) -> pd.DataFrame:
-    """Put questions to their judges and make a table of the answers, or say what that would take."""
+    """Ask judges and build a table of their answers, or estimate what that would take."""
     if not plan:
         return answer_rows(table, ask_questions(questions, ledger=ledger, **asking))
     there = [question for question in questions if question.reply_is_there]
@@ -139,7 +142,10 @@ def collect(
 
 @collector_paused()
 def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
-    """Turn answers into verdicts, scores or codes; a failed answer is a state, never a tie, a number or an absence."""
+    """Turn answers into verdicts, scores or codes.
+
+    A failed answer is a state, never a tie, a number or an absence.
+    """
     columns = needed_columns(table)
     rows: list[list[Any]] = []
     for answer in answers:
@@ -306,7 +312,10 @@ def plan_hits(
     responders: pd.DataFrame | None = None,
     language: str = "zh",
 ) -> list[Question]:
-    """Ask which items of a question's rubric each reply hits, as HeartBench does; its release mends lists of a wrong length."""
+    """Ask which items of a question's rubric each reply hits, as HeartBench does.
+
+    HeartBench's release repairs lists of a wrong length.
+    """
     rubric = {
         name: tuple(_rows_of(its.sort_values("position")))
         for name, its in questions.groupby("question_id")
@@ -345,7 +354,10 @@ def plan_again(
     seed: int = 0,
     **how: Any,
 ) -> list[Question]:
-    """Ask judges about one pair of each of so many histories again, in every order in which it was shown and every arm."""
+    """Ask judges again about one pair of each of so many histories.
+
+    In every order in which it was shown, and in every arm.
+    """
     theirs = comparisons[comparisons["protocol"] == AGAIN]
     names = sorted(theirs["history_id"].unique())
     if n_pairs > len(names):
@@ -383,7 +395,7 @@ def _put(
     forms: Forms,
     responders: pd.DataFrame | None = None,
 ) -> list[Question]:
-    """Put each row to each judge, in the forms that are made for it."""
+    """Ask each judge about each row, in the forms that are made for it."""
     _check_judges(judges)
     present = {name for about in shown for name in about["by"]}
     questions: list[Question] = []
@@ -407,7 +419,10 @@ def _put(
 
 
 def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFrame) -> Rows:
-    """Give comparisons, or replies alone, with what is shown of them, sorted so that a server's cache of prefixes serves."""
+    """Return comparisons or replies, with what is shown of them, sorted by shared prefix.
+
+    A server's cache of prefixes then applies.
+    """
     shown, by, sort = ["reply_id"], ["responder"], ["history_id", "reply_id"]
     if "order" in asked:
         ab = asked["order"] == "ab"
@@ -446,7 +461,7 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFram
 
 
 def _drawn_forms(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) -> Forms:
-    """Draw the forms of each pair, or of each reply alone, once: they are the same in both orders and for every judge."""
+    """Draw the forms of each pair or reply once, the same for both orders and all judges."""
     drawn: dict[tuple[str, int, str], list[Form]] = {}
     alone = protocol.asks == "reply"
 
@@ -496,7 +511,7 @@ def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> Said:
 def _judge_flags(
     judge: Model, responders: pd.DataFrame | None, present: set[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Say what a judge has to do with each of those whom it judges."""
+    """Flag how a judge is related to each responder whom it judges."""
     known: dict[str, dict[str, Any]] = {"family": {}, "model": {}}
     if responders is not None:
         table = check_table("responders", responders)
@@ -523,14 +538,17 @@ def _judge_flags(
 
 
 def _rows_of(table: pd.DataFrame) -> Rows:
-    """Give rows as mappings, several times faster than pandas does for text kept in Arrow."""
+    """Return rows as mappings, several times faster than pandas does for Arrow's text."""
     columns = [str(name) for name in table]
     cells = [table[column].to_numpy(dtype=object) for column in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
 def _in_json(judges: Sequence[Model]) -> list[Model]:
-    """Leave out, with a word, who answers with one letter, where there is nothing to choose from."""
+    """Leave out, with a warning, models that answer with one letter.
+
+    They do not apply where there is nothing to choose from.
+    """
     letters = [judge.name for judge in judges if judge.answer_format != "json"]
     said = (
         f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a"

@@ -1,4 +1,7 @@
-"""Probes with known answers, a reply spoilt in one way and compared with itself; and rewritten replies for a conjoint."""
+"""Probes with known answers, and rewritten replies for a conjoint study.
+
+A probe is a reply spoilt in one way and compared with itself.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ PROFILES = tuple(
 
 @lru_cache(maxsize=1)
 def make_probes() -> dict[str, pd.DataFrame]:
-    """Build the tables of probes from the sample's standard histories and reference replies, each compared with its own."""
+    """Build the tables of probes from the sample's standard histories and replies.
+
+    Each probe is compared with the reference reply it was made from.
+    """
     histories = load_histories("sample")
     histories = histories[histories["slice"] == "standard"].reset_index(drop=True)
     base = load_replies("sample").set_index("history_id").loc[histories["history_id"]].reset_index()
@@ -93,7 +99,10 @@ def make_probes() -> dict[str, pd.DataFrame]:
 
 
 def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
-    """Have judges compare each probe with the reply it was made from, in both orders, on ``overall``."""
+    """Ask judges to compare each probe with its original, in both orders.
+
+    On ``overall``.
+    """
     asked: dict[str, Any] = {
         **make_probes(),
         "judges": judges,
@@ -111,7 +120,9 @@ def named_probes(names: Sequence[str]) -> pd.DataFrame:
 def rewrite_replies(
     replies: pd.DataFrame, n: int, *, labels: Sequence[str] = (), seed: int
 ) -> pd.DataFrame:
-    """Rewrite each reply in `n` ways, an even number of at most 16, drawn by a seed and the history's id.
+    """Rewrite each reply in `n` ways, an even number of at most 16, drawn by seed and id.
+
+    The id is that of the history.
 
     Ways come in opposites, such as ``listed`` and ``shortened+padded+warmed``: each of
     :data:`REWRITES` is on in half of them. Labels (``expert``, ``person``, ``ai``) are drawn apart,
@@ -149,7 +160,7 @@ def rewrite_replies(
 
 
 def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
-    """Say of each rewritten reply which features it has, and whom it is said to be from if not an AI.
+    """List the features of each rewritten reply, and whom it is said to be from.
 
     Parameters
     ----------

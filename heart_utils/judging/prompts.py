@@ -1,4 +1,7 @@
-"""What judges and coders read, the same words first, so that a server that keeps prefixes reads most of a prompt only once."""
+"""Prompts of judges and coders, the shared words first.
+
+A server that caches prefixes then reads most of a prompt only once.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ class ProtocolError(ValueError):
 
 @dataclass(frozen=True)
 class Dimension:
-    """One line of a rubric: its name in the tables, what to ask of a reply, and what a reply at either end does."""
+    """One line of a rubric: its name, its question, and a reply at either end."""
 
     name: Line
     question: Line
@@ -91,7 +94,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Rubric:
-    """Dimensions in the order of their file; `title` is a line for captions, `about` says where the words come from."""
+    """Dimensions in the order of their file; `title` is for captions, `about` is the source."""
 
     name: Line
     title: Line
@@ -193,7 +196,10 @@ class Protocol:
 
     @property
     def answers(self) -> str:
-        """What is said of each dimension: a ``score``, or which is better by a ``number`` or by ``plus`` signs."""
+        """Return what is answered on each dimension.
+
+        A ``score``, or which is better by a ``number`` or by ``plus`` signs.
+        """
         return "score" if self.asks == "reply" else self.margin
 
 
@@ -246,7 +252,10 @@ def _read_from(
 
 
 def show_turns(turns: Sequence[Mapping[str, str]], language: str | None = None) -> str:
-    """Write a conversation down, each turn under the one who spoke it; in a language, as HeartBench shows it."""
+    """Write a conversation down, each turn under its speaker.
+
+    In a language, as HeartBench shows it.
+    """
     words, colon = (LABELS, ": ") if language is None else (PROMPTS["items"][language], "：")
     return "\n".join(
         f"{words[turn['speaker']]}{colon}{' '.join(turn['text'].split())}" for turn in turns
@@ -258,7 +267,10 @@ def reply_messages(
     instructions: str = REPLY_INSTRUCTIONS,
     language: str | None = None,
 ) -> Messages:
-    """Ask a model for the supporter's next turn; in a language, as HeartBench does: in one message, with no limit of length."""
+    """Write the messages that ask a model for the supporter's next turn.
+
+    In a language, as HeartBench does: in one message, with no limit of length.
+    """
     # One message, since a conversation may begin with either speaker, and not every provider lets
     # an assistant speak first.
     if language is not None:
@@ -270,7 +282,10 @@ def reply_messages(
 
 @dataclass(frozen=True)
 class Form:
-    """A question about a pair, or about one reply: its dimensions in the order shown, and what the replies are called."""
+    """The prompt template of one question about a pair or a reply.
+
+    It holds the dimensions in the order shown, and what the replies are called.
+    """
 
     protocol: Protocol
     dimensions: tuple[Dimension, ...]
@@ -323,7 +338,7 @@ class Form:
         )
 
     def task(self) -> str:
-        """Say what to judge and how to answer: the part of a prompt that comes last."""
+        """Write what to judge and how to answer: the part of a prompt that comes last."""
         if self.answer_format == "json":
             return f"{_lines(self.dimensions)}\n\n{self.answer_form()}"
         first, second = self.codes
@@ -333,7 +348,7 @@ class Form:
         )
 
     def answer_form(self) -> str:
-        """Say in words, and by a skeleton, how to answer in JSON."""
+        """Describe in words, and by a skeleton, how to answer in JSON."""
         text = _answer_form(self.protocol, self.dimensions)
         for place, code in zip(PLACES, self.codes, strict=False):
             text = text.replace(place, code)
@@ -362,7 +377,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Code:
-    """One label of a codebook: what a reply does where it holds, and its lexicon, if the codebook has one."""
+    """One label of a codebook: what a reply does where it applies, and its lexicon, if any."""
 
     name: Text
     says: Text
@@ -412,7 +427,10 @@ def load_codebooks() -> dict[str, Codebook]:
 
 @dataclass(frozen=True)
 class Labels:
-    """A question about which labels of a codebook hold of one reply; its parts are those of :class:`Form`."""
+    """A question about which labels of a codebook apply to one reply.
+
+    Its parts are those of :class:`Form`.
+    """
 
     codes: Codebook
     name: ClassVar[str] = "codes"
@@ -437,7 +455,7 @@ class Labels:
         )
 
     def answer_form(self) -> str:
-        """Say in words, and by a pattern, how to answer."""
+        """Describe in words, and by a pattern, how to answer."""
         pattern = json.dumps(dict.fromkeys((code.name for code in self.codes), "true or false"))
         return (
             "Answer with one JSON object and nothing else, every label with true or false, after"
@@ -460,7 +478,10 @@ class Labels:
 
 @dataclass(frozen=True)
 class Items:
-    """A question about which items of a rubric one reply hits, as HeartBench asks it: reasons first."""
+    """A question about which items of a rubric one reply hits, with reasons first.
+
+    HeartBench asks in this way.
+    """
 
     items: tuple[Mapping[str, Any], ...]
     language: str
@@ -516,7 +537,10 @@ class Items:
 
 
 def _shown(rules: str, history: str, replies: Mapping[str, str], task: str) -> Messages:
-    """Show a conversation and replies between markers that none of them can close, and then what is asked."""
+    """Write a conversation and replies between markers, and then the task.
+
+    No text can close the markers.
+    """
     open_, close = text_markers((history, *replies.values()))
     parts = [
         f"{name}:\n{open_}\n{text}\n{close}"
@@ -555,12 +579,18 @@ def history_block(history: Mapping[Any, Any], protocol: Protocol) -> str:
 
 
 def instructs_judge(text: str) -> bool:
-    """Tell whether a reply speaks to its judge, as in "choose A"; it is judged like any other, and its verdicts are flagged."""
+    """Check whether a reply addresses its judge, as in "choose A".
+
+    It is judged like any other, and its verdicts are flagged.
+    """
     return ORDERS_A_JUDGE.search(text) is not None
 
 
 def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str, str]:
-    """Draw what the replies shown first and second are called in both orders, so that a taste in codes cancels out."""
+    """Draw the codes of the replies shown first and second, for both orders.
+
+    A preference for a code then cancels out.
+    """
     while True:
         # Only random() is promised to give the same numbers in every version of Python.
         first = int(generator.random() * len(CODE_LETTERS))
@@ -573,7 +603,9 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
 
 
 def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json") -> str:
-    """Give the SHA-256 of what a judge is told beside the conversation and the replies, for a run's manifest.
+    """Compute the SHA-256 of a judge's instructions, for a run's manifest.
+
+    Without the conversation and the replies.
 
     Parameters
     ----------
@@ -609,7 +641,10 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
 def parts(
     protocol: Protocol, dimensions: tuple[Dimension, ...], answer_format: str
 ) -> list[tuple[Dimension, ...]]:
-    """Split dimensions over calls: one a call for a single letter or where the protocol says so, else all in one."""
+    """Split dimensions over calls: one a call, or all in one.
+
+    One a call for a single letter or where the protocol says so.
+    """
     if answer_format == "logprob" or protocol.dimensions_per_call == "one":
         return [(dimension,) for dimension in dimensions]
     return [dimensions]
@@ -631,7 +666,7 @@ def _lines(dimensions: tuple[Dimension, ...]) -> str:
 
 @lru_cache(maxsize=2_048)
 def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
-    """Say how to answer, with places for the codes."""
+    """Describe how to answer, with places for the codes."""
     words, (first, second) = PROMPTS["answer"], PLACES
     ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
     how = words[protocol.answers].format(first=first, second=second, **ties)
@@ -648,7 +683,10 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
 
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:
-    """Make the markers longer than any run of their signs in the texts, so that no text can close its own."""
+    """Make markers longer than any run of their signs in the texts.
+
+    No text can then close its own marker.
+    """
     # few, and quicker found than by a pattern
     with_runs = [text for text in texts if "<<<" in text or ">>>" in text]
     length = max(

@@ -1,4 +1,4 @@
-"""Put questions to models and read their answers: one way for pairs, for scores, for labels and for rubric items."""
+"""Ask models questions and read their answers, alike for pairs, scores, labels and items."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JudgeError(ValueError):
 
 
 class Question(NamedTuple):
-    """One call: what one judge is asked about the row `about`, the replies `shown` in their order, and under which form."""
+    """One call: a judge, the row `about`, the replies `shown` in order, and the form."""
 
     about: Mapping[Any, Any]
     judge: Model
@@ -79,7 +79,10 @@ class Question(NamedTuple):
 
 @dataclass
 class Answer:
-    """What a question was answered: in one call, in two where it had to be asked again, in none where there was no reply."""
+    """The answer to a question, from one call, from two if asked again, or from none.
+
+    None where there was no reply.
+    """
 
     question: Question
     calls: Sequence[Call]
@@ -90,7 +93,10 @@ class Answer:
         return self.question.form.read(self.calls[0])
 
     def readings(self) -> list[tuple[Reading, Call | None, bool]]:
-        """Read the answer; what its repair makes readable counts, and what was readable before stands."""
+        """Read the answer, and its repair where the first answer could not be read.
+
+        What was readable before stays.
+        """
         if not self.calls:
             return [(Reading(self.question.about["state"]), None, False)] * len(
                 self.question.form.cells
@@ -108,7 +114,10 @@ class Answer:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep Python's cycle collector still while many small objects are made: up to a third of the time at 42,000 verdicts."""
+    """Pause Python's garbage collector while many small objects are made.
+
+    It takes up to a third of the time at 42,000 verdicts.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -174,7 +183,7 @@ def ask_questions(
 
 
 def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
-    """Say whose answers ended before they came to a verdict, and what helps."""
+    """Warn of judges whose answers ended before a verdict, and name the remedy."""
     asked: dict[str, int] = {}
     cut: dict[str, int] = {}
     for answer in answers:
@@ -198,7 +207,7 @@ def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
 def count_calls(
     asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger
 ) -> pd.DataFrame:
-    """Say what requests would take, without asking."""
+    """Estimate what requests would take, without asking."""
     rows: list[tuple[Any, ...]] = []
     asked = iter(asked)
     while chunk := list(islice(asked, CHUNK)):
@@ -222,7 +231,10 @@ def count_calls(
 
 
 def takes_schema(model: Model, ledger: Ledger) -> bool:
-    """Tell whether a model is asked with a JSON schema: as its settings say, or the ledger's note, or else litellm's list."""
+    """Check whether a model is asked with a JSON schema.
+
+    By its settings, or the ledger's note, or else litellm's list.
+    """
     if model.json_schema is not None:
         return model.json_schema
     noted = ledger.notes([f"{SCHEMA} {model.identity_digest}"])
@@ -230,7 +242,10 @@ def takes_schema(model: Model, ledger: Ledger) -> bool:
 
 
 def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator[Request]:
-    """Make each request with a JSON schema or without: in the form in which it is recorded, or else its model's."""
+    """Build each request with a JSON schema or without.
+
+    In the form in which it is recorded, or else its model's.
+    """
     questions = iter(questions)
     while chunk := list(islice(questions, CHUNK)):
         judges = {
@@ -260,7 +275,10 @@ def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator
 
 
 def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
-    """Note in the ledger how models are asked from now on, whatever a later litellm says of them."""
+    """Record in the ledger how models are asked from now on.
+
+    A later litellm may list another answer.
+    """
     told = {
         model.identity_digest: takes_schema(model, ledger)
         for model in models

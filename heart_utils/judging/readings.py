@@ -1,4 +1,4 @@
-"""From the raw text of an answer to readings: what can be read without guessing is read, what cannot is never a tie.
+"""Readings of raw answers: what needs no guess is read, and a failure is never a tie.
 
 What a model thinks before it answers is no answer, and of an answer that was cut off only JSON from
 its first sign on counts. Two objects that say different things are one answer only where words
@@ -81,7 +81,7 @@ REFUSAL = re.compile(
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a mapping of pairs; a key that comes twice with values that decide differently has no value."""
+    """Build a mapping of pairs; a key given twice with different decisions has no value."""
     content: dict[str, Any] = {}
     for key, value in pairs:
         differs = (
@@ -135,7 +135,10 @@ def read_dimensions(
     letter: bool,
     once: bool,
 ) -> tuple[list[Reading], str | None]:
-    """Read a judgement of a pair (what its sides and a tie are called -> first, second, tie), or of one reply alone."""
+    """Read a judgement of a pair, or of one reply alone, on each dimension.
+
+    `words` maps what sides and a tie are called to first, second and tie.
+    """
     if letter:
         failed = call.status in ("error", "refused")
         return [Reading(call.status) if failed else _read_letter(call, list(words)[:2])], None
@@ -158,7 +161,7 @@ def read_hits(call: Call, n: int) -> Readings:
 
 
 def was_cut(call: Call) -> bool:
-    """Tell whether an answer ended while its model was still thinking, or was cut off before it was whole."""
+    """Check whether an answer ended in its thinking, or was cut off before it was whole."""
     return call.status in ("ok", "truncated") and _answer_in(call) is None
 
 
@@ -169,7 +172,7 @@ def _read_answer(
     read: Callable[[dict[str, Any]], Readings],
     form: str,
 ) -> Readings:
-    """Read the last object that speaks of these names; where an earlier one says something else, nothing is read."""
+    """Read the last object about these names; if an earlier one differs, read nothing."""
     state, text = "unparsed", _answer_in(call)
     if call.status not in ("ok", "truncated"):
         state, text = ("refused" if call.status == "refused" else "error"), None
@@ -194,20 +197,23 @@ def _read_answer(
 
 
 def _contradict(one: Reading, other: Reading) -> bool:
-    """Tell whether two readings that say something say different things."""
+    """Check whether two readings, neither of them empty, differ."""
     told = ("valid", "abstained")
     both = one.state in told and other.state in told
     return both and (one.state, one.winner, one.score) != (other.state, other.winner, other.score)
 
 
 def _is_draft(earlier: _Found, last: _Found) -> bool:
-    """Tell whether the words of an answer say that the last object is meant, and not the earlier one."""
+    """Check whether the answer's words name the last object as final, not the earlier one."""
     named = DRAFT.search(earlier.introduction[-NEAR:]) or FINAL.search(last.introduction[-NEAR:])
     return named is not None and WOULD.search(last.introduction) is None
 
 
 def _answer_in(call: Call) -> str | None:
-    """Give the part of a text that is the answer; None where it was cut off before it came to one, or within other words."""
+    """Return the part of a text that is the answer, or None.
+
+    None where it was cut off before it came to one, or within other words.
+    """
     text = _unfenced(call.text)
     try:
         DECODER.decode(text)
@@ -230,7 +236,7 @@ def _unfenced(text: str) -> str:
 
 
 def _is_open(text: str) -> bool:
-    """Tell whether a text is JSON, whole or cut off inside: nothing follows what it begins with."""
+    """Check whether a text is JSON, whole or cut off, with nothing after it."""
     try:
         _, end = DECODER.raw_decode(text)
     except (ValueError, RecursionError):
@@ -254,7 +260,10 @@ def _without_thoughts(text: str) -> str | None:
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:
-    """Renormalise the next token's probability over two letters; one not listed counts as the least probable token listed."""
+    """Renormalise the next token's probability over two letters.
+
+    A letter that is not listed counts as the least probable token listed.
+    """
     listed = [(_letter(token), math.exp(logprob)) for token, logprob in call.logprobs or ()]
     mass = [sum(share for letter, share in listed if letter == code) for code in codes]
     if not any(mass):
@@ -273,7 +282,7 @@ def _letter(token: str) -> str:
 
 
 def find_objects(text: str, names: Sequence[str]) -> list[_Found]:
-    """Find the objects in a text that speak of the dimensions, whole, or else the last one in pieces."""
+    """Find the objects about the dimensions in a text, whole, or else the last in pieces."""
     try:
         whole = _speaking(DECODER.decode(text), names)
     except (ValueError, RecursionError):
@@ -290,7 +299,7 @@ def find_objects(text: str, names: Sequence[str]) -> list[_Found]:
 
 
 def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
-    """Go through the objects in a text; of what a broken one beside them speaks too, nothing is known."""
+    """Yield the objects in a text; what a broken one nearby speaks of too is unknown."""
     found: list[_Found] = []
     broken: set[str] = set()
     read_to, start = 0, text.find("{")
@@ -320,7 +329,7 @@ def _named(text: str, names: Sequence[str]) -> set[str]:
 
 
 def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
-    """Give the mapping of dimensions in an answer, out of its wrapping and with its keys in snake_case."""
+    """Return the mapping of dimensions in an answer, unwrapped and with snake_case keys."""
     if isinstance(content, list):
         lines = [line for line in content if isinstance(line, dict)]
         content = _once((str(line.get("dimension") or line.get("name")), line) for line in lines)
@@ -468,7 +477,7 @@ def _read_cell(
 
 
 def _loosely(said: str, words: Mapping[str, str]) -> str | None:
-    """Read "Reply k482." as K482, and nothing else: what names both, or more than a code, is not a verdict."""
+    """Read "Reply k482." as K482; a text with both codes, or more than a code, is no verdict."""
     bare = CALLED.sub("", said.strip(" \t\n\"'*.()[]").lower())
     return next((meaning for word, meaning in words.items() if word.lower() == bare), None)
 

@@ -1,4 +1,4 @@
-"""A recipe: which histories, who answers, who judges and how, as a run's settings say; step by step, from the ledger."""
+"""A recipe: a run's histories, responders and judges, run step by step from the ledger."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 def recipe_replies(
     recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any
 ) -> pd.DataFrame:
-    """Bring together the replies of a recipe: those that came with its histories, of models, and by rule.
+    """Collect the replies of a recipe: published, by models, and by rule.
 
     Parameters
     ----------
@@ -391,7 +391,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Have the models of a recipe judge, score or label what it names, from the ledger as far as that goes.
+    """Run one step of a recipe: its models judge, score or label the replies.
 
     Parameters
     ----------
@@ -441,7 +441,10 @@ def recipe_requests(
     *,
     ledger: Ledger,
 ) -> list[Request]:
-    """Write down what the panel of a recipe is asked, but for repair questions, which depend on answers."""
+    """List the requests to the panel of a recipe, without repair questions.
+
+    Repair questions depend on answers.
+    """
     asked = [_questions(step, recipe, histories, replies, comparisons) for step in STEPS]
     questions = [question for one in asked for question in one if question.reply_is_there]
     requests = list(question_requests(questions, ledger))
@@ -452,7 +455,7 @@ def recipe_requests(
 def _questions(
     step: str, recipe: Recipe, histories: Any = None, replies: Any = None, comparisons: Any = None
 ) -> list[Question]:
-    """Make what a step asks: about pairs or replies alone, under each protocol that does, or what the recipe adds to that."""
+    """Build the questions of a step, about pairs or replies, under each of its protocols."""
     seed, judges = recipe.seed, recipe.coders if step == "codes" else recipe.judges
     if not judges:
         return []
@@ -511,7 +514,7 @@ def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
 
 
 def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
-    """Load the items of a recipe's questions, those with the shortest texts if it names a number."""
+    """Load the items of a recipe's questions, or the given number with shortest texts."""
     questions = load_questions(str(recipe.questions))
     n, there = recipe.n_questions, questions["question_id"].nunique()
     if n is None:

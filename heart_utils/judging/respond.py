@@ -164,7 +164,7 @@ def collect_replies(
 
 
 def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bool) -> pd.DataFrame:
-    """Make replies that are only planned as long as they may be, so that judging them can be priced at the most."""
+    """Pad planned replies to their limit, so that the most that judging costs is known."""
     planned = replies["flags"].map(lambda flags: "planned" in flags).astype(bool)
     if not planned.any():
         return replies
@@ -182,7 +182,7 @@ def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bo
 
 
 def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
-    """List the histories that nobody can answer for the supporter, because the supporter spoke last."""
+    """List the histories that cannot be answered, because the supporter spoke last."""
     return histories[
         histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
     ]

@@ -1,4 +1,7 @@
-"""A judge that is trained on people's labels: a linear model of the words of a reply, tried on dialogues it never saw."""
+"""A judge trained on people's labels: a linear model of a reply's words, cross-fitted.
+
+It is tested on dialogues it never saw.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class TrainedJudgeError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a model, words and letters within words, each with its inverse document frequency."""
+    """The terms of a model, words and letters within words, with inverse document frequency."""
 
     words: tuple[str, ...]
     letters: tuple[str, ...]
@@ -90,7 +93,10 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """How often each text holds each term; counted once, while every fold chooses and weighs its own terms."""
+    """How often each text holds each term, counted once for all folds.
+
+    Every fold chooses and weighs its own terms.
+    """
 
     words: sparse.csc_matrix
     letters: sparse.csc_matrix
@@ -117,7 +123,10 @@ class Corpus:
     def learn(
         self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
     ) -> tuple[Terms, sparse.csr_matrix]:
-        """Choose the terms that enough of some texts share, weigh rare ones more, and return TF-IDF of all texts."""
+        """Choose terms that enough texts share, and return TF-IDF of all texts.
+
+        Rare terms weigh more.
+        """
         words = _shared(self.words[used], groups)
         letters = _shared(self.letters[used], groups)
         if not len(words):
@@ -149,7 +158,10 @@ class LinearModel:
     steps: Array | None = None
 
     def margins(self, rows: Any) -> Array:
-        """Return what each row of features is worth: the expected score, or log-odds up to a constant."""
+        """Compute the linear predictor of each row of features.
+
+        The expected score, or log-odds up to a constant.
+        """
         sums = np.asarray(rows @ self.weights).ravel()
         if self.levels is None or self.steps is None:
             return sums + self.intercept
@@ -282,7 +294,9 @@ class TrainedJudge:
         return pd.concat([table.head(n), table.tail(n)]).drop_duplicates(ignore_index=True)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the judge as JSON, whole or not at all: terms, weights, what it was trained on, and a digest of these.
+        """Write the judge as JSON, atomically, with a digest of its contents.
+
+        Terms, weights, and what it was trained on.
 
         Parameters
         ----------
@@ -532,7 +546,7 @@ def load_trained_judge(
     --------
     >>> load_trained_judge("nowhere.json")
     Traceback (most recent call last):
-    heart_utils.judging.trained.TrainedJudgeError: nowhere.json cannot be read (No such file or directory).
+    heart_utils.judging.trained.TrainedJudgeError: nowhere.json cannot be read ...
     """
     content = read_sealed(path, FORMAT, TrainedJudgeError, "train and save the judge again")
     terms = content["terms"]
@@ -579,7 +593,7 @@ def _check_options(features: object, scale: str, leave_out: Sequence[str], n_fol
 
 
 def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:
-    """Complete replies with what may be absent: the dialogue is the history, no text is a text without words."""
+    """Fill defaults of replies: the dialogue is the history, a missing text is empty."""
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], TrainedJudgeError)
     texts = replies["text"].astype(object)
     replies = replies.assign(text=texts.where(texts.notna(), "").astype(str)).reset_index(drop=True)
@@ -620,7 +634,10 @@ def _check_texts(replies: pd.DataFrame, within: str | None) -> pd.DataFrame:
 def _read_labels(
     labels: pd.DataFrame, replies: pd.DataFrame, kind: str, dimension: str
 ) -> tuple[pd.DataFrame, int]:
-    """Keep people's valid labels on the dimension: places of replies, the answer, the dialogue and the rater."""
+    """Keep people's valid labels on the dimension.
+
+    Positions of replies, the answer, the dialogue and the rater.
+    """
     need_columns(labels, ["rater", "rater_kind", "dimension", "state", kind], TrainedJudgeError)
     on_line = labels[labels["dimension"] == dimension]
     if on_line.empty:
@@ -702,7 +719,10 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
 
 
 def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
-    """Deal dialogues into folds; those that share raters go together where there are enough such groups."""
+    """Assign dialogues to folds, those with shared raters to one fold where possible.
+
+    Where there are enough such groups.
+    """
     dialogue, _ = pd.factorize(data["dialogue_id"])
     rater, _ = pd.factorize(data["rater"])
     n_dialogues, n_raters = dialogue.max() + 1, rater.max() + 1
@@ -785,7 +805,10 @@ def _fit(
 
 
 def _writers(replies: pd.DataFrame) -> pd.Series:
-    """Name who wrote each reply; where nobody is told apart, each dialogue has a writer of its own."""
+    """Name who wrote each reply.
+
+    Where writers are not told apart, each dialogue has a writer of its own.
+    """
     dialogues = "dialogue " + replies["dialogue_id"].astype(str)
     if "author_id" not in replies:
         return dialogues
@@ -863,7 +886,9 @@ def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> 
 
 
 def _ordinal(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any], levels: Array) -> Array:
-    """Fit by proportional odds: one logistic regression of "more than this level", with an own step for each level.
+    """Fit by proportional odds: one logistic regression with a step for each level.
+
+    Each regression is of "more than this level".
 
     A label has a row for each level but the highest; the weights are the same in all of them.
     """
@@ -912,7 +937,10 @@ def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
 
 
 def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
-    """Return the columns of terms that enough replies of enough groups of each kind hold; of too many, the most frequent."""
+    """Return columns of terms that enough replies of enough groups of each kind hold.
+
+    Of too many, the most frequent.
+    """
     present = (counts > 0).astype(np.int64)
     n_replies = np.asarray(present.sum(axis=0)).ravel()
     shared = n_replies >= LEAST_REPLIES
@@ -1023,7 +1051,7 @@ def _describe(data: pd.DataFrame, n_left_out: int, replies: pd.DataFrame) -> dic
 
 
 def _script(text: str) -> str:
-    """Return the script of most letters of a text, such as "LATIN" or "CJK"; of no letters, nothing."""
+    """Return the script of most letters of a text, such as "LATIN"; empty without letters."""
     scripts = [unicodedata.name(sign, "UNKNOWN").split()[0] for sign in text if sign.isalpha()]
     return max(sorted(set(scripts)), key=scripts.count) if scripts else ""
 
@@ -1054,7 +1082,7 @@ def write_sealed(
 def read_sealed(
     path: str | os.PathLike[str], expected: str, error: type[ValueError], remedy: str
 ) -> dict[str, Any]:
-    """Read what ``write_sealed`` wrote, and refuse another format and content that does not fit its digest."""
+    """Read what ``write_sealed`` wrote, and refuse another format or a wrong digest."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as fault:

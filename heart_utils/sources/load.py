@@ -137,8 +137,13 @@ def load_conversations(name_or_path: Given, **reading: Unpack[FileOptions]) -> p
 
     Examples
     --------
-    >>> turns = [{"speaker": "supporter", "text": "What happened?"}, {"speaker": "seeker", "text": "She left."}]
-    >>> mine = pd.DataFrame({"history_id": ["h"], "responder": "ann", "seeker": "s1", "turns": [turns]})
+    >>> turns = [
+    ...     {"speaker": "supporter", "text": "What happened?"},
+    ...     {"speaker": "seeker", "text": "She left."},
+    ... ]
+    >>> mine = pd.DataFrame(
+    ...     {"history_id": ["h"], "responder": "ann", "seeker": "s1", "turns": [turns]}
+    ... )
     >>> load_conversations(mine)[["conversation_id", "n_exchanges", "state"]].values.tolist()
     [['h--s1--ann', 1, 'valid']]
     """
