@@ -9,7 +9,7 @@ __all__ = ["current_commit"]
 
 
 def current_commit(root: Path) -> str:
-    """Tell the commit that the project stands at, ``+changes`` if files differ from it."""
+    """Return the project's commit, with ``+changes`` if files differ from it."""
     try:
         said = [
             subprocess.run(

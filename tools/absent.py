@@ -1,4 +1,4 @@
-"""Chapters that a run leaves out: a page in their place, so that what points at them still has somewhere to point."""
+"""Pages in place of chapters that a run leaves out, so that links to them still work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ GLUED = re.compile(r"\{glue[^}]*\}`(?:\.\./)*notebooks/(?P<chapter>\w+)\.ipynb::
 
 
 def page_without(notebook: Path, run: str, reason: str = "") -> str:
-    """Write the page of a chapter that did not run: its headings under their labels, and why it is empty.
+    """Write the page of a chapter that did not run: its headings, and why it is empty.
+
+    The headings keep their labels.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def page_without(notebook: Path, run: str, reason: str = "") -> str:
 
 
 def unglue(text: str, present: set[str]) -> str:
-    """Put a word in the place of each number that comes from a chapter which did not run.
+    """Replace by a word each number from a chapter that did not run.
 
     Parameters
     ----------

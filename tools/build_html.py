@@ -1,4 +1,4 @@
-"""Build the staged book with warnings as errors, and put the pages in their place when all went well.
+"""Build the staged book with warnings as errors, and publish the pages if all went well.
 
 ``python -m tools.build_html build/stage/sample build/html``
 """

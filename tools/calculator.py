@@ -1,4 +1,6 @@
-"""Write the numbers that the study calculator of the book interpolates: `book/style/calculator_data.js`.
+"""Write the numbers that the book's study calculator interpolates.
+
+The file is `book/style/calculator_data.js`.
 
 ``python -m tools.calculator`` writes them again, for instance after a change of the formula or of a
 price.

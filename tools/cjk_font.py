@@ -1,4 +1,6 @@
-"""Cut the vendored Chinese font from Noto Sans CJK: `python tools/cjk_font.py NotoSansCJK-Regular.ttc`.
+"""Cut the vendored Chinese font from Noto Sans CJK.
+
+Run as `python tools/cjk_font.py NotoSansCJK-Regular.ttc`.
 
 The source is Debian's package `fonts-noto-cjk` (SIL Open Font License 1.1). The cut holds the
 characters of `data/heartbench/names.csv`, the words below, and nothing else.

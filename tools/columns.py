@@ -1,4 +1,7 @@
-"""What is kept of an official file, by name, and the refusal of one with other words, numbers, columns or rows."""
+"""What is kept of an official file, by name, and the refusal of a changed file.
+
+With other words, numbers, columns or rows.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expe
 
 
 def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str]) -> pd.DataFrame:
-    """Keep the columns that are used, by name; refuse a table that is not the one known: a column gone or new, other rows."""
+    """Keep the columns that are used, by name; refuse a table that is not the known one.
+
+    With a column gone or new, or other rows.
+    """
     missing = [column for column in used if column not in table]
     if missing:
         raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")

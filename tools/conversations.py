@@ -1,4 +1,6 @@
-"""Studies of whole conversations as tables: rows where the licence lets them go on, else counts, shares and coefficients.
+"""Studies of whole conversations as tables: rows where the licence allows it.
+
+Else counts, shares and coefficients.
 
 Each reader names the columns that it keeps, never those that it drops: two of the official files
 hold addresses and passwords. What is known of a set and is not in its files:
@@ -96,7 +98,10 @@ def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
-    """Tell how far four experts agree on 60 whole conversations of three models; no single score is passed on."""
+    """Compute how far four experts agree on 60 whole conversations of three models.
+
+    No single score is passed on.
+    """
     facts = source.reading
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "model", facts["models"])
@@ -142,7 +147,7 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
-    """Average four weeks with a model steered to be warm, or not, by dose and week, and compare warm with cold doses."""
+    """Average four weeks with a warm or a cold model by dose and week, and compare them."""
     facts = source.reading
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "multiplier", facts["doses"])
@@ -190,7 +195,10 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_sage(source: Source, files: Files) -> pd.DataFrame:
-    """Read the emotion of a simulated seeker before the first reply and after each one, in 1,900 conversations."""
+    """Read the emotion of a simulated seeker before and after each reply.
+
+    In 1,900 conversations.
+    """
     facts = source.reading
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "model", facts["models"])
@@ -213,7 +221,7 @@ def read_sage(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_ieval(source: Source, files: Files) -> pd.DataFrame:
-    """Read what 240 people say of four chatbots with which they talked, about something good and something bad."""
+    """Read what 240 people report of four chatbots, in good and bad situations."""
     facts = source.reading
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "bot", facts["bots"])
@@ -234,7 +242,10 @@ def read_ieval(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_mibot(source: Source, files: Files) -> pd.DataFrame:
-    """Read what 106 smokers said before a session with a counselling model, after it and a week later."""
+    """Read what 106 smokers reported before a session with a counselling model, and after.
+
+    Directly after it, and a week later.
+    """
     facts = source.reading
     file, rows = _read_used(source, files)
     smoker = pd.Series(
@@ -291,7 +302,7 @@ def read_can_ai_relate(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_reflections(source: Source, files: Files) -> pd.DataFrame:
-    """Count how often one reader found a model's reflection coherent and a therapist's not, or the other way round."""
+    """Count how often a reader found only the model's reflection coherent, or the therapist's."""
     facts = source.reading
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "reflection_source", facts["authors"])
@@ -361,7 +372,7 @@ def _slope(
     same: list[np.ndarray],
     clusters: tuple[np.ndarray, np.ndarray],
 ) -> tuple[float, float]:
-    """Fit y on x within groups that are the same, other columns held, with errors over two crossed clusters."""
+    """Fit y on x within groups, other columns held, with two-way cluster-robust errors."""
     n = len(y)
     one_hot = [sparse.csr_matrix((np.ones(n), (np.arange(n), codes))) for codes in same]
     design = sparse.hstack(
@@ -380,7 +391,10 @@ def _slope(
 
 
 def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any]]:
-    """Compare conversations of two models with one profile, as two experts see them, and as the models' names alone would."""
+    """Compare conversations of two models with one profile, as two experts see them.
+
+    And as the models' names alone would.
+    """
     pairs = []
     for profile, part in wide.groupby("profile"):
         for one, other in combinations(part.index, 2):
@@ -445,7 +459,10 @@ def _share(quantity: str, stratum: str, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _icc(scores: np.ndarray) -> tuple[float, float]:
-    """Compute ICC(2,1) and ICC(2,k) of conversations by experts, by mean squares (Shrout and Fleiss 1979)."""
+    """Compute ICC(2,1) and ICC(2,k) of conversations by experts, by mean squares.
+
+    Shrout and Fleiss (1979).
+    """
     import pingouin as pg
 
     long = (

@@ -1,4 +1,4 @@
-"""The command behind ``make data NAME=...``: terms first, then the files, checked, and what is made of them compared.
+"""The command behind ``make data NAME=...``: terms, then files, checked and compared.
 
 ``data/public`` is in the repository and is the run ``public``, so no chapter needs a download.
 ``NAME=check`` compares it with all official files, ``NAME=write`` derives it again from a mirror or
@@ -88,7 +88,7 @@ def compare_public(name: str) -> list[str]:
 
 
 def show_status() -> None:
-    """Print of every study whether it is measured here, quoted, wanted or unreachable, and on which terms or why."""
+    """Print of every study whether it is measured, quoted, wanted or unreachable, and its terms."""
     for source in SOURCES.values():
         state = "measured" if source.ships else "by make data"
         print(
@@ -104,7 +104,7 @@ def show_status() -> None:
 
 
 def _manifest() -> dict[str, object]:
-    """Say of each set where it comes from, on which terms, and what was made of it."""
+    """Describe each set's source, terms, and what was made of it."""
     tables: dict[str, dict[str, str]] = {}
     data = {}
     for name in PUBLISHED:
@@ -129,7 +129,9 @@ def _manifest() -> dict[str, object]:
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch one data set and those it needs, list them all, or compare ``data/public`` with all official files, or write it.
+    """Fetch a data set and those it needs, list all, or compare ``data/public`` or write it.
+
+    The comparison is with all official files.
 
     It is 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the
     command was not understood.

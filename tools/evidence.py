@@ -1,4 +1,4 @@
-"""Say what each cell of a chapter rests on, from the tables that it reads.
+"""Evidence of each cell of a chapter, from the tables that it reads.
 
 A chip beside a figure follows the data of its cell (:mod:`tools.flow`), and nobody writes it by
 hand.
@@ -57,7 +57,9 @@ class Evidence:
 def mark_chapter(
     cells: list[dict[str, Any]], name: str, run: Run, absent: Collection[str] = ()
 ) -> Evidence:
-    """Put a chip into each caption and below each heading of an executed chapter, and a strip below its title.
+    """Write a chip into each caption and below each heading of an executed chapter.
+
+    A strip goes below its title.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ def mark_chapter(
 
 
 def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> Kinds:
-    """Say of which kinds sources are, and the names of data sets that were measured.
+    """Find the kinds of evidence of some sources, and the names of measured data sets.
 
     A table's rows have the last word: whatever the manifest calls them, simulated rows are
     simulated.
@@ -157,7 +159,7 @@ def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str
 
 
 def figure_data(cell: Mapping[str, Any]) -> str:
-    """Return the numbers of the figure that a cell shows, as CSV; an empty text where it shows none."""
+    """Return the numbers of a cell's figure as CSV, or an empty text without a figure."""
     found = (
         "".join(output.get("data", {}).get(FIGURE_DATA, "")) for output in cell.get("outputs", [])
     )
@@ -165,7 +167,7 @@ def figure_data(cell: Mapping[str, Any]) -> str:
 
 
 def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> str:
-    """Say below a figure whose data it shows: each kind of evidence with its sources, and the licence of each.
+    """Describe whose data a figure shows: each kind of evidence, its sources and licences.
 
     Examples
     --------

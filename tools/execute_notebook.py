@@ -110,7 +110,9 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
 
 
 def lay_words(notebook: Path, copy: Path) -> bool:
-    """Put a notebook's new words into its executed copy, outputs kept, if no line of code changed.
+    """Copy a notebook's new words into its executed copy, if no line of code changed.
+
+    Outputs are kept.
 
     Parameters
     ----------
@@ -216,7 +218,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _record(root: Path, notebook: Path, parameters: dict[str, Any]) -> None:
-    """Write parameters, versions and commit into the run's manifest, and stamp the tables it wrote."""
+    """Write parameters, versions and commit into the run's manifest, and stamp its tables."""
     from heart_utils.report.provenance import versions
 
     run = open_run(parameters["run"])

@@ -119,7 +119,7 @@ class Flow:
                     self.rests[changed] = self.rests.get(changed, set()) | found
 
     def _branch(self, node: ast.If | ast.For | ast.While | ast.With | ast.Try) -> None:
-        """Follow each way that a statement can take; afterwards a name may rest on what any of them gave it."""
+        """Follow each branch of a statement; then a name may rest on what any branch assigned."""
         other = [] if isinstance(node, ast.With) else node.orelse
         ways = [node.body, *([other] if other else [])]
         if isinstance(node, ast.Try):
@@ -165,7 +165,7 @@ class Flow:
                 self.runs[name.id] = _text(value.args[0])
 
     def _of(self, node: ast.AST) -> set[str]:
-        """Give the sources of an expression, and note that the cell uses them."""
+        """Return the sources of an expression, and record that the cell uses them."""
         found = self._look(node)
         self.used |= found
         return found
@@ -278,7 +278,10 @@ class Flow:
         return set().union(self._look(call.func), *given)
 
     def _named(self, call: ast.Call) -> list[str]:
-        """Name the table and the part of it that is read; what a loop reads is named where the loop gets its names."""
+        """Name the table and the part of it that is read.
+
+        What a loop reads is named where the loop gets its names.
+        """
         texts = [
             _text(part) for part in [*call.args, *(keyword.value for keyword in call.keywords)]
         ]
@@ -312,7 +315,7 @@ def _base(node: ast.expr) -> str | None:
 
 
 def _is_bound(node: ast.AST) -> bool:
-    """Tell an argument, or a name that gets a value: inside a function these are its own."""
+    """Check for an argument or an assigned name; inside a function these are its own."""
     return isinstance(node, ast.arg) or (
         isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
@@ -331,5 +334,5 @@ def _text(node: ast.expr) -> str:
 
 
 def is_table(source: str) -> bool:
-    """Tell a table from the other sources."""
+    """Check whether a source is a table."""
     return any(part in TABLES for part in source.split("/"))

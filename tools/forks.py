@@ -1,4 +1,4 @@
-"""Run the commands of a build in forks of one process, which imports once what each of them would import anew.
+"""Run the commands of a build in forks of one process, which imports only once.
 
 ``python -m tools.forks make -f tools/book.mk`` runs `make`, and `make` has ``tools/forks.py MODULE
 ARGUMENTS`` wherever it would have ``python -m MODULE ARGUMENTS``. That is run in a fork, and
@@ -25,7 +25,9 @@ PLACE = "HEART_FORKS"
 
 
 def ask(arguments: list[str]) -> int:
-    """Have a module run in a fork with the streams of this process, and give its status; hand on what stops this process.
+    """Run a module in a fork with this process's streams, and return its status.
+
+    What stops this process is passed on.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ def _reap(command: int) -> None:
 
 
 def _words_alone(arguments: list[str]) -> bool:
-    """Tell an edit of a notebook, which runs nothing if no code changed."""
+    """Check for an edit of a notebook that runs nothing because no code changed."""
     return (
         arguments[arguments.index("--newer") + 1 :] == arguments[1:2]
         if "--newer" in arguments

@@ -1,4 +1,4 @@
-"""What the pages say that hangs on the run and on the project's settings: licences carried, addresses, where to write."""
+"""What pages say of the run and the project: licences, addresses, and contact."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def shared_inputs(notes: Iterable[TableNote], *, sets: Iterable[Source] = ()) ->
 
 
 def absent_sets() -> set[str]:
-    """Name the sets with terms of their own that are not at hand, so that no chapter could count in them."""
+    """Name the absent data sets with terms of their own, which no chapter could use."""
     found = set()
     for source in _unshipped():
         try:

@@ -40,7 +40,10 @@ LIBRARIES = (
 
 
 class FileKernel(KernelManager):
-    """A kernel with a folder of its own for its sockets, short enough for the 104 characters that a socket's path may have."""
+    """A kernel with a short folder of its own for its sockets.
+
+    A socket's path may have 104 characters.
+    """
 
     @default("transport")
     def _transport_default(self) -> str:
@@ -60,7 +63,10 @@ class AsyncFileKernel(FileKernel, AsyncKernelManager):
 
 
 def pytest_configure(config: Any = None) -> None:
-    """Let nbval start kernels of this kind, which it has no setting for; in a worker of pytest-xdist they are forks."""
+    """Start kernels of this kind in nbval, which has no setting for it.
+
+    In a worker of pytest-xdist they are forks.
+    """
     import nbval.kernel
 
     nbval.kernel.KernelManager = FileKernel
@@ -70,7 +76,10 @@ def pytest_configure(config: Any = None) -> None:
 
 
 def _execute_as_papermill(kernel: Any, source: str, allow_stdin: bool | None = None) -> Any:
-    """Execute a cell with a history, without which IPython shows the value of a line that ends in ``;``."""
+    """Execute a cell with a history.
+
+    Without one, IPython shows the value of a line that ends in ``;``.
+    """
     return kernel.kc.execute(
         source, store_history=True, allow_stdin=allow_stdin, stop_on_error=False
     )

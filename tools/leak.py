@@ -233,7 +233,10 @@ def _tokens(text: str) -> list[str]:
 
 
 def _digests(numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint64]:
-    """Give each run of `length` words a number of 64 bits: a polynomial in the words' own numbers."""
+    """Compute a 64-bit number for each run of `length` words.
+
+    A polynomial in the words' own numbers.
+    """
     if len(numbers) < length:
         return np.empty(0, dtype=np.uint64)
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -245,7 +248,7 @@ def _digests(numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint
 
 
 def _strings(file: Path) -> Iterator[str]:
-    """Give each text that a file of a data set holds."""
+    """Yield each text that a file of a data set holds."""
     if file.suffix == ".xlsx":
         for sheet in pd.read_excel(
             file, sheet_name=None, header=None, dtype=str, engine="calamine"

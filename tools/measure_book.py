@@ -31,7 +31,10 @@ ANCHORS = (
 
 
 def count_cells(notebook: Path) -> dict[str, float]:
-    """Count words, code cells in sight with their lines (median, longest, words to a line), and the share of lines folded."""
+    """Count words, visible code cells with their lines, and the share of folded lines.
+
+    Lines as median, longest, and words to a line.
+    """
     words, seen, folded = 0, [], 0
     for cell in read_cells(notebook):
         if cell["cell_type"] == "markdown":
@@ -59,7 +62,10 @@ def count_cells(notebook: Path) -> dict[str, float]:
 
 
 def count_screens(pages: list[Path]) -> dict[str, float]:
-    """Measure how high the built pages are, in screens of 1,000 pixels; empty without Chromium and playwright."""
+    """Measure how high the built pages are, in screens of 1,000 pixels.
+
+    Empty without Chromium and playwright.
+    """
     chromium = (
         shutil.which("chromium")
         or shutil.which("chromium-browser")

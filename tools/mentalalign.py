@@ -121,7 +121,10 @@ def _plain(questions: pd.Series) -> pd.Series:
 
 
 def _join(people: pd.Series, judges: pd.Series, as_published: bool) -> pd.DataFrame:
-    """Give each row of the people's file its history: the judges' row with the same question, or with its number."""
+    """Join each row of the people's file with its history.
+
+    That of the judges' row with the same question, or with its number.
+    """
     numbers = pd.Series([f"mentalalign-{row + 1:04d}" for row in range(len(judges))])
     asked, judged = _plain(people), _plain(judges)
     match = pd.Series(numbers.to_numpy(), index=judged).reindex(asked).reset_index(drop=True)
@@ -233,7 +236,7 @@ def _count(cells: pd.DataFrame) -> dict[str, int]:
 
 
 def _blocks(scores: pd.DataFrame, places: pd.DataFrame) -> pd.Series:
-    """Give each question the number of the block in which its row of the clinicians' file lies."""
+    """Return for each question the block that holds its row of the clinicians' file."""
     people = scores[(scores["rater"] == CLINICIANS) & scores["score"].between(LOW, HIGH)]
     means = people.pivot_table(
         index="history_id", columns="dimension", values="score", aggfunc="mean"

@@ -85,7 +85,7 @@ def read_chapter(notebook: Path) -> Chapter:
 
 
 def read_cells(notebook: Path) -> list[dict[str, Any]]:
-    """Give the cells of a notebook, each with its source as one text."""
+    """Read the cells of a notebook, each with its source as one text."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError, TypeError) as error:

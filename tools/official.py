@@ -1,4 +1,6 @@
-"""Published studies as tables: from their official files, and what ``data/sources.yaml`` says of these (``reading``).
+"""Published studies as tables, from official files and ``data/sources.yaml``.
+
+There, ``reading`` describes each file.
 
 Each function takes a study with its files and gives its rows; ``derive`` fills in what is evident
 and checks. Three of them hold what their description does not say.
@@ -116,7 +118,10 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
-    """50 conversations from each of four sets, 21 dimensions, rated by three experts, a crowd and three models."""
+    """Read 200 conversations rated by three experts, a crowd and three models.
+
+    50 from each of four sets, on 21 dimensions.
+    """
     people, models = source.reading["people"], source.reading["models"]
     parts: list[pd.DataFrame] = []
     for group, of in source.reading["sets"].items():
@@ -157,7 +162,10 @@ def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_recipients(source: Source, files: Files) -> pd.DataFrame:
-    """455 people who wrote what troubled them and got one reply, by a person or an AI, labelled as either."""
+    """Read what 455 people felt about one reply to their trouble.
+
+    By a person or an AI, labelled as either.
+    """
     facts = source.reading
     own_file, observed_file = files
     asked = ["id", "responseR", "labelR", *facts["trust"], *facts["items"]]
@@ -195,7 +203,10 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_therapists(source: Source, files: Files) -> pd.DataFrame:
-    """Classes of 80 replies of therapists, 350 of each of five models, ten of each of five bots to ten hard moments."""
+    """Read classes of replies to ten hard moments.
+
+    80 replies of therapists, 350 of each of five models, ten of each of five bots.
+    """
     facts = source.reading
     (file,) = files
     asked = [*facts["used"], facts["by_people"], facts["by_model"]]
@@ -249,7 +260,10 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_welivita(source: Source, files: Files) -> pd.DataFrame:
-    """Which of two replies to one of 2,000 messages a stranger rated higher: a person's, or one of two of GPT-4."""
+    """Read which of two replies to one of 2,000 messages a stranger rated higher.
+
+    A person's, or one of two of GPT-4.
+    """
     arms, ratings = source.reading["arms"], source.reading["ratings"]
     (file,) = files
     used = [
@@ -301,7 +315,10 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
 
 
 def read_resort(source: Source, files: Files) -> pd.DataFrame:
-    """Whether one of four psychologists scored a person's reply (a) or a model's (b) to the same Reddit post higher."""
+    """Read which reply to a Reddit post a psychologist scored higher: a's or b's.
+
+    One of four psychologists; a is a person's reply, b a model's.
+    """
     facts = source.reading
     people, models, scales = facts["people"], facts["models"], facts["scales"]
     (file,) = files

@@ -23,7 +23,7 @@ CHIPS = ("measured", "quoted", "simulated", "demo")
 
 
 def fill_in(text: str, glued: dict[str, Any]) -> str:
-    r"""Put numbers and plain words in the place of what only the book's builder reads.
+    r"""Replace what only the book's builder reads by numbers and plain words.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def read_chapter_numbers(
 
 
 def read_specs(root: Path) -> dict[tuple[str, str], set[str]]:
-    """Collect in which forms the pages print each glued value: (chapter, key) -> format specifications."""
+    """Collect how the pages print each glued value: (chapter, key) -> format specifications."""
     pages = [*(root / "notebooks").glob("*.ipynb"), *(root / "book").rglob("*.md")]
     specs = defaultdict[tuple[str, str], set[str]](set)
     for page in pages:
@@ -172,7 +172,7 @@ def _decimals(text: str) -> int:
 
 
 def _read_shown(copy: Path) -> Iterator[tuple[str, PrintedNumber]]:
-    """Name and read each entry of the numbered tables of an executed copy, and each value that a cell shows bare."""
+    """Yield each entry of an executed copy's numbered tables, and each bare value."""
     for cell in read_cells(copy):
         table = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name", "")
         for output in cell.get("outputs", ()):
@@ -187,7 +187,10 @@ def _read_shown(copy: Path) -> Iterator[tuple[str, PrintedNumber]]:
 
 
 def _as_shown(text: str) -> PrintedNumber:
-    """Read a value that a cell shows; of a float with all its digits, the last depend on the processor."""
+    """Read a value that a cell shows.
+
+    The last digits of a float with all its digits depend on the processor.
+    """
     number = BARE.fullmatch(text)
     if number and _decimals(number[1]) > MAX_DECIMALS:
         return PrintedNumber(f"{float(number[1]):.{MAX_DECIMALS}f}", float(number[1]))
@@ -219,7 +222,10 @@ def read_pinned(root: Path) -> dict[str, str]:
 
 
 def write_pinned(root: Path, printed: Mapping[str, PrintedNumber]) -> list[Moved]:
-    """Write what is printed, one value a line, sorted by name, and return what moved; what did not keeps its line."""
+    """Write what is printed, one value a line, sorted by name; return what moved.
+
+    A value that did not move keeps its line.
+    """
     pinned = read_pinned(root)
     moved = compare(pinned, printed)
     for change in moved:

@@ -44,7 +44,9 @@ def fill_pipeline(page: Path, run: Run) -> str:
 
 
 def follow_one_pair(run: Run) -> dict[str, Any] | None:
-    """Choose the first history that has a pair judged in both orders, and take its rows from each table.
+    """Choose the first history with a pair judged in both orders, and return its rows.
+
+    From each table.
 
     Parameters
     ----------
@@ -125,7 +127,12 @@ def follow_one_pair(run: Run) -> dict[str, Any] | None:
 def _choose_pair(
     histories: pd.DataFrame, verdicts: pd.DataFrame, kinds: pd.Series
 ) -> dict[str, Any] | None:
-    """Take the first history with such a pair; among its pairs one of the most telling kind that the judge did not write."""
+    """Choose the most telling pair of the first history with a pair judged in both orders.
+
+    Pairs that the judge did not write come first.
+
+    Among its pairs, one that the judge did not write.
+    """
     asked = verdicts.groupby(
         ["history_id", "pair_id", "rater", "dimension", "responder_a", "responder_b"],
         as_index=False,
@@ -151,7 +158,7 @@ def _choose_pair(
 
 
 def _last_turns(history: pd.Series) -> list[dict[str, str]]:
-    """Give the last turns, where the licence lets a page show them."""
+    """Return the last turns, where the licence lets a page show them."""
     if not may_publish(str(history["licence"])):
         return []
     return [

@@ -1,4 +1,4 @@
-"""Say what each notebook of a run depends on, in files that `make` can read.
+"""Write what each notebook of a run depends on, in files that `make` can read.
 
 ``python -m tools.plan sample`` reads ``params/sample.yaml`` and writes below ``build/``
 
@@ -50,7 +50,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The chapters of a run, in order, the values that each one gets, the recipe, and why it leaves others out."""
+    """The chapters of a run, their values, the recipe, and why others are left out."""
 
     run: str
     chapters: tuple[Chapter, ...]
@@ -133,7 +133,9 @@ def read_plan(root: Path, run: str) -> Plan:
 
 
 def refuse_empty_run(root: Path, plan: Plan) -> None:
-    """Refuse a run of one's own whose chapters need verdicts while it has none, before any of them runs.
+    """Refuse a run whose chapters need verdicts while it has none.
+
+    Before any of them runs; only a run of one's own can be empty.
 
     Parameters
     ----------
@@ -225,7 +227,10 @@ def stamp_table(root: Path, run: str, table: str) -> None:
 
 
 def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path]]:
-    """List the files behind each notebook: the modules it imports, whatever those import, late imports too."""
+    """List the files behind each notebook: modules it imports, and whatever those import.
+
+    Late imports too.
+    """
     graph = grimp.build_graph("heart_utils", cache_dir=None)
     files = {path for glob in CODE[2:] for path in root.glob(glob)}
     reached = {}
@@ -255,7 +260,7 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
 
 
 def _home(name: str) -> str:
-    """Name the module of what the package's front door loads late: ``heart_utils.fit_ratings`` lives elsewhere."""
+    """Name the module of what the package loads late, such as ``heart_utils.fit_ratings``."""
     package, _, public = name.rpartition(".")
     return (
         f"heart_utils.{heart_utils._PUBLIC[public]}"
@@ -265,7 +270,10 @@ def _home(name: str) -> str:
 
 
 def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
-    """Name the dimension for a run that has none called overall: the first that its judges are asked about, or of its votes."""
+    """Name the dimension for a run that has none called overall.
+
+    The first that its judges are asked about, or of its votes.
+    """
     votes, names = root / "runs" / run / "verdicts.parquet", list[str]()
     if isinstance(recipe, dict):
         for protocol, asked in (recipe.get("protocols") or {}).items():
@@ -279,7 +287,7 @@ def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
 
 
 def _sample_chapters(root: Path, run: str) -> list[str] | None:
-    """Give another run the notebooks of the sample, unless it says otherwise."""
+    """Return the notebooks of the sample for another run, unless it names its own."""
     return (
         None
         if run == "sample"
@@ -298,7 +306,7 @@ def _fit(
     shared: dict[str, Any],
     blocks: dict[str, dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Give every chapter the values that it declares; refuse what nobody declares."""
+    """Select for every chapter the values that it declares; refuse others."""
     declared = {name for chapter in chapters for name in chapter.parameters}
     if strangers := sorted(set(shared) - declared):
         raise PlanError(
@@ -372,7 +380,10 @@ def _stamps_read(root: Path, plan: Plan, chapter: Chapter) -> list[str]:
 
 
 def _data_found(root: Path) -> bytes:
-    """List what data there is: the project's own, published sets among them, and what was fetched or mirrored."""
+    """List what data there is: the project's own, and what was fetched or mirrored.
+
+    Published sets are among the former.
+    """
     mirror = os.environ.get("HEART_DATA_MIRROR")
     elsewhere = [Path(mirror)] if mirror else [cache_folder()]
     found = dict.fromkeys([root / "data", *elsewhere], "*")

@@ -1,4 +1,4 @@
-"""Verdicts of several labs on one leaderboard: ``pack`` a run's into one file, ``join`` the files of several.
+"""Pool verdicts of several labs on one leaderboard: ``pack`` a run, ``join`` files.
 
 ``python -m tools.pool pack RUN --lab NAME`` writes ``build/pool/NAME.parquet``: the verdicts
 without their reasons, with their manifest inside. ``python -m tools.pool join FILE FILE ...``
@@ -64,20 +64,29 @@ class PoolError(ValueError):
 
 @dataclass(frozen=True)
 class Pooled:
-    """Verdicts of several labs in one table, whose column ``group`` names the lab; who was rated; and the manifests by lab."""
+    """Verdicts of several labs in one table; who was rated; and the manifests by lab.
+
+    The column ``group`` names the lab.
+    """
 
     verdicts: pd.DataFrame
     responders: pd.DataFrame
     manifests: dict[str, dict[str, Any]]
 
     def rate(self, dimension: str = "overall", **options: Any) -> Ratings:
-        """Fit the leaderboard with labs as clusters: few of them, so that intervals are wide and it is provisional."""
+        """Fit the leaderboard with labs as clusters.
+
+        There are few of them, so that intervals are wide and it is provisional.
+        """
         both = {"responders": self.responders, "cluster": "group", **options}
         return fit_ratings(combine_orders(self.verdicts), dimension=dimension, **both)
 
 
 def pack_run(run: Run, lab: str) -> bytes:
-    """Put a run's verdicts and what they rest on into one Parquet file; no conversation, reply or reason is in it."""
+    """Pack a run's verdicts and what they rest on into one Parquet file.
+
+    No conversation, reply or reason is in it.
+    """
     if not lab.strip():
         raise PoolError(
             "Name the lab that collected the verdicts, such as --lab 'University of X'."
@@ -233,7 +242,10 @@ def _copied(mine: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
 
 
 def _asked_how(verdicts: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Give the checksum of what judges are told, by protocol and form, and of the rubric; None where nothing is known."""
+    """Compute the checksum of judges' instructions, by protocol and form, and of the rubric.
+
+    None where nothing is known.
+    """
     prompts: dict[str, str | None] = {}
     rubrics: dict[str, str] = {}
     forms = verdicts[["protocol", "answer_format"]].astype(object).fillna("json").drop_duplicates()
@@ -252,7 +264,10 @@ def _asked_how(verdicts: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def _served(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
-    """Name the models that answered under each judge's name, as their providers call them, where the ledger knows."""
+    """Name the models that answered under each judge's name, as their providers call them.
+
+    Where the ledger knows.
+    """
     asked = verdicts.dropna(subset=["call_id"]).groupby("rater")["call_id"].unique()
     if asked.empty or not (run.folder / "ledger.sqlite").is_file():
         return {}
@@ -270,7 +285,10 @@ def _served(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
 
 
 def _histories(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
-    """Give a checksum of the words of each history that was judged; they themselves stay where they are."""
+    """Compute a checksum of the words of each history that was judged.
+
+    The words themselves stay where they are.
+    """
     if not run.has("histories"):
         return {}
     told = run.read("histories").set_index("history_id")["turns"]

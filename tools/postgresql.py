@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own for tests and benches: in a temporary folder, on a free port of loopback."""
+"""A temporary PostgreSQL server for tests and benches, on a free port of loopback."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def _as_postgres(*command: str | Path) -> list[str]:
 
 @contextmanager
 def serving_postgresql() -> Iterator[tuple[str, Callable[[], None]]]:
-    """Start a server and end it with the block; give its address, and what restarts it as after a power cut."""
+    """Start a server and end it with the block; yield its address and a restart.
+
+    The restart is that after a power cut.
+    """
     initdb, control = _program("initdb"), _program("pg_ctl")
     folder = Path(tempfile.mkdtemp(prefix="heart-postgresql-"))
     if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""Pack a release: the public book, the source, their checksums; or say what keeps it from being published.
+"""Pack a release (book, source, checksums), or report what keeps it from being published.
 
 ``python -m tools.release --check`` only looks; ``python -m tools.release`` writes
 ``build/release``; ``python -m tools.release --run mine`` archives a run. The version is
@@ -287,7 +287,10 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
 
 
 def _refuse_keys(run: Run) -> None:
-    """Refuse a run beside whose tables a key file lies, whatever it is called: whoever copies the folder would pass it on."""
+    """Refuse a run with a key file beside its tables, whatever it is called.
+
+    Whoever copies the folder would pass it on.
+    """
     for file in sorted(file for file in run.folder.rglob("*") if file.is_file()):
         place = file.relative_to(run.folder)
         if file.suffix == ".parquet":
@@ -310,7 +313,10 @@ def _methods_of(run: Run) -> str:
 
 
 def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
-    """Give BibTeX for this project, HEART, and what the methods cite, and the citations of the data as notes."""
+    """Return BibTeX for this project, HEART, and what the methods cite.
+
+    The citations of the data are notes.
+    """
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     own = (
         f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author ="
@@ -370,7 +376,7 @@ def _version(root: Path) -> str:
 
 
 def _entry(root: Path) -> dict[str, str] | None:
-    """Give the newest entry of the changes."""
+    """Return the newest entry of the changes."""
     found = ENTRY.search((root / "CHANGELOG.md").read_text(encoding="utf-8"))
     return found.groupdict() if found else None
 

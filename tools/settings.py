@@ -1,4 +1,4 @@
-"""The address of this project's repository and whom to write to: one setting each, empty until somebody knows them.
+"""Settings for the project's repository and contact, empty until they are known.
 
 ``[tool.heart]`` in ``pyproject.toml`` holds both. While they are empty no page, badge or button
 names an address.
@@ -119,7 +119,7 @@ def launch_words(settings: Settings) -> str:
 
 
 def launch_buttons(settings: Settings) -> dict[str, object]:
-    """Give the part of `_config.yml` by which each chapter gets a button for Binder and one for Colab.
+    """Build the part of `_config.yml` for the buttons of Binder and Colab.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def launch_buttons(settings: Settings) -> dict[str, object]:
 
 
 def contact_words(settings: Settings) -> str:
-    """Say how somebody is asked to take something down or to put it right.
+    """Write how to ask for something to be taken down or corrected.
 
     Parameters
     ----------

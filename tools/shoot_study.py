@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def checksum_of_pages(root: Path) -> str:
-    """Give one checksum of all files of texts and style that the pages are made from."""
+    """Compute one checksum of the texts and styles from which the pages are made."""
     files = sorted(
         file
         for file in (root / "data" / "study").iterdir()

@@ -1,4 +1,4 @@
-"""Write the package's code as pages, one a module, which the pages of functions link to line by line."""
+"""Write the package's code as pages, one a module, to which pages of functions link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lay out the book of one run where Jupyter Book can build it.
+"""Stage the book of one run where Jupyter Book can build it.
 
 ``python -m tools.stage sample`` fills ``build/stage/sample`` with the prose of ``book/``, the
 executed copies in place of the source notebooks, with chips that say what each figure, table and
@@ -123,7 +123,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
 
 
 def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence:
-    """Mark what the chapter rests on, and fold the cell in which papermill repeats the values of this run."""
+    """Mark a chapter's evidence, and fold the cell in which papermill repeats the values."""
     notebook = json.loads(copy.read_text(encoding="utf-8"))
     notebook["cells"] = cells = read_cells(copy)
     for cell in cells:
@@ -154,7 +154,10 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
 
 
 def _drop_findings_of_sample(cells: list[dict[str, Any]]) -> None:
-    """Take out of captions and descriptions of figures what they say of the run `sample`: the figures are another run's."""
+    """Remove from captions what they say of the run `sample`.
+
+    The figures are another run's.
+    """
     for cell in cells:
         words = cell["metadata"].get("mystnb", {})
         for part, name in (("figure", "caption"), ("image", "alt")):
@@ -163,7 +166,7 @@ def _drop_findings_of_sample(cells: list[dict[str, Any]]) -> None:
 
 
 def _without_sample(text: str) -> str:
-    """Drop sentences about the sample; of one that comes to it after a colon or semicolon, what stands before stays."""
+    """Remove sentences about the sample, or their part after a colon or semicolon."""
     kept = []
     for sentence in re.split(r"(?<=\.)\s+", text):
         if mention := SAMPLE.search(sentence):
@@ -175,7 +178,10 @@ def _without_sample(text: str) -> str:
 
 
 def _lift_section(cells: list[dict[str, Any]], label: str) -> list[dict[str, Any]]:
-    """Put a section before the first of its chapter: what a run is about comes first on the pages of that run."""
+    """Move a section before the first of its chapter.
+
+    On the pages of a run, what the run is about comes first.
+    """
     starts = [
         number
         for number, cell in enumerate(cells)
@@ -199,7 +205,10 @@ def _lift_section(cells: list[dict[str, Any]], label: str) -> list[dict[str, Any
 
 
 def _stage_own_front(stage: Path, plan: Plan) -> None:
-    """Give the book of another run a front page about that run: its leaderboard and its chapters, no findings of other data."""
+    """Write the front page of another run's book: its leaderboard and chapters.
+
+    No findings of other data.
+    """
     chapter, figure = OWN_FIGURE
     ran = {chapter.name for chapter in plan.chapters}
     front = ["(front-page)=", f"# The run {plan.run}", ""]
@@ -233,7 +242,7 @@ def _stage_own_front(stage: Path, plan: Plan) -> None:
 
 
 def _said_of_dimension(plan: Plan, chapter: str) -> str:
-    """Say which dimension is shown where the run has none called `overall`, and where to choose another."""
+    """Name the dimension shown where the run has no `overall`, and where to change it."""
     dimension = plan.parameters[chapter].get("dimension")
     if dimension in (None, "overall"):
         return ""
@@ -244,7 +253,7 @@ def _said_of_dimension(plan: Plan, chapter: str) -> str:
 
 
 def _stage_front_figure(stage: Path) -> None:
-    """Give the front page its figure, where its chapter ran."""
+    """Copy its figure to the front page, where its chapter ran."""
     front = ""
     if (stage / FRONT_FIGURE[0]).is_file():
         figure = read_figure(stage / FRONT_FIGURE[0], FRONT_FIGURE[1])
@@ -272,7 +281,7 @@ def _shown_html(copy: Path, words: str) -> list[str]:
 
 
 def _stage_practice(stage: Path) -> None:
-    """Move the comparisons to practise on from the chapter about raters to their page, where visitors find them."""
+    """Move the practice comparisons from the chapter about raters to their page."""
     copy, shown = (
         stage / "notebooks" / PRACTICE,
         "This book has no comparisons to practise on: its run has no replies, or no verdicts.",
@@ -361,7 +370,7 @@ def _contents(title: str, sentence: str, names: list[str]) -> list[str]:
 
 
 def _kept_api_pages(root: Path) -> Path:
-    """Give the folder with the pages of functions and of code as last written, if no line of code changed.
+    """Return the folder of the pages of functions and of code, written anew if code changed.
 
     To write them takes seconds, since all modules are imported; and a page that kept its time is
     not read again.
@@ -474,7 +483,10 @@ def _home(name: str) -> str:
 
 
 def _listed(toc: dict[str, Any], chapters: set[str]) -> dict[str, Any]:
-    """Keep the chapters that have a page; the list of contents may name others, whose notebooks are not there."""
+    """Keep the chapters that have a page; the list of contents may name others.
+
+    Their notebooks are not there.
+    """
     for part in toc["parts"]:
         kept = [
             page

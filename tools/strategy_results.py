@@ -1,4 +1,6 @@
-"""Score a coder of strategies on ESConv and correct a gap by it, for *What replies do*; ESConv's words stay where they are.
+"""Score a coder of strategies on ESConv and correct a gap by it.
+
+For *What replies do*; ESConv's words stay where they are.
 
 ``python -m tools.strategy_results`` writes the three tables of ``data/esconv/`` anew; a test
 compares them.
@@ -38,17 +40,23 @@ TOKEN = re.compile(r"\w+(?:'\w+)?|[?!.,]")
 
 @dataclass(frozen=True, eq=False)
 class StrategyCoder:
-    """A trained coder: two pipelines of scikit-learn, of which the second, for probabilities, goes on from the first."""
+    """A trained coder of two scikit-learn pipelines, the second for probabilities.
+
+    The second continues from the first.
+    """
 
     _margins: Any
     _scale: Any
 
     def label(self, texts: pd.Series) -> pd.Series:
-        """Give each text the strategy with the largest margin."""
+        """Assign each text the strategy with the largest margin."""
         return pd.Series(self._margins.predict(texts), index=texts.index, dtype="str")
 
     def probabilities(self, texts: pd.Series) -> pd.DataFrame:
-        """Give each text a probability for each strategy; a row sums to 1."""
+        """Predict for each text the probability of each strategy.
+
+        A row sums to 1.
+        """
         chances = (
             self._scale.predict_proba(_margins_of(self._margins, texts)) if len(texts) else None
         )
@@ -58,7 +66,9 @@ class StrategyCoder:
 
 
 def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder:
-    """Train a coder on labelled turns (``dialogue_id``, ``text``, ``strategy``), calibrated on turns of other dialogues.
+    """Train a coder on labelled turns, calibrated on turns of other dialogues.
+
+    The columns are ``dialogue_id``, ``text`` and ``strategy``.
 
     Linear support vectors on words and word pairs, with a mark for where a turn begins and ends.
     Its label is the class with the largest margin, which serves rare strategies too; its
@@ -91,7 +101,7 @@ def train_coder(turns: pd.DataFrame, calibration: pd.DataFrame) -> StrategyCoder
 
 
 def _margins_of(margins: Any, texts: pd.Series) -> np.ndarray:
-    """Give the distances from the borders, one column for two classes, else one a class."""
+    """Compute distances from the borders, one column for two classes, else one a class."""
     distances = np.asarray(margins.decision_function(texts))
     return distances.reshape(len(distances), -1)
 
@@ -139,7 +149,7 @@ def load_strategy_turns() -> pd.DataFrame:
 
 
 def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Learn from ESConv's training dialogues without HEART's, and score and correct on its test dialogues."""
+    """Train on ESConv's training dialogues without HEART's, and score on test dialogues."""
     parts = {
         name: turns[(turns["split"] == split) & ~(turns["in_heart"] & (split != "test"))]
         for name, split in {"learn": "train", "calibrate": "valid", "test": "test"}.items()
@@ -174,7 +184,7 @@ def strategy_results(turns: pd.DataFrame) -> dict[str, pd.DataFrame]:
 def score_labels(
     labels: pd.DataFrame, *, rng: np.random.Generator, n_resamples: int = 1000
 ) -> pd.DataFrame:
-    """Put intervals over dialogues on accuracy and macro-F1 of labels found beside those given."""
+    """Compute accuracy and macro-F1 of labels, with intervals over dialogues."""
     names = sorted(set(labels["given"]) | set(labels["found"]))
     one_hot = {
         what: pd.DataFrame({name: labels[what] == name for name in names})
@@ -210,7 +220,10 @@ def score_labels(
 
 
 def _gaps(test: pd.DataFrame, chances: pd.DataFrame) -> pd.DataFrame:
-    """Tell how much more often each strategy is used in the first half of a dialogue: in truth, and by each estimate."""
+    """Compute how much more often each strategy occurs in the first half of a dialogue.
+
+    In truth, and by each estimate.
+    """
     halves = test.assign(
         reply_id=test["turn_id"], half=np.where(test["position"] < 0.5, "first", "second")
     )
@@ -280,7 +293,9 @@ def corrected_gap(
     between: tuple[str, str] = ("human", "model"),
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    r"""Put a corrected interval on how much more often one kind of author does something than another.
+    r"""Estimate with a correction how much more often one author does something.
+
+    One kind of author is compared with another, with an interval.
 
     A coder that learned on people's text errs differently on models', and a gap between the two
     kinds may be the gap between its errors. With y the labelled gap of a dialogue and f the
@@ -367,14 +382,17 @@ def corrected_gap(
 def corrected_error(
     own: np.ndarray, apart: np.ndarray, elsewhere: np.ndarray, weights: np.ndarray, share: float
 ) -> float:
-    """Give the standard error of a corrected mean: of Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N²."""
+    """Compute the standard error of a corrected mean.
+
+    The variance is Var(own - weight apart) / n + weight² (N - n) Var(elsewhere) / N².
+    """
     labelled = (own - weights * apart).var(ddof=1) / len(own)
     rest = weights.mean() ** 2 * (1.0 - share) / len(elsewhere) * elsewhere.var(ddof=1)
     return float(np.sqrt(labelled + rest))
 
 
 def reach_of_mean(values: np.ndarray, ci_level: float) -> float:
-    """Give half the width of the t interval of a mean."""
+    """Compute the margin of error of a mean, by the t distribution."""
     n = len(values)
     return float(stats.t.ppf((1 + ci_level) / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
 

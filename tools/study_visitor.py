@@ -1,4 +1,4 @@
-"""A person in a study, played by a program in a headless browser: for the end-to-end tests and the screenshots."""
+"""A program that takes part in a study in a headless browser, for tests and screenshots."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Visitor:
         self.next(".pairwise-tile")
 
     def read(self) -> tuple[str, str, str]:
-        """Give the progress line and the two replies of the page."""
+        """Read the progress line and the two replies of the page."""
         self.page.wait_for_selector(".pairwise-content")
         left, right = self.page.eval_on_selector_all(
             ".pairwise-content", "cells => cells.map(cell => cell.innerText)"
@@ -94,7 +94,7 @@ class Visitor:
         return self.item(), left, right
 
     def item(self) -> str:
-        """Give the id of the page shown."""
+        """Return the id of the page shown."""
         return str(self.page.eval_on_selector("#instance_id", "field => field.value"))
 
     def rate(self, side: str, strength: int | None, reason: str) -> None:

@@ -1,4 +1,6 @@
-"""Learning curves, transfer and savings of trained judges, for *Do judges agree?*; the texts stay where they are.
+"""Learning curves, transfer and savings of trained judges, for *Do judges agree?*.
+
+The texts stay where they are.
 
 ``python -m tools.trained_judges`` writes the four tables of ``data/trained/`` anew; a test compares
 them.
@@ -65,7 +67,10 @@ class Rated:
 
 
 def load_rated() -> dict[str, Rated]:
-    """Read the sets that have replies with words and people's labels: Welivita and Pu's, RESORT's, and the therapists'."""
+    """Read the sets that have replies with words and people's labels.
+
+    Welivita and Pu's, RESORT's, and the therapists'.
+    """
     return {"welivita": _welivita(), "resort": _resort(), "therapists": _therapists()}
 
 
@@ -151,7 +156,7 @@ def _rated(name: str, rows: pd.DataFrame) -> Rated:
 
 
 def learning_curve(rated: Rated, sizes: Sequence[int] = SIZES) -> pd.DataFrame:
-    """Train on some labels of Welivita and Pu's, and compare with the labels of other batches and raters.
+    """Train on some labels of Welivita and Pu's, and compare with other batches and raters.
 
     A fifth of the batches is left out in turn; of the others as many as a size asks for are drawn,
     `N_DRAWS` times. A row is a size, a guess and a measure, with an interval over the batches left
@@ -184,7 +189,7 @@ def learning_curve(rated: Rated, sizes: Sequence[int] = SIZES) -> pd.DataFrame:
 
 
 def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Array]:
-    """Learn from the replies chosen, and guess the scores of those held out, by each way to guess."""
+    """Train on the replies chosen, and predict the held-out scores, by each method."""
     learnt, asked = rated.part(chosen), rated.replies[held]
     means = learnt.means()
     train = partial(
@@ -212,7 +217,10 @@ def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Arra
 
 
 def _renamed(replies: pd.DataFrame) -> dict[str, pd.Series]:
-    """Rename dialogues, for a judge that refuses those it was trained on: here only a mean over them is wanted."""
+    """Rename dialogues, for a judge that refuses those it was trained on.
+
+    Here only a mean over them is wanted.
+    """
     return {
         column: "again-" + replies[column].astype(str) for column in ("history_id", "dialogue_id")
     }
@@ -226,7 +234,10 @@ def _log_words(texts: pd.Series) -> Array:
 def _measure_guesses(
     means: pd.DataFrame, drawn: list[dict[str, Array]], rng: np.random.Generator
 ) -> list[dict[str, object]]:
-    """Compare guesses with labels, over all batches and in resamples of them; the mean over draws."""
+    """Compare predictions with labels, over all batches and in resamples of them.
+
+    The mean over draws.
+    """
     by_batch = means.groupby("cluster").indices
     n_batches = len(by_batch)
     names = list(drawn[0])
@@ -284,7 +295,10 @@ def _measure_guesses(
 
 
 def _right(values: Array, score: Array, messages: pd.DataFrame) -> float:
-    """Return how often a guess names the reply with the higher score, of a person's and GPT-4's; no guess is half right."""
+    """Compute how often a prediction names the reply with the higher score.
+
+    Of a person's and GPT-4's replies; equal predictions for both are half right.
+    """
     right = []
     for model in GPT4:
         a, b = messages[PERSON].to_numpy(), messages[model].to_numpy()
@@ -296,7 +310,10 @@ def _right(values: Array, score: Array, messages: pd.DataFrame) -> float:
 
 
 def _rank_correlation(guesses: Array, score: Array) -> float:
-    """Return Spearman's rho of each column of guesses with the scores, on average; it is 0 where a guess is constant."""
+    """Compute the mean of Spearman's rho between columns of predictions and scores.
+
+    It is 0 where a prediction is constant.
+    """
     ranks = stats.rankdata(guesses, axis=0)
     truth = stats.rankdata(score)
     ranks = ranks - ranks.mean(axis=0)
@@ -306,7 +323,9 @@ def _rank_correlation(guesses: Array, score: Array) -> float:
 
 
 def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
-    """Train on each part of each set and try on each other: rho within an author's replies, on average over authors.
+    """Train on each part of each set and test on each other, by rho within an author's replies.
+
+    On average over authors.
 
     On the set that a judge was trained on, answers come from a fold without the dialogue, whoever
     wrote the reply.
@@ -437,7 +456,10 @@ def ceilings(resort: Rated) -> pd.DataFrame:
 
 
 def _experts() -> pd.DataFrame:
-    """Return the correlation of two of three experts on the empathic conversations: the median and best of 21 dimensions."""
+    """Compute the correlation of two of three experts: the median and best dimension.
+
+    Of 21, on the empathic conversations.
+    """
     scores = open_run("public").read("scores", "empathic_comm")
     scores = scores[scores["rater"].str.startswith("expert") & (scores["state"] == "valid")]
     by_dimension = {}
@@ -455,7 +477,9 @@ def _experts() -> pd.DataFrame:
 
 
 def savings(rated: Rated) -> pd.DataFrame:
-    """Let people label some batches of Welivita and Pu's, train a judge on these, and rate three authors with it and without.
+    """Rate three authors with some labelled batches, with and without a trained judge.
+
+    The batches are Welivita and Pu's.
 
     The judge answers labelled batches out of fold and all others by the mean over folds. A row is a
     number of labelled batches, with means over draws of them; widths are of 95 % intervals, in
@@ -505,7 +529,10 @@ def savings(rated: Rated) -> pd.DataFrame:
 
 
 def _as_verdicts(means: pd.DataFrame, column: str, rater: str, kind: str) -> pd.DataFrame:
-    """Turn numbers of replies into verdicts on all pairs of replies to a message; the dialogue is the batch."""
+    """Turn numbers of replies into verdicts on all pairs of replies to a message.
+
+    The dialogue is the batch.
+    """
     wide = means.pivot_table(column, ["cluster", "history_id"], "responder").reset_index()
     parts = []
     for a, b in combinations(sorted(means["responder"].unique()), 2):

@@ -72,7 +72,7 @@ class demo(nodes.General, nodes.Element):  # noqa: N801
 
 
 class FoldDemos(SphinxTransform):
-    """Fold the sections that rest on the sample run alone, in a chapter that has more to say than that."""
+    """Fold sections that rest on the sample run alone, in a chapter with other results."""
 
     default_priority = 401
 
@@ -101,7 +101,10 @@ class FoldDemos(SphinxTransform):
 
 
 class NumberTables(SphinxTransform):
-    """Number what a cell names `tab-...` among the tables: MyST-NB makes a figure of all that has a caption."""
+    """Number what a cell names `tab-...` among the tables.
+
+    MyST-NB makes a figure of all that has a caption.
+    """
 
     default_priority = 400  # before Sphinx gives numbers
 
@@ -129,7 +132,7 @@ def draw_chip(
 def link_figure_data(
     kind: str, rawtext: str, text: str, line: int, inliner: Any, *more: Any
 ) -> tuple[list[nodes.Node], list[nodes.Node]]:
-    """Write the line below a figure: its numbers as CSV, whose data they are, and a link to the figure itself."""
+    """Write the line below a figure: its numbers as CSV, their source, and a link."""
     name, _, origin = text.partition("|")
     environment = inliner.document.settings.env
     up = "../" * environment.docname.count("/")
@@ -146,7 +149,7 @@ def link_figure_data(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Draw chips, leave thebe out, let a docstring name a function as its users import it, and build on all cores."""
+    """Register chips, short names of functions and parallel reading; leave thebe out."""
     app.connect("missing-reference", resolve_short_name)
     app.setup_extension("sphinx.ext.autodoc")  # whose event this is
     app.connect("autodoc-process-docstring", write_types, priority=400)  # before numpydoc, at 500
@@ -177,7 +180,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def write_formula(writer: Any, node: nodes.Element) -> None:
-    """Write a formula as MathML, which browsers set themselves: MathJax takes two megabytes a page."""
+    """Write a formula as MathML, which browsers set themselves.
+
+    MathJax takes two megabytes a page.
+    """
     writer.body.append(f'<span class="math">{_mathml(node.astext(), as_block=False)}</span>')
     raise nodes.SkipNode
 
@@ -239,7 +245,10 @@ def _close_caption(writer: Any, node: nodes.Element) -> None:
 
 
 def leave_code_out() -> None:
-    """Let the search find words, headings and what cells show: code that stands in the book is found on the pages of code."""
+    """Limit the search to words, headings and what cells show.
+
+    Code that stands in the book is found on the pages of code.
+    """
     collect_words = IndexBuilder._word_collector
 
     def collect_without_code(index: IndexBuilder, doctree: nodes.document) -> Any:
@@ -255,7 +264,10 @@ def leave_code_out() -> None:
 
 
 def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document) -> str:
-    """Say what a shared link and a search engine show of a page: its title, its first paragraph, the book's picture."""
+    """Write what a shared link and a search engine show of a page.
+
+    Its title, its first paragraph, the book's picture.
+    """
     paragraphs = (
         node
         for node in doctree.findall(nodes.paragraph)
@@ -286,7 +298,7 @@ def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document)
 
 
 def _prose(node: nodes.Node) -> Iterator[str]:
-    """Give the words of a paragraph without chips."""
+    """Yield the words of a paragraph without chips."""
     if isinstance(node, nodes.Text):
         yield node.astext()
     elif not isinstance(node, nodes.abbreviation):
@@ -297,7 +309,7 @@ def _prose(node: nodes.Node) -> Iterator[str]:
 def mend_page(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Let the keyboard scroll wide tables, take away roles that contradict what they stand on, and describe the page."""
+    """Make wide tables scroll by keyboard, remove wrong roles, and describe the page."""
     if doctree is not None:
         context["metatags"] = (
             f"{context.get('metatags', '')}\n{describe_page(app, context, doctree)}"
@@ -326,7 +338,7 @@ def mend_page(
 
 
 def _name_arrows(contents: Any) -> Any:
-    """Give a name to what opens a branch of the contents: it shows an arrow and says nothing."""
+    """Label what opens a branch of the contents, which shows only an arrow."""
     if isinstance(contents, str):
         return contents.replace("<summary>", '<summary aria-label="More pages">')
     for arrow in contents("summary"):
@@ -335,7 +347,10 @@ def _name_arrows(contents: Any) -> Any:
 
 
 def _shorten_modules(contents: Any) -> Any:
-    """Leave out of a page's contents what its title says: the package that all its modules are in."""
+    """Remove from a page's contents the package that all its modules are in.
+
+    The page's title names it.
+    """
     if not isinstance(contents, str):
         for name in contents.find_all(string=re.compile(r"heart_utils\.\w+\.")):
             name.replace_with(re.sub(r"heart_utils\.\w+\.", "", str(name)))
@@ -343,7 +358,7 @@ def _shorten_modules(contents: Any) -> Any:
 
 
 def read_side_by_side(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
-    """Allow pages to be read side by side, and deal them out so that no process gets all pages of functions."""
+    """Allow pages to be read in parallel, and spread the pages of functions evenly."""
     for name in UNDECLARED:
         if name in app.extensions:
             app.extensions[name].parallel_read_safe = True
@@ -352,7 +367,10 @@ def read_side_by_side(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -
 
 
 def link_to_line(domain: str, info: dict[str, str]) -> str | None:
-    """Lead from a function to its line in the pages of code, which `tools/source_pages.py` writes."""
+    """Link a function to its line in the pages of code.
+
+    `tools/source_pages.py` writes these pages.
+    """
     if domain != "py":
         return None
     found: Any = (module := importlib.import_module(info["module"]))
@@ -372,7 +390,7 @@ def link_to_line(domain: str, info: dict[str, str]) -> str | None:
 def resolve_short_name(
     app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.Element
 ) -> nodes.Element | None:
-    """Find what ``load_heart`` or a re-exported name means, if one documented object alone is called so."""
+    """Resolve ``load_heart`` or a re-exported name, if one documented object has it."""
     if node.get("refdomain") != "py":
         return None
     objects = env.get_domain("py").get_objects()

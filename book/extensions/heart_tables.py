@@ -1,4 +1,4 @@
-"""How the tables that cells show are laid out for a page: whole, whatever their names and numbers."""
+"""Layout of the tables that cells show: complete, whatever their names and numbers."""
 
 import re
 from typing import Any
@@ -14,7 +14,9 @@ SHORT = 14
 
 
 def lay_out(table: str) -> str:
-    """Lay a table out: names of rows beside those of columns, numbers to the right, places where long words may break.
+    """Format a table: names of rows beside those of columns, numbers to the right.
+
+    Long words may break at marked places.
 
     Examples
     --------
@@ -41,7 +43,10 @@ def _says(cell: Tag) -> str:
 
 
 def _join_last_rows(head: Tag) -> None:
-    """Put the names of an index, which pandas gives a row of their own, into the empty cells above them."""
+    """Move the names of an index into the empty cells above them.
+
+    pandas gives them a row of their own.
+    """
     rows = head.find_all("tr")
     if len(rows) < 2:
         return
@@ -55,7 +60,7 @@ def _join_last_rows(head: Tag) -> None:
 
 
 def _mark_cells(head: list[list[Tag]], body: list[list[Tag]]) -> None:
-    """Mark numbers, and the headings of columns of numbers alone; and what is short enough to stay on one line."""
+    """Mark numbers, headings of columns of numbers, and what is short enough for one line."""
     width = min((len(row) for row in body), default=0)
     for from_right in range(1, width + 1):  # what spans rows stands on the left
         column = [row[-from_right] for row in body]

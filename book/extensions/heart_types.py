@@ -14,13 +14,16 @@ ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (?P<type>.+))?"
 def write_types(
     _app: Any, what: str, _name: str, documented: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Complete each entry of ``Parameters`` that says no type with that of the annotation, before numpydoc reads it."""
+    """Complete entries of ``Parameters`` without a type by the annotation.
+
+    Before numpydoc reads them.
+    """
     if what in ("function", "method"):
         lines[:] = add_types(lines, documented)
 
 
 def add_types(lines: Sequence[str], function: Callable[..., Any]) -> list[str]:
-    """Return the lines of a docstring with a type in each entry of its parameters, where the signature has one."""
+    """Return a docstring's lines with the type of each parameter that the signature has."""
     types = {
         name: write_type(parameter.annotation, inspect.unwrap(function).__globals__)
         for name, parameter in inspect.signature(function).parameters.items()
@@ -30,7 +33,7 @@ def add_types(lines: Sequence[str], function: Callable[..., Any]) -> list[str]:
 
 
 def _mark_parameters(lines: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Say of each line whether it is in the section of parameters."""
+    """Mark each line that is in the section of parameters."""
     section = ""
     for line, after in zip(lines, [*lines[1:], ""], strict=True):
         if line and HEADING.fullmatch(after):
@@ -50,7 +53,10 @@ def _complete(line: str, types: Mapping[str, str]) -> str:
 
 
 def write_type(annotation: Any, names: Mapping[str, Any]) -> str:
-    """Write an annotation as a reader knows it: ``pd.DataFrame`` is ``pandas.DataFrame``, and what may be None is optional."""
+    """Write an annotation as a reader knows it: ``pd.DataFrame`` is ``pandas.DataFrame``.
+
+    What may be None is optional.
+    """
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     if isinstance(alias := names.get(text), UnionType):
         text = str(alias).replace("._generator", "")

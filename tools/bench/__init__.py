@@ -1,4 +1,4 @@
-"""Figures that this project claims, measured: one module a subject, each with a function ``run``."""
+"""Figures that this project claims, measured: a module a subject, with a function ``run``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Figure:
 
 
 def seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    """Time some work, once to warm up and then a few times, and give the shortest: what others run only adds to it."""
+    """Time some work, once to warm up and then a few times, and return the shortest.
+
+    What else runs on the machine only adds to it.
+    """
     work()
     spans = []
     for _ in range(repeats):

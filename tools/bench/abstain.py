@@ -1,4 +1,4 @@
-"""How often a judge that may abstain errs more than was stated, with votes that come in questions."""
+"""How often a judge that may abstain errs more than stated, with votes in questions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ N_QUESTIONS, N_VOTES = (10, 15, 20, 25, 29, 30, 40, 80), (5, 30)
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield in percent of studies how often the true risk of what is accepted exceeds the stated one, and what is accepted."""
+    """Yield how often the true risk of accepted votes exceeds the stated one, and their share.
+
+    In percent of studies.
+    """
     n_studies = 20 if quick else 1000
     yield from by_whole_questions(n_studies, quick)
     for n_questions, spread, base, slope in WORLDS:
@@ -85,7 +88,10 @@ def draw(
 
 
 def by_whole_questions(n_studies: int, quick: bool) -> Iterator[Figure]:
-    """Let the judge err on whole questions, always as sure: since the true risk is too high, any acceptance is one too many."""
+    """Simulate a judge that errs on whole questions, always equally sure.
+
+    The true risk is too high, so any acceptance is one too many.
+    """
     for share, there, elsewhere in WHOLE:
         for n_questions in N_QUESTIONS:
             for n_votes in N_VOTES:

@@ -1,4 +1,4 @@
-"""Agreement: speed beside evalica and a plain loop, how often intervals hold, and what a judge saves."""
+"""Agreement: speed beside evalica and a loop, coverage of intervals, a judge's saving."""
 
 from __future__ import annotations
 
@@ -132,7 +132,10 @@ def _loop_seconds(verdicts: pd.DataFrame, n_resamples: int) -> float:
 
 
 def _held(name: str, held: Array, note: str = "", *, at_most: float = HIGH) -> Figure:
-    """Say how often intervals held the truth, from their share in each study, with the Monte Carlo error."""
+    """Report the coverage of intervals, from their share in each study.
+
+    With the Monte Carlo error.
+    """
     share, n = 100 * float(np.mean(held)), len(held)
     # The error of a share of .95 where all intervals of few studies hold and none would be seen.
     error = 100 * max(float(np.std(held)), 0.0 if n >= 500 else np.sqrt(0.95 * 0.05)) / np.sqrt(n)
@@ -225,7 +228,10 @@ def _coverage_of_ceiling(n: int) -> Iterator[Figure]:
 
 
 def _coverage_of_judges(n: int) -> Iterator[Figure]:
-    """Draw three judges whose errors correlate, and three people, on conversations of four replies."""
+    """Simulate three judges with correlated errors, and three people.
+
+    On conversations of four replies.
+    """
     for rho, n_dialogues in ((0.2, 100), (0.6, 100), (0.6, 40)):
         truth, held = 3 / (1 + 2 * rho), []
         for seed in range(n):
@@ -297,7 +303,10 @@ def _coverage_of_powered(n: int) -> Iterator[Figure]:
 
 
 def _saving_on_mtbench(n: int) -> Iterator[Figure]:
-    """Label some questions; hold strengths against people's on questions that neither party's fit has seen."""
+    """Label some questions, and compare strengths with people's on other questions.
+
+    Neither party's fit has seen these.
+    """
     from heart_utils.sources.load import load_verdicts
 
     votes = load_verdicts("mtbench")

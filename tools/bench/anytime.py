@@ -1,4 +1,4 @@
-"""The gate that may be looked at after every dialogue: false stops of eight equal releases, drops found, dialogues needed.
+"""The anytime gate: false stops of eight equal releases, drops found, dialogues needed.
 
 Studies are drawn as by :func:`heart_utils.simulate.coverage.simulate_gate`, but as drops by
 dialogue and not as tables.
@@ -30,7 +30,10 @@ N_RELEASES, N_FIXED, N_MOST, MARGIN = 8, 36, 108, 0.10
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield false stops, and what is found of a drop that the fixed gate finds four times in five, and of its double."""
+    """Yield false stops, and the share found of a drop and of its double.
+
+    The fixed gate finds the drop four times in five.
+    """
     n_teams, n_runs = (10, 20) if quick else (300, 400)
     for direct in (False, True):
         rng = np.random.default_rng(20260109)
@@ -101,7 +104,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def _replies(gap: float, n_releases: int, rng: np.random.Generator) -> tuple[Any, Any, Any, Any]:
-    """Draw how good the replies of baseline, releases and opponents are, and how often the baseline's win."""
+    """Draw the quality of replies of baseline, releases and opponents, and the baseline's wins."""
     common = rng.normal(0, HISTORY_SD, N_MOST)
     baseline = common + rng.normal(0, REPLY_SD, N_MOST)
     releases = common - gap + rng.normal(0, REPLY_SD, (n_releases, N_MOST))
@@ -141,7 +144,10 @@ def _stop(drops: Any) -> tuple[int, str]:
 
 
 def _share(name: str, happened: Any, goal: float | None = None, *, below: bool = False) -> Figure:
-    """Give a share with its Monte Carlo error; it meets its goal if it is within two of them."""
+    """Return a share with its Monte Carlo error.
+
+    It meets its goal if it is within two of them.
+    """
     share = float(np.mean(happened))
     error = float(np.sqrt(max(share * (1 - share), 1 / happened.size) / len(happened)))
     if goal is None:

@@ -1,4 +1,4 @@
-"""How often ranges of ranks are wrong and how wide they are, and how often the unbeaten's one-sided interval holds."""
+"""Error rate and width of rank ranges, and coverage of the unbeaten's interval."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ UNBEATEN = ((20, 3), (60, 1), (60, 3))
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield false findings and coverage in percent; every verdict here is drawn by this module, none by the package."""
+    """Yield false findings and coverage in percent.
+
+    Every verdict here is drawn by this module, none by the package.
+    """
     n_studies = 20 if quick else 400
     for sizes in (*ONE_WAY, *SPARSE_ONE_WAY):
         name = (
@@ -86,7 +89,10 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[Figure]:
-    """Yield how often a range misses a true rank, and the mean width against Bonferroni's, of responders in even steps."""
+    """Yield how often a range misses a true rank, and mean width against Bonferroni's.
+
+    For responders in even steps.
+    """
     n_clusters, size = int(sizes[0]), int(sizes[1])
     theta, where = (
         np.linspace(1.0, -1.0, size),
@@ -123,7 +129,7 @@ def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[F
 
 
 def _bonferroni(found: Ratings, n_clusters: int) -> float:
-    """Give the mean number of ranks a responder may hold by t intervals of all differences at Bonferroni's level."""
+    """Compute the mean number of ranks that Bonferroni's t intervals leave a responder."""
     theta, draws, size = found.strength.to_numpy(), found.replicates.to_numpy(), len(found.strength)
     spread = np.std(draws[:, :, None] - draws[:, None, :], axis=0, ddof=1) * np.sqrt(
         n_clusters / (n_clusters - 1)
@@ -145,7 +151,10 @@ def draw(
     taste: float = 0.0,
     theta: Array | None = None,
 ) -> pd.DataFrame:
-    """Draw a study of logistic verdicts: a responder's strength differs by cluster and, if raters are given, by rater."""
+    """Draw a study of logistic verdicts.
+
+    A responder's strength differs by cluster and, if raters are given, by rater.
+    """
     one, other = np.triu_indices(size, 1)
     chosen = np.argsort(rng.random((n_clusters, len(one))), axis=1)[:, :pairs]
     cluster = np.repeat(np.arange(n_clusters), pairs * votes)
@@ -171,7 +180,10 @@ def _apart(rows: pd.DataFrame, **settings: object) -> bool:
 
 
 def _share(name: str, found: list[bool], target: str, bound: float, quick: bool) -> Figure:
-    """Give a share in percent; a negative bound is one from above, and a quick run may miss it by two standard errors."""
+    """Return a share in percent; a negative bound is one from above.
+
+    A quick run may miss it by two standard errors.
+    """
     share = float(np.mean(found)) if found else float("nan")
     error = 100.0 * np.sqrt(
         max(share * (1.0 - share), 0.25 / max(len(found), 1)) / max(len(found), 1)

@@ -1,4 +1,7 @@
-"""What half of the human votes knows of the ranks, by where they are asked for; coverage, false ranks and the bound."""
+"""What half of the human votes shows of the ranks, by how votes are chosen.
+
+Coverage, false ranks and the bound.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ ROW = ["design", "judge"]
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield what is known from half of MT-Bench's votes, and how often that is right where the truth is known."""
+    """Yield what half of MT-Bench's votes shows, and how often it is right on simulated votes."""
     rng = np.random.default_rng(20260109)
     votes = load_verdicts("mtbench")
     found = pd.concat([compare_designs(votes, rng=rng) for _ in range(3 if quick else 60)])

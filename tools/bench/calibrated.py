@@ -1,4 +1,7 @@
-"""What a judge's errors do to the gate: coverage of two corrections, and false stops and passes by the judge's lead."""
+"""Effects of a judge's errors on the gate, by the judge's lead.
+
+Coverage of two corrections, false stops and false passes.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,10 @@ class World:
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield leads, then coverage and width of intervals of the drop, then false stops and false passes of three gates."""
+    """Yield leads, coverage and width of intervals of the drop, and errors of three gates.
+
+    False stops and false passes.
+    """
     n_studies = 4 if quick else 100
     worse = find_drop()
     gc.freeze()  # statsmodels collects garbage at each Holm correction, which took half of the time
@@ -126,7 +132,10 @@ def _figures(studies: pd.DataFrame, name: str, kind: str) -> Iterator[Figure]:
 
 
 def find_drop() -> float:
-    """Find the drop in log-odds of one reply that people's votes show as `DROP` rating points, by bisection on many votes."""
+    """Find the log-odds drop of one reply that people's votes show as `DROP` points.
+
+    Rating points, by bisection on many votes.
+    """
     low, high = 0.0, 2.0
     for _ in range(12):
         middle = (low + high) / 2.0
@@ -139,7 +148,7 @@ def find_drop() -> float:
 
 
 def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str, Any]:
-    """Calibrate a judge, judge a candidate, and say what each correction and each gate makes of it."""
+    """Calibrate a judge, judge a candidate, and return results of corrections and gates."""
     before = world.draw(rng, 100, CALIBRATION)
     record = calibrate_judge(
         _rows(before, "judge"),

@@ -78,7 +78,10 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
 
 
 def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> list[tuple[int, int]]:
-    """List the sites, by cell and place, of statements whose names reach a number that is printed."""
+    """List the sites of statements whose names reach a number that is printed.
+
+    By cell and place.
+    """
     needed: set[str] = set()
     found = []
     for number in range(len(cells) - 1, -1, -1):

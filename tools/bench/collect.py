@@ -1,4 +1,6 @@
-"""Collecting: throughput beside bare litellm, a full ledger read again, a run of faults, kills, restarts and an outage.
+"""Collecting: throughput beside litellm, a full ledger read again, and faults.
+
+A run of faults, kills, restarts and an outage.
 
 The provider is a process of its own on loopback with 0.2 s of latency; its answers are simulated.
 """
@@ -220,7 +222,10 @@ def _work(address: str, url: str, n: int, name: str, start: Any, ready: Any) -> 
 
 
 def _recorded(n: int) -> Iterator[Figure]:
-    """Find nothing to do, and rebuild the verdicts, in a fresh process; and what the ledger weighs."""
+    """Time finding nothing to do and rebuilding the verdicts, and weigh the ledger.
+
+    In a fresh process.
+    """
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ledger.sqlite"
         _fill(url, n)
@@ -250,7 +255,10 @@ def _recorded(n: int) -> Iterator[Figure]:
 
 
 def _fill(url: str, n: int) -> None:
-    """Record an answer to each question of a study, as its judge might have given it: 200 words of a small vocabulary."""
+    """Record an answer to each question of a study, as its judge might have answered.
+
+    200 words of a small vocabulary.
+    """
     from heart_utils.judging.judge import plan_questions
 
     ledger, draw = open_ledger(url), random.Random(1)
@@ -369,7 +377,7 @@ class _Collectors:
             time.sleep(0.2)
 
     def claimed_by(self, pid: int) -> set[str]:
-        """Give digests of what a process has claimed and not recorded."""
+        """Return digests of what a process has claimed and not recorded."""
         held = sa.select(owners.c.owner).where(owners.c.pid == pid)
         wanted = sa.select(calls.c.asked).where(
             calls.c.status == "claimed", calls.c.owner.in_(held)
@@ -479,7 +487,10 @@ class _Collectors:
 
 
 def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
-    """Judge against a provider that fails, while processes, clock, database and provider are taken away."""
+    """Judge against a failing provider, while processes, clock and database fail.
+
+    The provider is taken away too.
+    """
     from tools.postgresql import serving_postgresql
 
     options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
@@ -623,7 +634,10 @@ def _nowhere() -> Iterator[Figure]:
 
 
 def _flipped(n: int) -> Iterator[Figure]:
-    """Turn bits over in stored answers, then in the file anywhere; collect again, and count what is wrong, lost or bought."""
+    """Flip bits in stored answers, then anywhere in the file, and collect again.
+
+    Count what is wrong, lost or bought.
+    """
     draw = random.Random(4)
     with _serving("--judge") as address, tempfile.TemporaryDirectory() as folder:
         file, url = Path(folder, "ledger.sqlite"), f"sqlite:///{folder}/ledger.sqlite"
@@ -671,7 +685,7 @@ def _flipped(n: int) -> Iterator[Figure]:
 
 
 def _full_or_closed_disk(n: int) -> Iterator[Figure]:
-    """Let the ledger's disk run full, and then let nobody write on it; give room, and collect to the end."""
+    """Fill the ledger's disk, then make it read-only, and collect to the end."""
     if os.geteuid() != 0:
         return
     with _serving("--judge") as address, tempfile.TemporaryDirectory() as folder:
@@ -732,7 +746,10 @@ def _collect_or_fail(address: str, url: str, n: int) -> tuple[str, str]:
 
 
 def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
-    """Judge a study in a process of its own; nothing where it ended with a sentence that names the way on."""
+    """Judge a study in a process of its own.
+
+    Nothing where it ended with a sentence that names the remedy.
+    """
     said, complaint = _collect_or_fail(address, url, n)
     if not said and "--salvage" in complaint:
         return {}
@@ -740,7 +757,10 @@ def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
 
 
 def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
-    """Judge a study; print how many rows came of it, and how many say other than the provider meant."""
+    """Judge a study; print how many rows it has, and how many differ from what was meant.
+
+    Meant by the provider.
+    """
     from heart_utils.calls import ledger
     from heart_utils.judging.judge import collect_verdicts
 
@@ -781,7 +801,10 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
 
 
 def _keep_wrong_time(file: Path) -> None:
-    """Take the database's clock to be wrong by the seconds that a file holds, as everybody does who reads the same one."""
+    """Shift the database's clock by the seconds that a file holds.
+
+    For all who read the same file.
+    """
     from heart_utils.calls import ledger
 
     right = ledger.now
@@ -843,7 +866,10 @@ def _judge(address: str) -> Model:
 
 
 def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Make a study of `n` comparisons: the sample's histories, as often as needed, and 13 responders' replies of 30 words."""
+    """Build a study of `n` comparisons: the sample's histories and 13 responders' replies.
+
+    Histories as often as needed, replies of 30 words.
+    """
     from heart_utils.judging.design import pair_replies
     from heart_utils.sources.load import load_histories
 

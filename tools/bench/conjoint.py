@@ -1,4 +1,4 @@
-"""How many histories a conjoint of rewritten replies needs, and how often its intervals hold the truth: simulated studies."""
+"""How many histories a conjoint of rewritten replies needs, and coverage: simulated."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def log_odds() -> np.ndarray:
-    """Give the mean effects that make the shares of :data:`TRUTH` over histories, replies and both orders."""
+    """Compute the mean effects that produce the shares of :data:`TRUTH`.
+
+    Over histories, replies and both orders.
+    """
     spread = np.sqrt(2.0 * SD_REPLY**2 + SD_EFFECT**2) * np.random.default_rng(0).normal(
         size=100_000
     )
@@ -73,7 +76,10 @@ def log_odds() -> np.ndarray:
 
 
 def designs(n: int) -> Iterator[np.ndarray]:
-    """Rewrite `n` replies of two sentences ten times, and give the gaps of features: histories, pairs, features."""
+    """Rewrite `n` replies of two sentences ten times, and yield differences of features.
+
+    Shape (histories, pairs, features).
+    """
     given: dict[str, object] = {
         "responder": "given",
         "text": "One. Two.",
@@ -113,6 +119,6 @@ def study(gaps: np.ndarray, effects: np.ndarray, rng: np.random.Generator) -> np
 
 
 def _percent(by_study: np.ndarray) -> tuple[float, float]:
-    """Give a mean over studies and columns with its Monte Carlo error."""
+    """Compute a mean over studies and columns with its Monte Carlo error."""
     each = by_study.mean(axis=1)
     return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))

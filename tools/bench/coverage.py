@@ -1,4 +1,4 @@
-"""How often intervals hold the truth: simulated studies with dialogue and rater effects, many times over."""
+"""Coverage of intervals: simulated studies with dialogue and rater effects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGETS = {
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield coverage in percent, one study design after the other; every verdict here is simulated."""
+    """Yield coverage in percent, one study design after the other; all verdicts are simulated."""
     n_studies = 50 if quick else 1000
     yield Figure(
         f"studies a design ({SIZE} responders, {N_RATERS} raters, all pairs in each dialogue)",

@@ -1,4 +1,7 @@
-"""How often the regression gate stops an equal candidate: once, and within eight releases against one baseline."""
+"""How often the gate stops an equal candidate: once, and within eight releases.
+
+Against one baseline.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ N_RELEASES = 8
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield shares of runs, and of teams, that are stopped although every candidate is as good as the baseline."""
+    """Yield shares of runs, and of teams, that are stopped although all candidates are equal."""
     n_teams = 20 if quick else 110
     runs = simulate_gate(
         n_studies=n_teams, n_runs=N_RELEASES, n_resamples=200, rng=np.random.default_rng(20260109)

@@ -17,7 +17,7 @@ LAB_SD = 0.3
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield the coverage of intervals over two, three and six labs, beside that of intervals over dialogues."""
+    """Yield coverage of intervals over two, three and six labs, beside those over dialogues."""
     n_pools, rng = 5 if quick else 60, np.random.default_rng(20260109)
     many = fit_ratings(_pool(20 if quick else 300, rng), n_resamples=0).strength
     for n_labs in (2, 3, 6):

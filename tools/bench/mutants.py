@@ -159,7 +159,10 @@ def _nearest(name: str) -> list[str]:
 
 
 def sites(tree: ast.Module) -> list[ast.expr]:
-    """List what can be changed, in the order of the file: no annotation, no text, and no `strict=` of what is as long."""
+    """List what can be changed, in the order of the file.
+
+    No annotation, no text, and no `strict=` of what is as long.
+    """
     found: list[ast.expr] = []
 
     def visit(node: ast.AST) -> None:
@@ -183,7 +186,7 @@ def sites(tree: ast.Module) -> list[ast.expr]:
 
 
 def change(tree: ast.Module, place: int) -> ast.Module:
-    """Give a copy of a module with one of its :func:`sites` changed."""
+    """Return a copy of a module with one of its :func:`sites` changed."""
     changed = copy.deepcopy(tree)
     node = sites(changed)[place]
     if isinstance(node, ast.Constant):
@@ -198,7 +201,7 @@ def change(tree: ast.Module, place: int) -> ast.Module:
 
 
 class _Trials:
-    """A pytest plugin: once the tests are collected, run them in a process of its own for each changed module."""
+    """A pytest plugin: run collected tests in a process of its own for each changed module."""
 
     def __init__(self, name: str, trees: Sequence[ast.Module]) -> None:
         self.name, self.trees, self.noticed = name, trees, list[bool]()
@@ -226,7 +229,7 @@ class _Trials:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
 
     def _notices(self, session: Any, tree: ast.Module) -> bool:
-        """Tell whether a test fails with a change and passes without it."""
+        """Check whether a test fails with a change and passes without it."""
         for _ in range(3):
             self.failed = failed = self._try(session, tree, session.items)
             if failed in ("", HUNG) or tree is self.trees[0]:
@@ -269,7 +272,7 @@ class _Trials:
 
 
 def _transplant(module: ModuleType, tree: ast.Module) -> None:
-    """Put the code and the values of a changed module into the one that others have imported from."""
+    """Copy the code and values of a changed module into the one that others imported from."""
     names: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
     # where dataclasses look for their annotations' names
     sys.modules[module.__name__] = ModuleType(module.__name__)
@@ -293,7 +296,7 @@ def _transplant(module: ModuleType, tree: ast.Module) -> None:
 
 
 def _replant(old: Any, new: Any) -> bool:
-    """Give a function, or what wraps one, another's code; false if it is neither."""
+    """Replace the code of a function, or of what wraps one; false if it is neither."""
     # SQLAlchemy's `func` has an attribute of any name
     if type(new).__module__ not in ("builtins", "functools"):
         return False

@@ -1,4 +1,7 @@
-"""How often intervals for dialogues and raters like these hold shares and agreement: simulated studies."""
+"""Coverage of intervals for dialogues and raters like these: simulated studies.
+
+For shares and agreement.
+"""
 
 from __future__ import annotations
 

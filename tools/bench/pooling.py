@@ -102,7 +102,10 @@ def measure(
 
 
 def averaged(theta: np.ndarray) -> np.ndarray:
-    """Give the strengths of an even tournament over all dialogues: nearer to each other than those within a dialogue."""
+    """Compute the strengths of an even tournament over all dialogues.
+
+    They are nearer to each other than those within a dialogue.
+    """
     nodes, weights = normal_nodes(30)
     gap = (theta[:, None] - theta[None, :])[:, :, None] + np.sqrt(2.0) * SPREAD * nodes
     share = (weights / (1.0 + np.exp(-gap))).sum(axis=2)

@@ -1,4 +1,7 @@
-"""How often a study finds the smallest gap that the book prints for its design: simulated studies."""
+"""How often a study finds the smallest gap that the book prints for its design.
+
+Simulated studies.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ SMALLER: dict[str, Any] = {"dialogue_sd": 0.5, "rater_sd": 0.35}
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield the share of studies, in percent, in which the leaderboard's rule and a test of one named pair find the gap."""
+    """Yield the share of studies that find the gap, by the leaderboard and by one named pair.
+
+    In percent.
+    """
     n_studies = 40 if quick else 500
     published = {"dialogue_sd": calibrate().dialogue_sd, "tie_share": 0.174}
     designs = {

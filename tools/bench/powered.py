@@ -51,7 +51,7 @@ LAYOUTS = (
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield coverage in percent, with the judge and by people alone, and how often a range of ranks is wrong."""
+    """Yield coverage in percent, with the judge and without, and how often ranks are wrong."""
     n_studies = 20 if quick else 500
     for number, layout in enumerate(LAYOUTS):
         rng = np.random.default_rng([20260109, number])
@@ -91,7 +91,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def measure(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float]:
-    """Tell which share of the intervals hold, whether a range of ranks is wrong, and what the judge is said to save."""
+    """Compute coverage, whether a range of ranks is wrong, and the judge's stated saving."""
     found = prediction_powered_ratings(verdicts)
     table, ranks = found.table.dropna(subset=["ci_low"]), found.ranks()
     at = table["responder"].map(truth)
@@ -106,7 +106,10 @@ def measure(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float]:
 
 
 def draw(layout: Layout, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw votes of people and of a judge that is biased for or against each responder, and the truth for people."""
+    """Draw votes of people and of a biased judge, and the truth for people.
+
+    The judge is biased for or against each responder.
+    """
     size = layout.n_responders
     names = np.array([f"responder {k:02d}" for k in range(size)], dtype=object)
     theta = rng.normal(0.0, STRENGTH_SD, size)

@@ -1,4 +1,4 @@
-"""Prompts sorted by history, as they are sent, beside the same prompts shuffled: what a server's prefix cache saves.
+"""What a server's prefix cache saves: prompts sorted by history beside shuffled ones.
 
 Live with the embedded model, one call at a time, on recorded replies of the sample.
 """
@@ -68,7 +68,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def _questions(n_histories: int, n_each: int) -> list[Request]:
-    """Write down, in the order in which they are sent, the first of the sample's questions on its first histories."""
+    """List in sending order the first of the sample's questions on its first histories."""
     recipe = read_recipe("sample")
     histories = recipe_histories(recipe).head(n_histories)
     replies = recipe_replies(recipe, histories, ledger=recipe.open_ledger(), mode="replay")

@@ -1,4 +1,7 @@
-"""Reading a file of a million votes: the processor's time of load_verdicts beside pandas.read_csv, which checks nothing."""
+"""Reading a file of a million votes: load_verdicts beside pandas.read_csv.
+
+The processor's time; pandas.read_csv checks nothing.
+"""
 
 from __future__ import annotations
 

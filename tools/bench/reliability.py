@@ -1,4 +1,7 @@
-"""Whether reliability predicted from half of the dialogues is that of the other half, and known components are found."""
+"""Whether reliability predicted from half of the dialogues holds in the other half.
+
+And whether known components are found.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ TRUE |= {"dialogue:rater": 0.05, "rest": 0.3}
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield differences between predicted and measured reliability, and of simulated ones from the truth."""
+    """Yield predicted minus measured reliability, and differences of simulated ones from truth."""
     yield from simulated(40 if quick else 400)
     yield from measured(20 if quick else 200)
 
@@ -86,7 +89,7 @@ def simulated(n_studies: int) -> Iterator[Figure]:
 
 
 def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Give every table of scores: what was scored, by whom, and its rows."""
+    """Yield every table of scores: what was scored, by whom, and its rows."""
     people = {"human": "people", "model": "judges"}
     for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
         yield f"MentalAlign, {attribute}", people[str(kind)], rows

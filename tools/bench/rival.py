@@ -1,4 +1,7 @@
-"""Shares of two authors from few labels and a judge: ours beside ``cje-eval``, on the same draws (``pip install cje-eval``)."""
+"""Shares of two authors from few labels and a judge: ours beside ``cje-eval``.
+
+On the same draws (``pip install cje-eval``).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ Way = Callable[[Array, Array, Array], tuple[float, float, float]]
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield what each way gives, in simulated studies and on labels of MentalAlign hidden at random."""
+    """Yield each method's results, in simulated studies and on labels of MentalAlign.
+
+    The labels are hidden at random.
+    """
     if importlib.util.find_spec("cje") is None:
         note = "cje-eval is not installed; `pip install cje-eval` beside this project, then again"
         yield Figure("compared with cje-eval", float("nan"), "", "", None, note)
@@ -139,7 +145,10 @@ def simulated(rng: np.random.Generator) -> tuple[Array, Array, Array]:
 
 
 def mentalalign() -> tuple[Array, Array]:
-    """Return who of two authors a clinician scored higher, and the difference of a judge's scores, on the same questions."""
+    """Return whom of two authors a clinician scored higher, and a judge's difference.
+
+    On the same questions.
+    """
     scores = open_run("public").read("scores", "mentalalign")
     scores = scores[(scores["dimension"] == DIMENSION) & scores["responder"].isin(AUTHORS)]
     votes = scores_to_verdicts(scores[scores["rater"].isin(["clinicians", JUDGE])])

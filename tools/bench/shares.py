@@ -1,4 +1,4 @@
-"""How often the interval of a win share over few clusters holds the true share, with clusters of even and of unequal size."""
+"""Coverage of intervals of a win share over few clusters, of even or unequal size."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def true_share(mean: float, sd: float) -> float:
-    """Give the share over all clusters, ties half."""
+    """Compute the share over all clusters, a tie being half."""
     nodes, weights = normal_nodes(40)
     return TIES / 2 + (1 - TIES) * float((weights * expit(mean + sd * nodes)).sum())
 
@@ -68,7 +68,7 @@ def draw(rng: np.random.Generator, log_odds: NDArray[np.float64]) -> NDArray[np.
 
 
 def coverage(name: str, held: list[bool], quick: bool, target: bool = True) -> Figure:
-    """Give a share of intervals that hold the truth, with its Monte Carlo error."""
+    """Compute the share of intervals that hold the truth, with its Monte Carlo error."""
     share = float(np.mean(held))
     error = 100 * float(np.sqrt(max(share * (1 - share), 0.01) / len(held)))
     met = None if quick or not target else 100 * share >= LEAST - 2 * error

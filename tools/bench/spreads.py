@@ -1,4 +1,7 @@
-"""How well spreads between dialogues come back, and how often their intervals hold them: simulated studies."""
+"""Bias of estimated spreads between dialogues, and coverage of their intervals.
+
+Simulated studies.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ DESIGNS = {
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield bias and coverage in percent, one design after the other; every verdict here is simulated."""
+    """Yield bias and coverage in percent, one design after the other.
+
+    Every verdict here is simulated.
+    """
     n_studies = 20 if quick else 300
     for number, (name, design) in enumerate(DESIGNS.items()):
         rng = np.random.default_rng([20260109, number])
@@ -70,7 +76,7 @@ def _study(
     n_votes: int,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Draw the verdicts of one study: in a dialogue each responder is off by an amount of its own."""
+    """Draw the verdicts of one study with an effect of each dialogue on each responder."""
     one, other = np.triu_indices(len(strengths), 1)
     there = strengths + sd * rng.normal(size=(n_dialogues, len(strengths)))
     order = rng.random((n_dialogues, len(one))).argsort(axis=1)[:, : n_pairs or len(one)]
@@ -92,7 +98,7 @@ def _study(
 
 
 def _truth(strengths: np.ndarray, sd: float, rng: np.random.Generator) -> np.ndarray:
-    """Give the spread and the low end of each responder's win probability over very many dialogues."""
+    """Compute spread and low end of each win probability over very many dialogues."""
     there = strengths + sd * rng.normal(size=(100_000, len(strengths)))
     mean = np.stack(
         [

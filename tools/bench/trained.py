@@ -1,4 +1,7 @@
-"""Prediction-powered ratings with a judge trained on the labels themselves: coverage and widths, in simulated studies."""
+"""Prediction-powered ratings with a judge trained on the labels: coverage and widths.
+
+Simulated studies.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ PLAIN = np.array(["work", "home", "school", "friends", "time"])
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Yield coverage and widths by people alone, with a trained judge, an LLM judge, both, and one that saw its labels."""
+    """Yield coverage and widths with people alone and with several judges.
+
+    A trained judge, an LLM judge, both, and one that saw its labels.
+    """
     n_studies = 10 if quick else 200
     truth = pd.Series(tends_to(STRENGTHS[None], QUALITY_SD, PAIRS), index=NAMES)
     for n_labelled in LABELLED:
@@ -57,7 +63,7 @@ def run(quick: bool) -> Iterator[Figure]:
 
 
 def measure(n_labelled: int, truth: pd.Series, rng: np.random.Generator) -> dict[str, float]:
-    """Draw a study, rate it in each way, and tell which share of three intervals hold, and how wide they are."""
+    """Draw a study, rate it in each way, and measure coverage and width of intervals."""
     replies, votes, by_llm = draw(rng)
     labelled = votes[votes["dialogue_id"].isin(replies["history_id"].unique()[:n_labelled])]
     judge = train_judge(
@@ -97,7 +103,10 @@ def count_words(texts: Sequence[str]) -> Array:
 
 
 def draw(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Draw replies whose words follow their quality, one vote of a person a pair, and a biased judge's answers."""
+    """Draw replies whose words follow their quality, people's votes, and a biased judge's.
+
+    One person's vote a pair.
+    """
     quality = STRENGTHS + rng.normal(0.0, QUALITY_SD, (N_DIALOGUES, 3))
     dialogues = np.array([f"h{number}" for number in range(N_DIALOGUES)])
     n_good = rng.binomial(N_WORDS, expit(quality))
