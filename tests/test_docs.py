@@ -159,6 +159,18 @@ def test_a_docstring_links_only_to_what_has_a_place_on_the_pages():
     assert lost == set()
 
 
+def test_see_also_names_what_the_pages_offer_and_says_what_it_does():
+    offered = {what for name in MODULES for what in importlib.import_module(name).__all__}
+    lost = {
+        (name, other)
+        for name, function in public_functions()
+        for others, words in FunctionDoc(function)["See Also"]
+        for other, _ in others
+        if other.split(".")[-1] not in offered or not "".join(words).strip()
+    }
+    assert lost == set()
+
+
 def test_what_the_package_names_is_what_a_module_offers():
     strange = [
         name

@@ -54,22 +54,24 @@ def twin_contrasts(
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Leaderboards of slices have separate zero points, so only differences can be compared:
+    Does a responder lose more than others when a seeker becomes hostile? Leaderboards of slices
+    have separate zero points, so only differences can be compared:
 
     .. math::
 
         \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm},
 
     both fitted to the same resampled dialogues. The test flips, dialogue by dialogue, which twin is
-    called adversarial: if being so changes nothing, all ways are alike.
+    called adversarial: if the slice changes nothing, all ways of flipping are equally likely.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        Of both slices; ``dialogue_id`` is that of the original, which twins share.
-    contrasts
-        Mapping of name to two lists of responders, whose means are compared; by default every pair
-        of responders.
+        Of the slices ``adversarial`` and ``calm_twin``; ``dialogue_id`` is that of the original,
+        which twins share.
+    contrasts : mapping of str to two lists, optional
+        Name -> two lists of responders, whose mean strengths are compared; by default every pair of
+        responders.
     dimension, n_resamples
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
     n_flips : int
@@ -80,13 +82,29 @@ def twin_contrasts(
     Returns
     -------
     TwinContrasts
-        Where someone won or lost every comparison of a slice, a contrast is ``penalised``: tested,
-        but without interval.
+        ``table`` has one row a contrast: ``contrast``, ``calm`` and ``adversarial`` (the difference
+        in either slice, log-odds), ``delta`` with ``se``, ``ci_low`` and ``ci_high``, ``p_value``,
+        ``n_clusters``. Where someone won or lost every comparison of a slice, a contrast is
+        ``penalised``: tested, but without interval. ``n_flips`` and ``n_unpaired`` count the ways
+        of flipping used, and the verdicts without a twin.
 
     Raises
     ------
-    RatingsError, NotComparableError
-        If no dialogue has both slices or a contrast is not one; if a slice does not link all.
+    RatingsError
+        If no dialogue has both slices, or a contrast does not name two lists of responders.
+    NotComparableError
+        If the verdicts of a slice do not link all responders.
+
+    See Also
+    --------
+    fit_boards : Fit one leaderboard for each slice.
+    load_histories : Load histories, with the calm twins of adversarial ones.
+    simulate_study : Simulate a study with twins and known truth.
+
+    Notes
+    -----
+    A sign-flip test is exact if the two twins of a dialogue are exchangeable under the null
+    hypothesis; with all ways of flipping its p value does not depend on chance.
 
     Examples
     --------
@@ -94,9 +112,8 @@ def twin_contrasts(
     >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all"
     ... )
-    >>> twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table[
-    ...     ["contrast", "delta"]
-    ... ].round(2).values.tolist()
+    >>> found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table
+    >>> found[["contrast", "delta"]].round(2).values.tolist()
     [['human_01 - model_01', 0.3]]
     """
     need(verdicts, ["slice", "dialogue_id"], "Twins are found by them.")

@@ -278,25 +278,57 @@ def fit_judge_aware(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> JudgeAware:
-    """Fit strengths together with each rater's discrimination, position bias and readiness to tie.
+    r"""Fit strengths together with each rater's discrimination, position bias and readiness to tie.
+
+    An ordinary fit treats raters as equal. Here each rater :math:`r` has three parameters of their
+    own: how strongly answers follow the difference of strengths (discrimination :math:`\gamma_r`, 0
+    for a coin), how much the reply shown first gains (position bias :math:`\delta_r`, in log-odds),
+    and how readily the rater ties (:math:`\nu_r`). A careless or biased rater then moves the
+    strengths less. Read ``common_order`` first: if raters do not share one order, one leaderboard
+    for all hides it.
 
     Parameters
     ----------
-    verdicts, responders, dimension, ci_level, rng
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``, ``rater_kind``,
-        ``order``; orders not joined.
+    verdicts : pandas.DataFrame
+        One row per verdict as in :func:`~heart_utils.ratings.ratings.fit_ratings`, and ``rater``,
+        ``rater_kind`` and ``order``; the two orders of a pair are not joined.
+    responders : pandas.DataFrame, optional
+        Names the ``responder_kind`` of each ``responder``.
+    dimension : str
+        A line of the rubric.
+    ci_level : float
+        Level of the intervals, such as 0.95.
+    rng : numpy.random.Generator, optional
+        The source of chance for rank ranges.
 
     Returns
     -------
     JudgeAware
-        In which each verdict weighs the same; a rater who never ties has ``ties`` 0.
+        ``table`` (the ratings table; each verdict weighs the same); ``raters``, one row a rater:
+        ``discrimination``, ``position_bias`` and ``ties``, the first two with ends, a rater who
+        never ties having ``ties`` 0; ``anchor`` (whose scale the strengths have); ``common_order``
+        (a test with ``p_value``); ``left_out``.
 
     Raises
     ------
     RatingsError
         If a column is missing, there is one rater only, or all verdicts are ties.
-    NotComparableError, ConvergenceError
-        If comparisons do not link all responders; if the steps run out.
+    NotComparableError
+        If comparisons do not link all responders.
+    ConvergenceError
+        If the steps run out before the fit has settled.
+
+    See Also
+    --------
+    fit_ratings : Fit strengths with raters treated as equal.
+    position_bias : Measure how far each rater prefers the reply shown first, without a model.
+    rater_quality : Describe how each rater worked.
+
+    Notes
+    -----
+    In log-odds, a wins by :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`; ties follow Davidson
+    (1970), https://doi.org/10.1080/01621459.1970.10481082. Strengths, and the anchors' log gamma,
+    have mean zero. Intervals are sandwiches over dialogues, raters being fixed.
 
     Examples
     --------
@@ -305,9 +337,8 @@ def fit_judge_aware(
     >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), n_responders=5, n_dialogues=60, pairs=8, panels=panels
     ... )
-    >>> fit_judge_aware(study.verdicts).raters.query(
-    ...     "position_bias > 0.6 and discrimination < 0.8"
-    ... )["rater_kind"].tolist()
+    >>> raters = fit_judge_aware(study.verdicts).raters
+    >>> raters.query("position_bias > 0.6 and discrimination < 0.8")["rater_kind"].tolist()
     ['model']
     """
     check_level(ci_level)

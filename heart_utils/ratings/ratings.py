@@ -283,10 +283,11 @@ def fit_ratings(
     part of a win.
 
     Whoever always wins or always loses (more exactly: is outside the largest group that is linked
-    by wins in both directions) has no finite maximum. They are lent a quarter of a win and a
-    quarter of a loss against the mean responder, in the data and in every resample, and are
-    ``penalised`` and ``provisional``; their interval is one-sided (``one_sided_ends``). Strengths
-    have mean zero over the others. Who separates in some resample only is lent the same there.
+    by wins in both directions) has no finite maximum. Such a responder gets a weak prior, a
+    pseudo-count of a quarter of a win and a quarter of a loss against the mean responder, in the
+    data and in every resample, and is ``penalised`` and ``provisional``; the interval is one-sided
+    (``one_sided_ends``). Strengths have mean zero over the others. Who separates in some resample
+    only gets the same prior there.
 
     Parameters
     ----------
@@ -312,8 +313,8 @@ def fit_ratings(
         weighs the same, as in an even tournament; or every verdict counts once, as in published
         tables and other programs.
     interval : {"bootstrap", "sandwich", "product"}, optional
-        By default a bootstrap over one kind of cluster, and over two a two-way sandwich, to which
-        the product-weight bootstrap is the conservative neighbour.
+        By default a bootstrap over one kind of cluster, and over two a two-way cluster-robust
+        sandwich, to which the product-weight bootstrap is the conservative neighbour.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges
         too.
@@ -321,10 +322,13 @@ def fit_ratings(
     Returns
     -------
     Ratings
-        ``.table`` is the ratings table. Its intervals follow the rule of ``interval_ends``, by the
-        clusters in which someone was met. Rank ranges hold for all responders at once.
-        ``win_probability`` is the mean over opponents of the fitted probability. Where no verdict
-        told anyone apart, all strengths are zero and there is no interval.
+        ``.table`` is the ratings table, one row a responder, best first: ``strength`` (log-odds)
+        with ``ci_low`` and ``ci_high``; ``rating`` (1500 plus 400 / ln 10 points a unit) with
+        ``rating_low`` and ``rating_high``; ``rank_low`` and ``rank_high``, which hold for all
+        responders at once; ``win_probability``, the mean over opponents of the fitted probability;
+        ``n_verdicts``, ``n_clusters``, ``tie_share``, ``penalised``, ``provisional``,
+        ``simulated``. Intervals follow the rule of ``interval_ends``, by the clusters in which
+        someone was met. If all verdicts are even, all strengths are zero and there is no interval.
 
     Raises
     ------
@@ -337,6 +341,14 @@ def fit_ratings(
     ValueError
         If there is one cluster only.
 
+    See Also
+    --------
+    fit_boards : Fit one leaderboard for each group of verdicts.
+    combine_orders : Join the two orders of a pair before the fit.
+    fit_judge_aware : Fit strengths together with each rater's reliability and position bias.
+    prediction_powered_ratings : Rate as people would, from few human verdicts and many of a judge.
+    plot_leaderboard : Draw the ratings with their intervals.
+
     References
     ----------
     .. [1] Bradley and Terry (1952), https://doi.org/10.2307/2334029
@@ -346,7 +358,10 @@ def fit_ratings(
     >>> duel = pd.DataFrame(
     ...     {"responder_a": "human", "responder_b": "model", "verdict": ["a"] * 3 + ["b"]}
     ... )
-    >>> fit_ratings(duel, n_resamples=0).differences()["difference"].round(3).tolist()  # log 3
+    >>> ratings = fit_ratings(duel, n_resamples=0)
+    >>> ratings.strength.round(3).to_dict()
+    {'human': 0.549, 'model': -0.549}
+    >>> ratings.differences()["difference"].round(3).tolist()  # log 3
     [1.099]
     """
     _check_choice("method", method, METHODS)
@@ -414,28 +429,40 @@ def fit_ratings(
 def fit_boards(
     verdicts: pd.DataFrame, *, by: list[str], **settings: Any
 ) -> dict[tuple[Any, ...], Ratings]:
-    """Fit one board a group of verdicts: by dimension, slice, rater, block.
+    """Fit one leaderboard for each group of verdicts: by dimension, slice, rater or block.
+
+    Each leaderboard is a fit of its own, with its own zero point. Compare responders within a
+    leaderboard, or differences between two leaderboards, but not a strength with a strength of
+    another one.
 
     Parameters
     ----------
-    verdicts
+    verdicts : pandas.DataFrame
         As in :func:`fit_ratings`.
     by : list of str
-        Columns: one board, with its own zero point, per combination; ``group`` names what the table
-        lacks.
+        Columns; there is one leaderboard for each combination of their values that occurs. The
+        column ``group`` of its table names values for which the table has no column.
     **settings
-        ``dimension`` is needed unless `by` has it.
+        Options of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it. Each leaderboard
+        draws from a generator of its own, made from ``rng`` and the group's name.
 
     Returns
     -------
-    dict of the values of `by`, as a tuple, to ratings; ``pandas.concat`` of their tables is again a
-    ratings table
+    dict of tuple to Ratings
+        The values of `by` in a group -> its ratings. ``pandas.concat`` of their tables is again a
+        ratings table.
 
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is taken
-        that has no board.
+        As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is looked up
+        that has no leaderboard.
+
+    See Also
+    --------
+    fit_ratings : Fit one leaderboard.
+    plot_boards : Draw one small leaderboard for each value of a column.
+    twin_contrasts : Compare differences of strength between adversarial histories and calm twins.
 
     Examples
     --------
@@ -447,8 +474,11 @@ def fit_boards(
     ...         "rater": list("xyxx"),
     ...     }
     ... )
-    >>> list(fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0))
+    >>> boards = fit_boards(votes.head(3), by=["rater"], dimension="overall", n_resamples=0)
+    >>> list(boards)
     [('x',), ('y',)]
+    >>> boards["x",].n_verdicts
+    2
     """
     if verdicts.empty:
         raise RatingsError(

@@ -49,24 +49,43 @@ class Interval:
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
     """Start the random generator of one estimate, independent of all others.
 
+    An analysis has one seed and many estimates. If they shared one generator, adding a figure would
+    change every number after it. With a generator for each, an estimate draws the same resamples
+    whatever else runs, in any order and in any process.
+
     Parameters
     ----------
     seed : int
-        Of the whole analysis, zero or more.
+        Seed of the whole analysis, zero or more; in the chapters the parameter ``seed``.
     name : str
-        Of the estimate (another name draws other resamples).
+        Name of the estimate, such as ``"ratings"``. Another name draws other resamples; two
+        estimates with one name draw the same ones.
 
     Returns
     -------
     numpy.random.Generator
-        The same for the same seed and name, in any process.
+        A fresh generator, the same for the same seed and name. Pass it as `rng` to one function
+        only, since each draw moves it on.
+
+    See Also
+    --------
+    bootstrap_ci : Compute a statistic with a bootstrap interval over whole clusters.
+    fit_ratings : Fit strengths to verdicts, with intervals from resampling.
+    kept : Run a simulation, or read its kept table; it needs a fresh generator.
+
+    Notes
+    -----
+    The seed of the generator is the pair of `seed` and the first eight bytes of the SHA-256 of the
+    name. numpy mixes the two, so that streams of different names are independent (``SeedSequence``,
+    https://numpy.org/doc/stable/reference/random/parallel.html).
 
     Examples
     --------
-    >>> estimate_rng(1, "ratings").random() == estimate_rng(1, "ratings").random() != estimate_rng(
-    ...     1, "agreement"
-    ... ).random()
+    >>> first, again = (estimate_rng(1, "ratings").random() for _ in range(2))
+    >>> first == again
     True
+    >>> first == estimate_rng(1, "agreement").random()
+    False
     """
     return np.random.default_rng(
         [seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")]
@@ -118,45 +137,72 @@ def bootstrap_ci(
 ) -> Interval:
     """Compute a statistic with a bootstrap interval over whole clusters.
 
-    A share is a sum over a count, kappa and alpha are functions of the cells of a table of counts.
-    So the rows are summed once a cluster, and every resample is a row of one matrix product.
+    Verdicts on one dialogue resemble each other, so rows must not be resampled one by one: whole
+    dialogues are drawn with replacement. The statistic must be a function of sums. A share is a sum
+    over a count; kappa and alpha are functions of the cells of a table of counts. Rows are
+    therefore summed once for each cluster, and every resample is a row of one matrix product.
 
     Parameters
     ----------
     observations : pandas.DataFrame
         One row per observation; every column but `cluster` is a number that may be summed.
     statistic : callable
-        Takes a table of sums, one row a resample, with the columns of `observations`; gives one
-        number a row. ``nan`` means that the statistic has no value there.
+        Takes a table of sums, one row a resample, with the columns of `observations`; returns one
+        number a row. ``nan`` means that the statistic has no value there, such as 0/0.
     cluster : str or pandas.Series
         What is resampled together: a column of `observations`, or one value a row.
     rng : numpy.random.Generator, optional
         The source of chance; by default one with a fixed seed, so that the same data give the same
         interval.
     n_resamples : int
-        How many; 0 for the estimate alone.
+        Number of resamples; 0 for the estimate alone, and 1,000 or more for printed results.
     ci_level : float
-        Such as 0.95.
+        Level of the interval, between 0 and 1, such as 0.95.
     least : float
-        The range of the statistic, such as 0 and 1 of a share.
+        Lowest possible value of the statistic, such as 0 for a share.
     most : float
-        No end lies beyond.
+        Highest possible value, such as 1 for a share. No end of the interval lies beyond the range.
 
     Returns
     -------
     Interval
-        By the rule of ``interval_ends``.
+        ``estimate``, ``ci_low``, ``ci_high``, ``se``, ``ci_level``, ``n_clusters``, ``n_undefined``
+        (resamples without a value, left out), ``provisional`` (fewer than 30 clusters) and
+        ``replicates`` (the statistic in each resample). Ends are ``nan`` where there is no
+        interval.
 
     Raises
     ------
     ValueError
-        If there is one cluster only, a number is absent, a cluster is, or an option makes no sense.
+        If there is only one cluster, a number or a cluster is missing, or an option is out of
+        range.
+
+    See Also
+    --------
+    estimate_rng : Start the random generator of one estimate.
+    fit_ratings : Fit strengths to verdicts, with intervals by the same rule.
+    pairwise_agreement : Measure agreement of rater groups, with intervals by the same rule.
+
+    Notes
+    -----
+    The package has one rule for intervals. With both `least` and `most`, the interval is Wilson's,
+    with the bootstrap's standard error (Franco et al. 2019, https://doi.org/10.1093/jssam/smy019).
+    Otherwise it is the estimate plus or minus a t quantile times the standard error, or from 50
+    clusters on the percentiles of the resamples, widened for their number (Hesterberg 2015,
+    https://doi.org/10.1080/00031305.2015.1089789).
 
     Examples
     --------
     >>> votes = pd.DataFrame({"agree": [1, 0, 1, 1], "n": 1, "dialogue_id": list("ddee")})
-    >>> bootstrap_ci(votes, lambda sums: sums["agree"] / sums["n"], cluster="dialogue_id").estimate
-    0.75
+    >>> share = bootstrap_ci(
+    ...     votes,
+    ...     lambda sums: sums["agree"] / sums["n"],
+    ...     cluster="dialogue_id",
+    ...     least=0,
+    ...     most=1,
+    ... )
+    >>> share.estimate, share.n_clusters, share.provisional
+    (0.75, 2, True)
     """
     key = observations[cluster] if isinstance(cluster, str) else cluster
     numbers = observations.drop(columns=cluster) if isinstance(cluster, str) else observations

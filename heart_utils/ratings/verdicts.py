@@ -216,25 +216,53 @@ def read_votes(
 def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     """Compute how much of a win each verdict is for responder a.
 
+    This is the one place where a verdict becomes a number. A win of a is 1, a win of b is 0, and a
+    tie is half a win to each. A judge that reports probabilities (``p_a``) gives a part of a win.
+    When a judge contradicts itself after the two replies change places, the pair is
+    ``inconsistent`` and counts as half. A failed answer, such as a refusal or an unreadable text,
+    is missing and never a tie.
+
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table, or a part of it.
+        The verdicts table, or some of its rows, with ``verdict`` and, where there are any,
+        ``state`` and ``p_a``.
 
     Returns
     -------
     pandas.Series
-        ``p_a`` where given, else 1, 1/2 or 0 by the word; 1/2 if orders are inconsistent, ``nan``
-        if an answer does not count.
+        One number from 0 to 1 for each row, with the index of `verdicts`: ``p_a`` where it is
+        present, else 1, 0.5 or 0 by the verdict; 0.5 for an inconsistent pair of orders; ``nan``
+        for an answer that does not count.
+
+    Raises
+    ------
+    VerdictsError
+        If a word is not in the vocabulary, a valid row has no answer, or ``p_a`` is not from 0 to 1
+        or contradicts its verdict. The message names the row.
+
+    See Also
+    --------
+    combine_orders : Join the two orders of a pair into one row.
+    fit_ratings : Fit strengths to these wins.
+    load_verdicts : Load verdicts from a data set or a file of one's own.
+
+    Notes
+    -----
+    A tie as half a win keeps Bradley-Terry strengths on the scale of two choices; the model of
+    Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082, estimates ties instead.
+    ``fit_ratings`` offers both (``method``).
 
     Examples
     --------
-    >>> won_by_a(
-    ...     pd.DataFrame(
-    ...         {"verdict": ["a", "tie", None], "state": ["valid", "valid", "inconsistent"]}
-    ...     )
-    ... ).tolist()
-    [1.0, 0.5, 0.5]
+    >>> verdicts = pd.DataFrame(
+    ...     {
+    ...         "verdict": ["a", "tie", None, None],
+    ...         "state": ["valid", "valid", "inconsistent", "refused"],
+    ...     }
+    ... )
+    >>> won_by_a(verdicts).tolist()
+    [1.0, 0.5, 0.5, nan]
     """
     rows, found = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
     state = _states(verdicts, rows)
@@ -563,8 +591,11 @@ ONE_ORDER = "one_order"
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
+    A judge is asked twice about a pair: with a shown first, and with b shown first. Two orders are
+    not two raters, so they become one answer before anything is counted:
+
     =======================  ============  ===========  =================================
-    the two orders say       state         verdict      p_a
+    the two orders           state         verdict      p_a
     =======================  ============  ===========  =================================
     the same                 valid         that         none
     a and b                  inconsistent  none         none (half a win to each)
@@ -583,7 +614,8 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table.
+        The verdicts table, with ``pair_id``, ``order`` (``"ab"``, ``"ba"`` or empty) and
+        ``verdict``.
 
     Returns
     -------
@@ -593,15 +625,27 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     VerdictsError
-        If a rater answered the same order of a pair twice under one number of repeat.
+        If a rater answered the same order of a pair twice under one number of repeat, or a column
+        is missing.
+
+    See Also
+    --------
+    won_by_a : Compute how much of a win each verdict is for responder a.
+    position_bias : Measure how far each rater prefers the reply shown first; orders not joined.
+    fit_ratings : Fit strengths to joined verdicts.
 
     Examples
     --------
     >>> both = pd.DataFrame(
-    ...     {"pair_id": "p", "rater": "judge", "order": ["ab", "ba"], "verdict": ["a", "b"]}
+    ...     {
+    ...         "pair_id": ["p", "p", "q", "q"],
+    ...         "rater": "judge",
+    ...         "order": ["ab", "ba"] * 2,
+    ...         "verdict": ["a", "b", "a", "a"],
+    ...     }
     ... )
-    >>> combine_orders(both)["state"].tolist()
-    ['inconsistent']
+    >>> combine_orders(both)[["pair_id", "state", "verdict"]].values.tolist()
+    [['p', 'inconsistent', nan], ['q', 'valid', 'a']]
     """
     need(verdicts, ["pair_id", "order", "verdict"], "Orders are joined by them.")
     every = np.arange(len(verdicts))
