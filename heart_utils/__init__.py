@@ -54,7 +54,7 @@ _PUBLIC = {
         "agreement.agreement": "Agreement pairwise_agreement",
         "agreement.baselines": "agreement_with_baselines estimate_ceiling",
         "agreement.generalizability": (
-            "cheapest_design check_reliability variance_components win_scores"
+            "cheapest_design check_reliability score_differences variance_components win_scores"
         ),
         "agreement.kappa": "cohen_kappa gwet_ac icc judge_reliability krippendorff_alpha",
         "agreement.panel": "alternative_annotator_test calibrate_abstention effective_judges",
@@ -72,6 +72,7 @@ _PUBLIC = {
         "evidence.claims": "check_claims",
         "evidence.effects": "count_wins measured_effects read_quoted share_between share_clustered",
         "simulate.asking": "compare_designs simulate_designs",
+        "simulate.conversations": "difference_error plan_conversations",
         "simulate.coverage": (
             "check_coverage check_saving simulate_coverage simulate_gate simulate_power"
         ),

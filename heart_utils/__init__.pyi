@@ -11,6 +11,7 @@ from heart_utils.agreement.baselines import (
 from heart_utils.agreement.generalizability import (
     cheapest_design as cheapest_design,
     check_reliability as check_reliability,
+    score_differences as score_differences,
     variance_components as variance_components,
     win_scores as win_scores,
 )
@@ -201,6 +202,10 @@ from heart_utils.scores import (
 from heart_utils.simulate.asking import (
     compare_designs as compare_designs,
     simulate_designs as simulate_designs,
+)
+from heart_utils.simulate.conversations import (
+    difference_error as difference_error,
+    plan_conversations as plan_conversations,
 )
 from heart_utils.simulate.coverage import (
     check_coverage as check_coverage,

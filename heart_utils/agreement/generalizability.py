@@ -5,13 +5,15 @@ A G-study estimates the components of variance, a D-study predicts from them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from heart_utils.ratings.verdicts import AgreementError, Array, won_by_a
 from heart_utils.tables import need_columns
@@ -20,12 +22,15 @@ __all__ = [
     "Components",
     "check_reliability",
     "cheapest_design",
+    "error_of",
+    "score_differences",
     "variance_components",
     "win_scores",
 ]
 
-FACETS = ("responder", "dialogue", "rater")
+FACETS = ("dialogue_id", "rater")  # crossed with responders, unless others are named
 MOST_DIALOGUES = 10_000
+LEAST_RANDOM = 3  # seekers or raters that can speak of others like them
 
 
 @dataclass(frozen=True)
@@ -61,8 +66,8 @@ class Components:
         )
 
 
-def variance_components(scores: pd.DataFrame) -> Components:
-    """Estimate variance components of scores: responders, dialogues, raters (G-study).
+def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS) -> Components:
+    """Estimate variance components of scores: responders, dialogues, seekers, raters (G-study).
 
     By expected mean squares of a crossed design with random effects: Brennan (2001),
     https://doi.org/10.1007/978-1-4757-3456-0
@@ -70,14 +75,19 @@ def variance_components(scores: pd.DataFrame) -> Components:
     Parameters
     ----------
     scores
-        Scores on one dimension, judges and people apart; repeats are averaged, and a dialogue with
-        a missing score is left out.
+        Scores on one dimension, judges and people apart. What ``facets`` does not name is averaged,
+        and a dialogue with a missing score is left out.
+    facets
+        Columns that are crossed with responders, of ``"dialogue_id"``, ``"seeker"`` and
+        ``"rater"``; and ``"repeat"``, the number of a conversation of one responder from one
+        dialogue with one seeker, which all raters read.
 
     Returns
     -------
     Components
         A negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ
-        between dialogues.
+        between dialogues. Without ``"repeat"`` what a repeat would show is part of the widest
+        component.
 
     Raises
     ------
@@ -95,13 +105,15 @@ def variance_components(scores: pd.DataFrame) -> Components:
     >>> variance_components(pd.DataFrame(rows)).table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
     """
-    cells, left_out = _cells(scores)
-    estimate = pd.Series(_estimates(cells))
+    cells, names, left_out = _cells(scores, facets)
+    estimate = pd.Series(_estimates(cells, names))
     variance = estimate.clip(lower=0.0)
     table = pd.DataFrame(
         {"estimate": estimate, "variance": variance, "share": variance / variance.sum()}
     )
-    return Components(table.assign(clipped=estimate < 0), cells.shape[1], cells.shape[2], left_out)
+    size = dict(zip(names, cells.shape, strict=True))
+    n_raters = size.get("rater", 1)
+    return Components(table.assign(clipped=estimate < 0), size["dialogue"], n_raters, left_out)
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
@@ -232,6 +244,89 @@ def cheapest_design(
     ).sort_values("cost")
 
 
+def score_differences(
+    scores: pd.DataFrame,
+    *,
+    facets: Sequence[str] = FACETS,
+    fixed: Collection[str] = (),
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    """Compare mean scores pair by pair, with an interval over dialogues, seekers and raters.
+
+    ``make bench NAME=reliability`` tries them on simulated studies with known truth.
+
+    Parameters
+    ----------
+    scores
+        As in :func:`variance_components`; all responders meet the same dialogues.
+    facets
+        As in :func:`variance_components`.
+    fixed
+        Facets, of ``"seeker"`` and ``"rater"``, for which the interval covers these alone. Two
+        seekers must be fixed: they do not show how much seekers differ.
+    ci_level
+        Level of each interval, one by one.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a pair: ``responder_a``, ``responder_b``, ``difference`` (a less b),
+        ``standard_error``, ``df``, ``ci_low``, ``ci_high``, ``ci_level``, ``population``,
+        ``n_clusters`` (dialogues) and ``n_left_out``.
+
+    Raises
+    ------
+    AgreementError
+        As :func:`variance_components`; or if fewer than three seekers or raters are not fixed.
+
+    Examples
+    --------
+    >>> rows = {
+    ...     "responder": list("xyz") * 2,
+    ...     "dialogue_id": list("dddeee"),
+    ...     "rater": "ann",
+    ...     "score": [1, 3, 5, 2, 3, 4],
+    ... }
+    >>> score_differences(pd.DataFrame(rows), fixed=["rater"])[
+    ...     ["difference", "standard_error"]
+    ... ].round(2).values.tolist()
+    [[-1.5, 0.5], [-3.0, 1.0], [-1.5, 0.5]]
+    """
+    cells, names, left_out = _cells(scores, facets)
+    held = {*fixed, "repeat"}
+    kept = [name for name in names[1:] if name not in held]
+    axes = tuple(place for place, name in enumerate(names) if name in held)
+    means = cells.mean(axis=axes)
+    for name, n in zip(kept, means.shape[1:], strict=True):
+        if n < LEAST_RANDOM and name != "dialogue":
+            raise AgreementError(
+                f"{n} {name}(s) cannot show how others like them would differ; expected"
+                f" {LEAST_RANDOM} or more, or fixed=[{name!r}]."
+            )
+    responders = sorted(scores["responder"].unique())
+    population = " and ".join(f"{name}s" for name in kept) + " like these"
+    if fixed_here := [name for name in names if name in fixed]:
+        population += ", these " + " and ".join(f"{name}s" for name in fixed_here)
+    rows = []
+    for one, other in combinations(range(len(responders)), 2):
+        gaps = means[one] - means[other]
+        found = _mean_squares(gaps, kept)
+        squares = {effect: square for effect, (square, _) in found.items()}
+        free = {effect: n for effect, (_, n) in found.items()}
+        error, df = error_of(squares, free, gaps.size)
+        reach = float(stats.t.isf((1.0 - ci_level) / 2.0, df)) * error
+        middle = float(gaps.mean())
+        pair = responders[one], responders[other]
+        rows.append((*pair, middle, error, df, middle - reach, middle + reach))
+    columns = ["responder_a", "responder_b", "difference", "standard_error", "df", "ci_low"]
+    return pd.DataFrame(rows, columns=[*columns, "ci_high"]).assign(
+        ci_level=ci_level,
+        population=population,
+        n_clusters=cells.shape[1],
+        n_left_out=left_out,
+    )
+
+
 def check_reliability(
     scores: pd.DataFrame,
     n_dialogues: int,
@@ -273,7 +368,7 @@ def check_reliability(
     ... ].tolist()  # no noise
     [1.0, 1.0]
     """
-    cells, _ = _cells(scores)
+    cells, names, _ = _cells(scores)
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
     n_sets = cells.shape[1] // 2 // n_dialogues
     if n_sets < 2 or raters not in ("all", "another") or raters == "another" and n_raters < 2:
@@ -293,7 +388,9 @@ def check_reliability(
     rows = []
     for _ in range(n_halves):
         first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
-        predicted, known = (_reliability(_estimates(half), *told) for half in (first, second))
+        predicted, known = (
+            _reliability(_estimates(half, names), *told) for half in (first, second)
+        )
         means = np.moveaxis(second[:, : n_sets * n_dialogues], 2, 1).reshape(size).mean(axis=2)
         other = (study[:, None] != study) & ((rater[:, None] == rater) == told[2])
         covariance = np.cov(means.T)
@@ -305,52 +402,111 @@ def check_reliability(
     return pd.DataFrame(rows, columns=["predicted", "intraclass", "correlation", "components"])
 
 
-def _cells(scores: pd.DataFrame) -> tuple[Array, int]:
-    """Arrange scores as responders by dialogues by raters, and count incomplete dialogues."""
-    need_columns(scores, ["responder", "dialogue_id", "rater", "score"], AgreementError)
+def _cells(
+    scores: pd.DataFrame, facets: Sequence[str] = FACETS
+) -> tuple[Array, tuple[str, ...], int]:
+    """Arrange scores as responders by dialogues by other facets, and count incomplete dialogues."""
+    if "dialogue_id" not in facets or not set(facets) <= {*FACETS, "seeker", "repeat"}:
+        raise AgreementError(
+            f"facets is {list(facets)}; expected 'dialogue_id' and any of 'seeker', 'rater' and"
+            " 'repeat'."
+        )
+    others = ["responder", *(facet for facet in ("seeker", "repeat", "rater") if facet in facets)]
+    need_columns(scores, [*others, "dialogue_id", "score"], AgreementError)
     if len(dimensions := set(scores.get("dimension", ()))) > 1:
         raise AgreementError(f"Choose one dimension of {', '.join(sorted(dimensions))}.")
     valid = scores[scores["state"] == "valid"] if "state" in scores else scores
-    wide = valid.pivot_table(
-        index="dialogue_id", columns=["responder", "rater"], values="score", dropna=False
-    )
+    wide = valid.pivot_table(index="dialogue_id", columns=others, values="score", dropna=False)
     complete = wide.dropna()
-    sizes = tuple(len(wide.columns.unique(level)) for level in ("responder", "rater"))
+    sizes = tuple(len(wide.columns.unique(level)) for level in others)
     if sizes[0] < 2 or len(complete) < 2:
         raise AgreementError(
             "Expected two responders or more in two dialogues or more that all raters scored in"
             f" full; got {sizes[0]} in {len(complete)} of {scores['dialogue_id'].nunique()}."
         )
     cells = complete.to_numpy(dtype=float).reshape(len(complete), *sizes)
-    return cells.transpose(1, 0, 2), scores["dialogue_id"].nunique() - len(complete)
+    names = ("responder", "dialogue", *others[1:])
+    return np.moveaxis(cells, 0, 1), names, scores["dialogue_id"].nunique() - len(complete)
 
 
-def _estimates(cells: Array) -> dict[str, float]:
+def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], tuple[float, int]]:
+    """Compute the mean square and the free contrasts of each effect.
+
+    Repeats lie within their cells, so the effects of a repeat are pooled.
+    """
+    parts: dict[tuple[str, ...], Array] = {(): cells}
+    for axis, name in enumerate(names):  # split each part into its mean over the axis and the rest
+        means = {effect: part.mean(axis=axis, keepdims=True) for effect, part in parts.items()}
+        parts = means | {(*effect, name): part - means[effect] for effect, part in parts.items()}
+    size = dict(zip(names, cells.shape, strict=True))
+    squares = {
+        effect: (
+            float((part**2).sum()) * cells.size / part.size,
+            prod(size[name] - 1 for name in effect),
+        )
+        for effect, part in parts.items()
+        if effect
+    }
+    found = {}
+    for effect, (total, free) in squares.items():
+        if "repeat" in effect:
+            alike = [
+                square
+                for other, square in squares.items()
+                if "repeat" in other and ("rater" in other) == ("rater" in effect)
+            ]
+            total, free = sum(one for one, _ in alike), sum(one for _, one in alike)
+        found[effect] = total / free, free
+    return found
+
+
+def _estimates(cells: Array, names: Sequence[str]) -> dict[str, float]:
     """Estimate the components from mean squares, by alternating sums.
 
     A component sums the mean squares of all effects that include it, divided by the size of its
     cells.
     """
-    cells = cells[:, :, 0] if cells.shape[2] == 1 else cells
-    parts: dict[tuple[int, ...], Array] = {(): cells}
-    for axis in range(cells.ndim):  # split each part into its mean over the axis and what is left
-        means = {effect: part.mean(axis=axis, keepdims=True) for effect, part in parts.items()}
-        parts = means | {(*effect, axis): part - means[effect] for effect, part in parts.items()}
-    behind = {effect: cells.size / part.size for effect, part in parts.items() if effect}
-    squares = {
-        effect: (parts[effect] ** 2).sum() * n / prod(cells.shape[axis] - 1 for axis in effect)
-        for effect, n in behind.items()
+    size = {
+        name: n
+        for name, n in zip(names, cells.shape, strict=True)
+        if n > 1 or name in ("responder", "dialogue")
     }
+    squares = _mean_squares(cells.reshape(tuple(size.values())), tuple(size))
+    widest = tuple(size)
+    effects = [effect for effect in squares if "repeat" not in effect]
+    effects += [tuple(name for name in widest if name != "rater")] if "repeat" in size else []
     found = {}
-    for effect in sorted(behind, key=lambda one: (len(one), one)):
+    for effect in sorted(dict.fromkeys([*effects, widest]), key=len):
         wider = [
             (-1) ** (len(one) - len(effect)) * square
-            for one, square in squares.items()
+            for one, (square, _) in squares.items()
             if set(effect) <= set(one)
         ]
-        name = ":".join(FACETS[axis] for axis in effect) if len(effect) < cells.ndim else "rest"
-        found[name] = float(sum(wider)) / behind[effect]
+        name = "rest" if effect == widest else "repeat" if "repeat" in effect else ":".join(effect)
+        found[name] = float(sum(wider)) / prod(
+            n for other, n in size.items() if other not in effect
+        )
     return found
+
+
+def error_of(
+    squares: Mapping[tuple[str, ...], float], free: Mapping[tuple[str, ...], int], cells: int
+) -> tuple[float, float]:
+    """Estimate the standard error of a mean over crossed random facets.
+
+    From the mean square of each effect and its free contrasts, with Satterthwaite's degrees of
+    freedom: ``nan`` where a facet has one level.
+    """
+    signed = {effect: -((-1.0) ** len(effect)) * square for effect, square in squares.items()}
+    if not min(free.values()):
+        return float(np.sqrt(sum(signed.values()) / cells)), float("nan")
+    parts: list[dict[tuple[str, ...], float]] = [signed]
+    parts += [{effect: square} for effect, square in squares.items() if len(effect) == 1]
+    # Never less than over one facet alone, which chance can make the sum.
+    used = max(parts, key=lambda one: sum(one.values()))
+    total = sum(used.values())
+    spread = sum(part**2 / free[effect] for effect, part in used.items())
+    return float(np.sqrt(total / cells)), total**2 / spread if spread else float("inf")
 
 
 def _reliability(

@@ -1,0 +1,228 @@
+"""Studies of whole conversations: starts against seekers, repeats and raters at equal cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, stats
+
+from heart_utils.agreement.generalizability import LEAST_RANDOM, Components, error_of
+from heart_utils.ratings.verdicts import AgreementError
+
+__all__ = ["difference_error", "find_chance", "plan_conversations"]
+
+
+def plan_conversations(
+    components: Components | Mapping[str, float] | pd.Series,
+    *,
+    budget: float,
+    n_responders: int,
+    cost_start: float = 0.0,
+    cost_turn: float = 1.0,
+    cost_judging: float = 0.0,
+    turns: int = 10,
+    seekers: Sequence[int] = (1, 2, 4),
+    repeats: Sequence[int] = (1, 2, 4),
+    raters: Sequence[int] = (1,),
+    fixed: Collection[str] = (),
+    gap: float | None = None,
+    power: float = 0.8,
+    ci_level: float = 0.95,
+    n_contrasts: int = 1,
+) -> pd.DataFrame:
+    """Compare studies of whole conversations that cost the same: more starts, seekers, repeats or raters.
+
+    All responders meet the same starts and seekers. A start costs once; each conversation costs its
+    turns, and one judging for each rater.
+
+    Parameters
+    ----------
+    components
+        From :func:`~heart_utils.agreement.generalizability.variance_components` with the facets
+        of a pilot, or variances by name.
+    budget
+        What the study may cost, in any currency.
+    n_responders
+        How many responders are compared.
+    cost_start
+        Cost of a start: finding, cutting or writing it.
+    cost_turn
+        Cost of one exchange: a turn of the responder and one of the seeker.
+    cost_judging
+        Cost of one rater for one whole conversation.
+    turns
+        Exchanges in a conversation.
+    seekers, repeats, raters
+        Numbers to try.
+    fixed
+        As in :func:`difference_error`.
+    gap
+        A true difference, for ``power``.
+    power
+        The chance with which ``smallest_gap`` is found.
+    ci_level
+        Level of the interval of a difference.
+    n_contrasts
+        How many differences must hold at once (Bonferroni).
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a design, the smallest error first: ``n_starts`` (as many as the budget buys),
+        ``n_seekers``, ``n_repeats``, ``n_raters``, ``n_conversations``, ``cost``,
+        ``standard_error`` of a difference, ``df``, ``smallest_gap``, and ``power`` where a ``gap``
+        is given. With fewer than three seekers or raters that are not fixed the last three are
+        empty: such a study cannot show its own error.
+
+    Raises
+    ------
+    AgreementError
+        If the budget buys no design with two starts.
+
+    Examples
+    --------
+    >>> sage = {"responder:dialogue": 100.0, "responder:seeker": 10.0, "rest": 400.0}
+    >>> plans = plan_conversations(
+    ...     sage, budget=8_000, n_responders=2, seekers=(1, 2), repeats=(1, 2), fixed=["seeker"]
+    ... )
+    >>> plans[["n_starts", "n_seekers", "n_repeats", "standard_error"]].round(2).values.tolist()
+    [[400.0, 1.0, 1.0, 1.58], [200.0, 1.0, 2.0, 1.73], [200.0, 2.0, 1.0, 1.73], [100.0, 2.0, 2.0, 2.0]]
+    """
+    variance = components.table["variance"] if isinstance(components, Components) else components
+    rows = []
+    for n_seekers, n_repeats, n_raters in product(seekers, repeats, raters):
+        a_start = n_responders * n_seekers * n_repeats
+        price = cost_start + a_start * (turns * cost_turn + n_raters * cost_judging)
+        n_starts = int(budget / price + 1e-9)
+        if n_starts < 2:
+            continue
+        sizes = {"dialogue": n_starts, "seeker": n_seekers, "repeat": n_repeats, "rater": n_raters}
+        # A facet that no component names was not varied in the pilot: nothing is known of it.
+        known = {
+            "dialogue",
+            "repeat",
+            *(part for name in dict(variance) for part in name.split(":")),
+        }
+        sizes = {name: n for name, n in sizes.items() if n > 1 or name in known}
+        error, df = difference_error(variance, sizes, fixed=fixed)
+        plan = {"n_starts": n_starts, "n_seekers": n_seekers, "n_repeats": n_repeats}
+        plan |= {"n_raters": n_raters, "n_conversations": n_starts * a_start}
+        level: dict[str, Any] = {"ci_level": ci_level, "n_contrasts": n_contrasts}
+        found = {"smallest_gap": error * _shift_found(power, df, **level)}
+        if gap is not None:
+            found["power"] = find_chance(gap / error, df, **level)
+        rows.append({**plan, "cost": n_starts * price, "standard_error": error, "df": df, **found})
+    if not rows:
+        raise AgreementError(f"A budget of {budget:,g} buys no design with two starts.")
+    return pd.DataFrame(rows).sort_values("standard_error", ignore_index=True, kind="stable")
+
+
+def difference_error(
+    variance: Mapping[str, float] | pd.Series,
+    sizes: Mapping[str, int],
+    *,
+    fixed: Collection[str] = (),
+) -> tuple[float, float]:
+    r"""Predict the standard error of the difference between two responders' mean scores.
+
+    Each component with the responder counts twice and is divided by how many of its facets the
+    study has. The degrees of freedom are Satterthwaite's, of the mean squares by which
+    :func:`~heart_utils.agreement.generalizability.score_differences` will estimate that error.
+
+    Parameters
+    ----------
+    variance
+        Variances by name, such as ``variance_components(...).table["variance"]``. ``"rest"`` is
+        divided by all sizes, ``"repeat"`` by all but the raters.
+    sizes
+        How many there will be of ``"dialogue"``, and of ``"seeker"``, ``"repeat"`` and ``"rater"``.
+    fixed
+        Facets, of ``"seeker"`` and ``"rater"``, for which the result is to hold for these alone.
+
+    Returns
+    -------
+    tuple of float
+        The standard error, and its degrees of freedom: ``nan`` with fewer than three seekers or
+        raters that are not fixed, which do not show how others differ.
+
+    Examples
+    --------
+    >>> sage = {"responder:dialogue": 100.0, "responder:seeker": 10.0, "rest": 400.0}
+    >>> [
+    ...     round(difference_error(sage, {"dialogue": 100, "seeker": 2}, fixed=held)[0], 2)
+    ...     for held in ([], ["seeker"])
+    ... ]
+    [4.0, 2.45]
+    """
+    varying = [facet for facet in sizes if facet not in {*fixed, "repeat"}]
+    cells = prod(sizes[facet] for facet in varying)
+    by_effect = dict.fromkeys(
+        (one for n in range(1, len(varying) + 1) for one in combinations(varying, n)), 0.0
+    )
+    for name, part in dict(variance).items():
+        inside = {
+            "rest": set(sizes),
+            "repeat": set(sizes) - {"rater"},
+        }.get(name, set(name.split(":")) - {"responder"})
+        effect = tuple(facet for facet in varying if facet in inside)
+        if not effect or name not in ("rest", "repeat") and "responder" not in name.split(":"):
+            continue
+        averaged = prod(sizes.get(facet, 1) for facet in inside if facet not in varying)
+        by_effect[effect] += 2.0 * max(part, 0.0) / averaged
+    squares = {
+        effect: sum(
+            part * cells / prod(sizes[facet] for facet in other)
+            for other, part in by_effect.items()
+            if set(effect) <= set(other)
+        )
+        for effect in by_effect
+    }
+    free = {effect: prod(sizes[facet] - 1 for facet in effect) for effect in by_effect}
+    error, df = error_of(squares, free, cells)
+    few = any(sizes[facet] < LEAST_RANDOM for facet in varying if facet != "dialogue")
+    return error, float("nan") if few else df
+
+
+def find_chance(shift: float, df: float, *, ci_level: float = 0.95, n_contrasts: int = 1) -> float:
+    """Compute the chance that the interval of a difference excludes zero.
+
+    Parameters
+    ----------
+    shift
+        The true difference over its standard error.
+    df
+        Degrees of freedom of that error.
+    ci_level
+        Level of the interval.
+    n_contrasts
+        How many differences must hold at once (Bonferroni).
+
+    Returns
+    -------
+    float
+        From the noncentral t distribution, on the right side of 0; ``nan`` without degrees.
+
+    Examples
+    --------
+    >>> round(find_chance(2.8, 99), 2)
+    0.79
+    """
+    if not np.isfinite(df):
+        return float("nan")
+    reach = stats.t.isf((1.0 - ci_level) / (2.0 * n_contrasts), df)
+    return float(stats.nct.sf(reach, df, shift))
+
+
+def _shift_found(power: float, df: float, **how: Any) -> float:
+    """Find the difference, in standard errors, that is found with some power."""
+    if not np.isfinite(df):
+        return float("nan")
+    most = 10.0
+    while find_chance(most, df, **how) < power:
+        most *= 2.0
+    return float(optimize.brentq(lambda shift: find_chance(shift, df, **how) - power, 0.0, most))
