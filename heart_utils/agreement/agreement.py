@@ -76,19 +76,23 @@ def pairwise_agreement(
 ) -> Agreement:
     """Measure how often two rater groups agree, against chance and an author-only baseline.
 
-    Every vote of one party meets every vote of the other on the same pair, as by Zheng et al.
-    (2023), https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`.
+    A judge can agree with people without reading: if people usually prefer one author, so can the
+    judge. The function therefore reports agreement next to what a guess from the two authors' names
+    alone would reach, and the *advantage*, which is the difference. Every vote of one group meets
+    every vote of the other on the same pair, as by Zheng et al. (2023),
+    https://arxiv.org/abs/2306.05685.
 
     Parameters
     ----------
     verdicts
         The table, joined by ``combine_orders``.
     between
-        Two of ``"human"``, ``"model"`` and raters' names, people first.
+        Two of ``"human"``, ``"model"`` and raters' names, people first. ``("human", "human")``
+        measures agreement among people.
     ties : {"include", "exclude"}
         Whether a tie is an answer, or only pairs of votes count that both decided.
     by : sequence of str
-        Columns that all votes on a pair share; ``"rater"`` (of the second party); ``"ambiguity"``:
+        Columns that all votes on a pair share; ``"rater"`` (of the second group); ``"ambiguity"``:
         ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or
         ``"unknown"``.
     cluster, n_resamples, ci_level, rng
@@ -103,13 +107,27 @@ def pairwise_agreement(
         ``kappa``, with :math:`p_e` from the share of ties alone; ``kappa_within``, from each pair
         of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs
         of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.
+        ``left_out`` counts answers that did not enter, by state.
 
     Raises
     ------
     AgreementError
-        If a party has no vote, nobody shares a pair, a rater answers one twice or in two orders,
-        the table holds scores, nothing is decided, or, with two clusters, people are fewer than 20,
-        belong to one dialogue each, or are no party.
+        If a group has no vote, no two raters share a pair, a rater answers one twice or in two
+        orders, the table holds scores, nothing is decided, or, with two clusters, people are fewer
+        than 20, belong to one dialogue each, or are neither group.
+
+    See Also
+    --------
+    agreement_with_baselines : Compare agreement with several guesses that read no text.
+    estimate_ceiling : Estimate how often the best possible judge would agree with one person.
+    cohen_kappa : Compute Cohen's kappa of two raters.
+    rank_agreement : Compare how two rater groups rank scores.
+    calibrate_judge : Measure a judge's agreement and bind it to the judge's settings.
+
+    Notes
+    -----
+    Kappa is :math:`(p_o - p_e) / (1 - p_e)`, with the observed agreement :math:`p_o`. Names a and b
+    are arbitrary, so two answers that are no ties agree by chance half of the time.
 
     Examples
     --------
@@ -124,10 +142,9 @@ def pairwise_agreement(
     ...         "verdict": list("aaab"),
     ...     }
     ... )
-    >>> pairwise_agreement(votes, by=[], n_resamples=0).table[
-    ...     ["agreement", "author_only"]
-    ... ].values.tolist()
-    [[0.5, 1.0]]
+    >>> table = pairwise_agreement(votes, by=[], n_resamples=0).table
+    >>> table[["agreement", "author_only", "advantage"]].values.tolist()
+    [[0.5, 1.0, -0.5]]
     """
     if ties not in ("include", "exclude"):
         raise AgreementError(f"ties must be 'include' or 'exclude'; got {ties!r}.")

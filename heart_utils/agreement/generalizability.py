@@ -69,14 +69,17 @@ class Components:
 def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS) -> Components:
     """Estimate variance components of scores: responders, dialogues, seekers, raters (G-study).
 
-    By expected mean squares of a crossed design with random effects: Brennan (2001),
-    https://doi.org/10.1007/978-1-4757-3456-0
+    Scores differ because responders differ, but also because dialogues are harder or easier and
+    raters stricter or milder. A generalizability study splits the variance of scores into these
+    parts and their interactions. From them follows how reliable a mean over more dialogues or
+    raters would be, without collecting any.
 
     Parameters
     ----------
     scores
-        Scores on one dimension, judges and people apart. What ``facets`` does not name is averaged,
-        and a dialogue with a missing score is left out.
+        Scores on one dimension, one row a reply and rater, with ``responder``, ``dialogue_id``,
+        ``rater`` and ``score``. People and judges are analysed apart. What ``facets`` does not name
+        is averaged, and a dialogue with a missing score is left out.
     facets
         Columns that are crossed with responders, of ``"dialogue_id"``, ``"seeker"`` and
         ``"rater"``; and ``"repeat"``, the number of a conversation of one responder from one
@@ -85,14 +88,30 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
     Returns
     -------
     Components
-        A negative estimate is set to 0; with one rater, ``"rest"`` includes how responders differ
-        between dialogues. Without ``"repeat"`` what a repeat would show is part of the widest
-        component.
+        ``table`` has one row a component (``responder``, ``dialogue``, ``rater``, their
+        interactions, ``rest``): ``estimate``, ``variance`` (0 where the estimate is negative, then
+        ``clipped``) and ``share`` of the total. ``n_dialogues`` and ``n_raters`` count what
+        entered, ``n_left_out`` the incomplete dialogues. Its method ``reliability`` predicts
+        designs. With one rater, ``rest`` includes how responders differ between dialogues. Without
+        ``"repeat"`` what a repeat would show is part of the widest component.
 
     Raises
     ------
     AgreementError
         If there are several dimensions, or fewer than two responders or complete dialogues.
+
+    See Also
+    --------
+    cheapest_design : List designs that reach a wanted reliability, the cheapest first.
+    check_reliability : Compare predicted with measured reliability in halves of the dialogues.
+    win_scores : Turn verdicts into scores by responder and dialogue.
+    icc : Compute an intraclass correlation of raters.
+
+    Notes
+    -----
+    The estimates are expected mean squares of a crossed design with random effects: Brennan (2001),
+    https://doi.org/10.1007/978-1-4757-3456-0. A negative estimate is sampling error around a small
+    component.
 
     Examples
     --------
@@ -102,8 +121,11 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
     ...     "rater": "ann",
     ...     "score": [1, 3, 5, 2, 3, 4],
     ... }
-    >>> variance_components(pd.DataFrame(rows)).table["estimate"].round(3).to_dict()
+    >>> components = variance_components(pd.DataFrame(rows))
+    >>> components.table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
+    >>> round(components.reliability(10, 1), 3)
+    0.976
     """
     cells, names, left_out = _cells(scores, facets)
     estimate = pd.Series(_estimates(cells, names))
@@ -179,31 +201,50 @@ def cheapest_design(
 ) -> pd.DataFrame:
     """List designs that reach a wanted reliability (Eρ²), the cheapest first.
 
+    A decision study: given how much of the variance comes from responders, dialogues and raters,
+    how many dialogues and raters are enough for a reliable ranking, and which mixture costs least?
+    More dialogues and more raters are exchanged at their prices.
+
     Parameters
     ----------
     components
         Variances, from :func:`variance_components`.
     reliability
-        The reliability that is wanted, from 0 to 1.
+        The reliability that is wanted, from 0 to 1; 0.8 is a common demand, 0.9 for decisions about
+        single responders.
     cost_dialogue
-        Cost of a dialogue with all its replies.
+        Cost of a dialogue with all its replies, in any currency.
     cost_rating
-        Cost of one rater for one dialogue.
+        Cost of one rater for one dialogue, in the same currency.
     most_raters
-        The largest number of raters to try.
+        The largest number of raters to try; by default the number in the data.
     same_raters
-        Whether these raters score (at most as many), or others like them.
+        Whether these raters score (at most as many), or others like them. Raters who change add
+        their own severity to the error.
 
     Returns
     -------
     pandas.DataFrame
-        One row a number of raters that is enough: ``n_raters``, ``n_dialogues``, ``cost``,
-        ``reliability``.
+        One row a number of raters that is enough: ``n_raters``, ``n_dialogues`` (the fewest that
+        reach it), ``cost`` and ``reliability`` (what the design reaches, from 0 to 1).
 
     Raises
     ------
     AgreementError
         If no design of up to 10,000 dialogues is enough.
+
+    See Also
+    --------
+    variance_components : Estimate the variances from scores.
+    check_reliability : Compare predicted with measured reliability.
+    plan_study : Compute the smallest gap that designs of pairwise verdicts can detect.
+    study_cost : Compute the raters, hours and cost of a rating study.
+
+    Notes
+    -----
+    Eρ² is the generalizability coefficient for relative decisions, such as a ranking: the variance
+    of responders over itself plus the error that differs between responders, divided by the numbers
+    of dialogues and raters (Brennan 2001, https://doi.org/10.1007/978-1-4757-3456-0).
 
     Examples
     --------
@@ -213,10 +254,9 @@ def cheapest_design(
     ...     "rater": "ann",
     ...     "score": [1, 3, 5, 2, 3, 4],
     ... }
-    >>> cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)[
-    ...     ["n_dialogues", "cost"]
-    ... ].values.tolist()
-    [[5.0, 10.0]]
+    >>> designs = cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)
+    >>> designs[["n_raters", "n_dialogues", "cost"]].values.tolist()
+    [[1.0, 5.0, 10.0]]
     """
     most = min(most_raters or components.n_raters, components.n_raters if same_raters else 10**6)
     rows, n = [], np.arange(2, MOST_DIALOGUES + 1)

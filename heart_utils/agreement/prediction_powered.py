@@ -113,11 +113,12 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from a few human verdicts and many of a judge.
 
-    With s the score of a dialogue (wins minus expected wins), strengths solve
-    :math:`\overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of
-    people and N of the judge, whose bias cancels. :math:`\lambda` minimises the variance, and is
-    estimated for each dialogue from the others. Sources: Angelopoulos et al. (2023),
-    https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024), https://arxiv.org/abs/2403.03208
+    People's verdicts are right but few; a judge's are many but biased. With s the score of a
+    dialogue (wins minus expected wins), strengths solve :math:`\overline{s^H}_n - \lambda
+    (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of people and N of the judge. The
+    judge enters only through the difference between its verdicts on the labelled dialogues and on
+    all of them, so its bias cancels. :math:`\lambda` minimises the variance, and is estimated for
+    each dialogue from the others.
 
     Parameters
     ----------
@@ -143,9 +144,12 @@ def prediction_powered_ratings(
     Returns
     -------
     PoweredRatings
-        Intervals are for dialogues like these: a covariance that has no bias for few dialogues a
-        pair ("CV2", see ``heart_utils.ratings.spread.covariance``) and a t quantile on n - 1
-        degrees of freedom. A judge that does not help is not used.
+        ``table`` has one row a responder, the strongest first: ``strength`` with its interval, the
+        same from people alone (``people_...``) and from the judge (``judge_...``, without
+        interval). ``weight`` is the mean lambda, ``saving`` the estimated share of people's
+        verdicts that the judge saves. Intervals are for dialogues like these: a covariance that has
+        no bias for few dialogues a pair ("CV2", see ``heart_utils.ratings.spread.covariance``) and
+        a t quantile on n - 1 degrees of freedom. A judge that does not help is not used.
 
     Raises
     ------
@@ -159,6 +163,18 @@ def prediction_powered_ratings(
     NotComparableError
         If comparisons do not link all responders.
 
+    See Also
+    --------
+    fit_ratings : Fit strengths to the verdicts of one rater group.
+    pairwise_agreement : Measure how often the judge agrees with people.
+    check_coverage : Count how often these intervals hold the truth, in simulations.
+    train_judge : Train a judge on people's labels.
+
+    Notes
+    -----
+    Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024),
+    https://arxiv.org/abs/2403.03208.
+
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
@@ -166,8 +182,9 @@ def prediction_powered_ratings(
     ...     rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all"
     ... ).verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
-    >>> prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")]).n_labelled
-    20
+    >>> powered = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
+    >>> powered.n_labelled, powered.n_dialogues
+    (20, 60)
     """
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)

@@ -56,34 +56,51 @@ def share_between(
 ) -> dict[str, float]:
     """Compare scores of models' and people's replies, each reply with a rater of its own.
 
-    The share is :math:`P(M > H) + P(M = H) / 2` over all pairs; its interval allows for unequal
-    variances and for ties. Source: Brunner and Munzel (2000),
-    https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U
+    In such a study no rater saw two replies, so there are no pairs to count. The share asks of all
+    pairs of a model's and a person's score how often the model's is higher, a tie being half:
+    :math:`P(M > H) + P(M = H) / 2`. It needs no scale, only the order of scores, and 0.5 is
+    equality.
 
     Parameters
     ----------
     models
-        Scores of models' replies, one a reply.
+        Scores of models' replies, one a reply; at least two.
     people
-        Scores of people's replies; there is one reply a rater.
+        Scores of people's replies on the same scale; there is one reply a rater.
     ci_level
-        Level of the interval.
+        Level of the interval, such as 0.95.
 
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``,
-        ``n_people_replies``, ``n_clusters``.
+        ``win_share`` (from 0 to 1), ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``,
+        ``n_people_replies`` and ``n_clusters`` (all scores, since each is independent).
 
     Raises
     ------
     EffectError
         If a side has fewer than two scores, or all comparisons go one way.
 
+    See Also
+    --------
+    share_clustered : Average wins that come in clusters, such as raters with several replies.
+    measured_effects : Compute the share of every study in the data.
+    plot_forest : Draw win shares with intervals as a forest plot.
+
+    Notes
+    -----
+    The interval is that of Brunner and Munzel (2000),
+    https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U. It allows for
+    unequal variances and for ties, and uses a t quantile with Satterthwaite's degrees of freedom.
+    Where all comparisons go one way there is no variance, hence the error.
+
     Examples
     --------
-    >>> round(share_between([6, 5, 5], [5, 4, 6])["win_share"], 3)  # 5.5 of nine pairs
+    >>> found = share_between([6, 5, 5], [5, 4, 6])
+    >>> round(found["win_share"], 3)  # 5.5 of nine pairs
     0.611
+    >>> found["n_model_replies"], found["n_people_replies"]
+    (3, 3)
     """
     from statsmodels.stats.nonparametric import rank_compare_2indep
 
@@ -127,19 +144,17 @@ def share_clustered(
 ) -> dict[str, Any]:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    Over one clustering the variance leaves out each cluster in turn, and the degrees of freedom are
-    the fewer the more sizes differ. Over two crossed ones it is by sums over both, with (fewer
-    clusters - 1) degrees of freedom: on the safe side, but where one rater gave most scores and
-    raters differ a lot, 95 % intervals held in 88 to 94 % (``make bench NAME=shares``). The
-    interval is Wilson's, with a t quantile. Source: Cameron et al. (2011),
-    https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al. (2023),
-    https://doi.org/10.1016/j.jeconom.2022.04.001
+    Over one clustering the variance leaves out each cluster in turn (jackknife), and the degrees of
+    freedom are the fewer the more sizes differ. Over two crossed clusterings it is two-way
+    cluster-robust, with (fewer clusters - 1) degrees of freedom. This is conservative, except where
+    one rater gave most scores and raters differ a lot: there 95 % intervals held in 88 to 94 % of
+    simulations (``make bench NAME=shares``).
 
     Parameters
     ----------
     wins
         One row a comparison, or a cluster's mean: ``won`` (1 the model's reply, 0 the person's, 0.5
-        a tie), columns below.
+        a tie), and the columns below.
     clusters
         One or two columns.
     weight
@@ -150,19 +165,32 @@ def share_clustered(
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (the
-        fewer) and ``cluster``.
+        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (of
+        the clustering with fewer) and ``cluster`` (its name).
 
     Raises
     ------
     EffectError
         If there is one cluster, all have the same share between 0 and 1, or a value is absent.
 
+    See Also
+    --------
+    share_between : Compare scores of replies, each with a rater of its own.
+    bootstrap_ci : Compute any statistic of sums with an interval over clusters.
+    measured_effects : Compute the share of every study in the data.
+
+    Notes
+    -----
+    The interval is Wilson's, with a t quantile. Sources: Cameron et al. (2011),
+    https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al. (2023),
+    https://doi.org/10.1016/j.jeconom.2022.04.001.
+
     Examples
     --------
     >>> wins = pd.DataFrame({"post": ["p", "p", "q", "r"], "won": [1.0, 0.0, 1.0, 0.5]})
-    >>> share_clustered(wins, clusters=["post"])["win_share"]
-    0.625
+    >>> found = share_clustered(wins, clusters=["post"])
+    >>> found["win_share"], found["n_clusters"]
+    (0.625, 3)
     """
     columns = ["won", *clusters, *([weight] if weight else [])]
     absent = int(wins[columns].isna().any(axis=1).sum())
@@ -243,21 +271,26 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
 
 
 def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read what papers print of people's replies against models', and convert it to win shares.
+    r"""Read what papers print of people's replies against models', and convert it to win shares.
+
+    Papers report win rates, mean differences, d values or odds. To compare them on one axis, each
+    is converted to the share of comparisons that the model's reply wins, a tie being half: 0.5 is
+    equality. Nothing is computed from raw data here; the rows are marked ``evidence="quoted"``.
 
     Parameters
     ----------
     path
-        A CSV file, such as ``data/published/effects.csv``, with the columns of ``effects`` that are
-        not computed; ``printed`` (in words), ``favours``, ``read``, ``read_on``; ``measure`` (of
-        :data:`CONVERSIONS`, or empty where what is printed gives no share) with ``value``, ``low``,
-        ``high``.
+        A CSV file, such as ``data/published/effects.csv``, with the columns of the table
+        ``effects`` that are not computed; ``printed`` (in words), ``favours``, ``read``,
+        ``read_on`` (where and when it was read); ``measure`` (of :data:`CONVERSIONS`, or empty
+        where what is printed gives no share) with ``value``, ``low``, ``high``.
 
     Returns
     -------
     pandas.DataFrame
-        One row a finding, with ``win_share``, ``ci_low`` and ``ci_high``, empty where there is no
-        `measure`.
+        One row a finding, with the columns of the table ``effects``: ``study``, ``people``,
+        ``models``, ``raters``, ``label``, ``outcome``, counts, and ``win_share``, ``ci_low`` and
+        ``ci_high`` (from 0 to 1), empty where there is no `measure`; and the file's own columns.
 
     Raises
     ------
@@ -266,10 +299,23 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     heart_utils.tables.TableError
         If a row lacks its source or every count, or a share is outside 0 to 1.
 
+    See Also
+    --------
+    measured_effects : Compute the same table from published data.
+    share_between : Compare scores of replies, each with a rater of its own.
+    plot_forest : Draw win shares with intervals as a forest plot.
+    check_claims : Compare published figures with arithmetic and with what was released.
+
+    Notes
+    -----
+    For two normal distributions of one variance, a standardised difference d is the win share
+    :math:`\Phi(d / \sqrt{2})`; see :data:`CONVERSIONS` for every measure and its formula.
+
     Examples
     --------
     >>> from heart_utils import find_root
-    >>> float(read_quoted(find_root() / "data" / "published" / "effects.csv").loc[0, "win_share"])
+    >>> effects = read_quoted(find_root() / "data" / "published" / "effects.csv")
+    >>> float(effects.loc[0, "win_share"])
     0.786
     """
     quoted = pd.read_csv(path)

@@ -23,15 +23,18 @@ def repeat_reliability(
 ) -> pd.DataFrame:
     r"""Compute the share of variance of a judge's answers that repeats reproduce.
 
-    An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass
-    correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares
-    between and within questions and :math:`k` repeats: 1 if each answer comes back, 0 if answers to
-    one question are no more alike than answers to two.
+    A judge that is asked the same question twice may answer differently. Noise of this kind lowers
+    agreement and widens intervals, and repeats can average it out, unlike a bias. An answer is 1,
+    1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass correlation of one-way
+    analysis of variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares between and within
+    questions and :math:`k` repeats: 1 if each answer comes back, 0 if answers to one question are
+    no more alike than answers to two [1]_.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        Orders not joined, with the column ``repeat``.
+        Orders not joined, with the column ``repeat`` (0, 1, ...) that numbers the answers to one
+        question.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -47,6 +50,12 @@ def repeat_reliability(
     ------
     BiasError
         If nothing was asked again.
+
+    See Also
+    --------
+    price_of_repeats : Compute how much repeats narrow ratings, compared with more dialogues.
+    measure_drift : Compare changes of answers between two dates with changes within one date.
+    position_bias : Measure how often a rater contradicts itself in the other order.
 
     References
     ----------
@@ -66,9 +75,8 @@ def repeat_reliability(
     ...         "state": "valid",
     ...     }
     ... )
-    >>> repeat_reliability(votes)["reliability"].round(
-    ...     2
-    ... ).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
+    >>> found = repeat_reliability(votes)
+    >>> found["reliability"].round(2).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
     [0.5]
     """
     need_columns(
