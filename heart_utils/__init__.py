@@ -34,10 +34,10 @@ _PUBLIC = {
         "judging.probes": "profile_features",
         "judging.prompts": "load_codebooks load_protocol load_rubric prompt_hash",
         "judging.recipe": (
-            "read_recipe recipe_comparisons recipe_histories recipe_replies recipe_responders"
-            " recipe_step RecipeError"
+            "read_recipe recipe_comparisons recipe_histories recipe_responders RecipeError"
         ),
         "judging.respond": "collect_replies",
+        "judging.steps": "recipe_replies recipe_step",
         "judging.trained": "load_trained_judge train_judge",
         "judging.calibration": "calibrate_judge judge_identity load_calibration",
         "people.assignment": "assign_raters assign_writers check_balance choose_pairs study_cost",

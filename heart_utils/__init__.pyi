@@ -102,11 +102,10 @@ from heart_utils.judging.recipe import (
     read_recipe as read_recipe,
     recipe_comparisons as recipe_comparisons,
     recipe_histories as recipe_histories,
-    recipe_replies as recipe_replies,
     recipe_responders as recipe_responders,
-    recipe_step as recipe_step,
 )
 from heart_utils.judging.respond import collect_replies as collect_replies
+from heart_utils.judging.steps import recipe_replies as recipe_replies, recipe_step as recipe_step
 from heart_utils.judging.trained import (
     load_trained_judge as load_trained_judge,
     train_judge as train_judge,

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from heart_utils import __version__
 from heart_utils.calls.batch import can_batch
-from heart_utils.calls.engine import ask_all
+from heart_utils.calls.engine import Asking, ask_all
 from heart_utils.calls.ledger import (
     ANSWERED,
     Ledger,
@@ -33,29 +33,17 @@ from heart_utils.calls.ledger import (
     ledger_file,
     merge_calls,
 )
-from heart_utils.calls.models import Model, ModelError, Request, key_fault, quieten_litellm
+from heart_utils.calls.models import Model, ModelError, key_fault, quieten_litellm
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid, price_fault
 from heart_utils.calls.salvage import salvage_ledger
+from heart_utils.collection import Collection
 from heart_utils.extras import MissingExtraError
 from heart_utils.judging.answers import write_answers
 from heart_utils.judging.design import DesignError
-from heart_utils.judging.questions import takes_schema
-from heart_utils.judging.recipe import (
-    STEPS,
-    Recipe,
-    read_recipe,
-    recipe_comparisons,
-    recipe_histories,
-    recipe_replies,
-    recipe_requests,
-    recipe_responders,
-    recipe_step,
-)
-from heart_utils.judging.respond import lengthen_planned, skipped_histories
-from heart_utils.people.raters import add_people
-from heart_utils.runs import Run, may_publish, open_run, strictest_licence
+from heart_utils.judging.recipe import read_recipe
+from heart_utils.judging.respond import skipped_histories
+from heart_utils.runs import Run, may_publish, open_run
 from heart_utils.settings import read_yaml
-from heart_utils.tables import empty_table
 
 __all__: list[str] = []
 
@@ -73,7 +61,7 @@ USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", 
 TEXTS: dict[str, str] = read_yaml(
     Path(__file__).with_name("collect.yaml"), dict[str, str], ValueError
 )
-SAID = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
+CALLED = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
 
 #: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
 ASSUMED_S = (1.0, 30.0)
@@ -92,13 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     quieten_litellm()  # to the end of the process
-    options.said = []  # by warnings, such as why a queue was stopped: each is said once
+    options.warned = []  # by warnings, such as why a queue was stopped: each is said once
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             # pydantic's, of no use here
             warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)
-            warnings.showwarning = partial(_show_warning, options.said)
+            warnings.showwarning = partial(_show_warning, options.warned)
             return _collect(options)
     except NotAllowedError as error:
         print(error, file=sys.stderr)
@@ -116,10 +104,84 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
+    run = open_run(recipe.run)
     if options.salvage:
-        return _salvage(open_run(recipe.run))
+        return _salvage(run)
     with closing(recipe.open_ledger()) as ledger:
-        return _collect_into(ledger, recipe, options)
+        ledger.log = options.log
+        if options.log is not None:
+            options.log.touch()  # before anything is paid for
+        if _keep_books(ledger, run, options):
+            return 0
+        return _run_steps(Collection(recipe, run, ledger, options.reply_concurrency), options)
+
+
+def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
+    """Say what the steps of a collection would take, and run them where that is allowed."""
+    _tell_what_is_there(collection)
+    plan = collection.plan()
+    if options.check:
+        return _check(plan, collection.ledger)
+    to_ask = plan[plan["n"] > 0]
+    _tell_plan(collection, plan, to_ask)
+    recipe = collection.recipe
+    models = [model for model in recipe.models if model.name in set(to_ask["model"])]
+    faults = _faults(models)
+    if options.dry_run:
+        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
+        return 0
+    if faults:
+        raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
+    budget = recipe.budget_usd if options.budget is None else options.budget
+    paid = [model for model in models if is_paid(model)]
+    budget = _settle_money(paid, to_ask, budget, options.yes)
+    collection.origin = "live" if models else "replayed"
+    return _ask(collection, budget, options)
+
+
+def _ask(collection: Collection, budget_usd: float | None, options: argparse.Namespace) -> int:
+    """Run the steps one after the other, and say how each ended."""
+    started = time.monotonic()
+    asking: Asking = {"budget_usd": budget_usd, "progress": not options.quiet}
+    replies = collection.answer(**asking)
+    _tell_states("replies", replies, "responder")
+    try:
+        collection.pair()
+    except DesignError as error:
+        causes = _causes(_used(collection), options.warned)
+        raise DesignError(f"{error}{causes}") from None
+    if options.batch:
+        return _batch(collection, budget_usd)
+    judging: Asking = {**asking, "scheduler": options.scheduler}
+    for step, table in collection.judge(**judging):
+        _tell_states(CALLED.get(step.name, step.name), table, step.by)
+    return _tell_end(collection, options, time.monotonic() - started)
+
+
+def _tell_end(collection: Collection, options: argparse.Namespace, seconds: float) -> int:
+    """Say what the run took and what failed; 3 if anything did."""
+    ledger, used = collection.ledger, _used(collection)
+    money = ledger.money()
+    spent = f"{money.spent:.4f} USD at list price"
+    if money.unsettled:
+        spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of"
+    print(_by_model(used))
+    print(f"Done in {seconds:.0f} s. Spent on this ledger so far: {spent}.")
+    if options.record is not None:
+        n = export_calls(ledger, options.record, only_used=True)
+        print(f"{n} calls written to {options.record}.")
+    failed = collection.n_failed()
+    if not failed:
+        return 0
+    replies, again = collection.subjects.replies, ""
+    if _asks_again(ledger, replies, used, options.warned):
+        again = "; the same command asks for them again"
+    print(
+        f"{failed} rows are errors{again}.{_without_words(replies, ledger)}"
+        f"{_causes(used, options.warned)}",
+        file=sys.stderr,
+    )
+    return INCOMPLETE
 
 
 def _salvage(run: Run) -> int:
@@ -142,150 +204,23 @@ def _salvage(run: Run) -> int:
     return 0
 
 
-def _collect_into(ledger: Ledger, recipe: Recipe, options: argparse.Namespace) -> int:
-    run = open_run(recipe.run)
-    ledger.log = options.log
-    if options.log is not None:
-        options.log.touch()  # before anything is paid for
+def _keep_books(ledger: Ledger, run: Run, options: argparse.Namespace) -> bool:
+    """Do what is done with a ledger without asking anything, and tell whether that was wanted."""
     if options.merge is not None:
-        print(
-            f"{merge_calls(ledger, options.merge)} calls of {options.merge} are new in"
-            f" {ledger.url}."
-        )
-        return 0
-    if options.write_off:
+        n = merge_calls(ledger, options.merge)
+        print(f"{n} calls of {options.merge} are new in {ledger.url}.")
+    elif options.write_off:
         print(
             f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no"
             " budget any more."
         )
-        return 0
-    if options.export is not None:
+    elif options.export is not None:
         print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
-        return 0
-    if options.answers is not None:
+    elif options.answers is not None:
         _write_answers(run, ledger, options.answers)
-        return 0
-    histories = recipe_histories(recipe)
-    skipped = len(skipped_histories(histories))
-    print(
-        f"{recipe.run}: {len(histories)}"
-        f" histories{f', {skipped} of them without a turn to answer' if skipped else ''}."
-    )
-    if len(written := add_people(run, empty_table("replies"), histories)):
-        tried = int(written["simulated"].sum())
-        said = (
-            f"{len(written)} replies of"
-            f" people{f', {tried} of them to a rehearsal' if tried else ''}"
-        )
-        print(f"{said} take part ({', '.join(run.parts('replies'))}).")
-    plan = _plan(recipe, run, histories, ledger)
-    if options.check:
-        return _check(plan, ledger)
-    print(_describe(plan, ledger))
-    to_ask = plan[plan["n"] > 0]
-    if len(to_ask):
-        print(_describe_time(to_ask, recipe, ledger, options.reply_concurrency))
-    if n := len(ledger.damaged):
-        print(
-            f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with"
-            " ARGS=--check it says which."
-        )
-    if not recipe.judges:
-        print(
-            "The settings name no judges, so replies are collected and nobody is asked to judge"
-            " them."
-        )
-    asked_now = [model for model in recipe.models if model.name in set(to_ask["model"])]
-    faults = sorted(
-        {
-            fault
-            for model in asked_now
-            for check in (key_fault, price_fault)
-            if (fault := check(model))
-        }
-    )
-    if options.dry_run:
-        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
-        return 0
-    if faults:
-        raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
-    budget = recipe.budget_usd if options.budget is None else options.budget
-    budget = _settle_money(
-        [model for model in asked_now if is_paid(model)], to_ask, budget, options.yes
-    )
-    started, origin = time.monotonic(), "live" if asked_now else "replayed"
-    how: dict[str, Any] = {"ledger": ledger, "budget_usd": budget, "progress": not options.quiet}
-    answered = recipe_replies(recipe, histories, max_concurrency=options.reply_concurrency, **how)
-    replies = add_people(run, answered, histories)
-    _tell_states("replies", replies, "responder")
-    try:
-        comparisons = recipe_comparisons(recipe, replies)
-    except DesignError as error:
-        raise DesignError(f"{error}{_causes(_used(ledger, recipe), options.said)}") from None
-    made = {
-        "histories": histories,
-        "responders": recipe_responders(recipe),
-        "replies": answered,
-        "comparisons": comparisons,
-    }
-    _keep(run, recipe, made, origin)
-    if options.batch:
-        return _batch(
-            recipe_requests(recipe, histories, replies, comparisons, ledger=ledger), ledger, budget
-        )
-    how |= {"scheduler": options.scheduler, "max_concurrency": recipe.max_concurrency}
-    tables = {"replies": replies}
-    short: BudgetError | None = None
-    for name in STEPS:
-        try:
-            tables[name] = recipe_step(recipe, name, histories, replies, comparisons, **how)
-        except BudgetError as error:  # what is free goes on
-            short = short or error
-            continue
-        _tell_states(SAID.get(name, name), tables[name], "coder" if name == "codes" else "rater")
-        if (
-            name == "scores" and short is None
-        ):  # codes stay in the ledger: the chapter *What replies do* writes that table, with those that a program computes
-            _keep(
-                run,
-                recipe,
-                {**made, "verdicts": tables["verdicts"], "scores": tables["scores"]},
-                origin,
-            )
-            # Which form a judge is asked in decides its requests; the ledger notes it, and other
-            # ledgers need not agree.
-            in_json = [
-                model for model in (*recipe.judges, *recipe.coders) if model.answer_format == "json"
-            ]
-            run.record(json_schema={model.name: takes_schema(model, ledger) for model in in_json})
-    if short is not None:
-        raise short
-    money = ledger.money()
-    spent = f"{money.spent:.4f} USD at list price"
-    spent += (
-        f", and at most {money.unsettled:.4f} for calls nobody heard the end of"
-        if money.unsettled
-        else ""
-    )
-    used = _used(ledger, recipe)
-    print(_by_model(used))
-    print(f"Done in {time.monotonic() - started:.0f} s. Spent on this ledger so far: {spent}.")
-    if options.record is not None:
-        n = export_calls(ledger, options.record, only_used=True)
-        print(f"{n} calls written to {options.record}.")
-    failed = sum(int((table["state"] == "error").sum()) for table in tables.values())
-    if failed:
-        again = (
-            "; the same command asks for them again"
-            if _asks_again(ledger, replies, used, options.said)
-            else ""
-        )
-        causes = _causes(used, options.said)
-        print(
-            f"{failed} rows are errors{again}.{_without_words(replies, ledger)}{causes}",
-            file=sys.stderr,
-        )
-    return INCOMPLETE if failed else 0
+    else:
+        return False
+    return True
 
 
 def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
@@ -380,10 +315,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) -> int:
+def _batch(collection: Collection, budget_usd: float | None) -> int:
     """Collect the batches that ended, submit what is missing, and say how it stands."""
+    requests = collection.requests()
     able = [request for request in requests if can_batch(request.model)]
-    calls = ask_all(able, ledger=ledger, mode="batch", budget_usd=budget_usd)
+    calls = ask_all(able, ledger=collection.ledger, mode="batch", budget_usd=budget_usd)
     waiting = sum(call.status == "planned" for call in calls)
     print(
         f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in"
@@ -400,87 +336,41 @@ def _batch(requests: list[Request], ledger: Ledger, budget_usd: float | None) ->
     return WAITING if waiting else 0
 
 
-def _keep(run: Run, recipe: Recipe, tables: Mapping[str, pd.DataFrame], asked: str) -> None:
-    """Write tables of a run, and record in its manifest what they rest on.
-
-    `asked` is when models answered. Chapters that write tables do the same.
-    """
-    histories, responders = (
-        tables["histories"],
-        tables["responders"].set_index("responder")["responder_kind"],
-    )
-    licence = strictest_licence(list(histories["licence"].unique()))
-    written_by = {
-        "human": "published",
-        "source": "published",
-        "model": asked,
-        "reference": "drafted",
-        "probe": "drafted",
-    }
-    published = recipe.questions or recipe.histories in ("heart", "esconv")
-    origins: dict[str, Any] = {
-        "histories": (
-            "published" if published else "drafted" if recipe.histories == "sample" else "live"
-        ),
-        "responders": "drafted",  # names and kinds, nobody's words
-        "replies": (
-            tables["replies"]["responder"].map(responders).map(written_by).value_counts().to_dict()
-        ),
-        "comparisons": "drafted",
-    }
-    for name, rows in tables.items():
-        if (len(rows) or (run.folder / f"{name}.parquet").is_file()) and run.write(name, rows):
-            of = "CC0-1.0" if name == "responders" else licence
-            about = {
-                "source": f"{recipe.histories}, as params/{recipe.run}.yaml says",
-                "licence": of,
-            }
-            run.record(tables={name: about | {"origin": origins.get(name, asked)}})
+def _tell_what_is_there(collection: Collection) -> None:
+    """Say how many histories there are to answer, and what people wrote already."""
+    histories, written = collection.histories, collection.of_people
+    skipped = len(skipped_histories(histories))
+    without = f", {skipped} of them without a turn to answer" if skipped else ""
+    print(f"{collection.recipe.run}: {len(histories)} histories{without}.")
+    if len(written):
+        tried = int(written["simulated"].sum())
+        rehearsal = f", {tried} of them to a rehearsal" if tried else ""
+        studies = ", ".join(collection.run.parts("replies"))
+        print(f"{len(written)} replies of people{rehearsal} take part ({studies}).")
 
 
-def _plan(recipe: Recipe, run: Run, histories: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
-    """Estimate what each step would take.
+def _tell_plan(collection: Collection, plan: pd.DataFrame, to_ask: pd.DataFrame) -> None:
+    """Say what the steps would take: calls, money, time."""
+    recipe, ledger = collection.recipe, collection.ledger
+    print(_describe(plan, ledger))
+    if len(to_ask):
+        print(_describe_time(to_ask, collection))
+    if n := len(ledger.damaged):
+        print(
+            f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with"
+            " ARGS=--check it says which."
+        )
+    if not recipe.judges:
+        print(
+            "The settings name no judges, so replies are collected and nobody is asked to judge"
+            " them."
+        )
 
-    A reply that is still missing is taken as 40 words, and at most as long as the limit allows.
-    """
-    replies = add_people(
-        run, recipe_replies(recipe, histories, ledger=ledger, mode="dry"), histories
-    )
-    longest = lengthen_planned(replies, recipe.responders, free=bool(recipe.questions))
-    plan = _plan_for(recipe, histories, replies, ledger)
-    if longest is not replies and len(plan):
-        plan["at_most_usd"] = _plan_for(recipe, histories, longest, ledger)["at_most_usd"]
-    return plan.assign(n=plan["n_calls"] - plan["n_recorded"])
 
-
-def _plan_for(
-    recipe: Recipe, histories: pd.DataFrame, replies: pd.DataFrame, ledger: Ledger
-) -> pd.DataFrame:
-    how: dict[str, Any] = {"ledger": ledger, "plan": True}
-    comparisons = recipe_comparisons(recipe, replies)
-    steps = {"replies": recipe_replies(recipe, histories, **how)}
-    steps |= {
-        name: recipe_step(recipe, name, histories, replies, comparisons, **how) for name in STEPS
-    }
-    columns = [
-        "step",
-        "model",
-        "n_calls",
-        "n_recorded",
-        "prompt_tokens",
-        "completion_tokens",
-        "cost_usd",
-        "at_most_usd",
-    ]
-    names = {"responder": "model", "rater": "model"}
-    tables = [
-        table.assign(step=step).rename(columns=names) for step, table in steps.items() if len(table)
-    ]
-    return (
-        pd.concat([table[columns] for table in tables], ignore_index=True)
-        if tables
-        else pd.DataFrame(columns=columns)
-    )
+def _faults(models: Sequence[Model]) -> list[str]:
+    """Name keys and prices that are wanted for models and are not there."""
+    faults = {check(model) for model in models for check in (key_fault, price_fault)}
+    return sorted(fault for fault in faults if fault)
 
 
 def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
@@ -519,18 +409,18 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     return f"{shown.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
 
 
-def _describe_time(
-    plan: pd.DataFrame, recipe: Recipe, ledger: Ledger, reply_concurrency: int
-) -> str:
+def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
     """Bound the time of a plan: steps in sequence, the models of a step in parallel."""
-    models = {model.name: model for model in recipe.models}
-    seconds = {name: ledger.quick_and_slow(models[name]) for name in plan["model"].unique()}
+    models = {model.name: model for model in collection.recipe.models}
+    seconds = {
+        name: collection.ledger.quick_and_slow(models[name]) for name in plan["model"].unique()
+    }
     plan = plan.assign(tokens=plan["prompt_tokens"] + plan["completion_tokens"])
     ends = [0.0, 0.0]
     for step, rows in (
         plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step")
     ):
-        together = reply_concurrency if step == "replies" else recipe.max_concurrency
+        together = collection.at_once(str(step))
         # an answer that cannot be read is asked for once more: at the most, each is
         for end in (0, 1):
             busy, longest = 0.0, 0.0
@@ -605,11 +495,12 @@ def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
         print(f"{len(table)} {what}\n{counts.to_string()}")
 
 
-def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
+def _used(collection: Collection) -> pd.DataFrame:
     """Read how the calls that this run looked up ended, what they took and for which model."""
     names: dict[str, dict[str, None]] = {}
-    for model in recipe.models:
+    for model in collection.recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
+    ledger = collection.ledger
     rows = ledger.rows(
         sa.select(*(calls.c[name] for name in USED)).where(ANSWERED), sorted(ledger.used)
     )
@@ -621,7 +512,7 @@ def _used(ledger: Ledger, recipe: Recipe) -> pd.DataFrame:
     )
 
 
-def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
+def _causes(used: pd.DataFrame, warned: Sequence[str]) -> str:
     """List the commonest causes of calls that failed or were not made."""
     causes = (
         used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
@@ -631,15 +522,15 @@ def _causes(used: pd.DataFrame, said: Sequence[str]) -> str:
     ]
     more = len(causes) - COMMONEST
     lines += [f"and {more} causes more"] if more > 0 else []
-    lines += [words for words in said if "queue was stopped" in words]
+    lines += [words for words in warned if "queue was stopped" in words]
     return "".join(f"\n  {line}" for line in lines)
 
 
 def _asks_again(
-    ledger: Ledger, replies: pd.DataFrame, used: pd.DataFrame, said: Sequence[str]
+    ledger: Ledger, replies: pd.DataFrame, used: pd.DataFrame, warned: Sequence[str]
 ) -> bool:
     """Check whether another run would ask again: a call failed or was not made."""
-    unmade = any("queue was stopped" in words for words in said)
+    unmade = any("queue was stopped" in words for words in warned)
     return (
         unmade
         or bool((used["status"] == "error").any())
@@ -708,12 +599,12 @@ def _by_model(used: pd.DataFrame) -> str:
 
 
 def _show_warning(
-    said: list[str], message: Any, category: type[Warning], *_: Any, **__: Any
+    warned: list[str], message: Any, category: type[Warning], *_: Any, **__: Any
 ) -> None:
     # not a library's deprecations, whatever its threads did
-    if category is UserWarning and str(message) not in said:
+    if category is UserWarning and str(message) not in warned:
         print(f"collect: {message}", file=sys.stderr)
-        said.append(str(message))
+        warned.append(str(message))
 
 
 if __name__ == "__main__":

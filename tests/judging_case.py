@@ -10,7 +10,7 @@ import pandas as pd
 
 from heart_utils.calls.models import Call, Model
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import collect, plan_codes, plan_hits
+from heart_utils.judging.judge import collect_answers, plan_answers, plan_codes, plan_hits
 from heart_utils.judging.prompts import CODEBOOKS, load_codebooks
 
 HISTORIES = {
@@ -76,14 +76,21 @@ def make_replies(texts=TEXTS) -> pd.DataFrame:
 
 def collect_codes(histories, replies, coders, *, codebooks=None, **how):
     books = codebooks or {name: load_codebooks()[name] for name in CODEBOOKS}
-    return collect("codes", plan_codes(histories, replies, coders, codebooks=books), **how)
+    asked = plan_codes(histories, replies, coders, codebooks=books)
+    return _answers_or_plan("codes", asked, **how)
 
 
 def collect_hits(questions, histories, replies, judges, *, responders=None, language="zh", **how):
     asked = plan_hits(
         questions, histories, replies, judges, responders=responders, language=language
     )
-    return collect("scores", asked, **how)
+    return _answers_or_plan("scores", asked, **how)
+
+
+def _answers_or_plan(table, questions, *, ledger, plan=False, **how):
+    if plan:
+        return plan_answers(questions, ledger)
+    return collect_answers(table, questions, ledger=ledger, **how)
 
 
 def make_study(**options):

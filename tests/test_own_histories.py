@@ -14,7 +14,8 @@ from test_adapt import KEY, stand_in
 
 from heart_utils import collect
 from heart_utils.calls.ledger import open_ledger
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_step
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons
+from heart_utils.judging.steps import recipe_step
 from heart_utils.people import raters
 from heart_utils.people.raters import import_study
 from heart_utils.people.study import write_study

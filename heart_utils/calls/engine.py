@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from heart_utils.calls.batch import collect_batches, submit_batches
 from heart_utils.calls.cluster import run_on_cluster
@@ -248,6 +248,18 @@ MAX_ATTEMPTS = 10
 
 #: Empty answers to one request before it counts as an error. Each is paid like any other answer.
 MAX_EMPTY = 4
+
+
+class Asking(TypedDict, total=False):
+    """How models are asked, beside how many at once; :func:`ask_all` says what each is by default."""
+
+    #: ``missing`` asks what the ledger lacks, ``replay`` nothing, ``dry`` plans it, ``batch``
+    #: submits it.
+    mode: str
+    budget_usd: float | None  #: What the ledger may spend, ever.
+    max_paid_calls: int | None  #: So many calls that cost money, and no more.
+    progress: bool  #: Whether a bar is drawn.
+    scheduler: str | None  #: Address of a Dask scheduler whose workers ask.
 
 
 def ask_all(

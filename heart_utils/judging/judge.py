@@ -8,10 +8,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import pandas as pd
 
+from heart_utils.calls.engine import Asking
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model
 from heart_utils.judging.design import seeded
@@ -45,9 +46,6 @@ from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refu
 
 __all__ = ["JudgeError", "collect_verdicts", "plan_questions"]
 
-ASKING = ("mode", "max_concurrency", "budget_usd", "max_paid_calls", "scheduler", "progress")
-"""What is said about asking; the other options are about what is asked."""
-
 Rows: TypeAlias = list[dict[str, Any]]
 #: A history -> as judges read it, and flags of what they read.
 Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]
@@ -65,7 +63,13 @@ def collect_verdicts(
     *,
     ledger: Ledger,
     plan: bool = False,
-    **how: Any,
+    responders: pd.DataFrame | None = None,
+    protocol: Protocol | str | None = None,
+    dimensions: Sequence[str] | None = None,
+    repeats: int = 1,
+    seed: int = 0,
+    max_concurrency: int | None = None,
+    **asking: Unpack[Asking],
 ) -> pd.DataFrame:
     """Ask every judge about every comparison, or about every reply alone.
 
@@ -81,9 +85,12 @@ def collect_verdicts(
         Where calls are kept.
     plan
         And whether to ask nothing, and say what it would take by judge, protocol and answer format.
-    **how
-        The options of :func:`plan_questions`, and about asking ``mode`` (``"missing"`` asks what
-        the ledger lacks, ``"replay"`` nothing), ``max_concurrency``, ``budget_usd``,
+    responders, protocol, dimensions, repeats, seed
+        As in :func:`plan_questions`.
+    max_concurrency : int, optional
+        Calls in flight, all judges together.
+    **asking
+        ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"`` nothing), ``budget_usd``,
         ``max_paid_calls``, ``scheduler``, ``progress``.
 
     Returns
@@ -115,29 +122,46 @@ def collect_verdicts(
     >>> scores[["dimension", "score", "state"]].values.tolist()
     [['overall', nan, 'unparsed']]
     """
-    asking = {name: how.pop(name) for name in ASKING if name in how}
-    questions = plan_questions(histories, replies, comparisons, judges, **how)
-    return collect(
-        "verdicts" if comparisons is not None else "scores",
-        questions,
-        ledger=ledger,
-        plan=plan,
-        **asking,
+    questions = plan_questions(
+        histories,
+        replies,
+        comparisons,
+        judges,
+        responders=responders,
+        protocol=protocol,
+        dimensions=dimensions,
+        repeats=repeats,
+        seed=seed,
+    )
+    if plan:
+        return plan_answers(questions, ledger)
+    table = "scores" if comparisons is None else "verdicts"
+    return collect_answers(
+        table, questions, ledger=ledger, max_concurrency=max_concurrency, **asking
     )
 
 
-def collect(
-    table: str, questions: Sequence[Question], *, ledger: Ledger, plan: bool = False, **asking: Any
+def collect_answers(
+    table: str,
+    questions: Sequence[Question],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None = None,
+    **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Ask judges and build a table of their answers, or estimate what that would take."""
-    if not plan:
-        return answer_rows(table, ask_questions(questions, ledger=ledger, **asking))
-    there = [question for question in questions if question.reply_is_there]
-    asked = (
+    """Put questions to their judges and make a table of the answers."""
+    answers = ask_questions(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
+    return answer_rows(table, answers)
+
+
+def plan_answers(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame:
+    """Count what questions would take, by judge, protocol and answer format."""
+    answerable = [question for question in questions if question.reply_is_there]
+    requests = (
         ((question.judge.name, question.form.name, question.form.answer_format), request)
-        for question, request in zip(there, question_requests(there, ledger), strict=True)
+        for question, request in zip(answerable, question_requests(answerable, ledger), strict=True)
     )
-    return count_calls(asked, by=("rater", "protocol", "answer_format"), ledger=ledger)
+    return count_calls(requests, by=("rater", "protocol", "answer_format"), ledger=ledger)
 
 
 @collector_paused()
@@ -182,7 +206,6 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
     return check_table(table, made_of.drop_duplicates(KEYS[table]))
 
 
-@collector_paused()
 def plan_questions(
     histories: pd.DataFrame,
     replies: pd.DataFrame,
@@ -244,21 +267,48 @@ def plan_questions(
     ... )
     2
     """
-    histories, replies = check_table("histories", histories), check_table("replies", replies)
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")
+    replies = check_table("replies", replies)
+    if comparisons is not None:
+        comparisons = check_table("comparisons", comparisons)
+        _check_comparisons(replies, comparisons)
+    return make_questions(
+        check_table("histories", histories),
+        replies,
+        comparisons,
+        judges,
+        responders=None if responders is None else check_table("responders", responders),
+        protocol=protocol,
+        dimensions=dimensions,
+        repeats=repeats,
+        seed=seed,
+    )
+
+
+@collector_paused()
+def make_questions(
+    histories: pd.DataFrame,
+    replies: pd.DataFrame,
+    comparisons: pd.DataFrame | None,
+    judges: Sequence[Model],
+    *,
+    responders: pd.DataFrame | None = None,
+    protocol: Protocol | str | None = None,
+    dimensions: Sequence[str] | None = None,
+    repeats: int = 1,
+    seed: int = 0,
+) -> list[Question]:
+    """Make the questions of :func:`plan_questions` from tables that were checked."""
     if comparisons is None:
-        judges, asked = (
-            _in_json(judges),
-            replies[replies["state"] == "valid"].assign(protocol="likert"),
-        )
+        judges = _in_json(judges)
+        asked = replies[replies["state"] == "valid"].assign(protocol="likert")
         if asked.empty:
             raise JudgeError(
                 f"None of the {len(replies)} replies is valid, so there is nothing to score."
             )
     else:
-        asked = check_table("comparisons", comparisons)
-        _check_comparisons(replies, asked)
+        asked = comparisons
     questions: list[Question] = []
     for name, rows in asked.groupby("protocol", sort=False):
         how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
@@ -351,8 +401,8 @@ def plan_again(
     n_pairs: int,
     dimensions: Sequence[str] | None = None,
     several: Sequence[str] | None = None,
+    responders: pd.DataFrame | None = None,
     seed: int = 0,
-    **how: Any,
 ) -> list[Question]:
     """Ask judges again about one pair of each of so many histories.
 
@@ -381,9 +431,15 @@ def plan_again(
     questions = []
     for protocol, repeats, together in ARMS:
         panel = [replace(judge, answer_format="json") if together else judge for judge in judges]
-        how |= {"dimensions": several if together else dimensions, "repeats": repeats, "seed": seed}
-        questions += plan_questions(
-            histories, replies, chosen.assign(protocol=protocol), panel, **how
+        questions += make_questions(
+            histories,
+            replies,
+            chosen.assign(protocol=protocol),
+            panel,
+            responders=responders,
+            dimensions=several if together else dimensions,
+            repeats=repeats,
+            seed=seed,
         )
     return questions
 
@@ -514,9 +570,9 @@ def _judge_flags(
     """Flag how a judge is related to each responder whom it judges."""
     known: dict[str, dict[str, Any]] = {"family": {}, "model": {}}
     if responders is not None:
-        table = check_table("responders", responders)
         known = {
-            column: dict(zip(table["responder"], table[column], strict=True)) for column in known
+            column: dict(zip(responders["responder"], responders[column], strict=True))
+            for column in known
         }
     itself = {
         name for name in present if name == judge.name or known["model"].get(name) == judge.model

@@ -17,7 +17,7 @@ import pandas as pd
 
 from heart_utils.calls.models import Model
 from heart_utils.judging.design import pair_replies, seeded
-from heart_utils.judging.judge import plan_questions
+from heart_utils.judging.judge import make_questions
 from heart_utils.judging.prompts import AUTHORS, PROMPTS
 from heart_utils.judging.questions import Question
 from heart_utils.judging.respond import PROBES as RULES
@@ -103,13 +103,16 @@ def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
 
     On ``overall``.
     """
-    asked: dict[str, Any] = {
-        **make_probes(),
-        "judges": judges,
-        "dimensions": ["overall"],
-        "seed": seed,
-    }
-    return plan_questions(**asked)
+    probes = make_probes()
+    return make_questions(
+        probes["histories"],
+        probes["replies"],
+        probes["comparisons"],
+        judges,
+        responders=probes["responders"],
+        dimensions=["overall"],
+        seed=seed,
+    )
 
 
 def named_probes(names: Sequence[str]) -> pd.DataFrame:

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import pandas as pd
 
-from heart_utils.calls.engine import ask_all
+from heart_utils.calls.engine import Asking, ask_all
 from heart_utils.calls.ledger import Ledger, failed
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
@@ -131,25 +131,27 @@ def ask_questions(
     questions: Sequence[Question],
     *,
     ledger: Ledger,
-    mode: str = "missing",
-    max_paid_calls: int | None = None,
-    **asking: Any,
+    max_concurrency: int | None = None,
+    **asking: Unpack[Asking],
 ) -> list[Answer]:
     """Ask what the ledger lacks, and ask once more for what cannot be read."""
+    mode = asking.get("mode", "missing")
     if mode not in ("missing", "replay"):
         raise JudgeError(
             f"mode is {mode!r}, expected 'missing' or 'replay'; a plan says what would be asked."
         )
-    asking |= {"ledger": ledger, "mode": mode}
-    there = [question for question in questions if question.reply_is_there]
-    calls, missing = _look_up(there, ledger, again=mode != "replay")
-    if missing and mode != "replay":
-        note_schemas([there[place].judge for place in missing if there[place].in_json], ledger)
-    new = (
-        ask_all(list(missing.values()), max_paid_calls=max_paid_calls, **asking) if missing else []
-    )
-    calls |= zip(missing, new, strict=True)
-    answers = [Answer(question, [calls[place]]) for place, question in enumerate(there)]
+    answerable = [question for question in questions if question.reply_is_there]
+    calls, missing = _look_up(answerable, ledger, again=mode != "replay")
+    new: list[Call] = []
+    if missing:
+        if mode != "replay":
+            judges = [answerable[n].judge for n in missing if answerable[n].in_json]
+            note_schemas(judges, ledger)
+        new = ask_all(
+            list(missing.values()), ledger=ledger, max_concurrency=max_concurrency, **asking
+        )
+        calls |= zip(missing, new, strict=True)
+    answers = [Answer(question, [calls[n]]) for n, question in enumerate(answerable)]
     unread = [
         one
         for one in answers
@@ -163,17 +165,19 @@ def ask_questions(
     if mode == "replay":  # takes only what was asked, so that a new parser needs no call
         known = ledger.find([request.key for _, request in repairs])
         repairs = [(answer, request) for answer, request in repairs if request.key in known]
-    if max_paid_calls is not None:
-        max_paid_calls = max(
-            max_paid_calls - len({call.call_id for call in new if call.cost_usd != 0}), 0
+    if repairs:
+        paid_calls = asking.get("max_paid_calls")
+        if paid_calls is not None:
+            n_paid = len({call.call_id for call in new if call.cost_usd != 0})
+            asking["max_paid_calls"] = max(paid_calls - n_paid, 0)
+        repaired = ask_all(
+            [request for _, request in repairs],
+            ledger=ledger,
+            max_concurrency=max_concurrency,
+            **asking,
         )
-    second = (
-        ask_all([request for _, request in repairs], max_paid_calls=max_paid_calls, **asking)
-        if repairs
-        else []
-    )
-    for (answer, _), call in zip(repairs, second, strict=True):
-        answer.calls = [*answer.calls, call]
+        for (answer, _), call in zip(repairs, repaired, strict=True):
+            answer.calls = [*answer.calls, call]
     if mode != "replay":
         _tell_of_cut_answers(answers)
     return [

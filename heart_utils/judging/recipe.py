@@ -1,4 +1,4 @@
-"""A recipe: a run's histories, responders and judges, run step by step from the ledger."""
+"""A recipe: a run's histories, responders and judges; no model is asked here."""
 
 from __future__ import annotations
 
@@ -12,17 +12,9 @@ import pandas as pd
 from pydantic import Field
 
 from heart_utils.calls.ledger import Ledger, open_ledger
-from heart_utils.calls.models import Model, Request, read_models
+from heart_utils.calls.models import Model, read_models
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import (
-    AGAIN,
-    collect,
-    plan_again,
-    plan_codes,
-    plan_hits,
-    plan_questions,
-)
-from heart_utils.judging.probes import PROFILES, named_probes, probe_questions, rewrite_replies
+from heart_utils.judging.probes import PROFILES, named_probes
 from heart_utils.judging.prompts import (
     CODEBOOKS,
     REPLY_INSTRUCTIONS,
@@ -30,29 +22,20 @@ from heart_utils.judging.prompts import (
     load_codebooks,
     load_protocol,
 )
-from heart_utils.judging.questions import Question, note_schemas, question_requests
-from heart_utils.judging.respond import PROBES, collect_replies, describe_responders
+from heart_utils.judging.respond import PROBES, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.heartbench import load_question_histories, load_questions
-from heart_utils.sources.load import load_histories, load_replies, load_responders
+from heart_utils.sources.load import load_histories, load_responders
 from heart_utils.sources.options import as_options
 from heart_utils.tables import SLICES, check_table, empty_table
 
 __all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories"]
-__all__ += ["recipe_replies", "recipe_responders", "recipe_step"]
+__all__ += ["recipe_responders"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders")
-STEPS = {
-    "verdicts": "verdicts",
-    "scores": "scores",
-    "codes": "codes",
-    "probes": "verdicts",
-    "again": "verdicts",
-}
-"""What is asked once the replies are there, in this order -> the table of its answers."""
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -114,6 +97,12 @@ class Recipe:
     def models(self) -> tuple[Model, ...]:
         """All who are asked."""
         return (*self.responders, *self.judges, *self.coders)
+
+    def protocols_that_ask(self, about: Literal["pair", "reply"]) -> list[Protocol]:
+        """Load the protocols by which judges are asked about pairs, or about replies alone."""
+        if not self.judges or self.questions:
+            return []
+        return [one for one in map(load_protocol, self.protocols) if one.asks == about]
 
     def open_ledger(self) -> Ledger:
         """Open the ledger of its run, with the recorded calls that it names."""
@@ -242,7 +231,7 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     """
     if recipe.questions:
         histories = load_question_histories(recipe.questions)
-        return histories[histories["history_id"].isin(_chosen_questions(recipe)["question_id"])]
+        return histories[histories["history_id"].isin(chosen_questions(recipe)["question_id"])]
     given = recipe.histories
     if Path(given).suffix:  # from the root, since chapters run in a folder of their own
         given = str(find_home() / Path(given).expanduser())
@@ -304,57 +293,6 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     return check_table("responders", pd.concat([table for table in tables if len(table)]))
 
 
-def recipe_replies(
-    recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **how: Any
-) -> pd.DataFrame:
-    """Collect the replies of a recipe: published, by models, and by rule.
-
-    Parameters
-    ----------
-    recipe
-        Who answers.
-    histories
-        What is answered.
-    ledger
-        As in :func:`heart_utils.judging.respond.collect_replies`.
-    **how
-        ``mode``, ``plan``, ``progress``, ...
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of replies, or the plan.
-
-    Examples
-    --------
-    >>> from heart_utils import open_ledger
-    >>> mine = Recipe(
-    ...     "mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",)
-    ... )
-    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))[
-    ...     "responder"
-    ... ].value_counts().to_dict()
-    {'echo': 13}
-    """
-    responders: list[Model | str] = [*recipe.responders, *recipe.probes]
-    language = recipe.language if recipe.questions else None
-    asked: dict[str, Any] = {
-        "repeats": recipe.repeats,
-        "instructions": recipe.instructions,
-        "language": language,
-    }
-    replies = [collect_replies(histories, responders, ledger=ledger, **asked, **how)]
-    if how.get("plan"):
-        return replies[0]
-    if recipe.given_replies:
-        given = load_replies(recipe.histories, twins=recipe.twins)
-        given = given[given["history_id"].isin(set(histories["history_id"]))]
-        if recipe.rewrites:
-            given = rewrite_replies(given, recipe.rewrites, labels=recipe.labels, seed=recipe.seed)
-        replies.insert(0, given)
-    return check_table("replies", pd.concat([table for table in replies if len(table)]))
-
-
 def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     """Pair the replies of a recipe, once for each of its protocols that compares.
 
@@ -363,7 +301,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     recipe
         How replies are paired.
     replies
-        What :func:`recipe_replies` returns.
+        What :func:`heart_utils.judging.steps.recipe_replies` returns.
 
     Returns
     -------
@@ -379,7 +317,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     [['ab', 'heart'], ['ba', 'heart'], ['ab', 'heart-release']]
     """
     tables = []
-    for protocol in _protocols(recipe, "pair"):
+    for protocol in recipe.protocols_that_ask("pair"):
         orders = recipe.orders if protocol.orders == "both" else protocol.orders
         rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
         tables.append(
@@ -390,130 +328,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     return check_table("comparisons", pd.concat(tables)) if tables else empty_table("comparisons")
 
 
-def recipe_step(recipe: Recipe, step: str, *tables: pd.DataFrame, **how: Any) -> pd.DataFrame:
-    """Run one step of a recipe: its models judge, score or label the replies.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Who is asked, and how.
-    step
-        ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are
-        no part of the run's own.
-    *tables
-        Histories, replies and comparisons, in this order; scores and codes need no comparisons,
-        probes no table.
-    **how
-        ``ledger``, ``plan``, ``mode``, ``budget_usd``, ... as in
-        :func:`heart_utils.judging.judge.collect_verdicts`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the
-        plan.
-
-    Raises
-    ------
-    RecipeError, JudgeError
-        If there is no such step, or the tables do not fit each other.
-
-    Examples
-    --------
-    >>> from heart_utils import open_ledger
-    >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
-    >>> replies = recipe_replies(recipe, recipe_histories(recipe), ledger=ledger, mode="dry")
-    >>> tables = recipe_histories(recipe), replies, recipe_comparisons(recipe, replies)
-    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["protocol"].tolist()
-    ['heart', 'heart-release']
-    """
-    if step not in STEPS:
-        raise RecipeError(f"There is no step {step!r}; there are {', '.join(STEPS)}.")
-    questions = _questions(step, recipe, *tables)
-    return collect(STEPS[step], questions, **how) if questions else empty_table(STEPS[step])
-
-
-def recipe_requests(
-    recipe: Recipe,
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    *,
-    ledger: Ledger,
-) -> list[Request]:
-    """List the requests to the panel of a recipe, without repair questions.
-
-    Repair questions depend on answers.
-    """
-    asked = [_questions(step, recipe, histories, replies, comparisons) for step in STEPS]
-    questions = [question for one in asked for question in one if question.reply_is_there]
-    requests = list(question_requests(questions, ledger))
-    note_schemas([question.judge for question in questions if question.in_json], ledger)
-    return requests
-
-
-def _questions(
-    step: str, recipe: Recipe, histories: Any = None, replies: Any = None, comparisons: Any = None
-) -> list[Question]:
-    """Build the questions of a step, about pairs or replies, under each of its protocols."""
-    seed, judges = recipe.seed, recipe.coders if step == "codes" else recipe.judges
-    if not judges:
-        return []
-    if step == "codes":
-        books = load_codebooks()
-        coded = (
-            replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True)
-            if recipe.coded
-            else replies
-        )
-        return plan_codes(
-            histories,
-            coded,
-            judges,
-            codebooks={name: books[name] for name in recipe.codebooks},
-            seed=seed,
-        )
-    if step == "probes":
-        return probe_questions(judges, seed=seed) if recipe.report_card else []
-    asked: dict[str, Any] = {"responders": recipe_responders(recipe)}
-    if step == "again":
-        asked |= {
-            "dimensions": recipe.protocols.get(AGAIN),
-            "several": recipe.together or None,
-            "n_pairs": recipe.asked_again,
-        }
-        return (
-            plan_again(histories, replies, comparisons, judges, seed=seed, **asked)
-            if recipe.asked_again
-            else []
-        )
-    if recipe.questions and step == "scores":
-        return plan_hits(
-            _chosen_questions(recipe), histories, replies, judges, language=recipe.language, **asked
-        )
-    questions = []
-    for protocol in _protocols(recipe, "pair" if step == "verdicts" else "reply"):
-        theirs = (
-            comparisons[comparisons["protocol"] == protocol.name] if step == "verdicts" else None
-        )
-        asked |= {"protocol": protocol, "dimensions": recipe.protocols[protocol.name]}
-        repeats = recipe.judge_repeats if step == "verdicts" else 1
-        questions += plan_questions(
-            histories, replies, theirs, judges, repeats=repeats, seed=seed, **asked
-        )
-    return questions
-
-
-def _protocols(recipe: Recipe, asks: str) -> list[Protocol]:
-    asked = recipe.judges and not recipe.questions
-    return (
-        [protocol for protocol in map(load_protocol, recipe.protocols) if protocol.asks == asks]
-        if asked
-        else []
-    )
-
-
-def _chosen_questions(recipe: Recipe) -> pd.DataFrame:
+def chosen_questions(recipe: Recipe) -> pd.DataFrame:
     """Load the items of a recipe's questions, or the given number with shortest texts."""
     questions = load_questions(str(recipe.questions))
     n, there = recipe.n_questions, questions["question_id"].nunique()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Unpack
 
 import pandas as pd
 
-from heart_utils.calls.engine import ask_all
+from heart_utils.calls.engine import Asking, ask_all
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT, UNSAID
@@ -47,6 +47,16 @@ class RespondError(ValueError):
     """Histories or responders cannot be used as asked."""
 
 
+class ReplyQuestion(NamedTuple):
+    """A history that a model is asked to answer, or that a probe answers by rule, without a request."""
+
+    history: Mapping[Any, Any]
+    responder: str
+    repeat: int = 0
+    request: Request | None = None
+    free: bool = False  #: Whether the answer is taken as it comes, however long.
+
+
 def _echo(turns: Sequence[Mapping[str, str]]) -> str:
     said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
     return " ".join(said.split()[:MAX_WORDS])
@@ -70,7 +80,7 @@ def collect_replies(
     language: str | None = None,
     max_concurrency: int | None = 1,
     plan: bool = False,
-    **asking: Any,
+    **asking: Unpack[Asking],
 ) -> pd.DataFrame:
     """Let each responder answer each history once.
 
@@ -129,37 +139,60 @@ def collect_replies(
     ... )
     4
     """
-    histories = check_table("histories", histories)
+    questions = reply_questions(
+        check_table("histories", histories),
+        responders,
+        repeats=repeats,
+        instructions=instructions,
+        language=language,
+    )
+    if plan:
+        return plan_replies(questions, ledger)
+    return answer_replies(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
+
+
+def reply_questions(
+    histories: pd.DataFrame,
+    responders: Sequence[Model | str],
+    *,
+    repeats: int,
+    instructions: str,
+    language: str | None,
+) -> list[ReplyQuestion]:
+    """Make what :func:`collect_replies` asks, of histories that were checked."""
     _check_responders(responders)
     check_last_speaker(histories, RespondError)
     skipped = set(skipped_histories(histories)["history_id"])
-    wanted = [
-        (history, responder, repeat)
-        for history in histories[~histories["history_id"].isin(skipped)].to_dict("records")
-        for responder in responders
-        for repeat in range(repeats if isinstance(responder, Model) else 1)
-    ]
-    requests = [
-        _request(history, model, repeat, instructions, language)
-        for history, model, repeat in wanted
-        if isinstance(model, Model)
-    ]
-    if plan:
-        return count_calls(
-            [((request.model.name,), request) for request in requests],
-            by=("responder",),
-            ledger=ledger,
-        )
-    answers = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
-    rows = [
-        (
-            _reply(history, responder.name, repeat, next(answers), as_it_came=language is not None)
-            if isinstance(responder, Model)
-            else _row(history, responder, text := PROBES[responder](history["turns"]), "valid", 0)
-            | {"flags": _flags(history, text)}
-        )
-        for history, responder, repeat in wanted
-    ]
+    questions = []
+    for history in histories[~histories["history_id"].isin(skipped)].to_dict("records"):
+        for responder in responders:
+            if isinstance(responder, str):
+                questions.append(ReplyQuestion(history, responder))
+                continue
+            for repeat in range(repeats):
+                request = _request(history, responder, repeat, instructions, language)
+                free = language is not None
+                questions.append(ReplyQuestion(history, responder.name, repeat, request, free))
+    return questions
+
+
+def plan_replies(questions: Sequence[ReplyQuestion], ledger: Ledger) -> pd.DataFrame:
+    """Count what replies of models would take, by responder."""
+    requests = [((one.responder,), one.request) for one in questions if one.request is not None]
+    return count_calls(requests, by=("responder",), ledger=ledger)
+
+
+def answer_replies(
+    questions: Sequence[ReplyQuestion],
+    *,
+    ledger: Ledger,
+    max_concurrency: int | None,
+    **asking: Unpack[Asking],
+) -> pd.DataFrame:
+    """Ask for the replies of models, and make the table of them and of probes."""
+    requests = [one.request for one in questions if one.request is not None]
+    calls = iter(ask_all(requests, ledger=ledger, max_concurrency=max_concurrency, **asking))
+    rows = [_by_rule(one) if one.request is None else _reply(one, next(calls)) for one in questions]
     return check_table("replies", pd.DataFrame(rows)) if rows else empty_table("replies")
 
 
@@ -229,11 +262,15 @@ def _request(
     return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 
 
-def _reply(
-    history: Mapping[Any, Any], responder: str, repeat: int, call: Call, *, as_it_came: bool = False
-) -> dict[str, Any]:
+def _by_rule(question: ReplyQuestion) -> dict[str, Any]:
+    """Let a probe say what it always says."""
+    text = PROBES[question.responder](question.history["turns"])
+    return {**_row(question, text, "valid"), "flags": _flags(question.history, text)}
+
+
+def _reply(question: ReplyQuestion, call: Call) -> dict[str, Any]:
     """Read a call; nothing here asks anything, so a better reading needs no new call."""
-    text, unwrapped = (call.text.strip(), False) if as_it_came else _unwrap(call.text)
+    text, unwrapped = (call.text.strip(), False) if question.free else _unwrap(call.text)
     state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(
         call.status, "error"
     )
@@ -251,19 +288,18 @@ def _reply(
         )
         if applies
     ]
-    flags += [] if as_it_came else _flags(history, text)
+    flags += [] if question.free else _flags(question.history, text)
     text = STAND_IN if call.status == "planned" else text
     measured = {name: getattr(call, name) for name in NOTHING if hasattr(call, name)}
     return {
-        **_row(history, responder, text if state == "valid" else None, state, repeat),
+        **_row(question, text if state == "valid" else None, state),
         **measured,
         "flags": ["planned"] if call.status == "planned" else flags if state == "valid" else [],
     }
 
 
-def _row(
-    history: Mapping[Any, Any], responder: str, text: str | None, state: str, repeat: int
-) -> dict[str, Any]:
+def _row(question: ReplyQuestion, text: str | None, state: str) -> dict[str, Any]:
+    history, responder, repeat = question.history, question.responder, question.repeat
     name = f"{history['history_id']}--{responder}" + (f"--r{repeat}" if repeat else "")
     about = {
         "reply_id": name,

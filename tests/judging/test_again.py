@@ -8,15 +8,20 @@ from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_s
 
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call
-from heart_utils.judging.judge import ARMS, JudgeError, collect, collect_verdicts, plan_again
+from heart_utils.judging.judge import (
+    ARMS,
+    JudgeError,
+    collect_answers,
+    collect_verdicts,
+    plan_again,
+)
 from heart_utils.judging.recipe import (
     RecipeError,
     read_recipe,
     recipe_comparisons,
     recipe_histories,
-    recipe_replies,
-    recipe_step,
 )
+from heart_utils.judging.steps import recipe_replies, recipe_step
 from heart_utils.runs import find_root
 
 TWO = ["overall", "attunement"]
@@ -30,7 +35,7 @@ def say(request):
 
 
 def ask_again(*study, ledger, **how):
-    return collect("verdicts", plan_again(*study, **how), ledger=ledger)
+    return collect_answers("verdicts", plan_again(*study, **how), ledger=ledger)
 
 
 def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):

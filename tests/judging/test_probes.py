@@ -5,7 +5,7 @@ import pytest
 
 from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.models import read_models
-from heart_utils.judging.judge import collect
+from heart_utils.judging.judge import collect_answers, plan_answers
 from heart_utils.judging.probes import CHECKS, make_probes, probe_questions
 from heart_utils.judging.prompts import instructs_judge
 
@@ -86,9 +86,9 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
 def test_a_plan_asks_nothing_and_a_replay_of_nothing_says_what_to_do():
     judges = read_models([JUDGE])
     questions = probe_questions(judges, seed=1)
-    plan = collect("verdicts", questions, ledger=open_ledger("sqlite://"), plan=True)
+    plan = plan_answers(questions, open_ledger("sqlite://"))
     assert int(plan["n_calls"].sum()) == 2 * 24 * len(CHECKS)
     with pytest.raises(ReplayError, match="make collect"):
-        collect(
+        collect_answers(
             "verdicts", questions, ledger=open_ledger("sqlite://"), mode="replay", progress=False
         )

@@ -24,13 +24,8 @@ from heart_utils.judging.prompts import (
     prompt_hash,
 )
 from heart_utils.judging.questions import Question
-from heart_utils.judging.recipe import (
-    read_recipe,
-    recipe_comparisons,
-    recipe_histories,
-    recipe_replies,
-    recipe_step,
-)
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
+from heart_utils.judging.steps import recipe_replies, recipe_step
 from heart_utils.runs import find_root
 
 HISTORY = {

@@ -24,8 +24,8 @@ from heart_utils.judging.recipe import (
     read_recipe,
     recipe_histories,
     recipe_responders,
-    recipe_step,
 )
+from heart_utils.judging.steps import recipe_step
 from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -586,7 +586,7 @@ def test_ctrl_c_is_told_and_not_a_traceback(project, capsys, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("heart_utils.collect.recipe_replies", stop)
+    monkeypatch.setattr("heart_utils.collection.recipe_histories", stop)
     assert main(["mine", "--quiet", "--yes"]) == 130
     assert "the same command goes on where this ended" in capsys.readouterr().err
 

@@ -11,6 +11,7 @@ from heart_utils.calls.models import Call, Model
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.respond import (
     PROBES,
+    ReplyQuestion,
     RespondError,
     _reply,
     collect_replies,
@@ -69,7 +70,7 @@ def model(provider, name="m"):
 
 
 def read(text, status="ok"):
-    return _reply(HISTORIES.iloc[0].to_dict(), "m", 0, Call("k", status, text=text))
+    return _reply(ReplyQuestion(HISTORIES.iloc[0].to_dict(), "m"), Call("k", status, text=text))
 
 
 def test_each_responder_answers_each_history_that_can_be_answered(provider, ledger):
@@ -194,7 +195,8 @@ def test_an_answer_is_read_as_it_stands_and_flagged(raw, text, flags):
     ],
 )
 def test_a_greeting_is_flagged_where_it_is_the_supporters_first_turn(turns, flags):
-    row = _reply(history("h", *turns), "m", 0, Call("k", "ok", text="Hello, how are you?"))
+    question = ReplyQuestion(history("h", *turns), "m")
+    row = _reply(question, Call("k", "ok", text="Hello, how are you?"))
     assert row["flags"] == flags
 
 
@@ -210,12 +212,8 @@ def test_an_answer_of_nothing_but_a_label_or_marks_is_an_error(raw):
 
 
 def test_a_reply_whose_end_nobody_gave_a_reason_for_is_flagged():
-    row = _reply(
-        history("h", "I am sad."),
-        "m",
-        0,
-        Call("k", "ok", text="I hear you.", finish_reason="unsaid"),
-    )
+    question = ReplyQuestion(history("h", "I am sad."), "m")
+    row = _reply(question, Call("k", "ok", text="I hear you.", finish_reason="unsaid"))
     assert (row["state"], row["flags"]) == ("valid", ["end_unsaid"])
 
 

@@ -27,9 +27,9 @@ from heart_utils.judging.recipe import (
     read_recipe,
     recipe_comparisons,
     recipe_histories,
-    recipe_replies,
     recipe_responders,
 )
+from heart_utils.judging.steps import recipe_replies
 from heart_utils.people.study import _texts_shown
 from heart_utils.runs import find_root
 from heart_utils.sources.load import load_replies

@@ -20,7 +20,8 @@ from study_builders import STATEMENT, answer_seat, assignment, seat_answers, sma
 
 from heart_utils.calls.ledger import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
-from heart_utils.judging.recipe import read_recipe, recipe_histories, recipe_replies
+from heart_utils.judging.recipe import read_recipe, recipe_histories
+from heart_utils.judging.steps import recipe_replies
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.raters import import_study
 from heart_utils.people.study import ASKED_OF_PUBLIC, load_settings, main, start_study, write_study

@@ -16,12 +16,8 @@ from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import Request
 from heart_utils.judging.judge import plan_questions
-from heart_utils.judging.recipe import (
-    read_recipe,
-    recipe_comparisons,
-    recipe_histories,
-    recipe_replies,
-)
+from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
+from heart_utils.judging.steps import recipe_replies
 from tools.bench import Figure
 
 __all__ = ["run"]

@@ -1,0 +1,389 @@
+"""The steps of a recipe: replies first, then what judges and coders say of them.
+
+A step plans, which counts what it would take, and runs, which gives its table. A further step is a
+class here, named in :data:`JUDGING` if it asks about replies or pairs that are there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, Unpack
+
+import pandas as pd
+
+from heart_utils.calls.engine import Asking
+from heart_utils.calls.ledger import Ledger
+from heart_utils.calls.models import Model
+from heart_utils.judging.judge import (
+    AGAIN,
+    collect_answers,
+    make_questions,
+    plan_again,
+    plan_answers,
+    plan_codes,
+    plan_hits,
+)
+from heart_utils.judging.probes import probe_questions, rewrite_replies
+from heart_utils.judging.prompts import Protocol, load_codebooks
+from heart_utils.judging.questions import Question
+from heart_utils.judging.recipe import Recipe, RecipeError, chosen_questions, recipe_responders
+from heart_utils.judging.respond import ReplyQuestion, answer_replies, plan_replies, reply_questions
+from heart_utils.sources.load import load_replies
+from heart_utils.tables import check_table, empty_table
+
+__all__ = ["recipe_replies", "recipe_step"]
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What a step asks about; each table was checked where it came in or was made."""
+
+    histories: pd.DataFrame = field(default_factory=partial(empty_table, "histories"))
+    replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"))
+    comparisons: pd.DataFrame = field(default_factory=partial(empty_table, "comparisons"))
+
+    @classmethod
+    def checked(cls, tables: Sequence[pd.DataFrame]) -> Tables:
+        """Check tables that somebody else gives, in the order of the fields."""
+        names = ("histories", "replies", "comparisons")
+        return cls(*map(check_table, names, tables))
+
+
+@dataclass(frozen=True)
+class Step(ABC):
+    """One thing that the models of a recipe are asked for."""
+
+    recipe: Recipe
+    name: ClassVar[str]  #: As plans and messages call it.
+    table: ClassVar[str]  #: The table of its answers.
+    by: ClassVar[str] = "rater"  #: The column of that table that names who answered.
+
+    @abstractmethod
+    def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Count the calls of each model, those that are recorded, and what the others would take."""
+
+    @abstractmethod
+    def run(
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None = None,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Ask for what the ledger lacks, and make the table of all answers."""
+
+
+class Replies(Step):
+    """The replies that came with the histories, those of models, and those by rule."""
+
+    name, table, by = "replies", "replies", "responder"
+
+    def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Count the calls of each responder."""
+        return plan_replies(self._questions(tables.histories), ledger)
+
+    def run(
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None = 1,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Let responders answer, one call at a time by default, so that times are those of each."""
+        questions = self._questions(tables.histories)
+        answered = answer_replies(
+            questions, ledger=ledger, max_concurrency=max_concurrency, **asking
+        )
+        given = self._given(tables.histories) if self.recipe.given_replies else answered.head(0)
+        return check_table("replies", pd.concat([rows for rows in (given, answered) if len(rows)]))
+
+    def _questions(self, histories: pd.DataFrame) -> list[ReplyQuestion]:
+        recipe = self.recipe
+        return reply_questions(
+            histories,
+            [*recipe.responders, *recipe.probes],
+            repeats=recipe.repeats,
+            instructions=recipe.instructions,
+            language=recipe.language if recipe.questions else None,
+        )
+
+    def _given(self, histories: pd.DataFrame) -> pd.DataFrame:
+        """Load the replies that came with the histories, or rewritings of them."""
+        recipe = self.recipe
+        given = load_replies(recipe.histories, twins=recipe.twins)
+        given = given[given["history_id"].isin(set(histories["history_id"]))]
+        if not recipe.rewrites:
+            return given
+        return rewrite_replies(given, recipe.rewrites, labels=recipe.labels, seed=recipe.seed)
+
+
+class Judging(Step):
+    """A step whose questions are all known before the first is asked."""
+
+    @property
+    def panel(self) -> tuple[Model, ...]:
+        """Who is asked."""
+        return self.recipe.judges
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the recipe asks for it."""
+        return bool(self.panel)
+
+    @abstractmethod
+    def questions(self, tables: Tables) -> list[Question]:
+        """Make its questions; called where the recipe asks for it."""
+
+    def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Count the calls of each judge by protocol and answer format."""
+        return plan_answers(self.questions(tables) if self.is_asked else [], ledger)
+
+    def run(
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None = None,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Put its questions to the panel; no row where the recipe asks for none."""
+        questions = self.questions(tables) if self.is_asked else []
+        if not questions:
+            return empty_table(self.table)
+        return collect_answers(
+            self.table, questions, ledger=ledger, max_concurrency=max_concurrency, **asking
+        )
+
+
+class Verdicts(Judging):
+    """Which of two replies is better, under each protocol that compares."""
+
+    name = table = "verdicts"
+
+    def questions(self, tables: Tables) -> list[Question]:
+        """Ask about every comparison under its own protocol."""
+        comparisons = tables.comparisons
+        return [
+            question
+            for protocol in self.recipe.protocols_that_ask("pair")
+            for question in self._about(
+                tables, comparisons[comparisons["protocol"] == protocol.name], protocol
+            )
+        ]
+
+    def _about(
+        self, tables: Tables, comparisons: pd.DataFrame | None, protocol: Protocol
+    ) -> list[Question]:
+        recipe = self.recipe
+        return make_questions(
+            tables.histories,
+            tables.replies,
+            comparisons,
+            self.panel,
+            responders=recipe_responders(recipe),
+            protocol=protocol,
+            dimensions=recipe.protocols[protocol.name],
+            repeats=1 if comparisons is None else recipe.judge_repeats,
+            seed=recipe.seed,
+        )
+
+
+class Scores(Verdicts):
+    """How good a reply is by itself, under each protocol that scores, or item by item."""
+
+    name = table = "scores"
+
+    def questions(self, tables: Tables) -> list[Question]:
+        """Ask about every reply alone."""
+        recipe = self.recipe
+        if recipe.questions:
+            return plan_hits(
+                chosen_questions(recipe),
+                tables.histories,
+                tables.replies,
+                self.panel,
+                responders=recipe_responders(recipe),
+                language=recipe.language,
+            )
+        return [
+            question
+            for protocol in recipe.protocols_that_ask("reply")
+            for question in self._about(tables, None, protocol)
+        ]
+
+
+class Codes(Judging):
+    """What a reply does, in the words of codebooks."""
+
+    name, table, by = "codes", "codes", "coder"
+
+    @property
+    def panel(self) -> tuple[Model, ...]:
+        """Who labels."""
+        return self.recipe.coders
+
+    def questions(self, tables: Tables) -> list[Question]:
+        """Ask about the replies that the recipe has labelled, once a codebook."""
+        recipe, replies = self.recipe, tables.replies
+        if recipe.coded:
+            replies = replies[replies["responder"].isin(recipe.coded)].reset_index(drop=True)
+        books = load_codebooks()
+        codebooks = {name: books[name] for name in recipe.codebooks}
+        return plan_codes(
+            tables.histories, replies, self.panel, codebooks=codebooks, seed=recipe.seed
+        )
+
+
+class Probes(Judging):
+    """Verdicts on pairs of which one reply is known to be worse, for a judge's report card."""
+
+    name, table = "probes", "verdicts"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the recipe asks for it."""
+        return bool(self.panel) and self.recipe.report_card
+
+    def questions(self, tables: Tables) -> list[Question]:
+        """Ask about texts of this project, whatever the tables hold."""
+        return probe_questions(self.panel, seed=self.recipe.seed)
+
+
+class Again(Judging):
+    """Verdicts on some pairs once more, in other words and several dimensions at once."""
+
+    name, table = "again", "verdicts"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the recipe asks for it."""
+        return bool(self.panel) and self.recipe.asked_again > 0
+
+    def questions(self, tables: Tables) -> list[Question]:
+        """Ask about one pair of each of so many histories."""
+        recipe = self.recipe
+        return plan_again(
+            tables.histories,
+            tables.replies,
+            tables.comparisons,
+            self.panel,
+            n_pairs=recipe.asked_again,
+            dimensions=recipe.protocols.get(AGAIN),
+            several=recipe.together or None,
+            responders=recipe_responders(recipe),
+            seed=recipe.seed,
+        )
+
+
+JUDGING: dict[str, type[Judging]] = {
+    step.name: step for step in (Verdicts, Scores, Codes, Probes, Again)
+}
+"""What is asked once the replies are there, in this order."""
+
+
+def recipe_replies(
+    recipe: Recipe,
+    histories: pd.DataFrame,
+    *,
+    ledger: Ledger,
+    plan: bool = False,
+    max_concurrency: int | None = 1,
+    **asking: Unpack[Asking],
+) -> pd.DataFrame:
+    """Collect the replies of a recipe: published, by models, and by rule.
+
+    Parameters
+    ----------
+    recipe
+        Who answers.
+    histories
+        What is answered.
+    ledger
+        As in :func:`heart_utils.judging.respond.collect_replies`.
+    plan, max_concurrency
+        As there.
+    **asking
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as there.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies, or the plan.
+
+    Examples
+    --------
+    >>> from heart_utils import open_ledger, recipe_histories
+    >>> mine = Recipe(
+    ...     "mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",)
+    ... )
+    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))[
+    ...     "responder"
+    ... ].value_counts().to_dict()
+    {'echo': 13}
+    """
+    step, tables = Replies(recipe), Tables.checked([histories])
+    if plan:
+        return step.plan(tables, ledger)
+    return step.run(tables, ledger, max_concurrency=max_concurrency, **asking)
+
+
+def recipe_step(
+    recipe: Recipe,
+    step: str,
+    *tables: pd.DataFrame,
+    ledger: Ledger,
+    plan: bool = False,
+    max_concurrency: int | None = None,
+    **asking: Unpack[Asking],
+) -> pd.DataFrame:
+    """Run one step of a recipe: its models judge, score or label the replies.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        Who is asked, and how.
+    step
+        ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are
+        no part of the run's own.
+    *tables
+        Histories, replies and comparisons, in this order; scores and codes need no comparisons,
+        probes no table.
+    ledger : Ledger
+        Where calls are kept.
+    plan, max_concurrency
+        As in :func:`heart_utils.judging.judge.collect_verdicts`.
+    **asking
+        ``mode``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``, as there.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the
+        plan.
+
+    Raises
+    ------
+    RecipeError, JudgeError
+        If there is no such step, or the tables do not fit each other.
+
+    Examples
+    --------
+    >>> from heart_utils import open_ledger, read_recipe, recipe_comparisons, recipe_histories
+    >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
+    >>> replies = recipe_replies(recipe, recipe_histories(recipe), ledger=ledger, mode="dry")
+    >>> tables = recipe_histories(recipe), replies, recipe_comparisons(recipe, replies)
+    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["protocol"].tolist()
+    ['heart', 'heart-release']
+    """
+    if step not in JUDGING:
+        raise RecipeError(f"There is no step {step!r}; there are {', '.join(JUDGING)}.")
+    wanted = JUDGING[step](recipe)
+    given = Tables.checked(tables if wanted.is_asked else [])
+    if plan:
+        return wanted.plan(given, ledger)
+    return wanted.run(given, ledger, max_concurrency=max_concurrency, **asking)
