@@ -180,6 +180,10 @@ class Run:
 def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Run:
     """Open a run folder, by name or by path.
 
+    A run is one folder of tables (Parquet files) with a ``manifest.json`` that records where each
+    table comes from, its licence and its settings. Chapters read from a run and write their results
+    to it, so the same notebooks serve the sample, published data and your own study.
+
     Parameters
     ----------
     name_or_path
@@ -193,7 +197,10 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     Returns
     -------
     Run
-        With ``read``, ``write``, ``root`` and ``manifest``.
+        ``name``, ``folder`` and ``root`` (absolute paths) and ``manifest`` (a dict). Its methods:
+        ``has(table)``, ``read(table)`` returns a checked DataFrame, ``write(table, rows)`` checks
+        and writes whole tables, ``record(...)`` adds to the manifest, ``parts(table)`` lists
+        imported parts.
 
     Raises
     ------
@@ -201,10 +208,26 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         If the run was written by a newer version, the path is a file, or it is not there and
         `create` is false.
 
+    See Also
+    --------
+    read_recipe : Read what a run collects.
+    open_ledger : Open the ledger of a run's model calls.
+    check_table : Check that a table has the columns and words that a run needs.
+    find_root : Find the folder that holds ``data/`` and ``runs/``.
+
+    Notes
+    -----
+    Tables are written atomically, and ids of people that look like names or addresses become codes
+    before anything is on the disk; see :mod:`heart_utils.identities`. Files are only replaced when
+    their content changes, so that ``make`` does not rerun what depends on them.
+
     Examples
     --------
-    >>> open_run("sample").folder.name
-    'sample'
+    >>> run = open_run("public")
+    >>> run.name, run.has("verdicts")
+    ('public', True)
+    >>> sorted(run.read("verdicts")["rater_kind"].unique())
+    ['human', 'model']
     """
     name = os.fspath(name_or_path)
     if not name.strip():
@@ -234,19 +257,41 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
 def find_root() -> Path:
     """Find the folder that holds ``data/``.
 
+    All data of the project are under one root: ``data/``, ``runs/`` and ``params/``. Notebooks run
+    in their own folder, tests in another, and an installed package in none of them, so the root is
+    searched for rather than assumed. If the environment variable ``HEART_ROOT`` is set, it names
+    the root. Else it is the checkout that holds this package, or the first checkout from the
+    current folder upwards.
+
     Returns
     -------
     pathlib.Path
-        Absolute; without a checkout the installed package itself, whose wheel has the data inside.
+        Absolute path of the root; without a checkout the installed package itself, whose wheel has
+        the data inside.
 
     Raises
     ------
     RunError
-        If neither holds the project.
+        If no place holds the project, or ``HEART_ROOT`` names a folder without it.
+
+    See Also
+    --------
+    open_run : Open a run folder under this root.
+    load_histories : Load histories that come with the project.
+    read_quoted : Read published effects under this root.
+
+    Notes
+    -----
+    Use it to read a file of the project, such as ``find_root() / "data" / "published" /
+    "effects.csv"``. For your own files, paths relative to the current folder work as usual. Runs
+    are written below the root only where it is a checkout; an installed package is never written
+    to.
 
     Examples
     --------
-    >>> (find_root() / "heart_utils" / "runs.py").is_file()
+    >>> (find_root() / "data").is_dir()
+    True
+    >>> find_root().is_absolute()
     True
     """
     given = os.environ.get("HEART_ROOT")
@@ -305,14 +350,33 @@ def strictest_licence(licences: list[str]) -> str:
 def may_publish(licence: str) -> bool:
     """Check whether words under a licence may appear on a published page.
 
+    The book shows numbers about all data sets, but the words of a conversation only where the
+    licence allows passing them on. A page that shows words calls this function first. A licence
+    that the project does not know counts as the strictest.
+
     Parameters
     ----------
     licence
-        Name as in ``LICENCES``; under one that is not known they may not.
+        Name as in ``LICENCES``, such as ``"CC-BY-4.0"``, ``"CC0-1.0"``, ``"MIT"``, ``"gated"`` or
+        ``"none stated"``.
 
     Returns
     -------
     bool
+        True for public domain, permissive, attribution and share-alike licences; False for
+        non-commercial, gated, unknown and missing ones.
+
+    See Also
+    --------
+    strictest_licence : Return the most restrictive of several licences.
+    open_run : Open a run, whose manifest records the licence of each table.
+    note_tables : List the sources and licences of the tables on a page.
+    read_conversation : Show a conversation, if its licence allows it.
+
+    Notes
+    -----
+    This is a rule of the project and not legal advice. Non-commercial licences are refused because
+    a published page may be reused by anyone; attribution is given beside each figure.
 
     Examples
     --------

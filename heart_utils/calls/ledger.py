@@ -1010,27 +1010,46 @@ def open_ledger(
 ) -> Ledger:
     """Open the ledger of a run, or one by its URL.
 
+    The ledger keeps every call to a model under a hash of its request. A call that is there is not
+    made again, so a run can stop at any time and go on later, and nothing is paid twice. A finished
+    run can be repeated without a network.
+
     Parameters
     ----------
     run_or_url : str, path or Run
         A run's is the file ``ledger.sqlite`` in its folder, unless ``HEART_LEDGER`` names another's
-        URL.
+        URL. A URL is SQLAlchemy's, such as ``"sqlite:///calls.sqlite"`` or
+        ``"postgresql+psycopg://..."`` for several machines; ``"sqlite://"`` is in memory.
     seed_file : str or path, optional
-        Calls recorded elsewhere, as JSON Lines, that the ledger shall know too. Read once.
+        Calls recorded elsewhere, as JSON Lines, that the ledger also holds from then on. Read once.
 
     Returns
     -------
     Ledger
-        With ``find``, ``money`` and ``counts``.
+        With ``find(keys)`` (recorded calls), ``money`` (USD spent and reserved) and ``counts()``
+        (number of calls by state). Functions that ask models take it as `ledger`.
 
     Raises
     ------
     LedgerError
         If it cannot be reached, is no ledger, or is of another version.
 
+    See Also
+    --------
+    collect_verdicts : Ask judges, and keep every call in a ledger.
+    recipe_step : Run one step of a recipe from a ledger.
+    price : Look up the price of a token.
+
+    Notes
+    -----
+    Several processes may share one ledger: each claims the calls that it makes, and reserves their
+    price against the budget before it asks. A damaged ledger is an error that names the remedy,
+    never an empty result.
+
     Examples
     --------
-    >>> open_ledger("sqlite://").counts()
+    >>> ledger = open_ledger("sqlite://")
+    >>> ledger.counts()
     {}
     """
     ledger = Ledger(connect(run_or_url))

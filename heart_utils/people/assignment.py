@@ -327,6 +327,10 @@ def study_cost(
 ) -> pd.DataFrame:
     """Compute the raters, hours and cost of a rating study, by raters a pair.
 
+    More raters for each pair cost in proportion, but reach a given precision only up to what
+    dialogues allow. Compare these rows with :func:`plan_study`, which states what each number can
+    detect, and pay for minutes that a pilot measured rather than hoped for.
+
     Parameters
     ----------
     n_pairs
@@ -338,24 +342,53 @@ def study_cost(
     seconds_each
         Seconds on one comparison, from a pilot.
     minutes_around
-        Minutes of consent, instructions, practice and debrief.
+        Minutes of consent, instructions, practice and debrief, for each rater.
     pay_per_hour
         Pay of a rater, in any currency.
     fee_share
-        What a platform adds to the pay, as a share of it.
+        What a platform adds to the pay, as a share of it, such as 0.33.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours``,
-        ``cost``.
+        One row for each number of raters a pair:
+
+        ``raters_per_pair``
+            As given.
+        ``verdicts``
+            Comparisons that are judged, over all raters.
+        ``raters``
+            People needed, rounded up.
+        ``minutes_each``
+            Minutes of one rater, all tasks together.
+        ``hours``
+            Hours of all raters.
+        ``cost``
+            Pay and fee, in the currency of `pay_per_hour`.
+
+    See Also
+    --------
+    plan_study : Compute the smallest gap that each design can detect.
+    assign_raters : Assign pairs to raters.
+    cheapest_design : List designs that reach a wanted reliability, the cheapest first.
+
+    Notes
+    -----
+    Drop-outs and excluded raters are not in it: add the share that your pilot lost. Who pays by the
+    task should still compute from the hour, so that a slow and careful rater is paid fairly.
 
     Examples
     --------
-    >>> study_cost(
-    ...     2800, raters_per_pair=[15], load=35, seconds_each=60, minutes_around=10, pay_per_hour=12
-    ... )["raters"].item()
-    1200
+    >>> costs = study_cost(
+    ...     2800,
+    ...     raters_per_pair=[3, 15],
+    ...     load=35,
+    ...     seconds_each=60,
+    ...     minutes_around=10,
+    ...     pay_per_hour=12,
+    ... )
+    >>> costs[["raters", "hours"]].values.tolist()
+    [[240.0, 180.0], [1200.0, 900.0]]
     """
     table = pd.DataFrame({"raters_per_pair": raters_per_pair})
     table["verdicts"] = n_pairs * table["raters_per_pair"]

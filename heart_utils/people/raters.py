@@ -104,7 +104,11 @@ def import_study(
     simulated: bool = False,
     **reading: Unpack[FileOptions],
 ) -> ImportedStudy:
-    """Turn the answers of a study into verdicts, or into replies by people; nothing is written yet.
+    """Read the answers of a study as verdicts, or as replies by people, without writing them.
+
+    People saw left and right; the tables have a and b. The function reads what a study collected,
+    checks it against the replies that were shown, redacts free texts, counts attention checks, and
+    returns rows. Look at them, then call ``write``.
 
     Parameters
     ----------
@@ -122,7 +126,7 @@ def import_study(
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
-        Whether a program answered; the answers to a rehearsal are simulated whatever is said here.
+        Whether a program answered; the answers to a rehearsal are always simulated.
     **reading
         Of a file, as in :func:`~heart_utils.sources.load.load_verdicts`, such as ``columns``,
         ``words`` and ``only``; its columns are ``rater``, ``left``, ``right`` (ids of replies),
@@ -132,14 +136,23 @@ def import_study(
     Returns
     -------
     ImportedStudy
-        A page answered but for its side is ``abstained``; one never answered is counted in
-        ``raters`` alone.
+        ``verdicts`` and ``comparisons``, or ``replies`` and ``responders``; ``raters``, one row a
+        person with ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed``;
+        ``n_withdrawn``. Its method ``write(run)`` stores them as a part of the run. A page answered
+        but for its side is ``abstained``; one never answered is counted in ``raters`` alone.
 
     Raises
     ------
     StudyError
         If there is no statement, a comparison was judged twice or unseen, the export is cut short,
         or a name has two spellings.
+
+    See Also
+    --------
+    add_people : Add people's imported answers to a run's tables.
+    load_verdicts : Load people's verdicts from a file that names responders, not reply ids.
+    rater_quality : Describe how each rater worked.
+    decide_exclusions : Decide which raters to leave out, by a rule set beforehand.
 
     Examples
     --------

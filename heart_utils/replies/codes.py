@@ -32,35 +32,53 @@ class CodesError(ValueError):
 def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     """Code replies by a lexicon: transparent, and blind to everything said in other words.
 
+    A code holds for a reply if one of its phrases occurs in it. Anyone can check why. But a reply
+    can promise, blame or validate in words that no list has, and a listed phrase can be negated, so
+    compare such codes with people's or a model's before you rest a result on them.
+
     Parameters
     ----------
     replies
-        The table of replies.
+        The table of replies, with ``reply_id``, ``text``, ``state`` and ``simulated``.
     codes
-        Sequence of what has ``name`` and ``words``, as in a codebook; those without words are left
-        out. A star stands for any ending of a word; words in a row may be parted by punctuation;
-        case does not matter.
+        Sequence of objects with ``name`` and ``words``, as in a codebook; those without words are
+        left out. A star matches any ending of a word; words in a row may be separated by
+        punctuation; case does not matter.
 
     Returns
     -------
     pandas.DataFrame
-        The table of codes, ``probability`` 1 or 0, or none for a reply that failed or has no words.
+        The table of codes, one row a reply and code: ``reply_id``, ``coder`` (``"words"`` for the
+        lexicon), ``code``, ``probability`` (1 or 0, or missing for a reply that failed or has no
+        words), ``state`` (``abstained`` for a reply without words) and ``simulated``.
+
+    See Also
+    --------
+    load_codebooks : Load the project's codebooks.
+    theme_overlap : Measure how often reasons of people and models share themes.
+    feature_bias : Estimate how features of a reply go with winning.
+    recipe_step : Have models code the replies of a run.
+
+    Notes
+    -----
+    Phrases are matched whole, as words: ``"you will"`` does not match "you willing". No stemming,
+    no spelling correction and no sense of context is applied.
 
     Examples
     --------
     >>> from types import SimpleNamespace
     >>> replies = pd.DataFrame(
     ...     {
-    ...         "reply_id": ["r"],
-    ...         "text": ["I promise it passes."],
+    ...         "reply_id": ["r", "s"],
+    ...         "text": ["I promise it passes.", "That sounds hard."],
     ...         "state": "valid",
     ...         "simulated": False,
     ...     }
     ... )
-    >>> code_by_words(replies, [SimpleNamespace(name="false_promise", words=("i promise",))])[
-    ...     "probability"
-    ... ].tolist()
-    [1.0]
+    >>> promise = SimpleNamespace(name="false_promise", words=("i promise",))
+    >>> codes = code_by_words(replies, [promise])
+    >>> codes[["reply_id", "probability"]].values.tolist()
+    [['r', 1.0], ['s', 0.0]]
     """
     texts = replies.set_index(["reply_id", "state", "simulated"])["text"].astype("str").fillna("")
     nothing = texts.str.strip().eq("") | (texts.index.get_level_values("state") != "valid")

@@ -34,35 +34,49 @@ def spearman_interval(
 ) -> tuple[float, float]:
     r"""Compute the interval of a rank correlation from its value and the number of models.
 
-    The variance of :math:`\operatorname{artanh}\rho` is :math:`1/(n-3)` after Fisher, or
-    :math:`(1 + \rho^2/2)/(n-3)`, better away from zero, after Bonett and Wright (2000),
-    https://doi.org/10.1007/BF02294183
+    A paper may print a correlation over a few models, such as 0.53 over 16, without an interval.
+    Two numbers are enough to add one. Models are treated as if drawn independently; families of
+    models are alike, so the true uncertainty is larger.
 
     Parameters
     ----------
     rho
-        The rank correlation, between -1 and 1, ends excluded.
+        The rank correlation (Spearman), between -1 and 1, ends excluded.
     n
         Number of models, four or more.
     method
-        ``"fisher"`` or ``"bonett-wright"``.
+        ``"fisher"`` or ``"bonett-wright"``; see the notes. The latter is wider where rho is large.
     ci_level
-        Level of the interval.
+        Level of the interval, such as 0.95.
 
     Returns
     -------
     tuple of float
-        Lower and upper end.
+        Lower and upper end, between -1 and 1.
 
     Raises
     ------
     ScalingError
         If there are too few models, rho is not inside -1 and 1, or the method is unknown.
 
+    See Also
+    --------
+    correlate_scale : Correlate quality with latency, size or price, by family of models.
+    rank_agreement : Compare how two rater groups rank replies.
+    check_claims : Compare published figures with arithmetic.
+
+    Notes
+    -----
+    The interval is symmetric on the scale of :math:`\operatorname{artanh}\rho`. Its variance there
+    is :math:`1/(n-3)` after Fisher, or :math:`(1 + \rho^2/2)/(n-3)`, better away from zero, after
+    Bonett and Wright (2000), https://doi.org/10.1007/BF02294183.
+
     Examples
     --------
     >>> [round(end, 2) for end in spearman_interval(0.53, 16)]  # HEART's correlation over 16 models
     [0.05, 0.81]
+    >>> [round(end, 2) for end in spearman_interval(0.53, 16, method="bonett-wright")]
+    [0.01, 0.82]
     """
     if method not in ("fisher", "bonett-wright"):
         raise ScalingError(f"method is {method!r}, expected 'fisher' or 'bonett-wright'.")

@@ -113,30 +113,19 @@ def minimum_gap(
 ) -> float:
     r"""Return the smallest true gap of strengths that is found with some probability.
 
-    The interval of the difference must exclude zero: the gap is
+    A gap counts as found if the interval of the difference excludes zero. The gap is
     :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard errors, with c from
     ``critical_value`` on the :math:`\nu` degrees of freedom that the leaderboard will have (its
     effective clusters less one), and r for how much its standard error exceeds that of the
     estimates. The two lie half a gap above and below the middle, half of the others 0.5 above and
-    half 0.5 below. With K responders, D dialogues, R raters, v votes, N verdicts a responder, each
-    pair in M dialogues on average, and P pairs of which p are compared a dialogue, the variance is
-
-    .. math::
-
-        \frac{2 C_1 (K - 2)}{K D} \frac{1 - 1 / p}{1 - 1 / P} + S C_2 E(1 / M) + \frac{E(1 / M)}{v}
-        (U - S (C_2 + 2 C_r)) + 2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
-
-    without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the
-    covariance of two verdicts that share one reply, both, or the rater's taste, ties as in Davidson
-    (1970), https://doi.org/10.1080/01621459.1970.10481082; U and S are sums over pairs of a
-    verdict's variance and of its squared slope, over the squared sum of slopes.
+    half 0.5 below.
 
     Parameters
     ----------
     design : Design
         Who judges what, and how much replies and raters vary.
     power : float
-        The chance of finding the gap.
+        The probability of finding the gap.
     ci_level : float
         The level of the interval.
     n_contrasts : int, optional
@@ -156,16 +145,38 @@ def minimum_gap(
         If a pair is compared in fewer than six dialogues, where the formula does not hold, or no
         gap is large enough.
 
+    See Also
+    --------
+    plan_study : Compute this gap for several designs, with the parts of the variance.
+    simulate_power : Simulate studies with a known gap, and count how often it is found.
+    study_cost : Compute the raters, hours and cost of a rating study.
+
+    Notes
+    -----
+    With K responders, D dialogues, R raters, v votes, N verdicts a responder, each
+    pair in M dialogues on average, and P pairs of which p are compared a dialogue, the variance is
+
+    .. math::
+
+        \frac{2 C_1 (K - 2)}{K D} \frac{1 - 1 / p}{1 - 1 / P} + S C_2 E(1 / M) + \frac{E(1 / M)}{v}
+        (U - S (C_2 + 2 C_r)) + 2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
+
+    without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the
+    covariance of two verdicts that share one reply, both, or the rater's taste, ties as in Davidson
+    (1970), https://doi.org/10.1080/01621459.1970.10481082; U and S are sums over pairs of a
+    verdict's variance and of its squared slope, over the squared sum of slopes. The formula is
+    compared with simulations in ``make bench NAME=power``.
+
     Examples
     --------
     >>> from heart_utils.ratings.ratings import POINTS
-    >>> paper = Design(
-    ...     n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3
-    ... )  # some 42,000 verdicts
-    >>> [
-    ...     round(minimum_gap(paper, n_contrasts=n) * POINTS) for n in (None, 1)
-    ... ]  # any pair of the leaderboard, one named pair
-    [50, 32]
+    >>> paper = Design(n_dialogues=300, n_responders=17, pairs=47, votes=3, n_raters=3)
+    >>> paper.n_verdicts
+    42300
+    >>> round(minimum_gap(paper) * POINTS)  # any pair of the leaderboard
+    50
+    >>> round(minimum_gap(paper, n_contrasts=1) * POINTS)  # one pair, named beforehand
+    32
     """
     _check(design, power, ci_level)
     if design.dialogues_a_pair < LEAST_A_PAIR:
@@ -238,24 +249,52 @@ def plan_study(
 ) -> pd.DataFrame:
     """Compute the smallest gap that each study design can detect, one row a design.
 
+    Before a study, the question is whether it can find what it is made for. For each design the
+    table states the smallest true difference between two responders that is found with the wanted
+    power, and where its uncertainty comes from. If most of the variance is from dialogues, more
+    votes on the same dialogues do not help.
+
     Parameters
     ----------
     designs : list of Design
-        One row each.
+        One row each: numbers of dialogues, responders, pairs, votes and raters, and how much they
+        vary.
     power : float
-        As in :func:`minimum_gap`.
+        Probability of finding the gap, such as 0.8.
     ci_level : float
-        As in :func:`minimum_gap`.
+        Level of the interval that must exclude zero, such as 0.95.
     n_contrasts : int, optional
-        As in :func:`minimum_gap`.
+        Number of differences that must hold at once; 1 for one chosen beforehand, by default all
+        pairs of responders.
 
     Returns
     -------
     pandas.DataFrame
-        The designs' own columns, ``n_verdicts``, ``gap``, ``gap_points``, ``win_probability`` (of
-        the better at that gap), the parts of the variance of a difference that come from
-        ``verdicts``, ``dialogues`` and ``raters``, and ``why``: where a design is not reckoned,
-        since it compares a pair in too few dialogues, the reason in words, and no gap.
+        One row a design, with the designs' own columns and:
+
+        ``n_verdicts``
+            Verdicts that the study collects.
+        ``gap``, ``gap_points``
+            The smallest gap, in log-odds and in rating points.
+        ``win_probability``
+            How often the better responder wins at that gap, from 0.5 to 1.
+        ``verdicts``, ``dialogues``, ``raters``
+            Shares of the variance of a difference that come from each; they sum to 1.
+        ``why``
+            The reason, in words, where a design has no gap, because it compares a pair in too few
+            dialogues; else empty.
+
+    Raises
+    ------
+    ValueError
+        If a design cannot be, such as more pairs than there are.
+
+    See Also
+    --------
+    minimum_gap : Compute the gap of one design; its page has the formula.
+    simulate_power : Simulate studies with a known gap, and count how often it is found.
+    study_cost : Compute the raters, hours and cost of a rating study.
+    cheapest_design : List designs for scores that reach a wanted reliability.
 
     Examples
     --------
@@ -263,9 +302,8 @@ def plan_study(
     ...     Design(n_dialogues=n, n_responders=17, pairs=47, votes=3, n_raters=3)
     ...     for n in (100, 300)
     ... ]
-    >>> plan_study(designs)[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(
-    ...     int
-    ... ).values.tolist()
+    >>> plan = plan_study(designs)
+    >>> plan[["n_dialogues", "n_verdicts", "gap_points"]].round().astype(int).values.tolist()
     [[100, 14100, 89], [300, 42300, 50]]
     """
     rows = []

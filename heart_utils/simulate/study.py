@@ -311,11 +311,12 @@ def simulate_study(
     adversarial_sd: float = 0.5,
     scores: bool = False,
 ) -> Study:
-    r"""Draw a whole study: who wrote, what they wrote, who met whom, who judged and what they said.
+    r"""Simulate a whole study with known truth: histories, replies, pairs and verdicts.
 
-    In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to :math:`j` by
-    :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta` in log-odds,
-    with :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and
+    Use it to try an analysis before the data are there, or to see whether a method finds what is
+    true. In dialogue :math:`d` rater :math:`r` prefers responder :math:`i`, shown first, to
+    :math:`j` by :math:`\gamma (\theta_i + u_{di} + v_{ri} - \theta_j - u_{dj} - v_{rj}) + \delta`
+    in log-odds, with :math:`u \sim N(0, s_d^2)` for a reply that turned out well or badly and
     :math:`v \sim N(0, s_r^2)` for taste. Ties follow Davidson; the margin is the distance at which
     a logistic answer landed on its side of zero, cut at 0.5, 1, 1.75 and 2.75.
 
@@ -337,13 +338,14 @@ def simulate_study(
     orders : {"random", "both"}
         Whether a rater sees a pair in one order by chance, or in both.
     panels : sequence of Panel
-        Who judges.
+        Who judges: kind, number of raters, votes a pair, discrimination :math:`\gamma`, taste
+        :math:`s_r`, position bias :math:`\delta`, ties and failures.
     dimensions : sequence of str
         Lines of the rubric; any two correlate by 0.8.
     strength_sd : float
         Standard deviation of strengths, in log-odds.
     dialogue_sd : float
-        Standard deviation of a responder's replies about their strength, in log-odds.
+        Standard deviation :math:`s_d` of a responder's replies about their strength, in log-odds.
     adversarial_sd : float
         Standard deviation of what each responder gains or loses in the adversarial slice.
     scores : bool
@@ -352,12 +354,25 @@ def simulate_study(
     Returns
     -------
     Study
-        Tables that fit :mod:`heart_utils.tables`, and the truth.
+        The tables ``histories``, ``responders``, ``replies``, ``comparisons``, ``verdicts`` and, on
+        request, ``scores``, as in :mod:`heart_utils.tables`, each row marked ``simulated``; and
+        ``truth``.
 
     Raises
     ------
     ValueError
         If a number cannot be, such as more pairs than there are.
+
+    See Also
+    --------
+    simulate_raters : Simulate raters whose care is known.
+    simulate_writers : Simulate a study in which some writers answer each history.
+    simulate_heart : Simulate a study of HEART's size with the published margins.
+    plan_study : Compute the smallest gap that a design can detect, without simulation.
+
+    Notes
+    -----
+    Ties follow Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082.
 
     Examples
     --------
@@ -365,10 +380,10 @@ def simulate_study(
     >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), strengths=two, n_dialogues=4, pairs="all"
     ... )
-    >>> study.verdicts[
-    ...     ["responder_a", "responder_b", "rater_kind", "simulated"]
-    ... ].value_counts().to_dict()
-    {('human', 'model', 'human', True): 4, ('human', 'model', 'model', True): 4}
+    >>> study.verdicts.groupby(["responder_a", "responder_b", "rater_kind"]).size().to_dict()
+    {('human', 'model', 'human'): 4, ('human', 'model', 'model'): 4}
+    >>> bool(study.verdicts["simulated"].all())
+    True
     """
     if orders not in ("random", "both"):
         raise ValueError(f"orders is {orders!r}, expected random or both.")
