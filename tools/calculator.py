@@ -8,7 +8,8 @@ price.
 A page cannot call :func:`heart_utils.simulate.power.plan_study`, so what its formula needs beside
 sums and products is computed here on grids: three covariances by the two standard deviations and
 the share of ties, and quantiles of Student's t; and the variance components of published scores,
-for :func:`heart_utils.agreement.generalizability.cheapest_design`.
+for :func:`heart_utils.agreement.generalizability.cheapest_design` and
+:func:`heart_utils.simulate.conversations.plan_conversations`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
+import pandas as pd
 from scipy import stats
 
+from heart_utils import load_scores
 from heart_utils.agreement.generalizability import variance_components
 from heart_utils.calls.prices import price
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
-from heart_utils.runs import find_root, write_atomically
+from heart_utils.runs import PUBLIC, find_root, open_run, write_atomically
+from heart_utils.simulate.conversations import find_shift
 from heart_utils.simulate.power import (
     LARGEST_GAP,
     LEAST_A_PAIR,
@@ -46,6 +50,7 @@ DF = [*range(1, 21), 22, 25, 30, 40, 60, 120, 1e9]
 POWER = [0.8, 0.9]
 MOST_RESPONDERS = 30
 MOST_RATERS = 20
+SAGE_SEEKERS = ("deepseek-v3", "gpt-4o")  # of the three, those that talked with several models
 SMALL = 1e-4
 """In the place of 0, where a covariance over its standard deviation squared has a limit."""
 
@@ -63,8 +68,9 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
     dict of str to object
         ``covariances`` in the order of ``dialogue_sd``, ``rater_sd`` and ``ties``, each over the
         variance that it grows with; ``critical`` by number of responders and ``df``, ``named`` for
-        one pair, ``found`` by power; ``variance`` components and the number of raters by what was
-        scored and by whom.
+        one pair, ``found`` by power, ``shift`` in standard errors by power and ``df``;
+        ``variance`` components and the number of raters by what was scored and by whom; those of
+        ``conversations`` by set.
 
     Examples
     --------
@@ -94,7 +100,15 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         parts = variance_components(scores)
         variance = {name: round(float(value), 6) for name, value in parts.table["variance"].items()}
         scored.setdefault(what, {})[party] = {"n_raters": parts.n_raters, "variance": variance}
+    conversations = {
+        what: {
+            "variance": {name: round(float(part), 6) for name, part in parts.items()},
+            "of": scale,
+        }
+        for what, (parts, scale) in conversation_components().items()
+    }
     return {
+        "conversations": conversations,
         "dialogue_sd": DIALOGUE_SD,
         "rater_sd": RATER_SD,
         "ties": TIES,
@@ -103,6 +117,7 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         "critical": reach,
         "named": [round(critical_value(2, df, n_contrasts=1), 6) for df in DF],
         "found": {f"{power:g}": round(float(stats.norm.ppf(power)), 6) for power in POWER},
+        "shift": {f"{power:g}": [round(find_shift(power, df), 6) for df in DF] for power in POWER},
         "few_raters": FEW_RATERS,
         "least_a_pair": LEAST_A_PAIR,
         "largest_gap": LARGEST_GAP,
@@ -111,6 +126,28 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         "judges": judges,
         "most_raters": MOST_RATERS,
         "scored": scored,
+    }
+
+
+def conversation_components() -> dict[str, tuple[pd.Series, str]]:
+    """Give the variance components of two published sets of whole conversations, and their scale.
+
+    SAGE's seekers score their own conversation, so a further seeker is a further conversation.
+    MindEval's experts read the same conversation of one simulated seeker: how seekers differ is not
+    known from it, nor what a repeat would bring.
+    """
+    sage = load_scores("sage").sort_values("item").groupby("reply_id").tail(1)
+    both = sage[sage["rater"].isin(SAGE_SEEKERS)]
+    n_seekers = both.groupby("responder")["rater"].nunique()
+    crossed = both[both["responder"].isin(n_seekers[n_seekers == len(SAGE_SEEKERS)].index)]
+    of_sage = variance_components(
+        crossed.rename(columns={"rater": "seeker"}), facets=["dialogue_id", "seeker"]
+    )
+    mindeval = open_run(PUBLIC).read("estimates", "mindeval").query("quantity == 'variance'")
+    experts = mindeval.set_index("stratum")["value"].astype(float).clip(lower=0.0)
+    return {
+        "SAGE: the seeker's own score, two simulated seekers": (of_sage.table["variance"], "100"),
+        "MindEval: scores by experts, one simulated seeker": (experts, "6"),
     }
 
 

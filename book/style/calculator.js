@@ -128,6 +128,64 @@ const ReliabilityCalculator = (() => {
   return { predict, cheapest };
 })();
 
+// Studies of whole conversations: the sums of `difference_error`, and the gap that a study of one design finds.
+const ConversationCalculator = (() => {
+  const least = 3; // seekers or raters that can speak of others like them
+  const quantile = (row, df) => {
+    const marks = STUDY_GRID.df.map((one) => -1 / one);
+    let low = 0;
+    while (low < marks.length - 2 && marks[low + 1] <= -1 / df) low += 1;
+    const share = (-1 / df - marks[low]) / (marks[low + 1] - marks[low]);
+    return row[low] + share * (row[low + 1] - row[low]);
+  };
+  const subsets = (names) => names.reduce((found, name) => [...found, ...found.map((one) => [...one, name])], [[]]).filter((one) => one.length);
+  const known = (variance, name) => Object.keys(variance).some((one) => one.split(":").includes(name));
+  const product = (sizes, names) => names.reduce((sum, name) => sum * (sizes[name] || 1), 1);
+  function error(variance, sizes, fixed) {
+    const varying = Object.keys(sizes).filter((name) => name !== "repeat" && !fixed.includes(name));
+    const effects = subsets(varying), cells = product(sizes, varying), parts = new Map(effects.map((one) => [one.join(":"), 0]));
+    for (const [name, part] of Object.entries(variance)) {
+      const named = name.split(":");
+      if (name !== "rest" && name !== "repeat" && !named.includes("responder")) continue;
+      const inside = name === "rest" ? Object.keys(sizes) : name === "repeat" ? Object.keys(sizes).filter((one) => one !== "rater") : named.filter((one) => one !== "responder");
+      const effect = varying.filter((one) => inside.includes(one));
+      if (!effect.length) continue;
+      const averaged = product(sizes, inside.filter((one) => !varying.includes(one)));
+      parts.set(effect.join(":"), parts.get(effect.join(":")) + 2 * Math.max(part, 0) / averaged);
+    }
+    const signed = effects.map((effect) => {
+      const square = effects.filter((other) => effect.every((one) => other.includes(one)))
+        .reduce((sum, other) => sum + parts.get(other.join(":")) * cells / product(sizes, other), 0);
+      return { part: -((-1) ** effect.length) * square, alone: effect.length === 1, free: effect.reduce((sum, one) => sum * (sizes[one] - 1), 1) };
+    });
+    const total = (chosen) => chosen.reduce((sum, one) => sum + one.part, 0);
+    const few = varying.some((name) => name !== "dialogue" && sizes[name] < least);
+    const used = few ? signed : [signed, ...signed.filter((one) => one.alone).map((one) => [one])].reduce((best, one) => (total(one) > total(best) ? one : best));
+    return { error: Math.sqrt(total(used) / cells), df: few ? NaN : total(used) ** 2 / used.reduce((sum, one) => sum + one.part ** 2 / one.free, 0) };
+  }
+  function plan(variance, asked) {
+    const sizes = { dialogue: asked.starts, seeker: asked.seekers, rater: asked.raters, repeat: asked.repeats };
+    for (const name of ["seeker", "rater"]) if (!known(variance, name)) delete sizes[name];
+    const fixed = asked.fixed ? ["seeker", "rater"] : [], found = error(variance, sizes, fixed);
+    const conversations = asked.starts * asked.seekers * asked.repeats * asked.responders;
+    const cost = asked.starts * asked.cost_start + conversations * (asked.turns * asked.cost_turn + asked.raters * asked.cost_judging);
+    const shift = found.df ? quantile(STUDY_GRID.shift[asked.power], found.df) : NaN;
+    return { ...found, conversations, cost, gap: shift * found.error };
+  }
+  // Of all designs that cost at most as much as this one, that with the smallest error.
+  function best(variance, asked) {
+    const { cost } = plan(variance, asked), found = [];
+    const upTo = (name, most) => [1, 2, 3, 4, 6, 8].filter((n) => n <= (known(variance, name) ? most : 1));
+    for (const seekers of upTo("seeker", 8)) for (const repeats of [1, 2, 4]) for (const raters of upTo("rater", 8)) {
+      const each = plan(variance, { ...asked, starts: 1, seekers, repeats, raters }).cost;
+      const design = { ...asked, seekers, repeats, raters, starts: Math.floor(cost / each + 1e-9) };
+      if (design.starts >= 2) found.push({ ...design, ...plan(variance, design) });
+    }
+    return found.filter((one) => one.gap).sort((one, other) => Math.round(1e6 * (one.gap - other.gap)) || other.seekers - one.seekers)[0];
+  }
+  return { known, error, plan, best };
+})();
+
 for (const box of document.querySelectorAll(".heart-calculator")) {
   const form = box.querySelector("form"), said = box.querySelector(".said");
   const judges = form.querySelector("tbody");
@@ -201,6 +259,35 @@ for (const box of document.querySelectorAll(".heart-calculator")) {
       for (const [name, text] of Object.entries(shown)) box.querySelector(`[data-row=${name}]`).cells[column + 1].textContent = text;
     }
   };
+  const talks = box.querySelector("form.conversations");
+  talks.elements.like.append(...Object.keys(STUDY_GRID.conversations).map((name) => new Option(name)));
+  const talk = () => {
+    if (!talks.checkValidity()) return;
+    const asked = {};
+    for (const { name, value } of talks.elements) if (name) asked[name] = Number(value) || 0;
+    asked.power = form.elements.power.value;
+    asked.fixed = talks.elements.holds.value === "these";
+    const { variance, of } = STUDY_GRID.conversations[talks.elements.like.value];
+    // A set that does not vary seekers, or has no raters beside them, says nothing of more of them.
+    for (const name of ["seeker", "rater"]) {
+      const field = talks.elements[`${name}s`];
+      field.disabled = !ConversationCalculator.known(variance, name);
+      if (field.disabled) asked[`${name}s`] = 1;
+    }
+    const found = ConversationCalculator.plan(variance, asked), best = ConversationCalculator.best(variance, asked);
+    const shown = {
+      conversations: words(found.conversations),
+      "talk-cost": words(found.cost),
+      "talk-error": `${words(found.error, 2)} of ${of}`,
+      "talk-gap": found.gap ? `${words(found.gap, 2)} of ${of}` : "not known: fewer than three cannot speak of others like them",
+      "talk-best": best ? `${words(best.starts)} starts, seekers ${best.seekers}, repeats ${best.repeats}, raters ${best.raters}: ${words(best.gap, 2)}` : "none",
+    };
+    for (const [name, text] of Object.entries(shown)) box.querySelector(`[data-row=${name}]`).cells[1].textContent = text;
+  };
+  for (const event of ["input", "change"]) talks.addEventListener(event, talk);
+  talks.addEventListener("submit", (event) => event.preventDefault());
+  form.elements.power.addEventListener("change", talk);
+  talk();
   scores.addEventListener("input", rely);
   scores.addEventListener("submit", (event) => event.preventDefault());
   rely();

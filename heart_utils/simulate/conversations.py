@@ -82,7 +82,8 @@ def plan_conversations(
     Raises
     ------
     AgreementError
-        If the budget buys no design with two starts.
+        If the budget buys no design with two starts, or several seekers or raters are asked for
+        and no component says how they differ.
 
     Examples
     --------
@@ -91,9 +92,16 @@ def plan_conversations(
     ...     sage, budget=8_000, n_responders=2, seekers=(1, 2), repeats=(1, 2), fixed=["seeker"]
     ... )
     >>> plans[["n_starts", "n_seekers", "n_repeats", "standard_error"]].round(2).values.tolist()
-    [[400.0, 1.0, 1.0, 1.58], [200.0, 1.0, 2.0, 1.73], [200.0, 2.0, 1.0, 1.73], [100.0, 2.0, 2.0, 2.0]]
+    [[400.0, 1.0, 1.0, 1.58], [200.0, 2.0, 1.0, 1.73], [200.0, 1.0, 2.0, 1.73], [100.0, 2.0, 2.0, 2.0]]
     """
     variance = components.table["variance"] if isinstance(components, Components) else components
+    known = {"dialogue", "repeat", *(part for name in dict(variance) for part in name.split(":"))}
+    for facet, numbers in (("seeker", seekers), ("rater", raters)):
+        if facet not in known and max(numbers) > 1:
+            raise AgreementError(
+                f"These components do not say how {facet}s differ; expected {facet}s=(1,), got"
+                f" {tuple(numbers)}."
+            )
     rows = []
     for n_seekers, n_repeats, n_raters in product(seekers, repeats, raters):
         a_start = n_responders * n_seekers * n_repeats
@@ -102,24 +110,22 @@ def plan_conversations(
         if n_starts < 2:
             continue
         sizes = {"dialogue": n_starts, "seeker": n_seekers, "repeat": n_repeats, "rater": n_raters}
-        # A facet that no component names was not varied in the pilot: nothing is known of it.
-        known = {
-            "dialogue",
-            "repeat",
-            *(part for name in dict(variance) for part in name.split(":")),
-        }
-        sizes = {name: n for name, n in sizes.items() if n > 1 or name in known}
+        sizes = {name: n for name, n in sizes.items() if name in known}
         error, df = difference_error(variance, sizes, fixed=fixed)
         plan = {"n_starts": n_starts, "n_seekers": n_seekers, "n_repeats": n_repeats}
         plan |= {"n_raters": n_raters, "n_conversations": n_starts * a_start}
         level: dict[str, Any] = {"ci_level": ci_level, "n_contrasts": n_contrasts}
-        found = {"smallest_gap": error * _shift_found(power, df, **level)}
+        found = {"smallest_gap": error * find_shift(power, df, **level)}
         if gap is not None:
             found["power"] = find_chance(gap / error, df, **level)
         rows.append({**plan, "cost": n_starts * price, "standard_error": error, "df": df, **found})
     if not rows:
         raise AgreementError(f"A budget of {budget:,g} buys no design with two starts.")
-    return pd.DataFrame(rows).sort_values("standard_error", ignore_index=True, kind="stable")
+    # Of equal errors the one with more seekers comes first: it says more of seekers.
+    plans = pd.DataFrame(rows)
+    plans["error"] = plans["standard_error"].round(9)
+    plans = plans.sort_values(["error", "n_seekers"], ascending=[True, False], ignore_index=True)
+    return plans.drop(columns="error")
 
 
 def difference_error(
@@ -218,8 +224,8 @@ def find_chance(shift: float, df: float, *, ci_level: float = 0.95, n_contrasts:
     return float(stats.nct.sf(reach, df, shift))
 
 
-def _shift_found(power: float, df: float, **how: Any) -> float:
-    """Find the difference, in standard errors, that is found with some power."""
+def find_shift(power: float, df: float, **how: Any) -> float:
+    """Find the difference, in standard errors, that is found with some power; see find_chance."""
     if not np.isfinite(df):
         return float("nan")
     most = 10.0

@@ -7,8 +7,10 @@ import pytest
 from heart_utils.agreement.generalizability import cheapest_design, variance_components
 from heart_utils.people.assignment import study_cost
 from heart_utils.runs import find_root
+from heart_utils.simulate.conversations import difference_error, plan_conversations
 from heart_utils.simulate.power import Design, plan_study
 from tools.bench.reliability import tables
+from tools.calculator import conversation_components
 
 pytestmark = pytest.mark.services
 
@@ -144,6 +146,50 @@ def test_reliability_and_the_cheapest_design_are_those_of_python(chromium):
             n_checked += 1
     page.close()
     assert n_checked == 24  # 16 tables, and 8 with raters to choose others from
+
+
+def test_studies_of_conversations_are_those_of_python(chromium):
+    page = chromium.new_page()
+    for name in ("calculator_data", "calculator"):
+        page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
+    rng = np.random.default_rng(34)
+    for what, (parts, _) in conversation_components().items():
+        inner = {facet for name in parts.index for facet in name.split(":")}
+        for _ in range(15):
+            asked = {"starts": int(rng.integers(5, 400)), "responders": int(rng.integers(2, 12))}
+            asked |= {name: int(rng.integers(1, 7)) for name in ("seekers", "repeats", "raters")}
+            asked |= {f"{name}s": 1 for name in ("seeker", "rater") if name not in inner}
+            asked |= {"turns": 9, "cost_start": 1.5, "cost_turn": 0.01, "cost_judging": 0.2}
+            asked |= {"power": "0.8", "fixed": bool(rng.integers(2))}
+            found = page.evaluate(
+                "([what, asked]) => ConversationCalculator.plan("
+                "STUDY_GRID.conversations[what].variance, asked)",
+                [what, asked],
+            )
+            fixed = ["seeker", "rater"] if asked["fixed"] else []
+            sizes = {"dialogue": asked["starts"], "repeat": asked["repeats"]}
+            sizes |= {name: asked[f"{name}s"] for name in ("seeker", "rater") if name in inner}
+            error, df = difference_error(parts, sizes, fixed=fixed)
+            assert found["error"] == pytest.approx(error, rel=1e-4), (what, asked)
+            [plan] = plan_conversations(
+                parts,
+                budget=found["cost"],
+                n_responders=asked["responders"],
+                seekers=[asked["seekers"]],
+                repeats=[asked["repeats"]],
+                raters=[asked["raters"]],
+                fixed=fixed,
+                turns=9,
+                **{name: asked[name] for name in ("cost_start", "cost_turn", "cost_judging")},
+            ).to_dict("records")
+            assert plan["n_starts"] == asked["starts"]
+            assert plan["n_conversations"] == found["conversations"]
+            if np.isnan(df):
+                assert found["gap"] is None or np.isnan(found["gap"])
+            else:  # the quantiles bend most where there are few degrees of freedom
+                rel = 0.01 if df > 5 else 0.1
+                assert found["gap"] == pytest.approx(plan["smallest_gap"], rel=rel), (what, asked)
+    page.close()
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_the_predicted_error_is_the_estimated_one_on_average():
 
 def test_a_plan_spends_the_budget_and_no_more():
     plans = plan_conversations(
-        SAGE,
+        SAGE | {"responder:rater": 5.0},
         budget=10_000,
         n_responders=3,
         cost_start=5,
@@ -136,6 +136,8 @@ def test_a_plan_spends_the_budget_and_no_more():
     assert row["cost"] == pytest.approx(row["n_starts"] * by_hand)
     at_gap = find_chance(row["smallest_gap"] / row["standard_error"], row["df"])
     assert at_gap == pytest.approx(0.8)
+    with pytest.raises(AgreementError, match="do not say how raters differ"):
+        plan_conversations(SAGE, budget=10_000, n_responders=3, raters=(1, 2))
     with pytest.raises(AgreementError, match="two starts"):
         plan_conversations(SAGE, budget=10, n_responders=3)
 
