@@ -534,8 +534,30 @@ def error_of(
 ) -> tuple[float, float]:
     """Estimate the standard error of a mean over crossed random facets.
 
-    From the mean square of each effect and its free contrasts, with Satterthwaite's degrees of
-    freedom: ``nan`` where a facet has one level.
+    It is computed from the mean square of each effect and its free contrasts, with Satterthwaite's
+    degrees of freedom.
+
+    Parameters
+    ----------
+    squares : mapping of tuple to float
+        Mean square of each effect; an effect is a tuple of facets, such as ``("dialogue",
+        "rater")``.
+    free : mapping of tuple to int
+        Degrees of freedom of each effect.
+    cells : int
+        Number of cells that the mean is over.
+
+    Returns
+    -------
+    tuple of float
+        The standard error and its degrees of freedom, ``nan`` where a facet has one level.
+
+    Examples
+    --------
+    >>> squares = {("dialogue",): 4.0, ("rater",): 2.0, ("dialogue", "rater"): 1.0}
+    >>> free = {("dialogue",): 9, ("rater",): 4, ("dialogue", "rater"): 36}
+    >>> [round(value, 2) for value in error_of(squares, free, 50)]  # sqrt((4 + 2 - 1) / 50)
+    [0.32, 8.91]
     """
     signed = {effect: -((-1.0) ** len(effect)) * square for effect, square in squares.items()}
     if not min(free.values()):

@@ -251,7 +251,7 @@ MAX_EMPTY = 4
 
 
 class Asking(TypedDict, total=False):
-    """How models are asked, beside how many at once; :func:`ask_all` says what each is by default."""
+    """How models are asked, beside how many at once; ``ask_all`` states the defaults."""
 
     #: ``missing`` asks what the ledger lacks, ``replay`` nothing, ``dry`` plans it, ``batch``
     #: submits it.

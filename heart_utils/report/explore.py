@@ -35,6 +35,10 @@ def explore(
 ) -> Html:
     """Write the rows behind a static figure, so that a page can let its reader ask for them.
 
+    A figure of many studies raises questions that one picture cannot answer: only strangers, only
+    labelled replies, this one cell. The page shows the static figure; where scripts run, the reader
+    can filter, colour and tap it. All rows are in the page itself and nothing is loaded.
+
     Parameters
     ----------
     table : pandas.DataFrame
@@ -44,19 +48,25 @@ def explore(
     figure : str
         Name of the static figure, whose picture this takes the place of where scripts run.
     switches : mapping of str to str
-        Column -> what stands beside the field that chooses among its values, or that colours by it.
+        Column -> words beside the field that chooses among its values, or that colours by it.
     shown : mapping of str to str
         Column -> its name in what a tap shows.
 
     Returns
     -------
     Html
-        Hidden where no script runs.
+        Hidden where no script runs; a notebook shows it as the last line of a cell.
 
     Raises
     ------
     ValueError
         If the kind is not known, the table has no row, or a column is missing.
+
+    See Also
+    --------
+    plot_forest : Draw the static figure of the kind ``"forest"``.
+    show_table : Show a table whose rows can be filtered.
+    leaderboard_html : Build a page of leaderboards that sorts and searches.
 
     Examples
     --------

@@ -66,11 +66,38 @@ CJK_FONT = "HeartBench Names SC"
 def use_book_style() -> None:
     """Set size, fonts and colours of the figures that follow, and save them as SVG.
 
+    Every chapter calls it first, so that figures look alike and can be read on a phone. Colours are
+    seaborn's ``colorblind`` palette; plotting functions repeat each colour by the shape of its
+    marker. In a notebook, figures become SVG, which stays sharp at any size, and their numbers are
+    kept beside them as CSV, so that readers can download what a figure shows. Outside a notebook
+    only matplotlib's settings change.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib or seaborn is missing. The message names the extra to install, ``plots``.
+
+    See Also
+    --------
+    plot_intervals : Draw estimates with their intervals.
+    plot_leaderboard : Draw ratings with their intervals.
+    mark_simulated : Write SIMULATED in a figure of simulated data.
+    use_cjk_font : Add a font for Chinese characters.
+    show_table : Format a table for reading.
+
+    Notes
+    -----
+    It changes ``matplotlib.rcParams`` for the whole process. Use ``matplotlib.rc_context`` to keep
+    the change local, as in the example. No figure is wider than 4.8 inches, so that its letters
+    stay readable on a phone. The date is left out of the SVG, so that two builds give equal files.
+
     Examples
     --------
     >>> import matplotlib as mpl
     >>> with mpl.rc_context():  # what was set before comes back after it
     ...     use_book_style()
+    ...     mpl.rcParams["axes.spines.top"]
+    False
     """
     with extra("plots"):
         import matplotlib as mpl
@@ -120,6 +147,10 @@ def plot_intervals(
 ) -> Axes:
     """Draw one row for each label, with a marker for each estimate and a line for its interval.
 
+    The standard figure of the book: names on the vertical axis, which are easy to read, estimates
+    on the horizontal one. Several estimates for one label, such as two rater groups, lie below each
+    other in its row, and differ by colour and by marker.
+
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
@@ -133,24 +164,35 @@ def plot_intervals(
     by : str, optional
         Column of the colour and marker.
     looks : mapping of str to tuple, optional
-        Its kinds -> both, where they have a meaning of their own.
+        Value of `by` -> its colour and marker, where these have a meaning of their own.
     reference : mapping of str to float, optional
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
     xlabel : str, optional
-        What is drawn, with its unit and what the interval covers.
+        What is drawn, with its unit and what the interval covers; by default the name of the
+        column.
     simulated : bool
         Whether the figure says SIMULATED, as it also does if the column ``simulated`` says so.
     ax : matplotlib.axes.Axes, optional
-        Where to draw.
+        Where to draw; by default a new figure as high as the table is long.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The axes, to add a title or a line.
 
     Raises
     ------
     ValueError
         If the table has no row, or more kinds of `by` than there are colours.
+    ImportError
+        If matplotlib is missing (the extra ``plots``).
+
+    See Also
+    --------
+    plot_leaderboard : Draw ratings, with what they rest on.
+    plot_forest : Draw win shares by group as a forest plot.
+    plot_trend : Draw models by their cost or size against their rating.
+    bootstrap_ci : Compute a statistic with its interval.
 
     Examples
     --------
@@ -162,10 +204,8 @@ def plot_intervals(
     ...         "n_eff_high": [1.5, 3.0],
     ...     }
     ... )
-    >>> [
-    ...     text.get_text()
-    ...     for text in plot_intervals(found, value="n_eff", label="judge").get_yticklabels()
-    ... ]
+    >>> ax = plot_intervals(found, value="n_eff", label="judge", reference={"one judge": 1.0})
+    >>> [text.get_text() for text in ax.get_yticklabels()]
     ['x', 'y']
     """
     with extra("plots"):
@@ -341,30 +381,53 @@ def plot_leaderboard(
 ) -> Axes:
     """Draw ratings with their intervals, best responder on top.
 
+    What a leaderboard rests on is written inside the figure: numbers of verdicts and clusters, what
+    the intervals are over, and every caveat, such as few clusters or simulated verdicts. So the
+    picture stays honest where it is copied without its caption. A star marks a responder who never
+    won or never lost.
+
     Parameters
     ----------
     board : pandas.DataFrame or Ratings
-        What a fit gave, or rows of the table ``ratings``; refused if there is none, or a responder
-        stands there twice.
+        Ratings from a fit, or rows of the table ``ratings``: one row a responder.
     title : str, optional
-        What was rated and by whom.
+        The finding, or what was rated and by whom.
     origin : str, optional
         What the verdicts are, such as ``"replayed"``, unless simulated.
     ax : matplotlib.axes.Axes, optional
-        Where to draw.
+        Where to draw; by default a new figure as high as the table is long.
 
     Returns
     -------
     matplotlib.axes.Axes
+        Rating points on the horizontal axis, responders on the vertical one, with colour and marker
+        by who wrote. Intervals are those of the table (``rating_low``, ``rating_high``).
+
+    Raises
+    ------
+    ValueError
+        If there is no rating, or a responder has two.
+    ImportError
+        If matplotlib is missing (the extra ``plots``).
+
+    See Also
+    --------
+    fit_ratings : Fit strengths to verdicts.
+    plot_boards : Draw one small leaderboard for each value of a column.
+    write_leaderboard : Write a leaderboard as files and as a page.
+    use_book_style : Set the style of figures first.
+
+    Notes
+    -----
+    Overlapping intervals do not show that two responders are equal, nor does a gap between
+    intervals test a difference: use ``Ratings.differences()``, whose intervals are simultaneous.
 
     Examples
     --------
     >>> from heart_utils.ratings.ratings import fit_ratings
     >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
-    >>> [
-    ...     label.get_text()
-    ...     for label in plot_leaderboard(fit_ratings(duel, n_resamples=0)).get_yticklabels()
-    ... ]
+    >>> ax = plot_leaderboard(fit_ratings(duel, n_resamples=0), title="x is ahead")
+    >>> [label.get_text() for label in ax.get_yticklabels()]  # from the bottom
     ['y', 'x']
     """
     with extra("plots"):
@@ -471,15 +534,41 @@ def plot_boards(
 def plot_forest(effects: pd.DataFrame) -> Axes:
     """Draw models' win shares over people with intervals, as a forest plot by group.
 
+    One line for each finding, under the heading of its group. Right of the dotted line at one half,
+    models win more often. Effects that were computed here have a filled marker, effects that a
+    paper prints a hollow one, so that the two are never confused.
+
     Parameters
     ----------
     effects
-        Rows of ``effects``, top to bottom, with ``group`` (eight at most), ``line``, words (50
-        characters) above each. An effect without an interval is a marker alone.
+        Rows of the table ``effects``, top to bottom, and two columns more: ``group`` (the heading,
+        eight groups at most) and ``line`` (the words above each effect, of at most 50 characters).
+        An effect without an interval is a marker alone.
 
     Returns
     -------
     matplotlib.axes.Axes
+        The share from 0 % to 100 % on the horizontal axis. The level in the label is the highest in
+        the table.
+
+    Raises
+    ------
+    ValueError
+        If there is no group, or more of them than there are colours.
+    ImportError
+        If matplotlib is missing (the extra ``plots``).
+
+    See Also
+    --------
+    read_quoted : Read effects that papers print, as win shares.
+    measured_effects : Compute effects from published data.
+    plot_intervals : Draw estimates with their intervals, without groups.
+    explore : Let readers ask for the rows behind this figure.
+
+    Notes
+    -----
+    Effects are not pooled: studies differ in people, models, raters and in what raters were told,
+    and the table names each.
 
     Examples
     --------
@@ -491,7 +580,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     ...     "ci_high": 0.7,
     ...     "ci_level": 0.95,
     ... }
-    >>> plot_forest(pd.DataFrame([{**row, "evidence": "measured"}])).get_xlabel()
+    >>> ax = plot_forest(pd.DataFrame([{**row, "evidence": "measured"}]))
+    >>> ax.get_xlabel()
     "Share that the model's reply wins; bars: 95 % interval"
     """
     with extra("plots"):
@@ -616,17 +706,37 @@ def plot_trend(
 def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     """Write SIMULATED in a corner of a figure if any row behind it was simulated.
 
+    Tables of the project carry a column ``simulated``, and a figure must not lose it. The plotting
+    functions of this module call it themselves; call it for a figure that you draw with matplotlib
+    directly. One simulated row is enough: a figure that mixes measured and simulated rows is marked
+    too.
+
     Parameters
     ----------
-    ax
-        Where to write.
-    table
-        The table that was drawn, with ``simulated`` or without; or whether to write.
+    ax : matplotlib.axes.Axes
+        Where to write, in the lower right corner.
+    table : pandas.DataFrame or bool
+        The table that was drawn, with the column ``simulated`` or without (then nothing is
+        written); or whether to write.
+
+    See Also
+    --------
+    plot_intervals : Draw estimates with their intervals; it marks simulated tables.
+    note_tables : List the sources of the tables on a page.
+    simulate_study : Simulate a study, whose rows are all marked.
+
+    Notes
+    -----
+    The mark is a text of the axes and therefore also in the SVG file, so that it cannot be cut off
+    with the caption.
 
     Examples
     --------
     >>> import matplotlib.pyplot as plt
-    >>> mark_simulated(plt.gca(), pd.DataFrame({"simulated": [True, False]}))
+    >>> _, ax = plt.subplots()
+    >>> mark_simulated(ax, pd.DataFrame({"simulated": [True, False]}))
+    >>> [text.get_text() for text in ax.texts]
+    ['SIMULATED']
     """
     if is_simulated(table) if isinstance(table, pd.DataFrame) else table:
         ax.text(

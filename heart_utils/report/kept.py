@@ -51,36 +51,51 @@ def kept(
 ) -> pd.DataFrame:
     """Run a simulation, or read its kept table if neither call nor code has changed.
 
-    Code is all that the function reaches by imports, without comments and docstrings. After a
-    change, and where the table is not at hand, the simulation simply runs; ``make simulations``
+    Simulations take minutes and give the same table each time, so a chapter reads the table where
+    it can. Code is all that the function reaches by imports, without comments and docstrings. After
+    a change, and where the table is not at hand, the simulation simply runs; ``make simulations``
     keeps the tables anew.
 
     Parameters
     ----------
-    name
+    name : str
         Name of the table, which no other call has.
-    function
-        Callable whose DataFrame depends on its arguments alone.
+    function : callable
+        Returns a DataFrame that depends on its arguments alone; of the package, or defined in the
+        chapter.
     *args, **settings
         Arguments of the function: numbers, texts, dataclasses or containers of them; a generator
-        must be fresh.
+        must be fresh, as :func:`~heart_utils.ratings.resampling.estimate_rng` returns it.
 
     Returns
     -------
     pandas.DataFrame
+        What the function returns; read from ``data/simulated`` or computed, with equal values.
+
+    Raises
+    ------
+    ValueError
+        If a generator was used before, or a function of a chapter uses a variable that is not among
+        its arguments and may therefore change unseen.
+
+    See Also
+    --------
+    estimate_rng : Start the random generator of one estimate.
+    simulate_coverage : Simulate coverage of intervals, a typical call.
+    simulate_power : Simulate studies with a known gap.
+
+    Notes
+    -----
+    The manifest beside the tables holds for each name the call as text and the SHA-256 of the code,
+    of the versions of numpy, pandas and scipy, and of the file. If any of them differs, the
+    simulation runs. The environment variable ``HEART_KEPT=ignore`` computes everything, and
+    ``write`` keeps what had to be computed.
 
     Examples
     --------
     >>> from heart_utils.simulate.coverage import simulate_gate
-    >>> len(
-    ...     kept(
-    ...         "an example",
-    ...         simulate_gate,
-    ...         n_studies=2,
-    ...         n_resamples=20,
-    ...         rng=np.random.default_rng(1),
-    ...     )
-    ... )
+    >>> rng = np.random.default_rng(1)
+    >>> len(kept("an example", simulate_gate, n_studies=2, n_resamples=20, rng=rng))
     2
     """
     call, code = _call(function, args, settings), _code(function)

@@ -107,6 +107,23 @@ def versions() -> dict[str, str]:
 def show_versions() -> None:
     """Print the versions that figures depend on most in one line, with which a chapter ends.
 
+    Numbers of a chapter come from data, code and libraries. The first two are in the run's manifest
+    and in git; this line states the third, as installed where the notebook ran. Put it into the
+    last cell of a notebook of your own.
+
+    See Also
+    --------
+    methods : Write the methods paragraph of a run.
+    note_tables : List the sources, licences and origins of the tables on a page.
+    open_run : Open a run, whose manifest records the versions too.
+
+    Notes
+    -----
+    Listed are Python, this package, numpy, pandas and scipy, and the programs that run and build
+    the book, papermill and jupyter-book, as far as they are installed. The random streams of
+    numpy's generators are stable between versions in practice but not by promise, so keep this line
+    with results. The exact versions of everything are pinned in ``requirements.txt``.
+
     Examples
     --------
     >>> show_versions()  # doctest: +ELLIPSIS
@@ -150,24 +167,46 @@ PREFIX = "application/papermill.record/"
 def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what an executed notebook glued, to lay the runs of a grid side by side.
 
+    Papermill runs one notebook with many parameters and writes an executed copy of each. The
+    numbers that the chapter glued for its sentences are in these copies, so a grid of runs can be
+    compared without a line of code in the notebook itself.
+
     Parameters
     ----------
-    notebook
+    notebook : str or path
         An executed copy, as papermill writes it.
 
     Returns
     -------
     dict
-        Name -> number or text, without figures, in the notebook's order; a name glued twice has its
-        last value.
+        Key -> number or text, in the notebook's order, without figures; a key glued twice has its
+        last value. Keys are those given to :func:`~heart_utils.report.tables.glue_numbers`, with
+        their prefix.
 
     Raises
     ------
     ValueError
         If the file is no notebook, or nothing in it was glued.
 
+    See Also
+    --------
+    glue_numbers : Glue numbers in a notebook.
+    kept : Run a simulation, or read its kept table.
+    methods : Write the methods paragraph of a run.
+
+    Notes
+    -----
+    Only numbers and texts are read; tables of a run are better read from the run itself
+    (``open_run``). The format is papermill's record, the media type
+    ``application/papermill.record/KEY``, which MyST-NB writes and other tools read as well.
+
     Examples
     --------
+    To compare seeds, run the notebook for each and collect what it glued:
+
+    >>> copies = sorted(Path("grid").glob("seed-*.ipynb"))
+    >>> pd.DataFrame([read_glued(copy) for copy in copies]).empty
+    True
     >>> read_glued("notebooks/02_the_conversations.ipynb")
     Traceback (most recent call last):
     ValueError: notebooks/02_the_conversations.ipynb glued nothing. Is it the executed copy?

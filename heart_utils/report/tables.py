@@ -54,15 +54,20 @@ def show_table(
 ) -> Styler:
     """Format a table for reading: heads in words, rounded numbers, intervals in one column.
 
+    The data stay as they are; only what is shown changes. Names of columns become words
+    (``win_share`` is "win share", known columns have a title), two ends become one column with the
+    level in its head, missing values are a dash, columns without a value disappear, and text is
+    escaped.
+
     Parameters
     ----------
-    table : any
-        An index that only counts is not shown, nor an empty column; ``x_low``, ``x_high`` become
-        one, of ``ci_level``.
-    digits
+    table : pandas.DataFrame
+        Any table. An index that only counts is not shown; ``x_low`` and ``x_high`` become one
+        column, whose level is taken from ``ci_level``.
+    digits : int
         Decimals of numbers that are not whole by type.
-    wrap
-        Whether any cell may go on in the next line, not a sentence alone.
+    wrap : bool
+        Whether any cell may continue in the next line, not a sentence alone.
     percent : sequence of str
         Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and
         ``ci_high``).
@@ -72,6 +77,19 @@ def show_table(
     Returns
     -------
     pandas.io.formats.style.Styler
+        Shown by a notebook as the last line of a cell. ``.data`` is the table with the new heads.
+
+    See Also
+    --------
+    glue_numbers : Glue numbers for sentences to quote.
+    in_words : Write a small count in words.
+    write_excel : Write tables as a workbook.
+    leaderboard_html : Build a page of leaderboards that sorts and searches.
+
+    Notes
+    -----
+    Round on display, never in the data: a table that is written to a run keeps full precision.
+    Choose `digits` by the interval: a rating with ± 28 points needs no decimals.
 
     Examples
     --------
@@ -84,8 +102,11 @@ def show_table(
     ...         "why": "",
     ...     }
     ... )
-    >>> show_table(board, percent=["win_share", "ci"]).data.columns.tolist()
+    >>> shown = show_table(board, percent=["win_share", "ci"]).data
+    >>> shown.columns.tolist()
     ['win share', '95 % interval']
+    >>> shown.iloc[0].tolist()
+    ['58 %', '56 to 60 %']
     """
     kept = _in_words(_join_ends(table, digits, percent))
     says = [
@@ -114,12 +135,35 @@ def show_table(
 def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> None:
     """Glue each number or name under its key, for sentences to quote; nothing is shown.
 
+    A sentence of a chapter that quotes a result takes it from here, by ``{glue:text}`KEY` ``, so
+    that prose and tables move together when data change. Values of numpy and pandas become plain
+    numbers. Glue numbers and names, not clauses: a sentence whose wording depends on a result
+    should be two sentences.
+
     Parameters
     ----------
-    values
-        What is glued, by the key that sentences use.
-    prefix
-        What is put before each key.
+    values : mapping or pandas.Series
+        Key -> number, name or text. Keys are words with hyphens, such as ``"n-votes"``, unique in
+        their chapter.
+    prefix : str
+        What is put before each key, such as ``"people-"``, to glue one table for several groups.
+
+    Raises
+    ------
+    ImportError
+        If ``myst_nb`` is missing, which builds the book.
+
+    See Also
+    --------
+    read_glued : Read what an executed notebook glued.
+    in_words : Write a small count in words.
+    show_table : Format a table for reading.
+
+    Notes
+    -----
+    A page formats the number where it is used, as in ``{glue:text}`people-share:.2f` ``. Every
+    glued value of the book is pinned in ``tests/printed_numbers.json``, so that a number that moves
+    is noticed. Values are kept in the executed notebook as outputs that are not displayed.
 
     Examples
     --------
@@ -134,14 +178,30 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 def in_words(n: int) -> str:
     """Write a count up to ten in words, and a larger one in digits.
 
+    For a count inside a sentence: "none of the four" reads better than "0 of the 4". Zero is
+    "none", so write the sentence for the plural, such as "none of the judges", or choose another
+    sentence where the count may be zero.
+
     Parameters
     ----------
     n : int
-        0 or more.
+        A count, 0 or more; also a whole number of numpy.
 
     Returns
     -------
     str
+        ``"none"``, ``"one"`` ... ``"ten"``, then ``"11"`` and so on, with a comma for thousands.
+
+    See Also
+    --------
+    glue_numbers : Glue numbers for sentences to quote.
+    show_table : Format a table for reading.
+
+    Notes
+    -----
+    That numbers up to ten are words, and larger ones digits, is a common rule of style. It holds
+    for counts of things; measurements, shares and anything with a unit stay in digits whatever
+    their size.
 
     Examples
     --------
