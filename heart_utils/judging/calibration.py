@@ -248,6 +248,11 @@ def calibrate_judge(
 ) -> CalibrationRecord:
     """Measure how well a judge agrees with people, and bind the result to its settings.
 
+    A judge may only replace people where it was compared with them, and only as long as it stays
+    the same. The record holds its agreement on pairs that people judged, its known biases, and
+    digests of its model, prompt, rubric and options. The gate and the reports read it, and say so
+    when any part has changed.
+
     Parameters
     ----------
     judge_votes : pandas.DataFrame
@@ -257,8 +262,8 @@ def calibrate_judge(
         the first counts.
     bound_to : mapping
         ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings;
-        :func:`judge_identity` gives them for a run's judge. Another blank in one of them is another
-        judge.
+        :func:`judge_identity` returns them for a run's judge. Another blank in one of them is
+        another judge.
     labels_from : str
         Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
     dimension : str
@@ -268,13 +273,19 @@ def calibrate_judge(
     made_on : datetime.date, optional
         By default the day on which this runs.
     words : pandas.DataFrame, optional
-        By ``pair_id``, one column: how much longer reply a is than reply b, for the lean to length.
+        By ``pair_id``, one column: how much longer reply a is than reply b, for the bias towards
+        length.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     CalibrationRecord
+        ``agreement``, ``kappa`` and ``lead`` (agreement less that of an author-only guess), each
+        with its interval over dialogues; ``n_labels``, ``n_people``, ``n_dialogues``;
+        ``first_share`` and ``longer_when_wrong`` (0.5 is no bias); error rates by responder.
+        ``faults`` lists why the judge must not decide, ``describe`` puts the record in words,
+        ``save`` writes it.
 
     Raises
     ------
@@ -284,6 +295,14 @@ def calibrate_judge(
     heart_utils.identities.IdentityError
         If `labels_from` names a person.
 
+    See Also
+    --------
+    load_calibration : Read a record.
+    judge_identity : Describe a judge of a run.
+    pairwise_agreement : Measure agreement of any two rater groups.
+    compare_responders : Test a candidate in the gate, which reads records.
+    train_judge : Train a judge on people's labels.
+
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
@@ -291,19 +310,18 @@ def calibrate_judge(
     ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all"
     ... ).verdicts
     >>> judge, people = (votes[votes["rater_kind"] == kind] for kind in ("model", "human"))
+    >>> judge = judge[judge["rater"] == judge["rater"].iloc[0]]
     >>> what = {
     ...     "model": "openai/gpt-4o",
     ...     "prompt": "Which is better?",
     ...     "rubric": "overall",
     ...     "options": {"temperature": 0},
     ... }
-    >>> judge = judge[judge["rater"] == judge["rater"].iloc[0]]
     >>> record = calibrate_judge(
     ...     judge, people, bound_to=what, labels_from="a simulation", n_resamples=100
     ... )
-    >>> record.faults(bound_to={**what, "prompt": "Which is better? "})[0].split(":")[1].split(".")[
-    ...     0
-    ... ]
+    >>> faults = record.faults(bound_to={**what, "prompt": "Which is better? "})
+    >>> faults[0].split(":")[1].split(".")[0]
     ' prompt changed'
     """
     if not labels_from.strip():

@@ -218,7 +218,11 @@ def plan_questions(
     repeats: int = 1,
     seed: int = 0,
 ) -> list[Question]:
-    """Make every question that comparisons, or replies alone, put to judges.
+    """Build every question about comparisons, or about replies alone, to a panel of judges.
+
+    No model is asked. Look at the questions to see exactly what a judge would read, or count them.
+    What is drawn at random (codes of the replies, order of dimensions) depends on the seed, the
+    pair, the protocol and the repeat alone, and is the same for both orders and for every judge.
 
     Parameters
     ----------
@@ -229,43 +233,50 @@ def plan_questions(
     comparisons
         The table of comparisons; if None, each valid reply is asked about alone.
     judges : sequence of Model
-        A panel of one or more.
+        A panel of one or more, with different names.
     responders : pandas.DataFrame, optional
-        Tells which judges share a family with a responder.
+        The table of responders, which shows which judges share a family with a responder; their
+        answers are flagged.
     protocol
-        How judges are asked; by default what each comparison says, and ``likert`` of replies alone.
+        How judges are asked, such as ``"heart"``; by default what each comparison says, and
+        ``likert`` of replies alone.
     dimensions
-        By default all of the rubric's.
+        Names of dimensions; by default all of the rubric's.
     repeats
-        How often each is asked.
+        How often each is asked, 1 or more.
     seed
         Decides what is drawn.
 
     Returns
     -------
     list of Question
-        Judge by judge, by history and the reply shown first, so that a server's cache of prefixes
-        serves.
+        One question a call, judge by judge, by history and the reply shown first, so that a
+        server's cache of prefixes applies. Each has the ``judge``, the row it is ``about``, the
+        replies ``shown`` and the form, which writes its messages.
 
     Raises
     ------
-    JudgeError, TableError
+    JudgeError
         If a comparison does not fit the tables or protocol or has no order, or a judge is named
         twice.
+    heart_utils.tables.TableError
+        If a table lacks a column.
+
+    See Also
+    --------
+    collect_verdicts : Ask these questions, and read the answers.
+    load_rubric : Read the dimensions that are asked about.
+    load_protocol : Read how judges are asked.
 
     Examples
     --------
     >>> from heart_utils import load_histories, load_replies
     >>> from heart_utils.calls.models import Model
-    >>> len(
-    ...     plan_questions(
-    ...         load_histories("sample"),
-    ...         load_replies("sample").head(2),
-    ...         None,
-    ...         [Model("judge", "openai/gpt-4o")],
-    ...     )
-    ... )
-    2
+    >>> judge = Model("judge", "openai/gpt-4o")
+    >>> replies = load_replies("sample").head(2)
+    >>> questions = plan_questions(load_histories("sample"), replies, None, [judge])
+    >>> len(questions), questions[0].judge.name
+    (2, 'judge')
     """
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise JudgeError(f"repeats is {repeats!r}, expected a whole number, 1 or more.")

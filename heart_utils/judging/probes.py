@@ -165,22 +165,39 @@ def rewrite_replies(
 def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
     """List the features of each rewritten reply, and whom it is said to be from.
 
+    In a conjoint study each reply is rewritten in several ways, and which features a version has is
+    drawn at random. A feature that then goes with winning moves the judge by itself: better authors
+    cannot be the reason. This table is what :func:`heart_utils.judges.position.feature_bias` needs
+    for it.
+
     Parameters
     ----------
     replies : pandas.DataFrame
-        As ``rewrite_replies`` gives them.
+        As ``rewrite_replies`` returns them: the column ``responder`` names the features of a
+        version, joined by ``+``, and ``label`` whom it is said to be from, if anyone.
 
     Returns
     -------
     pandas.DataFrame
-        By ``reply_id`` a column of 0 and 1 a feature; for
-        :func:`heart_utils.judges.position.feature_bias`.
+        One row a reply, with the index ``reply_id``; one column of 0 and 1 for each feature, in the
+        order in which features are applied: shortened, padded, listed and warmed. Where replies
+        were labelled, the columns ``said: ...`` for a person and an expert; an AI is the reference.
+
+    See Also
+    --------
+    feature_bias : Estimate how features go with winning.
+    text_features : Compute features of the form of replies as they are.
+
+    Notes
+    -----
+    Randomised conjoint: Hainmueller, Hopkins and Yamamoto (2014),
+    https://doi.org/10.1093/pan/mpt024. Estimates are average effects over the other features'
+    distribution in the design, and hold for replies of this kind and length.
 
     Examples
     --------
-    >>> profile_features(
-    ...     pd.DataFrame({"reply_id": ["r1"], "responder": "listed+warmed"})
-    ... ).values.tolist()
+    >>> rewritten = pd.DataFrame({"reply_id": ["r1"], "responder": "listed+warmed"})
+    >>> profile_features(rewritten).values.tolist()
     [[0.0, 0.0, 1.0, 1.0]]
     """
     table = replies.set_index("reply_id")

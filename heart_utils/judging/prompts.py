@@ -127,25 +127,47 @@ class Rubric:
 def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     """Read a rubric and check it.
 
+    A rubric lists the dimensions on which replies are compared. Each has a question, and a
+    description of a reply at either end, which become part of the judge's prompt. Change a rubric
+    by a file of your own rather than in place: its hash is in the run's manifest.
+
     Parameters
     ----------
     name_or_path : str or path
-        A name in ``data/rubrics``; or with a separator or suffix a file with the same keys.
+        A name in ``data/rubrics``, such as ``"heart"``; or, with a separator or suffix, a YAML file
+        with the same keys.
 
     Returns
     -------
     Rubric
-        Its dimensions, in the order of the file.
+        ``dimensions``, in the order of the file, ``names`` (of the dimensions, in snake_case),
+        ``title`` (for captions) and ``about`` (where the words come from).
 
     Raises
     ------
     RubricError
         If there is no such file, a key is missing, unknown or empty, or a dimension's name is
-        unusable or repeats.
+        unusable or repeats. The message names the file and the key.
+
+    See Also
+    --------
+    load_protocol : Read how judges are asked.
+    prompt_hash : Compute the SHA-256 of a judge's instructions.
+    load_codebooks : Load the codebooks of what replies do.
+    plan_questions : Build the questions of a rubric to judges.
+    check_table : Check that a table's words are known.
+
+    Notes
+    -----
+    ``"heart"`` has HEART's five dimensions and an overall preference. Its questions and
+    descriptions were written for this project, since the paper's own wording was not found. A
+    rubric in another language, or for another field, works in the same way; the tables accept any
+    name of a dimension.
 
     Examples
     --------
-    >>> load_rubric("heart").names[:3]
+    >>> rubric = load_rubric("heart")
+    >>> rubric.names[:3]
     ('human_alignment', 'empathic_responsiveness', 'attunement')
     """
     return _read_from(name_or_path, Rubric, RubricError)[1]

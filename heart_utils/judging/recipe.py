@@ -111,22 +111,43 @@ class Recipe:
 
 
 def read_recipe(run: str) -> Recipe:
-    """Read what a run collects.
+    """Read what a run collects: its histories, responders, judges and how they are asked.
+
+    A recipe is a file of settings, so that a study can be repeated by its name. It is checked here,
+    before anything is asked or paid; an error names the file, the key and what would be right.
 
     Parameters
     ----------
     run : str
-        Its settings are ``params/<run>.yaml`` under the project's root, in the block ``collect:``.
+        Name of the run. Its settings are ``params/<run>.yaml`` under the project's root, in the
+        block ``collect:``.
 
     Returns
     -------
     Recipe
-        Checked, but for what only the data can tell.
+        A frozen dataclass: ``histories``, ``slices``, ``responders``, ``judges``, ``protocols``,
+        ``orders``, ``pairs``, ``coders``, ``seed``, ``budget_usd`` and more; see its page for each.
+        Checked, but for what only the data can tell, such as how many histories there are.
 
     Raises
     ------
-    RecipeError, ModelError
-        If a setting, or a model's, is unknown, missing or none of its choices.
+    RecipeError
+        If a setting is unknown, missing or none of its choices.
+    heart_utils.calls.models.ModelError
+        If a model's setting is.
+
+    See Also
+    --------
+    recipe_histories : Load and choose the histories of the recipe.
+    recipe_replies : Collect its replies.
+    recipe_comparisons : Pair its replies.
+    recipe_step : Ask its judges.
+    open_ledger : Open the ledger that keeps every call.
+
+    Notes
+    -----
+    The command ``heart-collect RUN`` does all of these steps in order, and asks before money is
+    spent. Call the functions one by one to look at what comes between.
 
     Examples
     --------
@@ -206,27 +227,38 @@ def read_recipe(run: str) -> Recipe:
 def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     """Load and choose a recipe's histories.
 
+    The first step of a run. Histories are chosen evenly over the set and not at random, so that a
+    small run covers it and two runs with one recipe choose the same.
+
     Parameters
     ----------
     recipe : Recipe
-        Whose ``slices`` choose evenly, in the set's order; calm twins are those of the adversarial
-        ones chosen.
+        Whose ``slices`` state how many histories of each slice are chosen, in the set's order; all
+        of a slice that is not named. Calm twins are those of the adversarial histories chosen.
 
     Returns
     -------
     pandas.DataFrame
-        The table of histories.
+        The table of histories, one row a history, as in
+        :func:`~heart_utils.sources.load.load_histories`.
 
     Raises
     ------
     RecipeError
         If a slice has fewer histories than asked for, or none is left.
+    heart_utils.sources.catalogue.DataError
+        If the histories cannot be read.
+
+    See Also
+    --------
+    read_recipe : Read the recipe of a run.
+    recipe_replies : Collect replies to these histories.
+    load_histories : Load a whole set of histories.
 
     Examples
     --------
-    >>> recipe_histories(Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1}))[
-    ...     "slice"
-    ... ].tolist()
+    >>> recipe = Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1})
+    >>> recipe_histories(recipe)["slice"].tolist()
     ['standard', 'standard', 'adversarial']
     """
     if recipe.questions:
@@ -296,17 +328,43 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
 def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
     """Pair the replies of a recipe, once for each of its protocols that compares.
 
+    The third step of a run. Each pair of replies to one history becomes one comparison for each
+    order in which it is shown. Orders are drawn from the recipe's seed, so that two runs with one
+    recipe show the same.
+
     Parameters
     ----------
-    recipe
-        How replies are paired.
-    replies
-        What :func:`heart_utils.judging.steps.recipe_replies` returns.
+    recipe : Recipe
+        How replies are paired: ``protocols``, ``orders`` (``"both"`` or ``"random"``), ``pairs`` of
+        each history, and ``seed``.
+    replies : pandas.DataFrame
+        What :func:`heart_utils.judging.steps.recipe_replies` returns; only replies in the state
+        ``valid`` are paired.
 
     Returns
     -------
     pandas.DataFrame
-        The table of comparisons; no row if no protocol compares.
+        The table of comparisons, one row a pair, order and protocol: ``comparison_id``,
+        ``pair_id``, ``history_id``, ``reply_a``, ``reply_b``, ``responder_a``, ``responder_b`` (a
+        first in the alphabet), ``order`` (``ab`` shows a first) and ``protocol``. No row if no
+        protocol compares.
+
+    Raises
+    ------
+    heart_utils.judging.prompts.ProtocolError
+        If a protocol of the recipe cannot be read.
+
+    See Also
+    --------
+    recipe_replies : Collect the replies.
+    recipe_step : Ask the judges about these comparisons.
+    pair_replies : Pair replies without a recipe.
+    choose_pairs : Choose pairs for people, who can judge fewer.
+
+    Notes
+    -----
+    Two orders cost twice as many calls and show each judge's position bias; see
+    :func:`~heart_utils.ratings.verdicts.combine_orders` for how they become one answer.
 
     Examples
     --------

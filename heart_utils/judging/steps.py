@@ -297,33 +297,56 @@ def recipe_replies(
 ) -> pd.DataFrame:
     """Collect the replies of a recipe: published, by models, and by rule.
 
+    The second step of a run. Replies come from three places: those that the data set has (people's,
+    as a rule), those that the recipe's models write now, and those of fixed rules (probes such as
+    an echo of the seeker), which show whether a judge reads at all. Calls that the ledger holds are
+    not made again.
+
     Parameters
     ----------
-    recipe
-        Who answers.
-    histories
-        What is answered.
-    ledger
-        As in :func:`heart_utils.judging.respond.collect_replies`.
-    plan, max_concurrency
-        As there.
+    recipe : Recipe
+        Who answers: ``given_replies``, ``responders``, ``probes``, ``instructions`` and
+        ``repeats``.
+    histories : pandas.DataFrame
+        What is answered, as :func:`recipe_histories` returns it.
+    ledger : Ledger
+        Where calls are kept, as in :func:`heart_utils.judging.respond.collect_replies`.
+    plan : bool
+        Whether to return what it would take, without asking.
+    max_concurrency : int, optional
+        How many calls are made at once; 1 keeps the times to the first word comparable.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``progress``, as there.
+        ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"`` and ``"dry"`` ask nothing),
+        ``budget_usd``, ``max_paid_calls``, ``progress``, as in
+        :func:`heart_utils.judging.respond.collect_replies`.
 
     Returns
     -------
     pandas.DataFrame
-        The table of replies, or the plan.
+        The table of replies, one row a reply: ``reply_id``, ``history_id``, ``responder``,
+        ``text``, ``state`` (``valid`` or why not), tokens, times and cost; or the plan.
+
+    Raises
+    ------
+    heart_utils.judging.respond.RespondError
+        If a probe is unknown, or a history cannot be answered.
+
+    See Also
+    --------
+    recipe_histories : Choose the histories.
+    recipe_comparisons : Pair these replies.
+    collect_replies : Ask models for replies, without a recipe.
+    add_people : Add replies that people wrote in a study.
 
     Examples
     --------
     >>> from heart_utils import open_ledger, recipe_histories
+    >>> from heart_utils.judging.recipe import Recipe
     >>> mine = Recipe(
     ...     "mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",)
     ... )
-    >>> recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))[
-    ...     "responder"
-    ... ].value_counts().to_dict()
+    >>> replies = recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))
+    >>> replies["responder"].value_counts().to_dict()
     {'echo': 13}
     """
     step, tables = Replies(recipe), Tables.checked([histories])
@@ -343,10 +366,14 @@ def recipe_step(
 ) -> pd.DataFrame:
     """Run one step of a recipe: its models judge, score or label the replies.
 
+    The last steps of a run. What the ledger holds is read again without a call; the rest is asked,
+    up to the budget. With ``plan=True`` nothing is asked, and the table states what the step would
+    take.
+
     Parameters
     ----------
     recipe : Recipe
-        Who is asked, and how.
+        Who is asked, and how: ``judges``, ``coders``, ``protocols``, ``judge_repeats``.
     step
         ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are
         no part of the run's own.
@@ -363,13 +390,23 @@ def recipe_step(
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts, scores or codes, without a row where the recipe asks for none; or the
-        plan.
+        The table of verdicts, scores or codes (:mod:`heart_utils.tables`), without a row where the
+        recipe asks for none. A failed answer has a ``state`` and no verdict. With ``plan``, one row
+        a judge, protocol and answer format, with calls, tokens and their price.
 
     Raises
     ------
-    RecipeError, JudgeError
-        If there is no such step, or the tables do not fit each other.
+    RecipeError
+        If there is no such step.
+    JudgeError
+        If the tables do not fit each other.
+
+    See Also
+    --------
+    read_recipe : Read the recipe of a run.
+    collect_verdicts : Ask judges without a recipe.
+    open_ledger : Open the ledger of a run.
+    combine_orders : Join the two orders of each pair afterwards.
 
     Examples
     --------
@@ -377,7 +414,8 @@ def recipe_step(
     >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
     >>> replies = recipe_replies(recipe, recipe_histories(recipe), ledger=ledger, mode="dry")
     >>> tables = recipe_histories(recipe), replies, recipe_comparisons(recipe, replies)
-    >>> recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)["protocol"].tolist()
+    >>> plan = recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)
+    >>> plan["protocol"].tolist()
     ['heart', 'heart-release']
     """
     if step not in JUDGING:

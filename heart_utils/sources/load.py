@@ -36,30 +36,54 @@ def load_histories(
 ) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
+    A history is what a responder reads before the reply that is judged. Three sets come with the
+    project or are fetched; your own come from a file, with any column names.
+
     Parameters
     ----------
     name_or_path
-        ``"sample"``, ``"heart"``, ``"esconv"``, or a file or DataFrame of one's own. 36 drafted for
-        this project; HEART's 280 standard and 20 adversarial ones; 1,300 dialogues whole.
+        ``"sample"`` (36 histories drafted for this project), ``"heart"`` (HEART's 280 standard and
+        20 adversarial ones), ``"esconv"`` (1,300 whole dialogues), or a file or DataFrame of one's
+        own.
     twins
-        With ``"heart"``, add each adversarial history's calm original.
+        With ``"heart"``, add each adversarial history's calm original (slice ``calm_twin``).
     **reading
-        As in :func:`load_verdicts`.
+        How a file of one's own is read, as in :func:`load_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        A table of histories.
+        A table of histories, one row a history: ``history_id``, ``dialogue_id`` (histories cut from
+        one dialogue share it), ``source``, ``slice`` (``standard``, ``adversarial``,
+        ``calm_twin``), ``twin_id``, ``emotion``, ``problem``, ``situation``, ``turns`` (a list of
+        dicts, ``role`` and ``text``), ``licence``, ``flags``, ``simulated``.
 
     Raises
     ------
     DataError
-        If a file does not hold histories, or (``DataUnavailableError``) a data set is not here.
+        If a file does not hold histories, or a name is not known.
+    DataUnavailableError
+        If a data set is not on this machine; the message names the command that fetches it.
+
+    See Also
+    --------
+    load_replies : Load the replies that were written for histories.
+    load_verdicts : Load which replies raters preferred; its page explains how files are read.
+    recipe_histories : Choose the histories of a run.
+    read_conversation : Show a history as speech bubbles.
+
+    Notes
+    -----
+    HEART cut its histories from ESConv (Liu et al. 2021,
+    https://aclanthology.org/2021.acl-long.269).
 
     Examples
     --------
-    >>> load_histories("sample")["slice"].value_counts().to_dict()
+    >>> histories = load_histories("sample")
+    >>> histories["slice"].value_counts().to_dict()
     {'standard': 24, 'adversarial': 12}
+    >>> histories["dialogue_id"].nunique() < len(histories)
+    True
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "histories", reading)
     if twins and name not in ("heart", "sample"):
@@ -156,6 +180,10 @@ def load_scores(
 ) -> pd.DataFrame:
     """Load scores: numbers that raters gave to one reply alone.
 
+    Scores of published studies are cut from their official files and checked; your own come from a
+    file with any column names. A score keeps the study's scale, so compare scores within a study
+    and dimension only.
+
     Parameters
     ----------
     name_or_path
@@ -163,20 +191,30 @@ def load_scores(
         ``"can_ai_relate"``; of whole conversations ``"sage"``, ``"ieval"``, ``"mibot"``; or a file
         or DataFrame.
     as_published
-        With ``"mentalalign"``, zeros and sixes are scores, as in its tables.
+        With ``"mentalalign"``, zeros and sixes are scores, as in its tables; by default they do not
+        count as valid.
     **reading
-        As in :func:`load_verdicts`.
+        How a file of one's own is read, as in :func:`load_verdicts`.
 
     Returns
     -------
     pandas.DataFrame
-        A table of scores; ``attrs["notes"]`` has what was counted on the way, for MentalAlign by
-        rater.
+        A table of scores, one row a reply, rater and dimension: ``reply_id``, ``history_id``,
+        ``dialogue_id``, ``responder``, ``rater``, ``rater_kind``, ``dimension``, ``score``,
+        ``state`` (``valid`` or why not), ``simulated`` and more. ``attrs["notes"]`` has what was
+        counted on the way, for MentalAlign by rater.
 
     Raises
     ------
     DataError
         If a file does not hold scores; the message names file, row and column.
+
+    See Also
+    --------
+    scores_to_verdicts : Convert scores to verdicts.
+    average_scores : Average scores by responder and dimension.
+    variance_components : Estimate variance components of scores.
+    icc : Compute an intraclass correlation of raters.
 
     Examples
     --------
@@ -189,9 +227,8 @@ def load_scores(
     ...         "score": 4,
     ...     }
     ... )
-    >>> load_scores(mine, always={"rater_kind": "human"})[
-    ...     ["rater", "score", "state"]
-    ... ].values.tolist()
+    >>> scores = load_scores(mine, always={"rater_kind": "human"})
+    >>> scores[["rater", "score", "state"]].values.tolist()
     [['ann', 4.0, 'valid']]
     """
     name = _name(name_or_path, _studies("scores"), "scores", reading)
@@ -407,25 +444,40 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     """Convert scores to verdicts: the reply with the higher score wins.
 
-    Nobody gave such verdicts: ten scores make 45 pairs that hang together, so resample dialogues,
-    never pairs. A pair with a failed score has the (first) failure's state and no verdict; two
-    replies of one responder, or not both asked about, no row.
+    Studies that scored replies can then be rated like those that compared them. Every two replies
+    to one history are compared by the scores of one rater on one dimension: the higher wins, equal
+    is a tie. No rater gave these verdicts: ten scores make 45 dependent pairs, so resample
+    dialogues, never pairs. A pair with a failed score has the (first) failure's state and no
+    verdict; two replies of one responder, or not both asked about, have no row.
 
     Parameters
     ----------
     scores
-        Table of scores, each reply once for a rater, dimension, item and group.
+        Table of scores, each reply once for a rater, dimension, item and group, as
+        :func:`load_scores` returns it.
 
     Returns
     -------
     pandas.DataFrame
-        Verdicts of ``protocol`` ``from_scores``, ``slice`` ``standard``, with both scores' flags,
-        no order, margin or ``p_a``.
+        The table of verdicts, one row a pair, rater and dimension: ``protocol`` is ``from_scores``,
+        ``slice`` is ``standard``, ``flags`` are those of both scores; no order, margin or ``p_a``.
 
     Raises
     ------
     DataError
         If a column is missing, a valid row has no score, or a reply has two scores of one kind.
+
+    See Also
+    --------
+    load_scores : Load scores.
+    fit_ratings : Fit strengths to verdicts.
+    average_scores : Average scores without converting them.
+    pairs_against_scores : Compare ratings from pairs with means of scores.
+
+    Notes
+    -----
+    The conversion keeps only the order of scores. It removes differences in how raters use the
+    scale, since a rater is only compared with themselves, and with them the size of differences.
 
     Examples
     --------
