@@ -61,7 +61,11 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 """Option -> whether a value makes sense, and what is expected."""
 
+# Candidates for the bound of a mean drop, which is between -1 and 1. The bound is rounded down to
+# the grid, so a coarse grid costs power and never validity.
 GRID = np.arange(-200, 200) / 200
+# A second moment of 0.12 is a standard deviation of about 0.35, as drops of single dialogues have.
+# A wrong guess makes the bets too timid or too bold and the bound wider; it still holds.
 PRIOR, SECOND_MOMENT, MOST = 10.0, 0.12, 0.95
 """Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of the capital."""
 
@@ -384,6 +388,8 @@ def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[A
     second = (PRIOR * SECOND_MOMENT + np.append(0.0, np.cumsum(values**2))[:-1]) / number
     below = GRID[:, None]
     spread = np.maximum(second - 2 * below * mean + below**2, 1e-6)
+    # Each bet uses earlier dialogues only, so that the capital is a martingale under the hypothesis
+    # and exceeds 1 / alpha at any time with probability alpha at most (Ville).
     bet = np.clip((mean - below) / spread, 0.0, MOST / np.maximum(1 + below, 1e-9))
     capital = np.maximum.accumulate(np.cumsum(np.log1p(bet * (values - below)), axis=1), axis=1)
     out = capital >= np.log(1 / alpha)

@@ -350,6 +350,8 @@ def pair_votes(
     first, second = (party(votes.rows, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
     said = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
+    # Within one group each two raters meet twice, once from either side; halving the counts below
+    # makes the table symmetric, since neither of them comes first.
     met = said[first].merge(said[second], on="unit", suffixes=("", "_other"))
     met = met[(met["rater"] == met["rater_other"]) == alone]
     if met.empty:
@@ -380,6 +382,8 @@ def pair_votes(
                 " (ties='include'), or collect votes that decide."
             )
         met, group = met[decided], group[decided]
+    # A table of labels for each unit and group that occurs, not for each combination: most are
+    # empty.
     cells, where = np.unique(met["unit"].to_numpy() * len(groups) + group, return_inverse=True)
     place = (where * N_LABELS + met["value"].to_numpy()) * N_LABELS + met["value_other"].to_numpy()
     counts = (

@@ -292,6 +292,8 @@ def ask_all(
             f" {damaged[0].model.name}{about}. {then}",
             stacklevel=2,
         )
+    # A replay takes a recorded failure as the answer that it was, so that a finished run gives the
+    # same tables; other modes ask again.
     again = mode in ("missing", "dry") or (mode == "batch" and damaged)
     todo = {
         r.key: r for r in requests if r.key not in recorded or (again and failed(recorded[r.key]))
@@ -314,6 +316,8 @@ def ask_all(
         "budget_usd": budget_usd,
         "progress": progress,
     }
+    # A call can be lost between its answer and this look-up, if another program deletes from the
+    # ledger. It is asked a few times more, never for ever: each time may cost money.
     recorded = {key: call for key, call in recorded.items() if key not in todo}
     rounds = 0
     while missing and rounds < ROUNDS:
@@ -557,6 +561,8 @@ class _Flow:
         )
         claim = await self._on_ledger(step)
         fit = batch[: len(batch) - claim.unfit]
+        # extendleft turns the order round, so what did not fit goes back reversed: requests that
+        # share a prompt's prefix must stay neighbours for the provider's cache.
         lane.waiting.extendleft(reversed(batch[len(fit) :]))
         for task in fit:
             (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)

@@ -524,6 +524,9 @@ def _split_in_two(
     """Choose for each rating whether the responder first in the alphabet is shown first."""
     names = pairs[["responder_a", "responder_b"]].to_numpy(dtype=str)
     duel = [tuple(sorted(names[number])) for number in pair]
+    # Euler splitting: two linked ratings show opposite sides. Each rating has at most one link by
+    # its pair and one by its seat, so the links form paths and even cycles, and alternating along
+    # them always works. Every pair and every seat then is balanced up to one rating.
     order = rng.permutation(len(pair))
     here, left = _link(order, pair)
     across, _ = _link(np.array(left, dtype=int), duel)

@@ -184,6 +184,7 @@ def import_study(
             if kind == "rating"
             else pages[pages["reply"].notna()]
         )
+    # Before anything is coded or stored: of people who withdrew not even a code may remain.
     raters, n_withdrawn = _without(raters, withdrawn)
     rows = rows[rows["person"].isin(raters["person"])]
     turns = run.read("histories").set_index("history_id")[["dialogue_id", "slice", "turns"]]
@@ -202,6 +203,7 @@ def import_study(
             stacklevel=2,
         )
     study, prefix = _name(run, source), "writer" if kind == "reply" else "rater"
+    # Sorted, so that the key file does not show in which order people came.
     codes = code_people(
         sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix
     )

@@ -382,6 +382,8 @@ def fit_ratings(
     )
     refuse_ties_alone(entries, dimension)
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
+    # One fit serves estimates and intervals: resamples only sum its win matrices under other
+    # weights.
     model = fit_model(entries, method, weights, margins)
     gaps, found = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
     varies = (
@@ -403,6 +405,8 @@ def fit_ratings(
         "cluster": clusters if resampled else None,
         "n_resamples": n_resamples if resampled else 0,
     }
+    # The model and its gaps are in the order of names, the table in that of ranks; everything that
+    # a reader sees is brought into the table's order at the end.
     chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
     found |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
     table = lay_out(verdicts, responders, entries, settings, found)

@@ -113,6 +113,8 @@ def _one_study(
     tastes = rng.normal(0.0, design.rater_sd, (design.n_raters, size))
     entries = draw_study(design, rng, theta, tastes, pairs)
     varying = design.rater_sd > 0
+    # Two truths: what the fit tends to with more dialogues for these raters (`here`), and with
+    # other raters too (`anywhere`). An interval is only judged by the truth of its own population.
     here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = (
         tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs)
@@ -136,6 +138,7 @@ def _one_study(
 
     of_dialogues = by_draws(draw_strengths(fixed, n_resamples, rng), n_dialogues)
     weighted = draw_strengths(model, n_resamples // 2, rng)
+    # Verdicts drawn one by one, as if they were independent: the interval that is too narrow.
     wins = model.counts[0, 0]
     cells = rng.multinomial(
         len(entries.rows), (wins / wins.sum()).ravel(), size=n_resamples

@@ -274,6 +274,8 @@ def _name_columns(
         )
     if absent := [str(head) for head in given if plain(head) not in heads]:
         faults.append(f"columns names {', '.join(absent)}, and its columns are {listed}.")
+    # Faults are collected rather than raised, so that one error lists all of them; after each, the
+    # rows are put into a form in which the next checks still make sense.
     names = [meant.get(head, str(name)) for head, name in zip(heads, rows.columns, strict=True)]
     rows = rows.set_axis(names, axis=1).loc[:, [name is not None for name in names]].copy()
     rows.attrs = {}

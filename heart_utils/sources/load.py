@@ -260,54 +260,95 @@ def load_verdicts(
 ) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
+    Two published sets have a name; your own votes come from a file or table in almost any form.
+    Nothing is guessed in silence: a column or word that is not clear is an error, which shows what
+    the file holds and proposes the call that reads it.
+
     Parameters
     ----------
     name_or_path : str, path or pandas.DataFrame
         ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
         by :func:`scores_to_verdicts`), or one's own table: a DataFrame, Arrow, ``.csv``, ``.tsv``,
         ``.xlsx``, ``.parquet``, ``.json``, ``.jsonl`` or ``.eval`` (of inspect_ai), packed as
-        ``.gz`` or ``.zst`` too. Where it cannot be read, the message proposes the call.
+        ``.gz`` or ``.zst`` too.
     dimension : str, optional
         Keep one line of the rubric.
     raters : {"human", "model"}, optional
         Keep one kind of raters.
     **reading
-        Of a file or DataFrame of one's own. ``columns``: its header -> a column of the table, or
-        ``None`` to leave it out; headers that are the table's own but for case, blanks and hyphens
-        need no mention. ``words``: its word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a
-        failure, such as ``"abstained"``, whatever its case; ``""`` is an empty cell, and a column's
-        name -> such a mapping is about that column. ``always``: what a column that it lacks holds
-        in every row. ``rater_columns``: where a row is a pair, the headers that are raters' names;
-        blank cells are taken as not asked, and counted in ``attrs["notes"]``, unless ``words`` says
-        what ``""`` is. ``sep``, ``encoding``: by default the one of ``, ; |`` and tab that cuts the
-        header into most parts, and UTF-8, or UTF-16 where the file begins so. ``only``: header ->
-        the value or values of the rows that count; the others are counted by value in
-        ``attrs["notes"]``, and rows that say of themselves that they may not count (rejected,
-        ignored, previews) are refused until it says so. ``others="drop"`` leaves columns out that
-        are not named. ``made_of``: a column -> others that make it, as ``"{question_id}-{turn}"``
-        or ``"row-{row}"``; ``split``: a header -> a pattern whose named parts are columns.
-        ``explode``: lists of which each entry is a row. ``dimension_columns``, ``pair_columns``:
-        headers, or a pattern, of answers with a column each; ``shown``: a table (path, DataFrame or
-        list) of what they were about. ``winner_columns``: headers that are marked -> ``"a"``,
-        ``"b"`` or ``"tie"``; ``winner_loser``: two headers of names; ``counts``: headers of how
-        often who won. ``soft``: the numbers of ``p_a`` that mean ``a`` and ``b`` for sure.
-        ``repeats="number"``: what comes again is a repeat. ``header``: the names of the columns of
-        a file without a header. ``keep_ids``: by default ids of raters and writers that look like a
-        person's (an address, a full name, an id of Prolific or Mechanical Turk, or any below a
-        header such as ``WorkerId``) become codes, the same ones for as long as the key file
-        ``keys/people.csv`` is there, and addresses are taken out of texts; ``False`` codes every
-        person, whatever the id looks like, and ``True`` leaves all as it is.
+        How a file or DataFrame of one's own is read; see the notes for each option.
 
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts, with ``attrs["notes"]`` as in :func:`load_scores`, about the whole set.
+        A table of verdicts, one row an answer: ``pair_id``, ``history_id``, ``dialogue_id``,
+        ``responder_a`` and ``responder_b`` (a first in the alphabet), ``rater``, ``rater_kind``,
+        ``dimension``, ``verdict`` (``a``, ``b``, ``tie`` or missing), ``state`` (``valid`` or why
+        not), ``order``, ``repeat``, ``simulated`` and more. ``attrs["notes"]`` has what was counted
+        on the way, about the whole set.
 
     Raises
     ------
     DataError
         If there is no such dimension or kind of raters, or a file does not hold verdicts; the
         message lists all its faults.
+
+    See Also
+    --------
+    describe_votes : Describe what is in a file and how it may be read.
+    load_scores : Load scores of single replies.
+    combine_orders : Join the two orders of each pair.
+    fit_ratings : Fit strengths to verdicts.
+    import_study : Read the answers of a study as verdicts.
+
+    Notes
+    -----
+    The options of `reading`, most of them unnecessary for a file whose headers are the table's own:
+
+    ``columns``
+        Header -> a column of the table, or ``None`` to leave it out. Headers that are the table's
+        own but for case, blanks and hyphens need no mention.
+    ``words``
+        The file's word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as
+        ``"abstained"``, whatever its case; ``""`` is an empty cell, and a column's name -> such a
+        mapping is about that column.
+    ``always``
+        What a column that the file lacks holds in every row.
+    ``rater_columns``
+        Where a row is a pair, the headers that are raters' names; blank cells are taken as not
+        asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is.
+    ``sep``, ``encoding``
+        By default the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or
+        UTF-16 where the file begins so.
+    ``only``
+        Header -> the value or values of the rows that count. The others are counted by value in
+        ``attrs["notes"]``. Rows that are marked as not to count (rejected, ignored, previews) are
+        refused until it chooses.
+    ``others``
+        ``"drop"`` leaves columns out that are not named.
+    ``made_of``, ``split``
+        A column -> others that make it, as ``"{question_id}-{turn}"`` or ``"row-{row}"``; a header
+        -> a pattern whose named parts are columns.
+    ``explode``
+        Lists of which each entry is a row.
+    ``dimension_columns``, ``pair_columns``, ``shown``
+        Headers, or a pattern, of answers with a column each; a table (path, DataFrame or list) of
+        what they were about.
+    ``winner_columns``, ``winner_loser``, ``counts``
+        Headers that are marked -> ``"a"``, ``"b"`` or ``"tie"``; two headers of names; headers of
+        how often who won.
+    ``soft``
+        The numbers of ``p_a`` that mean ``a`` and ``b`` for sure.
+    ``repeats``
+        ``"number"``: what comes again is a repeat.
+    ``header``
+        The names of the columns of a file without a header.
+    ``keep_ids``
+        By default ids of raters and writers that look like a person's (an address, a full name, an
+        id of Prolific or Mechanical Turk, or any below a header such as ``WorkerId``) become codes,
+        the same ones for as long as the key file ``keys/people.csv`` is there, and addresses are
+        taken out of texts; ``False`` codes every person, whatever the id looks like, and ``True``
+        leaves all as it is.
 
     Examples
     --------
@@ -320,20 +361,14 @@ def load_verdicts(
     ...         "Rater": ["eve"],
     ...     }
     ... )
+    >>> columns = {"Chat": "history_id", "Links": "responder_a", "Rechts": "responder_b"}
     >>> rows = load_verdicts(
     ...     mine,
-    ...     columns={
-    ...         "Chat": "history_id",
-    ...         "Links": "responder_a",
-    ...         "Rechts": "responder_b",
-    ...         "Urteil": "verdict",
-    ...     },
+    ...     columns=columns | {"Urteil": "verdict"},
     ...     words={"links": "a", "rechts": "b"},
     ...     always={"rater_kind": "human"},
     ... )
-    >>> rows[
-    ...     ["responder_a", "responder_b", "verdict"]
-    ... ].values.tolist()  # a is the first in the alphabet
+    >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # sorted by name
     [['ann', 'bot', 'a']]
     """
     name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", reading)
