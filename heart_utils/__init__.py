@@ -69,6 +69,10 @@ _PUBLIC = {
         "replies.codes": "code_by_words theme_overlap",
         "replies.sameness": "measure_overlap measure_sameness",
         "replies.scaling": "correlate_scale ScalingError spearman_interval",
+        "replies.seekers": "agree_with_outside probes_lose seeker_card tell_from_real",
+        "replies.turns": (
+            "describe_turns drift_by_turn path_by_turn split_turns stopping_paths TurnsError"
+        ),
         "evidence.claims": "check_claims",
         "evidence.effects": "count_wins measured_effects read_quoted share_between share_clustered",
         "simulate.asking": "compare_designs simulate_designs",

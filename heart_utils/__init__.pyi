@@ -149,6 +149,20 @@ from heart_utils.replies.scaling import (
     correlate_scale as correlate_scale,
     spearman_interval as spearman_interval,
 )
+from heart_utils.replies.seekers import (
+    agree_with_outside as agree_with_outside,
+    probes_lose as probes_lose,
+    seeker_card as seeker_card,
+    tell_from_real as tell_from_real,
+)
+from heart_utils.replies.turns import (
+    TurnsError as TurnsError,
+    describe_turns as describe_turns,
+    drift_by_turn as drift_by_turn,
+    path_by_turn as path_by_turn,
+    split_turns as split_turns,
+    stopping_paths as stopping_paths,
+)
 from heart_utils.report.conversation import (
     practise_comparisons as practise_comparisons,
     read_conversation as read_conversation,

@@ -1,0 +1,160 @@
+"""Report card of a simulated seeker: a good one passes, and each way of being spoilt fails its check."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heart_utils import agree_with_outside, probes_lose, seeker_card, tell_from_real
+from heart_utils.replies.seekers import LIMITS
+from heart_utils.replies.turns import TurnsError
+
+WORDS = [
+    "work",
+    "mum",
+    "exam",
+    "tired",
+    "alone",
+    "sleep",
+    "rent",
+    "boss",
+    "friend",
+    "train",
+    "call",
+    "night",
+    "week",
+    "money",
+    "test",
+]
+PROBES = ["empty", "echo", "warm_line", "other_history"]
+
+
+def said(rng, n, *, opening=""):
+    texts = [opening + " ".join(rng.choice(WORDS, 9)) for _ in range(n)]
+    return pd.DataFrame({"text": texts, "dialogue_id": [f"d{k}" for k in range(n)]})
+
+
+def scored(rng, *, n_starts=40, reacts=True, outside=0.8):
+    """Three supporters and four probes at each start; outside raters see what the seeker felt, or not."""
+    rows = []
+    for start in range(n_starts):
+        for place, responder in enumerate(["m", "n", "o", *PROBES]):
+            quality = (3 + place / 2 if place < 3 else 1.0) + rng.normal(scale=0.5)
+            own = quality if reacts else 3 + rng.normal()
+            names = {"reply_id": f"{start}-{responder}", "dialogue_id": start}
+            names["responder"] = responder
+            rows.append({**names, "rater": "s", "score": own})
+            seen = outside * quality + rng.normal(scale=0.5)
+            rows.append({**names, "rater": "ann", "score": seen})
+    return pd.DataFrame(rows)
+
+
+def coded(rng, *, fades):
+    rows = [
+        {"dialogue_id": start, "exchange": k, "coder": "judge", "probability": float(stays)}
+        for start in range(20)
+        for k in range(1, 6)
+        for stays in [rng.random() < (1.1 - 0.2 * k if fades else 0.9)]
+    ]
+    return pd.DataFrame(rows)
+
+
+def card(**spoilt):
+    rng = np.random.default_rng(1)
+    good = {
+        "simulated": said(rng, 60),
+        "real": said(rng, 60),
+        "adversarial": coded(rng, fades=False),
+        "scores": scored(rng),
+        "probes": PROBES,
+    }
+    return seeker_card("s", **(good | spoilt))
+
+
+def outcomes(table):
+    return table.groupby("check")["outcome"].agg(set).to_dict()
+
+
+def test_a_seeker_like_the_real_ones_passes_all_checks():
+    assert outcomes(card()) == dict.fromkeys(LIMITS, {"passed"})
+
+
+@pytest.mark.parametrize(
+    ("check", "spoilt"),
+    [
+        (
+            "told from real turns",
+            {"simulated": said(np.random.default_rng(2), 60, opening="Thank you so much. ")},
+        ),
+        ("stays adversarial", {"adversarial": coded(np.random.default_rng(3), fades=True)}),
+        ("probe loses", {"scores": scored(np.random.default_rng(4), reacts=False)}),
+        ("agrees with outside raters", {"scores": scored(np.random.default_rng(5), outside=-0.8)}),
+    ],
+)
+def test_a_spoilt_seeker_fails_its_check_and_no_other(check, spoilt):
+    found = outcomes(card(**spoilt))
+    assert found.pop(check) & {"failed", "open"}
+    assert "failed" not in set().union(*found.values())
+    if check != "probe loses":  # a seeker that scores by chance is not proven wrong
+        assert card(**spoilt).set_index("check").loc[[check], "outcome"].tolist() == ["failed"]
+
+
+def test_what_is_not_given_is_not_checked():
+    table = seeker_card("s")
+    assert table["outcome"].tolist() == ["not checked"] * 4
+    assert table["value"].isna().all()
+
+
+def test_turns_of_one_source_are_told_apart_as_a_coin_would():
+    rng = np.random.default_rng(6)
+    found = tell_from_real(said(rng, 200), said(rng, 200))
+    assert found["ci_low"] < 0.5 < found["ci_high"]
+
+
+def test_intervals_of_the_area_cover_one_half_where_nothing_differs():
+    rng = np.random.default_rng(7)
+    covered = [
+        row["ci_low"] <= 0.5 <= row["ci_high"]
+        for row in (tell_from_real(said(rng, 40), said(rng, 40)) for _ in range(40))
+    ]
+    assert np.mean(covered) >= 0.85
+
+
+def test_turns_of_one_dialogue_are_not_learnt_from_when_it_is_tried():
+    """Each dialogue has words of its own: by rows they would give the source away."""
+    rng = np.random.default_rng(8)
+    sides = [said(rng, 30), said(rng, 30)]
+    twice = []
+    for side in sides:
+        side["text"] = ["".join(rng.choice(list("abcdefghijkl"), 8)) for _ in range(30)]
+        twice.append(pd.concat([side, side], ignore_index=True))
+    found = tell_from_real(*twice)
+    assert found["value"] < 0.75
+    with pytest.raises(TurnsError, match="5 dialogues or more"):
+        tell_from_real(sides[0].head(3), sides[1])
+
+
+def test_shares_by_hand():
+    rows = {"responder": ["echo", "m"] * 4, "score": [1, 3, 3, 3, 4, 2, 1, 2]}
+    scores = pd.DataFrame(rows).assign(rater="s", dialogue_id=sorted([*range(4)] * 2))
+    assert probes_lose(scores, ["echo"])["value"].tolist() == [2.5 / 4]  # a tie is half
+    with pytest.raises(TurnsError, match="empty and a real supporter share 0 starts"):
+        probes_lose(scores, ["empty"])
+
+
+def test_names_alone_leave_out_the_start_itself():
+    own = pd.DataFrame(
+        {"reply_id": list("abcdef"), "responder": list("mnmnmn"), "dialogue_id": [1, 1, 2, 2, 3, 3]}
+    )
+    outside = own.assign(rater="ann", score=[3, 1, 3, 1, 1, 3])
+    scores = pd.concat([own.assign(rater="s", score=[3, 1, 3, 1, 1, 3]), outside])
+    [row] = agree_with_outside(scores, ["s"]).to_dict("records")
+    assert row["value"] == 1.0
+    # At starts 1 and 2 the other two even out and the names say nothing; at start 3 they are wrong.
+    assert row["names_alone"] == 0.0
+
+
+def test_codes_of_two_coders_are_not_pooled():
+    two = pd.concat([coded(np.random.default_rng(9), fades=False)] * 2)
+    two["coder"] = ["judge", "ann"] * (len(two) // 2)
+    with pytest.raises(TurnsError, match="ann, judge"):
+        seeker_card("s", adversarial=two)
