@@ -29,6 +29,7 @@ _PUBLIC = {
         ),
         "calls.ledger": "open_ledger",
         "calls.prices": "price",
+        "judging.converse": "collect_conversations conversation_replies",
         "judging.design": "pair_replies",
         "judging.judge": "collect_verdicts plan_questions",
         "judging.probes": "profile_features",
@@ -37,7 +38,7 @@ _PUBLIC = {
             "read_recipe recipe_comparisons recipe_histories recipe_responders RecipeError"
         ),
         "judging.respond": "collect_replies",
-        "judging.steps": "recipe_replies recipe_step",
+        "judging.steps": "recipe_conversations recipe_replies recipe_step",
         "judging.trained": "load_trained_judge train_judge",
         "judging.calibration": "calibrate_judge judge_identity load_calibration",
         "people.assignment": "assign_raters assign_writers check_balance choose_pairs study_cost",

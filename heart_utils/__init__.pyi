@@ -85,6 +85,10 @@ from heart_utils.judging.calibration import (
     judge_identity as judge_identity,
     load_calibration as load_calibration,
 )
+from heart_utils.judging.converse import (
+    collect_conversations as collect_conversations,
+    conversation_replies as conversation_replies,
+)
 from heart_utils.judging.design import pair_replies as pair_replies
 from heart_utils.judging.judge import (
     collect_verdicts as collect_verdicts,
@@ -105,7 +109,11 @@ from heart_utils.judging.recipe import (
     recipe_responders as recipe_responders,
 )
 from heart_utils.judging.respond import collect_replies as collect_replies
-from heart_utils.judging.steps import recipe_replies as recipe_replies, recipe_step as recipe_step
+from heart_utils.judging.steps import (
+    recipe_conversations as recipe_conversations,
+    recipe_replies as recipe_replies,
+    recipe_step as recipe_step,
+)
 from heart_utils.judging.trained import (
     load_trained_judge as load_trained_judge,
     train_judge as train_judge,

@@ -143,8 +143,11 @@ def _ask(collection: Collection, budget_usd: float | None, options: argparse.Nam
     """Run the steps one after the other, and say how each ended."""
     started = time.monotonic()
     asking: Asking = {"budget_usd": budget_usd, "progress": not options.quiet}
-    replies = collection.answer(**asking)
-    _tell_states("replies", replies, "responder")
+    replies, what = collection.answer(**asking), "replies"
+    if (talks := collection.tables.get("conversations")) is not None:
+        what = "conversations"
+        _tell_states(what, talks, ["responder", "seeker"], "stop_reason")
+    _tell_states(what, replies, "responder")
     try:
         collection.pair()
     except DesignError as error:
@@ -341,7 +344,9 @@ def _tell_what_is_there(collection: Collection) -> None:
     histories, written = collection.histories, collection.of_people
     skipped = len(skipped_histories(histories))
     without = f", {skipped} of them without a turn to answer" if skipped else ""
-    print(f"{collection.recipe.run}: {len(histories)} histories{without}.")
+    seekers = len(collection.recipe.seekers)
+    each = f", each start with each of {seekers} seekers" if seekers else ""
+    print(f"{collection.recipe.run}: {len(histories)} histories{without}{each}.")
     if len(written):
         tried = int(written["simulated"].sum())
         rehearsal = f", {tried} of them to a rehearsal" if tried else ""
@@ -421,6 +426,8 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
         plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step")
     ):
         together = collection.at_once(str(step))
+        # turns come one after the other
+        rounds = collection.recipe.exchanges if str(step).startswith("turns") else 1
         # an answer that cannot be read is asked for once more: at the most, each is
         for end in (0, 1):
             busy, longest = 0.0, 0.0
@@ -430,9 +437,8 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
                     n / (model.requests_per_minute or math.inf),
                     tokens / (model.tokens_per_minute or math.inf),
                 )
-                longest = max(
-                    longest, takes / min(model.max_concurrency, n), 60 * (1 + end) * minutes
-                )
+                at_once = min(model.max_concurrency, max(n / rounds, 1))
+                longest = max(longest, takes / at_once, 60 * (1 + end) * minutes)
                 busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
@@ -488,10 +494,12 @@ def _settle_money(
     return budget_usd
 
 
-def _tell_states(what: str, table: pd.DataFrame, who: str) -> None:
+def _tell_states(
+    what: str, table: pd.DataFrame, who: str | list[str], column: str = "state"
+) -> None:
     """Print how many rows ended in which state."""
     if len(table):
-        counts = table.pivot_table(index=who, columns="state", aggfunc="size", fill_value=0)
+        counts = table.pivot_table(index=who, columns=column, aggfunc="size", fill_value=0)
         print(f"{len(table)} {what}\n{counts.to_string()}")
 
 

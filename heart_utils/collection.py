@@ -20,8 +20,7 @@ from heart_utils.judging.recipe import (
     recipe_histories,
     recipe_responders,
 )
-from heart_utils.judging.respond import lengthen_planned
-from heart_utils.judging.steps import JUDGING, Judging, Replies, Step, Tables
+from heart_utils.judging.steps import JUDGING, Judging, Replies, Step, Tables, first_step
 from heart_utils.people.raters import add_people
 from heart_utils.runs import Run, strictest_licence
 from heart_utils.tables import empty_table
@@ -65,7 +64,7 @@ class Collection:
     @cached_property
     def replies(self) -> Replies:
         """The first step, whose table the others ask about."""
-        return Replies(self.recipe)
+        return first_step(self.recipe)
 
     @cached_property
     def judging(self) -> list[Judging]:
@@ -85,9 +84,7 @@ class Collection:
         drafts = self.replies.run(Tables(self.histories), self.ledger, mode="dry")
         replies = self._with_people(drafts)
         likely = Tables(self.histories, replies, recipe_comparisons(self.recipe, replies))
-        longest = lengthen_planned(
-            replies, self.recipe.responders, free=bool(self.recipe.questions)
-        )
+        longest = self.replies.longest(likely, self.ledger)
         at_most = replace(likely, replies=longest)
         plans = []
         for step in (self.replies, *self.judging):
@@ -102,18 +99,16 @@ class Collection:
 
     def _plan_of(self, step: Step, tables: Tables) -> pd.DataFrame:
         names = {"responder": "model", "rater": "model"}
-        return step.plan(tables, self.ledger).rename(columns=names).assign(step=step.name)
+        plan = step.plan(tables, self.ledger).rename(columns=names)
+        return plan if "step" in plan else plan.assign(step=step.name)
 
     def answer(self, **asking: Unpack[Asking]) -> pd.DataFrame:
         """Have the histories answered, and give all replies; what people wrote comes last."""
         self.tables = {
             "histories": self.histories,
             "responders": recipe_responders(self.recipe),
-            "replies": self.replies.run(
-                Tables(self.histories),
-                self.ledger,
-                max_concurrency=self.reply_concurrency,
-                **asking,
+            **self.replies.made(
+                self.histories, self.ledger, max_concurrency=self.reply_concurrency, **asking
             ),
         }
         self.subjects = Tables(self.histories, self._with_people(self.tables["replies"]))
@@ -124,7 +119,7 @@ class Collection:
         comparisons = recipe_comparisons(self.recipe, self.subjects.replies)
         self.subjects = replace(self.subjects, comparisons=comparisons)
         self.tables["comparisons"] = comparisons
-        self._keep("histories", "responders", "replies", "comparisons")
+        self._keep(*self.tables)
 
     def judge(self, **asking: Unpack[Asking]) -> Iterator[tuple[Judging, pd.DataFrame]]:
         """Put the questions of each further step, and give its table as it comes.

@@ -46,6 +46,10 @@ from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refu
 
 __all__ = ["JudgeError", "collect_verdicts", "plan_questions"]
 
+UNITS = ("reply", "conversation")
+UNIT = ("unit", "seeker")
+"""Columns of verdicts and scores that say what was judged, where any of it is a conversation."""
+
 Rows: TypeAlias = list[dict[str, Any]]
 #: A history -> as judges read it, and flags of what they read.
 Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]
@@ -171,6 +175,8 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
     A failed answer is a state, never a tie, a number or an absence.
     """
     columns = needed_columns(table)
+    if any(answer.question.about.get("seeker") for answer in answers):
+        columns = [*columns, *UNIT]
     rows: list[list[Any]] = []
     for answer in answers:
         question, form = answer.question, answer.question.form
@@ -330,6 +336,13 @@ def make_questions(
             }
             raise JudgeError(f"The protocol {how.name!r} asks about {does[how.asks]}.")
         shown = _subjects(histories, replies, rows)
+        if strange := [about["unit"] for about in shown if about["unit"] != how.unit]:
+            other = "conversation" if how.unit == "reply" else "heart"
+            raise JudgeError(
+                f"The protocol {how.name!r} asks about one {how.unit}, and {len(strange)} of"
+                f" {len(shown)} rows are of the unit {strange[0]}: use a protocol that says `unit:"
+                f" {strange[0]}`, such as {other}."
+            )
         if how.tells_author and not all(
             isinstance(label, str) for about in shown for label in about["told"]
         ):
@@ -512,9 +525,13 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFram
         for name, row in of.items()
         if isinstance(row["text"], str) and instructs_judge(row["text"])
     }
-    table = asked.merge(
-        histories[["history_id", "dialogue_id", "slice"]], on="history_id", how="left"
-    ).sort_values(sort)
+    of_history = [
+        "history_id",
+        "dialogue_id",
+        "slice",
+        *(["seeker"] if "seeker" in histories else []),
+    ]
+    table = asked.merge(histories[of_history], on="history_id", how="left").sort_values(sort)
     rows = _rows_of(table)
     for about in rows:
         ids = [about[name] for name in shown]
@@ -523,6 +540,9 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFram
             tuple(of[name].get(what) for name in ids) for what in ("text", "label")
         )
         about["marks"] = ("instructs_judge",) * (not speaks.isdisjoint(ids))
+        if not isinstance(about.setdefault("seeker", None), str):
+            about["seeker"] = None
+        about["unit"] = UNITS[about["seeker"] is not None]
         about["marks"] += ("no_reply",) * (about.get("state", "valid") != "valid")
     return rows
 

@@ -28,6 +28,7 @@ from heart_utils.tables import SPEAKERS
 
 __all__ = [
     "REPLY_INSTRUCTIONS",
+    "SEEKER_INSTRUCTIONS",
     "Dimension",
     "Form",
     "Protocol",
@@ -47,6 +48,10 @@ DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / 
 PROMPTS = read_yaml(DATA / "prompts.yaml", dict[str, Any], ValueError)
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""
+
+SEEKER_INSTRUCTIONS: str = PROMPTS["seeker"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
+"""What a model is told that plays the seeker of a conversation."""
+NEXT = {"supporter": "Your reply as the supporter:", "seeker": "Your next turn as the seeker:"}
 
 LABELS = dict(zip(SPEAKERS, ("Seeker", "Supporter"), strict=True))
 #: Names that the answer of a judge uses itself.
@@ -199,6 +204,8 @@ class Protocol:
     codes: tuple[str, ...] = ()
     #: Whether each reply is shown with whom it is said to be from (its ``label``).
     tells_author: bool = False
+    #: Whether what is judged is a ``reply``, or how a whole ``conversation`` went on.
+    unit: Literal["reply", "conversation"] = "reply"
 
     def __post_init__(self) -> None:
         if self.tells_author and self.asks != "pair":
@@ -288,8 +295,10 @@ def reply_messages(
     turns: Sequence[Mapping[str, str]],
     instructions: str = REPLY_INSTRUCTIONS,
     language: str | None = None,
+    *,
+    speaker: str = "supporter",
 ) -> Messages:
-    """Write the messages that ask a model for the supporter's next turn.
+    """Write the messages that ask a model for a speaker's next turn.
 
     In a language, as HeartBench does: in one message, with no limit of length.
     """
@@ -298,7 +307,7 @@ def reply_messages(
     if language is not None:
         said = PROMPTS["items"][language]["reply"].format(history=show_turns(turns, language))
         return ({"role": "user", "content": said},)
-    said = f"The conversation so far:\n\n{show_turns(turns)}\n\nYour reply as the supporter:"
+    said = f"The conversation so far:\n\n{show_turns(turns)}\n\n{NEXT[speaker]}"
     return {"role": "system", "content": instructions}, {"role": "user", "content": said}
 
 
@@ -345,27 +354,28 @@ class Form:
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
+        words = PROMPTS["units"][self.protocol.unit]
         names = (
-            [f"Reply {code}" for code in self.codes]
+            [f"{words['name']} {code}" for code in self.codes]
             if self.protocol.asks == "pair"
-            else ["The reply"]
+            else [words["alone"]]
         )
         if self.protocol.tells_author:
             names = [
                 f"{name}, written by {AUTHORS[label]}"
                 for name, label in zip(names, self.labels, strict=True)
             ]
-        return _shown(
-            self.protocol.rules, history, dict(zip(names, replies, strict=True)), self.task()
-        )
+        shown = {words["before"]: history, **dict(zip(names, replies, strict=True))}
+        return _shown(self.protocol.rules, shown, self.task())
 
     def task(self) -> str:
         """Write what to judge and how to answer: the part of a prompt that comes last."""
         if self.answer_format == "json":
             return f"{_lines(self.dimensions)}\n\n{self.answer_form()}"
         first, second = self.codes
+        noun = PROMPTS["units"][self.protocol.unit]["noun"]
         return (
-            f"{_lines(self.dimensions)}\n\nWhich reply does better on this, {first} or {second}?"
+            f"{_lines(self.dimensions)}\n\nWhich {noun} does better on this, {first} or {second}?"
             " Answer with one letter."
         )
 
@@ -469,10 +479,10 @@ class Labels:
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
         labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
+        words = PROMPTS["units"]["reply"]
         return _shown(
             PROMPTS["coder"],
-            history,
-            {"The reply": replies[0]},
+            {words["before"]: history, words["alone"]: replies[0]},
             f"Labels:\n{labels}\n\n{self.answer_form()}",
         )
 
@@ -558,16 +568,13 @@ class Items:
         return read_hits(call, len(self.items))
 
 
-def _shown(rules: str, history: str, replies: Mapping[str, str], task: str) -> Messages:
-    """Write a conversation and replies between markers, and then the task.
+def _shown(rules: str, texts: Mapping[str, str], task: str) -> Messages:
+    """Write a conversation and what is judged between markers, and then the task.
 
     No text can close the markers.
     """
-    open_, close = text_markers((history, *replies.values()))
-    parts = [
-        f"{name}:\n{open_}\n{text}\n{close}"
-        for name, text in {"The conversation so far": history, **replies}.items()
-    ]
+    open_, close = text_markers(tuple(texts.values()))
+    parts = [f"{name}:\n{open_}\n{text}\n{close}" for name, text in texts.items()]
     return {"role": "system", "content": rules}, {
         "role": "user",
         "content": "\n\n".join([*parts, task]),
@@ -691,7 +698,8 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
     """Describe how to answer, with places for the codes."""
     words, (first, second) = PROMPTS["answer"], PLACES
     ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
-    how = words[protocol.answers].format(first=first, second=second, **ties)
+    noun = PROMPTS["units"][protocol.unit]["noun"]
+    how = words[protocol.answers].format(first=first, second=second, unit=noun, **ties)
     plus = f"{first} or {second}, then + to +++++"
     cells: Any = {"score": {"score": 0}, "number": {"winner": "...", "margin": 0}, "plus": plus}[
         protocol.answers

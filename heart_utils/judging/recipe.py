@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,11 +14,13 @@ from pydantic import Field
 
 from heart_utils.calls.ledger import Ledger, open_ledger
 from heart_utils.calls.models import Model, read_models
+from heart_utils.judging.converse import cross_seekers
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.probes import PROFILES, named_probes
 from heart_utils.judging.prompts import (
     CODEBOOKS,
     REPLY_INSTRUCTIONS,
+    SEEKER_INSTRUCTIONS,
     Protocol,
     load_codebooks,
     load_protocol,
@@ -35,7 +38,7 @@ __all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe
 __all__ += ["recipe_responders"]
 
 TWINNED = "calm_twin"
-MODELS = ("responders", "judges", "coders")
+MODELS = ("responders", "judges", "coders", "seekers")
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -66,6 +69,15 @@ class Recipe:
     probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.respond.PROBES`.
     instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
     repeats: Positive = 1  #: Replies of a model to a history.
+    #: What is judged: one turn, or a whole conversation with a seeker that a model plays.
+    unit: Literal["reply", "conversation"] = "reply"
+    #: How often both speak, in a conversation that nobody ends before.
+    exchanges: Annotated[int, Field(ge=1, le=30)] = 5
+    seekers: tuple[Model, ...] = ()  #: Who plays the seeker: two families or more.
+    seeker_instructions: str = SEEKER_INSTRUCTIONS  #: What they are told.
+    #: Faults of a choice of seekers that are meant: ``one_family`` (or one seeker), ``own_family``
+    #: (a responder's).
+    allow: tuple[Literal["one_family", "own_family"], ...] = ()
     judges: tuple[Model, ...] = ()  #: The panel.
     #: How they are asked, by the names of ``data/protocols``, and on which dimensions; None means
     #: all.
@@ -96,7 +108,7 @@ class Recipe:
     @property
     def models(self) -> tuple[Model, ...]:
         """All who are asked."""
-        return (*self.responders, *self.judges, *self.coders)
+        return (*self.responders, *self.seekers, *self.judges, *self.coders)
 
     def protocols_that_ask(self, about: Literal["pair", "reply"]) -> list[Protocol]:
         """Load the protocols by which judges are asked about pairs, or about replies alone."""
@@ -203,6 +215,8 @@ def read_recipe(run: str) -> Recipe:
             raise RecipeError(
                 f"{where}: {name}: unknown {', '.join(strange)}. Known are {', '.join(words)}."
             )
+    if recipe.unit == "conversation" and "protocols" not in given:
+        recipe = replace(recipe, protocols={"conversation": None})
     absent = [name for name in MODELS[:2] if not models[name]] if recipe.questions else []
     faults = {
         "needs histories: sample, heart, esconv, or a file of your own": not (
@@ -215,6 +229,7 @@ def read_recipe(run: str) -> Recipe:
         "given_replies: no replies come with a file of histories; say given_replies: false": (
             Path(recipe.histories).suffix and recipe.given_replies
         ),
+        **_faults_of_conversations(recipe, given),
     }
     for fault, holds in faults.items():
         if holds:
@@ -222,6 +237,57 @@ def read_recipe(run: str) -> Recipe:
     if recipe.questions:
         return replace(recipe, histories=recipe.questions, given_replies=False, protocols={})
     return recipe
+
+
+def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Say what a recipe of conversations lacks or may not have, and what only such a recipe may say."""
+    theirs = [name for name in ("exchanges", "seeker_instructions", "allow") if name in given]
+    theirs += ["seekers"] if recipe.seekers else []
+    if recipe.unit == "reply":
+        return {f"{', '.join(theirs)}: only with unit: conversation": theirs}
+    ours = [name for name in ("rewrites", "coders", "questions") if getattr(recipe, name)]
+    units = {name: load_protocol(name).unit for name in recipe.protocols}
+    replies = [name for name, unit in units.items() if unit == "reply"]
+    asked = (*recipe.responders, *recipe.seekers)
+    nameless = [model.name for model in asked if not model.family]
+    twice = sorted({one.name for one in recipe.seekers} & {one.name for one in recipe.responders})
+    alike = [
+        f"{one.name} and {other.name}"
+        for one, other in combinations(recipe.seekers, 2)
+        if one.identity == other.identity and one.options == other.options
+    ]
+    families = {model.name: str(model.family).casefold() for model in asked}
+    contestants = {families[one.name]: one.name for one in recipe.responders}
+    own = [
+        f"{one.name} is of the family {one.family}, and so is the responder"
+        f" {contestants[families[one.name]]}"
+        for one in recipe.seekers
+        if families[one.name] in contestants
+    ]
+    several = len({families[one.name] for one in recipe.seekers})
+    return {
+        "seekers: name at least two models, of two families, that play the seeker": (
+            not recipe.seekers
+        ),
+        "given_replies: a given reply is one turn and no conversation; say given_replies: false": (
+            recipe.given_replies
+        ),
+        f"{', '.join(ours)}: about single replies; leave it out with unit: conversation": ours,
+        f"protocols: {', '.join(replies)} asks about replies; with unit: conversation use one that"
+        " says so, such as conversation": replies,
+        f"family: missing of {', '.join(nameless)}; say who made each responder and each seeker, so"
+        " that no seeker plays for its own": nameless,
+        f"seekers: {', '.join(twice)} is a responder's name too; name each apart": twice,
+        f"seekers: {'; '.join(alike)} are the same model with the same options, and would say the"
+        " same": alike,
+        f"seekers: {'; '.join(own)}; take another, or say allow: [own_family]": (
+            own and "own_family" not in recipe.allow
+        ),
+        "seekers: all are of one family, so that what is found may be its alone; add one of another"
+        " family, or say allow: [one_family], and ratings say that the seeker is fixed": (
+            several == 1 and "one_family" not in recipe.allow
+        ),
+    }
 
 
 def recipe_histories(recipe: Recipe) -> pd.DataFrame:
@@ -240,7 +306,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     -------
     pandas.DataFrame
         The table of histories, one row a history, as in
-        :func:`~heart_utils.sources.load.load_histories`.
+        :func:`~heart_utils.sources.load.load_histories`; with ``unit: conversation``
+        each once for every seeker.
 
     Raises
     ------
@@ -296,7 +363,8 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
         raise RecipeError(
             f"slices: {dict(recipe.slices)} leaves none of the {len(there)} histories."
         )
-    return check_table("histories", histories.sort_index())
+    chosen_ones = check_table("histories", histories.sort_index())
+    return cross_seekers(chosen_ones, [seeker.name for seeker in recipe.seekers])
 
 
 def recipe_responders(recipe: Recipe) -> pd.DataFrame:

@@ -160,7 +160,7 @@ def reply_questions(
     language: str | None,
 ) -> list[ReplyQuestion]:
     """Make what :func:`collect_replies` asks, of histories that were checked."""
-    _check_responders(responders)
+    check_responders(responders)
     check_last_speaker(histories, RespondError)
     skipped = set(skipped_histories(histories)["history_id"])
     questions = []
@@ -170,7 +170,7 @@ def reply_questions(
                 questions.append(ReplyQuestion(history, responder))
                 continue
             for repeat in range(repeats):
-                request = _request(history, responder, repeat, instructions, language)
+                request = reply_request(history, responder, repeat, instructions, language)
                 free = language is not None
                 questions.append(ReplyQuestion(history, responder.name, repeat, request, free))
     return questions
@@ -223,7 +223,7 @@ def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
 
 def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
     """Make the table of responders."""
-    _check_responders(responders)
+    check_responders(responders)
     rows = []
     for one in responders:
         rates = None if isinstance(one, str) else price(one)
@@ -239,7 +239,7 @@ def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
     return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
 
 
-def _check_responders(responders: Sequence[Model | str]) -> None:
+def check_responders(responders: Sequence[Model | str]) -> None:
     names = [
         responder if isinstance(responder, str) else responder.name for responder in responders
     ]
@@ -254,7 +254,7 @@ def _check_responders(responders: Sequence[Model | str]) -> None:
         )
 
 
-def _request(
+def reply_request(
     history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None
 ) -> Request:
     options = {} if model.limits_room else REPLY_OPTIONS if language is None else FREE_OPTIONS
@@ -265,12 +265,25 @@ def _request(
 def _by_rule(question: ReplyQuestion) -> dict[str, Any]:
     """Let a probe say what it always says."""
     text = PROBES[question.responder](question.history["turns"])
-    return {**_row(question, text, "valid"), "flags": _flags(question.history, text)}
+    return {**_row(question, text, "valid"), "flags": turn_flags(question.history, text)}
 
 
 def _reply(question: ReplyQuestion, call: Call) -> dict[str, Any]:
     """Read a call; nothing here asks anything, so a better reading needs no new call."""
-    text, unwrapped = (call.text.strip(), False) if question.free else _unwrap(call.text)
+    text, state, flags = read_turn(call, as_it_came=question.free)
+    flags += [] if question.free else turn_flags(question.history, text)
+    text = STAND_IN if call.status == "planned" else text
+    measured = {name: getattr(call, name) for name in NOTHING if hasattr(call, name)}
+    return {
+        **_row(question, text if state == "valid" else None, state),
+        **measured,
+        "flags": ["planned"] if call.status == "planned" else flags if state == "valid" else [],
+    }
+
+
+def read_turn(call: Call, *, as_it_came: bool = False) -> tuple[str, str, list[str]]:
+    """Read a supporter's turn from a call: its words, its state, and flags of how they came."""
+    text, unwrapped = (call.text.strip(), False) if as_it_came else unwrap(call.text)
     state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(
         call.status, "error"
     )
@@ -288,14 +301,7 @@ def _reply(question: ReplyQuestion, call: Call) -> dict[str, Any]:
         )
         if applies
     ]
-    flags += [] if question.free else _flags(question.history, text)
-    text = STAND_IN if call.status == "planned" else text
-    measured = {name: getattr(call, name) for name in NOTHING if hasattr(call, name)}
-    return {
-        **_row(question, text if state == "valid" else None, state),
-        **measured,
-        "flags": ["planned"] if call.status == "planned" else flags if state == "valid" else [],
-    }
+    return text, state, flags
 
 
 def _row(question: ReplyQuestion, text: str | None, state: str) -> dict[str, Any]:
@@ -311,16 +317,16 @@ def _row(question: ReplyQuestion, text: str | None, state: str) -> dict[str, Any
     return {**dict.fromkeys(NOTHING), **about, "simulated": history["simulated"]}
 
 
-def _flags(history: Mapping[Any, Any], text: str) -> list[str]:
+def turn_flags(history: Mapping[Any, Any], text: str) -> list[str]:
     before = sum(turn["speaker"] == "supporter" for turn in history["turns"])
     sentences = len(re.findall(r"[.!?…。！？]+(?=\s|$|[\"”')])", text.strip()))
     flags = flag_reply(text, n_before=before, n_after=0)
     return [*flags, "over_3_sentences"] if sentences > MAX_SENTENCES else flags
 
 
-def _unwrap(text: str) -> tuple[str, bool]:
-    """Take off a label before a reply and quotation marks around it."""
-    bare = LABEL.sub("", text.strip(), count=1).strip()
+def unwrap(text: str, label: re.Pattern[str] = LABEL) -> tuple[str, bool]:
+    """Take off a label before a turn and quotation marks around it."""
+    bare = label.sub("", text.strip(), count=1).strip()
     if len(bare) > 1 and QUOTES.get(bare[0]) == bare[-1] and bare[0] not in bare[1:-1]:
         bare = bare[1:-1].strip()
     return bare, bare != text.strip()

@@ -17,6 +17,13 @@ import pandas as pd
 from heart_utils.calls.engine import Asking
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model
+from heart_utils.judging.converse import (
+    Talk,
+    conversation_replies,
+    plan_conversations,
+    start_talks,
+    talk,
+)
 from heart_utils.judging.judge import (
     AGAIN,
     collect_answers,
@@ -30,11 +37,17 @@ from heart_utils.judging.probes import probe_questions, rewrite_replies
 from heart_utils.judging.prompts import Protocol, load_codebooks
 from heart_utils.judging.questions import Question
 from heart_utils.judging.recipe import Recipe, RecipeError, chosen_questions, recipe_responders
-from heart_utils.judging.respond import ReplyQuestion, answer_replies, plan_replies, reply_questions
+from heart_utils.judging.respond import (
+    ReplyQuestion,
+    answer_replies,
+    lengthen_planned,
+    plan_replies,
+    reply_questions,
+)
 from heart_utils.sources.load import load_replies
 from heart_utils.tables import check_table, empty_table
 
-__all__ = ["recipe_replies", "recipe_step"]
+__all__ = ["recipe_conversations", "recipe_replies", "recipe_step"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +115,23 @@ class Replies(Step):
         given = self._given(tables.histories) if self.recipe.given_replies else answered.head(0)
         return check_table("replies", pd.concat([rows for rows in (given, answered) if len(rows)]))
 
+    def made(
+        self,
+        histories: pd.DataFrame,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None,
+        **asking: Unpack[Asking],
+    ) -> dict[str, pd.DataFrame]:
+        """Run, and give all tables that come of it, by name."""
+        how = {"max_concurrency": max_concurrency}
+        return {"replies": self.run(Tables(histories), ledger, **how, **asking)}
+
+    def longest(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Make what is only planned as long as it may be, so that the most that judging costs is known."""
+        free = bool(self.recipe.questions)
+        return lengthen_planned(tables.replies, self.recipe.responders, free=free)
+
     def _questions(self, histories: pd.DataFrame) -> list[ReplyQuestion]:
         recipe = self.recipe
         return reply_questions(
@@ -120,6 +150,71 @@ class Replies(Step):
         if not recipe.rewrites:
             return given
         return rewrite_replies(given, recipe.rewrites, labels=recipe.labels, seed=recipe.seed)
+
+
+class Conversations(Replies):
+    """Whole conversations of the responders with the recipe's seekers; each is a row of replies."""
+
+    def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Count the turns of each speaker's models."""
+        return plan_conversations(self._talks(tables.histories), self.recipe.exchanges, ledger)
+
+    def run(
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None = None,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Let all conversations take their turns, and give each as a reply."""
+        how = {"max_concurrency": max_concurrency}
+        return self.made(tables.histories, ledger, **how, **asking)["replies"]
+
+    def made(
+        self,
+        histories: pd.DataFrame,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None,
+        **asking: Unpack[Asking],
+    ) -> dict[str, pd.DataFrame]:
+        """Run, and give the conversations too; no times are measured, so that many may be asked at once."""
+        talks = talk(
+            self._talks(histories),
+            self.recipe.exchanges,
+            ledger=ledger,
+            max_concurrency=self.recipe.max_concurrency,
+            **asking,
+        )
+        return {"conversations": talks, "replies": conversation_replies(talks)}
+
+    def longest(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Let what is only planned fill all its room."""
+        if not tables.replies["flags"].map(lambda flags: "planned" in flags).any():
+            return tables.replies
+        talks = self._talks(tables.histories, longest=True)
+        found = talk(talks, self.recipe.exchanges, ledger=ledger, max_concurrency=None, mode="dry")
+        replies = conversation_replies(found)
+        others = tables.replies[~tables.replies["reply_id"].isin(replies["reply_id"])]
+        return check_table("replies", pd.concat([replies, others])) if len(others) else replies
+
+    def _talks(self, histories: pd.DataFrame, *, longest: bool = False) -> list[Talk]:
+        recipe = self.recipe
+        return start_talks(
+            histories,
+            [*recipe.responders, *recipe.probes],
+            recipe.seekers,
+            repeats=recipe.repeats,
+            instructions=recipe.instructions,
+            seeker_instructions=recipe.seeker_instructions,
+            longest=longest,
+        )
+
+
+def first_step(recipe: Recipe) -> Replies:
+    """Give the step that brings what the others ask about."""
+    return Conversations(recipe) if recipe.unit == "conversation" else Replies(recipe)
 
 
 class Judging(Step):
@@ -349,10 +444,55 @@ def recipe_replies(
     >>> replies["responder"].value_counts().to_dict()
     {'echo': 13}
     """
-    step, tables = Replies(recipe), Tables.checked([histories])
+    step, tables = first_step(recipe), Tables.checked([histories])
     if plan:
         return step.plan(tables, ledger)
     return step.run(tables, ledger, max_concurrency=max_concurrency, **asking)
+
+
+def recipe_conversations(
+    recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **asking: Unpack[Asking]
+) -> pd.DataFrame:
+    """Let the responders of a recipe with ``unit: conversation`` talk with its seekers.
+
+    Parameters
+    ----------
+    recipe
+        Who talks, for how many exchanges.
+    histories
+        Its starts, one row for each seeker, as :func:`heart_utils.judging.recipe.recipe_histories`
+        gives them.
+    ledger
+        Where calls are kept.
+    **asking
+        As in :func:`heart_utils.judging.converse.collect_conversations`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table ``conversations``.
+
+    Raises
+    ------
+    RecipeError
+        If the recipe is about replies.
+
+    Examples
+    --------
+    >>> from heart_utils import load_histories, open_ledger
+    >>> recipe_conversations(
+    ...     Recipe("mine"), load_histories("sample"), ledger=open_ledger("sqlite://")
+    ... )
+    Traceback (most recent call last):
+    heart_utils.judging.recipe.RecipeError: mine: the recipe says unit: reply, so there are no ...
+    """
+    if recipe.unit != "conversation":
+        raise RecipeError(
+            f"{recipe.run}: the recipe says unit: reply, so there are no conversations."
+        )
+    checked, step = check_table("histories", histories), Conversations(recipe)
+    made = step.made(checked, ledger, max_concurrency=recipe.max_concurrency, **asking)
+    return made["conversations"]
 
 
 def recipe_step(

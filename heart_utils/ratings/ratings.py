@@ -42,7 +42,9 @@ WEIGHTS = ("pairs", "verdicts")
 POPULATIONS = {
     "benchmark": "raters (these dialogues)",
     "dialogues": "dialogues (these raters)",
+    "dialogues_these_seekers": "dialogues (these raters, and these seekers: they are fixed)",
     "dialogues_and_raters": "dialogues and raters",
+    "dialogues_and_seekers": "dialogues and seekers (these raters)",
     "none": "",
 }
 """Population of the table -> what the intervals are over, in words."""
@@ -111,6 +113,18 @@ def lay_out(
         columns[rating] = CENTRE + POINTS * found[end]
     table = pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
+
+
+def _check_unit(verdicts: pd.DataFrame, entries: Entries) -> bool:
+    """Refuse replies and whole conversations on one board; tell whether seekers were played, so that who plays them matters."""
+    if "unit" in verdicts:
+        units = verdicts["unit"].iloc[entries.rows].fillna("reply").unique()
+        if len(units) > 1:
+            raise RatingsError(
+                "The verdicts are some on replies and some on conversations, which are not one"
+                " scale: fit each by itself, as with fit_boards(by=['unit'])."
+            )
+    return "seeker" in verdicts and bool(verdicts["seeker"].iloc[entries.rows].notna().any())
 
 
 def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:
@@ -306,8 +320,10 @@ def fit_ratings(
         of a ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval
         that HEART released.
     cluster : str or two of them
-        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too. A
-        table that has no ``dialogue_id`` gets no interval.
+        Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too, and
+        ``["dialogue_id", "seeker"]``, of conversations, those who play the seeker: 20 of them or
+        more, since fewer cannot stand for others and are fixed. A table that has no ``dialogue_id``
+        gets no interval.
     weights : {"pairs", "verdicts"}
         Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair
         weighs the same, as in an even tournament; or every verdict counts once, as in published
@@ -381,6 +397,7 @@ def fit_ratings(
         verdicts, dimension=dimension, cluster=None if absent else clusters[0], rater=rater
     )
     refuse_ties_alone(entries, dimension)
+    has_seekers = _check_unit(verdicts, entries)
     margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
     # One fit serves estimates and intervals: resamples only sum its win matrices under other
     # weights.
@@ -389,9 +406,11 @@ def fit_ratings(
     varies = (
         "benchmark"
         if clusters == ("rater",)
+        else f"dialogues_and_{'seekers' if clusters[1] == 'seeker' else 'raters'}"
+        if len(clusters) > 1
+        else "dialogues_these_seekers"
+        if has_seekers
         else "dialogues"
-        if len(clusters) == 1
-        else "dialogues_and_raters"
     )
     settings: dict[str, Any] = {
         "dimension": dimension,

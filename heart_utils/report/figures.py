@@ -885,11 +885,10 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
     )
     few = "fewer than 30 dialogues"
     # the table counts what there is less of
-    if board["population"].eq("dialogues_and_raters").all():
-        counted, few = (
-            f"{n_clusters:,} or more dialogues and raters",
-            "fewer than 30 dialogues or raters",
-        )
+    for who in ("raters", "seekers"):
+        if board["population"].eq(f"dialogues_and_{who}").all():
+            counted = f"{n_clusters:,} or more dialogues and {who}"
+            few = f"fewer than 30 dialogues or {who}"
     said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
     said.append("simulated" if is_simulated(board) else origin)
     if board["provisional"].any():

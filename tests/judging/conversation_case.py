@@ -1,0 +1,50 @@
+"""A small study of conversations for the tests: two responders, two seekers, one judge, all one provider."""
+
+import json
+import re
+
+PAID = {"price_prompt": 1, "price_completion": 2, "max_concurrency": 4}
+
+
+def settings(address, **changes):
+    """What a run collects, with every model at one address."""
+    at = {"api_base": address, **PAID}
+    return {
+        "histories": "sample",
+        "slices": {"standard": 2, "adversarial": 1},
+        "given_replies": False,
+        "unit": "conversation",
+        "exchanges": 3,
+        "responders": [
+            {"name": "m", "model": "openai/m", "family": "one", **at},
+            {"name": "n", "model": "openai/n", "family": "two", **at},
+        ],
+        "seekers": [
+            {"name": "s", "model": "openai/s", "family": "three", **at},
+            {"name": "t", "model": "openai/t", "family": "four", **at},
+        ],
+        "judges": [{"name": "j", "model": "openai/j", "family": "five", **at}],
+        "protocols": {"conversation": ["overall"]},
+        "budget_usd": 1,
+        **changes,
+    }
+
+
+def shown(body):
+    """The turns that a model was shown: speaker and text."""
+    said = body["messages"][-1]["content"]
+    return re.findall(r"^(Seeker|Supporter): (.*)$", said, flags=re.MULTILINE)
+
+
+def speak(body):
+    """Answer as who is asked: a turn that names its place, or the judge's verdict for the first code."""
+    prompt = body["messages"][-1]["content"]
+    if body["model"] == "j":
+        names = re.findall(r"^- (\w+): ", prompt, flags=re.MULTILINE)
+        codes = re.findall(r"^Conversation (\w+):\n<+\n(.*?)\n>+$", prompt, flags=re.M | re.S)
+        if not codes:
+            return json.dumps(dict.fromkeys(names, {"reasoning": "Because.", "score": 4}))
+        winner = next((code for code, text in codes if "word m" in text), codes[0][0])
+        line = {"reasoning": "Because.", "winner": winner, "margin": 2}
+        return json.dumps(dict.fromkeys(names, line))
+    return f"This is turn {len(shown(body)) + 1}, word {body['model']} says."
