@@ -23,32 +23,22 @@ import sqlalchemy as sa
 from heart_utils import __version__
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import Asking, ask_all
-from heart_utils.calls.ledger import (
-    ANSWERED,
-    Ledger,
-    LedgerError,
-    calls,
-    check_calls,
-    export_calls,
-    ledger_file,
-    merge_calls,
-)
+from heart_utils.calls.ledger import ANSWERED, Ledger, calls, export_calls
 from heart_utils.calls.models import Model, ModelError, key_fault, quieten_litellm
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid, price_fault
-from heart_utils.calls.salvage import salvage_ledger
 from heart_utils.collection import Collection
 from heart_utils.extras import MissingExtraError
-from heart_utils.judging.answers import write_answers
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.judging.respond import skipped_histories
-from heart_utils.runs import Run, may_publish, open_run
+from heart_utils.runs import open_run
 from heart_utils.settings import read_yaml
+from heart_utils.upkeep import INCOMPLETE, asks_nothing, look_after
 
 __all__: list[str] = []
 
-#: Ctrl-C, no leave to spend, calls that failed, batches out.
-INTERRUPTED, REFUSED, INCOMPLETE, WAITING = 130, 2, 3, 4
+#: Ctrl-C, no leave to spend, batches out.
+INTERRUPTED, REFUSED, WAITING = 130, 2, 4
 
 TOKENS = {
     "prompt_tokens": "prompt tokens",
@@ -87,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # pydantic's, of no use here
             warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)
             warnings.showwarning = partial(_show_warning, options.warned)
-            return _collect(options)
+            return look_after(options) if asks_nothing(options) else _collect(options)
     except NotAllowedError as error:
         print(error, file=sys.stderr)
         return REFUSED
@@ -104,15 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _collect(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.run)
-    run = open_run(recipe.run)
-    if options.salvage:
-        return _salvage(run)
     with closing(recipe.open_ledger()) as ledger:
         ledger.log = options.log
         if options.log is not None:
             options.log.touch()  # before anything is paid for
-        if _keep_books(ledger, run, options):
-            return 0
+        run = open_run(recipe.run)
         return _run_steps(Collection(recipe, run, ledger, options.reply_concurrency), options)
 
 
@@ -120,8 +106,6 @@ def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
     """Say what the steps of a collection would take, and run them where that is allowed."""
     _tell_what_is_there(collection)
     plan = collection.plan()
-    if options.check:
-        return _check(plan, collection.ledger)
     to_ask = plan[plan["n"] > 0]
     _tell_plan(collection, plan, to_ask)
     recipe = collection.recipe
@@ -133,8 +117,7 @@ def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
     if faults:
         raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
     budget = recipe.budget_usd if options.budget is None else options.budget
-    paid = [model for model in models if is_paid(model)]
-    budget = _settle_money(paid, to_ask, budget, options.yes)
+    budget = _settle_money(models, to_ask, budget, options.yes)
     collection.origin = "live" if models else "replayed"
     return _ask(collection, budget, options)
 
@@ -185,66 +168,6 @@ def _tell_end(collection: Collection, options: argparse.Namespace, seconds: floa
         file=sys.stderr,
     )
     return INCOMPLETE
-
-
-def _salvage(run: Run) -> int:
-    """Replace a damaged ledger with a new one that holds what can be read."""
-    file = ledger_file(run)
-    if file is None or not file.is_file():
-        raise LedgerError(
-            f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage"
-            " here."
-        )
-    n, damaged = salvage_ledger(file)
-    print(
-        f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is"
-        f" kept as {damaged.name}."
-    )
-    print(
-        f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it"
-        " asks for that."
-    )
-    return 0
-
-
-def _keep_books(ledger: Ledger, run: Run, options: argparse.Namespace) -> bool:
-    """Do what is done with a ledger without asking anything, and tell whether that was wanted."""
-    if options.merge is not None:
-        n = merge_calls(ledger, options.merge)
-        print(f"{n} calls of {options.merge} are new in {ledger.url}.")
-    elif options.write_off:
-        print(
-            f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no"
-            " budget any more."
-        )
-    elif options.export is not None:
-        print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
-    elif options.answers is not None:
-        _write_answers(run, ledger, options.answers)
-    else:
-        return False
-    return True
-
-
-def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
-    """Write the raw answers of a run, and print what the file holds and whether to share it."""
-    written = write_answers(run, ledger, file)
-    lost = (
-        f" {written['lost']} answers that its tables name are not in {ledger.url}."
-        if written["lost"]
-        else ""
-    )
-    print(
-        f"{written['n']} answers of models are in {file}, a line each.{lost} They may quote the"
-        " conversations that they answer."
-    )
-    open_to_all = may_publish(written["licence"])
-    allowed = (
-        "may be passed on under it"
-        if open_to_all
-        else "may NOT be passed on, and only you can read the file"
-    )
-    print(f"The strictest licence of those is {written['licence']}: the answers {allowed}.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -378,22 +301,6 @@ def _faults(models: Sequence[Model]) -> list[str]:
     return sorted(fault for fault in faults if fault)
 
 
-def _check(plan: pd.DataFrame, ledger: Ledger) -> int:
-    """Report what is damaged, doubled or missing in a run."""
-    faults = check_calls(ledger)
-    missing = plan[plan["n"] > 0]
-    faults += [
-        f"{row.n} {row.step} of {row.model} are missing, failed or damaged."
-        for row in missing.itertuples()
-    ]
-    print(
-        "\n".join(faults)
-        if faults
-        else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound."
-    )
-    return INCOMPLETE if faults else 0
-
-
 def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
     """Write the plan as text."""
     if not plan["n"].sum():
@@ -451,12 +358,13 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
 
 
 def _settle_money(
-    paid: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
+    models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
 ) -> float | None:
     """Confirm the budget before money is spent, and return it.
 
     No paid call is made without a price and a budget.
     """
+    paid = [model for model in models if is_paid(model)]
     if not paid:
         return budget_usd
     try:

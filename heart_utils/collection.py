@@ -104,14 +104,15 @@ class Collection:
 
     def answer(self, **asking: Unpack[Asking]) -> pd.DataFrame:
         """Have the histories answered, and give all replies; what people wrote comes last."""
+        made = self.replies.made(
+            self.histories, self.ledger, max_concurrency=self.reply_concurrency, **asking
+        )
         self.tables = {
             "histories": self.histories,
             "responders": recipe_responders(self.recipe),
-            **self.replies.made(
-                self.histories, self.ledger, max_concurrency=self.reply_concurrency, **asking
-            ),
+            **made,
         }
-        self.subjects = Tables(self.histories, self._with_people(self.tables["replies"]))
+        self.subjects = Tables(self.histories, self._with_people(made["replies"]))
         return self.subjects.replies
 
     def pair(self) -> None:

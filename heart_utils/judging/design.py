@@ -105,6 +105,19 @@ def pair_replies(
         replies["reply_id"],
         "each reply once",
     )
+    made = make_pairs(replies, rng=rng, orders=orders, pairs=pairs, protocol=protocol)
+    return check_table("comparisons", made)
+
+
+def make_pairs(
+    replies: pd.DataFrame,
+    *,
+    rng: np.random.Generator,
+    orders: str,
+    pairs: int | str,
+    protocol: str,
+) -> pd.DataFrame:
+    """Make the comparisons of :func:`pair_replies` from replies that were checked."""
     seed = int(rng.integers(2**63))
     valid = replies[replies["state"] == "valid"].sort_values(["history_id", "reply_id"])
     valid = valid if "simulated" in valid else valid.assign(simulated=False)
@@ -144,7 +157,7 @@ def pair_replies(
             f" {valid['history_id'].nunique()} histories, by {valid['responder'].nunique()}"
             " responders. A pair needs two valid replies of two responders to one history."
         )
-    return check_table("comparisons", pd.DataFrame(rows, columns=needed_columns("comparisons")))
+    return pd.DataFrame(rows, columns=needed_columns("comparisons"))
 
 
 def seeded(*parts: object) -> random.Random:

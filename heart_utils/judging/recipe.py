@@ -15,7 +15,7 @@ from pydantic import Field
 from heart_utils.calls.ledger import Ledger, open_ledger
 from heart_utils.calls.models import Model, read_models
 from heart_utils.judging.converse import cross_seekers
-from heart_utils.judging.design import pair_replies
+from heart_utils.judging.design import make_pairs
 from heart_utils.judging.probes import PROFILES, named_probes
 from heart_utils.judging.prompts import (
     CODEBOOKS,
@@ -447,9 +447,7 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
         orders = recipe.orders if protocol.orders == "both" else protocol.orders
         rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
         tables.append(
-            pair_replies(
-                replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name
-            )
+            make_pairs(replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name)
         )
     return check_table("comparisons", pd.concat(tables)) if tables else empty_table("comparisons")
 
