@@ -27,7 +27,7 @@ _PUBLIC = {
             "describe_votes load_conversations load_histories load_replies load_scores"
             " load_verdicts scores_to_verdicts"
         ),
-        "calls.ledger": "open_ledger",
+        "calls.records": "open_ledger",
         "calls.prices": "price",
         "judging.converse": "collect_conversations conversation_replies",
         "judging.design": "pair_replies",

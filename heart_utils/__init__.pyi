@@ -40,7 +40,7 @@ from heart_utils.agreement.raters import (
     rate_writers as rate_writers,
     rater_quality as rater_quality,
 )
-from heart_utils.calls.ledger import open_ledger as open_ledger
+from heart_utils.calls.records import open_ledger as open_ledger
 from heart_utils.calls.prices import price as price
 from heart_utils.evidence.claims import check_claims as check_claims
 from heart_utils.evidence.effects import (

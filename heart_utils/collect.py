@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import sqlalchemy as sa
 
 from heart_utils import __version__
 from heart_utils.calls.batch import can_batch
 from heart_utils.calls.engine import Asking, ask_all
-from heart_utils.calls.ledger import ANSWERED, Ledger, calls, export_calls
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model, ModelError, key_fault, quieten_litellm
 from heart_utils.calls.prices import BudgetError, check_prices, is_paid, price_fault
+from heart_utils.calls.records import export_calls
 from heart_utils.collection import Collection
 from heart_utils.extras import MissingExtraError
 from heart_utils.judging.design import DesignError
@@ -416,11 +416,7 @@ def _used(collection: Collection) -> pd.DataFrame:
     names: dict[str, dict[str, None]] = {}
     for model in collection.recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
-    ledger = collection.ledger
-    rows = ledger.rows(
-        sa.select(*(calls.c[name] for name in USED)).where(ANSWERED), sorted(ledger.used)
-    )
-    table = pd.DataFrame(rows, columns=list(USED))
+    table = pd.DataFrame(collection.ledger.read_used(USED), columns=list(USED))
     return table.assign(
         model=table["model"]
         .map({digest: ", ".join(mine) for digest, mine in names.items()})

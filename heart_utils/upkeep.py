@@ -5,14 +5,9 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from heart_utils.calls.ledger import (
-    Ledger,
-    LedgerError,
-    check_calls,
-    export_calls,
-    ledger_file,
-    merge_calls,
-)
+from heart_utils.calls.database import LedgerError, ledger_file
+from heart_utils.calls.ledger import Ledger
+from heart_utils.calls.records import check_calls, export_calls, merge_calls
 from heart_utils.calls.salvage import salvage_ledger
 from heart_utils.collection import Collection
 from heart_utils.judging.answers import write_answers

@@ -13,7 +13,7 @@ from study_builders import answer_seat, assignment
 from test_adapt import KEY, stand_in
 
 from heart_utils import collect
-from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.records import open_ledger
 from heart_utils.judging.recipe import read_recipe, recipe_comparisons
 from heart_utils.judging.steps import recipe_step
 from heart_utils.people import raters

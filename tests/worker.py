@@ -4,8 +4,8 @@ import os
 import signal
 
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model, Request
+from heart_utils.calls.records import open_ledger
 
 INTERRUPTED = 130
 

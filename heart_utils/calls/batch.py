@@ -15,9 +15,8 @@ from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
-import sqlalchemy as sa
-
-from heart_utils.calls.ledger import Ledger, batches, now
+from heart_utils.calls.database import batches, now
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import (
     Call,
     Model,
@@ -36,7 +35,11 @@ from heart_utils.calls.outcomes import (
     secrets_of,
 )
 from heart_utils.calls.prices import cost, reserve
+from heart_utils.extras import extra
 from heart_utils.identities import redact_message
+
+with extra("collect"):
+    import sqlalchemy as sa
 
 __all__ = ["BatchError"]
 

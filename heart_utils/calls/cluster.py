@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from heart_utils.calls.ledger import Ledger, LedgerError
+from heart_utils.calls.database import LedgerError
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Request
 from heart_utils.extras import extra
 

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from heart_utils.calls.batch import collect_batches, submit_batches
 from heart_utils.calls.cluster import run_on_cluster
-from heart_utils.calls.ledger import Ledger, LedgerError, explain_miss, failed, open_ledger
+from heart_utils.calls.database import LedgerError
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import (
     Call,
@@ -36,6 +37,8 @@ from heart_utils.calls.models import (
 )
 from heart_utils.calls.outcomes import CUT, Answer, Failure, Limit, attempt, marks_in
 from heart_utils.calls.prices import MAX_GROWTH, BudgetError, check_money, plan_call, reserve
+from heart_utils.calls.records import explain_miss, open_ledger
+from heart_utils.calls.rows import failed
 
 __all__ = ["Lane"]
 

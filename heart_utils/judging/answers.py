@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import sqlalchemy as sa
 
-from heart_utils.calls.ledger import Ledger, calls
+from heart_utils.calls.ledger import Ledger
 from heart_utils.identities import refuse_identities
 from heart_utils.runs import (
     Run,
@@ -110,7 +109,7 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
         )
     keys = [line["call_id"] for line in asked_about]
     answers = ledger.find(keys)
-    digests = ledger.rows(sa.select(calls.c.key, calls.c.asked, calls.c.options), keys)
+    digests = ledger.digests(keys)
     prompts = {row.key: {"prompt": row.asked, "options": row.options} for row in digests}
     lines = []
     for line in (one for one in asked_about if one["call_id"] in answers):

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Unpack
 import pandas as pd
 
 from heart_utils.calls.engine import Asking, ask_all
-from heart_utils.calls.ledger import Ledger, failed
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
+from heart_utils.calls.rows import failed
 from heart_utils.judging.prompts import Form, Items, Labels, Messages
 from heart_utils.judging.readings import Reading, was_cut
 

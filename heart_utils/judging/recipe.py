@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from heart_utils.calls.ledger import Ledger, open_ledger
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model, read_models
+from heart_utils.calls.records import open_ledger
 from heart_utils.judging.converse import cross_seekers
 from heart_utils.judging.design import make_pairs
 from heart_utils.judging.probes import PROFILES, named_probes

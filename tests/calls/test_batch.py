@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
-from heart_utils.calls import ledger as database
+from heart_utils.calls import database
 from heart_utils.calls.batch import (
     PROVIDERS,
     BatchError,
@@ -16,10 +16,12 @@ from heart_utils.calls.batch import (
     collect_batches,
     submit_batches,
 )
+from heart_utils.calls.database import LedgerError
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, LedgerError, open_ledger
+from heart_utils.calls.ledger import Ledger, connect
 from heart_utils.calls.models import Model, Request, load_litellm, local_model
 from heart_utils.calls.prices import BudgetError, reserve
+from heart_utils.calls.records import open_ledger
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -49,7 +51,7 @@ def requests_for(provider, n=5, **settings):
 
 
 def another_process(ledger):
-    return Ledger(database.connect(str(ledger.engine.url)))
+    return Ledger(connect(str(ledger.engine.url)))
 
 
 def test_a_batch_is_submitted_waited_for_and_collected_by_another_process(provider, ledger):

@@ -21,12 +21,12 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.calls import ledger as database
+from heart_utils.calls import database
+from heart_utils.calls.database import LedgerError
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import (
-    DAMAGED,
-    Ledger,
-    LedgerError,
+from heart_utils.calls.ledger import Ledger, connect
+from heart_utils.calls.models import Call, Model, Request
+from heart_utils.calls.records import (
     ReplayError,
     check_calls,
     explain_miss,
@@ -35,7 +35,8 @@ from heart_utils.calls.ledger import (
     merge_calls,
     open_ledger,
 )
-from heart_utils.calls.models import Call, Model, Request
+from heart_utils.calls.rows import DAMAGED, parts_of
+from heart_utils.calls.rows import failed as is_failed
 from heart_utils.runs import open_run
 
 JUDGE = Model(
@@ -57,7 +58,7 @@ def fill(ledger, words, **answer):
 
 def another_process(ledger):
     """A ledger on the same database, as a process of its own sees it."""
-    return Ledger(database.connect(str(ledger.engine.url)))
+    return Ledger(connect(str(ledger.engine.url)))
 
 
 @pytest.fixture
@@ -377,7 +378,8 @@ def clock(monkeypatch):
     """The seconds that the database's clock is ahead."""
     ahead, right = [0.0], database.now
     monkeypatch.setattr(
-        database, "now", lambda engine: right(engine) + sa.literal(ahead[0], sa.Float)
+        "heart_utils.calls.ledger.now",
+        lambda engine: right(engine) + sa.literal(ahead[0], sa.Float),
     )
     return ahead
 
@@ -459,7 +461,7 @@ def test_an_address_that_is_written_in_another_way_buys_nothing_anew(tmp_path, w
         )
         ledger.record([Call(recorded.key, "ok", "said")], requests={recorded.key: recorded})
         with ledger.writing() as connection:  # `claim` notes what models are; `record` does not
-            ledger._insert(connection, database.parts, database._parts_of([recorded]))
+            ledger._insert(connection, database.parts, parts_of([recorded]))
         again = another_process(ledger)
         for other in ways:
             request = dataclasses.replace(
@@ -509,7 +511,7 @@ def test_the_key_of_a_plain_address_is_what_it_was():
 
 def test_an_answer_without_words_that_was_kept_as_a_good_one_is_asked_again(ledger):
     [request] = fill(ledger, ["hello"], text=" \n ")
-    assert database.failed(ledger.find([request.key])[request.key])
+    assert is_failed(ledger.find([request.key])[request.key])
     assert ledger.claim([request], [0.0], since=ledger.clock()).won == {request.key}
 
 

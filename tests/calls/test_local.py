@@ -15,9 +15,9 @@ from filelock import FileLock, Timeout
 
 from heart_utils.calls import local
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.local import NotInstalledError, serve_local
 from heart_utils.calls.models import ModelError, Request, local_model
+from heart_utils.calls.records import open_ledger
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 import worker
 from server import Provider, serving
 
-from heart_utils.calls import ledger as database
+from heart_utils.calls import database
 from heart_utils.calls.engine import ask_all, make_lanes
-from heart_utils.calls.ledger import Ledger, Money, ReplayError, export_calls, open_ledger
+from heart_utils.calls.ledger import Ledger, Money, connect
 from heart_utils.calls.models import (
     Call,
     Model,
@@ -28,6 +28,7 @@ from heart_utils.calls.models import (
     supports_schema,
 )
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
+from heart_utils.calls.records import ReplayError, export_calls, open_ledger
 
 # for the process that others are forked from
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -281,7 +282,7 @@ def test_what_headers_leave_sets_the_pace_of_all_processes_together(provider, le
         ledger,
     )
     provider.bucket, provider.latency_s = (20, 1.0), 0.02
-    others, calls = Ledger(database.connect(str(ledger.engine.url))), []
+    others, calls = Ledger(connect(str(ledger.engine.url))), []
     words = [f"w{i}" for i in range(30)]
     other = threading.Thread(
         target=lambda: calls.extend(
@@ -302,7 +303,7 @@ def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledg
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     judge, others = (
         model(provider, max_concurrency=1),
-        Ledger(database.connect(str(ledger.engine.url))),
+        Ledger(connect(str(ledger.engine.url))),
     )
     provider.script, provider.retry_after = ["429"], "3"
     other = threading.Thread(target=answer_all, args=(ask(judge, "v"), others))
@@ -756,7 +757,7 @@ def test_two_collectors_keep_to_one_limit_together(provider, ledger):
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     judge, other = (
         model(provider, requests_per_minute=600),
-        Ledger(database.connect(str(ledger.engine.url))),
+        Ledger(connect(str(ledger.engine.url))),
     )
     started = time.monotonic()
     threads = [
@@ -1081,7 +1082,7 @@ def test_two_processes_on_one_ledger_share_the_work_and_ask_nothing_twice(provid
 
 def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(provider, ledger):
     [request] = ask(model(provider), "hello")
-    other = Ledger(database.connect(str(ledger.engine.url)))
+    other = Ledger(connect(str(ledger.engine.url)))
     other.claim([request], [0.0], since=other.clock())
     failed = threading.Timer(1.0, other.record, [[Call(request.key, "error", error="no answer")]])
     failed.start()

@@ -6,8 +6,9 @@ import sqlite3
 import pytest
 from test_ledger import ask, fill
 
-from heart_utils.calls.ledger import LedgerError, check_calls, open_ledger
+from heart_utils.calls.database import LedgerError
 from heart_utils.calls.models import Call
+from heart_utils.calls.records import check_calls, open_ledger
 from heart_utils.calls.salvage import read_whole, salvage_ledger
 
 PAGE = 16384

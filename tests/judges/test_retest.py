@@ -15,8 +15,8 @@ from heart_utils import (
     price_of_repeats,
     repeat_reliability,
 )
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model
+from heart_utils.calls.records import open_ledger
 from heart_utils.simulate.study import Panel, simulate_study
 
 

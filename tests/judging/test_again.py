@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_study
 
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call
+from heart_utils.calls.records import open_ledger
 from heart_utils.judging.judge import (
     ARMS,
     JudgeError,

@@ -9,7 +9,7 @@ from test_adapt import KEY
 from test_own_histories import own  # noqa: F401 (a fixture)
 
 from heart_utils import collect
-from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.records import open_ledger
 from heart_utils.identities import IdentityError
 from heart_utils.judging.answers import write_answers
 from heart_utils.runs import RunError, open_run

@@ -9,9 +9,9 @@ import pytest
 from judging_case import make_histories, make_replies, make_study
 from server import Provider, serving
 
-from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.local import NotInstalledError
 from heart_utils.calls.models import Model, local_model
+from heart_utils.calls.records import ReplayError, open_ledger
 from heart_utils.judging.judge import collect_verdicts
 
 

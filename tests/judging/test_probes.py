@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from heart_utils.calls.ledger import ReplayError, open_ledger
 from heart_utils.calls.models import read_models
+from heart_utils.calls.records import ReplayError, open_ledger
 from heart_utils.judging.judge import collect_answers, plan_answers
 from heart_utils.judging.probes import CHECKS, make_probes, probe_questions
 from heart_utils.judging.prompts import instructs_judge

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_case import JUDGE
 
-from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import (
     CODE_LETTERS,
     Code,

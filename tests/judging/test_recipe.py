@@ -15,8 +15,8 @@ import yaml
 from builders import full_disk
 from server import Provider, choose_first, finish_batch, serving
 
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Model
+from heart_utils.calls.records import open_ledger
 from heart_utils.collect import main
 from heart_utils.judging.recipe import (
     Recipe,

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from server import Provider, serving
 
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call, Model
+from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.respond import (
     PROBES,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.records import open_ledger
 from heart_utils.judges.position import feature_bias, feature_gaps
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.judge import JudgeError, plan_questions

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from judging_case import collect_hits
 from server import Provider, serving
 
-from heart_utils.calls.ledger import open_ledger
 from heart_utils.calls.models import Call, Model
+from heart_utils.calls.records import open_ledger
 from heart_utils.heartbench.formula import score_rubric
 from heart_utils.judging.judge import JudgeError
 from heart_utils.judging.prompts import Items

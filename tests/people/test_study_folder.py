@@ -18,7 +18,7 @@ import yaml
 from builders import full_disk
 from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
 
-from heart_utils.calls.ledger import open_ledger
+from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
 from heart_utils.judging.recipe import read_recipe, recipe_histories
 from heart_utils.judging.steps import recipe_replies

@@ -9,9 +9,10 @@ import pytest
 from server import Provider, serving
 
 from heart_utils.calls.cluster import ClusterError
+from heart_utils.calls.database import LedgerError
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import LedgerError, open_ledger
 from heart_utils.calls.models import Model, Request
+from heart_utils.calls.records import open_ledger
 
 pytestmark = pytest.mark.services
 

@@ -31,9 +31,11 @@ import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from heart_utils.calls.database import calls, owners
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, calls, check_calls, open_ledger, owners
+from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request, load_litellm
+from heart_utils.calls.records import check_calls, open_ledger
 from heart_utils.calls.salvage import salvage_ledger
 from tools.bench import Figure
 
@@ -614,7 +616,7 @@ def _nowhere() -> Iterator[Figure]:
     """Ask a server whose name nobody knows."""
     code = (
         "import warnings; from heart_utils.calls import engine; from heart_utils.calls.models"
-        " import Model, Request\nfrom heart_utils.calls.ledger import open_ledger\nengine.UNHEARD_S"
+        " import Model, Request\nfrom heart_utils.calls.records import open_ledger\nengine.UNHEARD_S"
         " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
         " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
         " range(20)]\nprint({c.status for c in engine.ask_all(asked,"
