@@ -10,7 +10,9 @@ __all__ = ["MissingExtraError"]
 PACKAGES = {
     "plots": "matplotlib seaborn",
     "excel": "openpyxl",
-    "collect": "litellm 'psycopg[binary]' dask distributed",
+    "collect": (
+        "litellm 'sqlalchemy>=2' zstandard psutil tenacity 'psycopg[binary]' dask distributed"
+    ),
 }
 """What each extra brings, as pip is told to install it."""
 

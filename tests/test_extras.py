@@ -1,5 +1,8 @@
 """What an extra brings, where it is missing: one sentence that says what to install."""
 
+import json
+import re
+import subprocess
 import sys
 import tomllib
 
@@ -47,6 +50,52 @@ def test_a_collection_without_litellm_ends_in_one_sentence(own, monkeypatch, cap
         " '.[collect]'"
     )
     assert said.count("\n") == 1
+
+
+BLOCKED = "import sys; sys.modules |= dict.fromkeys({packages}); "
+OF_CALLS = ("litellm", "psutil", "sqlalchemy", "tenacity", "zstandard")
+#: What asks models or reads what they answered; the rest of a chapter needs none of those packages.
+ASKS = {
+    "collect_replies",
+    "collect_verdicts",
+    "open_ledger",
+    "plan_questions",
+    "recipe_replies",
+    "recipe_step",
+}
+
+
+def run_without(packages, code, *arguments):
+    command = [sys.executable, "-c", BLOCKED.format(packages=packages) + code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=find_root())
+
+
+def test_what_chapters_import_needs_no_package_that_only_calls_need():
+    imports = set()
+    for notebook in sorted((find_root() / "notebooks").glob("*.ipynb")):
+        cells = json.loads(notebook.read_text())["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        for module, names in re.findall(
+            r"from (heart_utils[\w.]*) import (\([^)]*\)|[^\n(]*)", code
+        ):
+            found = re.findall(r"(\w+)(?: as \w+)?\s*(?:,|\)|$)", names)
+            imports |= {f"from {module} import {name}" for name in found if name not in ASKS}
+    assert len(imports) > len(ASKS)
+    ended = run_without(OF_CALLS, "\n".join(["", *sorted(imports)]))
+    assert ended.returncode == 0, ended.stderr
+    for name in sorted(ASKS):  # each of these says what to install
+        code = f"import heart_utils; heart_utils.{name}"
+        assert "It comes with the extra collect: pip install" in run_without(OF_CALLS, code).stderr
+
+
+def test_a_command_that_calls_models_says_in_a_sentence_which_extra_it_needs():
+    code = "sys.argv = ['heart-collect', 'sample', '--dry-run']; from heart_utils.collect import main; sys.exit(main())"
+    ended = run_without(("sqlalchemy",), code)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(
+        "collect: sqlalchemy is not installed. It comes with the extra collect: pip install"
+    )
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_collection_closes_its_ledger(own, monkeypatch):  # noqa: F811

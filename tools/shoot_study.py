@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from heart_utils.judging.respond import PROBES
+from heart_utils.judging.responders import PROBES
 from heart_utils.people.study import KINDS, load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root, write_atomically
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program

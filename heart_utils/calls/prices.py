@@ -25,6 +25,10 @@ class BudgetError(ValueError):
     """Money does not reach, or it cannot be told whether it does."""
 
 
+class NotAllowedError(Exception):
+    """No one said that money may be spent."""
+
+
 @lru_cache(maxsize=256)
 def _listed(model: str) -> tuple[float, float] | None:
     litellm = load_litellm()

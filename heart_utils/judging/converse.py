@@ -23,17 +23,15 @@ from heart_utils.judging.prompts import (
 )
 from heart_utils.judging.questions import count_calls
 from heart_utils.judging.respond import (
-    PROBES,
     REPLY_OPTIONS,
     STAND_IN,
-    RespondError,
-    check_responders,
     read_turn,
     reply_request,
     skipped_histories,
     turn_flags,
     unwrap,
 )
+from heart_utils.judging.responders import PROBES, RespondError, check_responders
 from heart_utils.sources.files import check_last_speaker
 from heart_utils.tables import ENDS, check_table, count_exchanges, empty_table
 
@@ -192,21 +190,6 @@ class Talk:
         }
 
 
-def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFrame:
-    """Make of each history one row a seeker: what is compared began alike and met the same seeker."""
-    tables = []
-    for seeker in seekers:
-        rows = histories.assign(seeker=seeker, start_id=histories["history_id"])
-        tables.append(
-            rows.assign(
-                history_id=rows["history_id"] + f"--{seeker}",
-                twin_id=rows["twin_id"] + f"--{seeker}",
-            )
-        )
-    crossed = pd.concat(tables, ignore_index=True) if tables else histories
-    return check_table("histories", crossed)
-
-
 def collect_conversations(
     histories: pd.DataFrame,
     responders: Sequence[Model | str],
@@ -274,6 +257,7 @@ def collect_conversations(
     >>> seeker = Model(
     ...     "s", "openai/gpt-4o", options={"mock_response": "It got worse. [END]"}
     ... )  # litellm answers itself
+    >>> from heart_utils.judging.design import cross_seekers
     >>> starts = cross_seekers(load_histories("sample").head(1), ["s"])
     >>> asked = {"ledger": open_ledger("sqlite://"), "exchanges": 3, "progress": False}
     >>> talks = collect_conversations(starts, ["echo"], [seeker], **asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import warnings
+from collections.abc import Sequence
 from itertools import combinations, groupby
 from operator import attrgetter
 from typing import Any
@@ -158,6 +159,21 @@ def make_pairs(
             " responders. A pair needs two valid replies of two responders to one history."
         )
     return pd.DataFrame(rows, columns=needed_columns("comparisons"))
+
+
+def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFrame:
+    """Make of each history one row a seeker: what is compared began alike and met the same seeker."""
+    tables = []
+    for seeker in seekers:
+        rows = histories.assign(seeker=seeker, start_id=histories["history_id"])
+        tables.append(
+            rows.assign(
+                history_id=rows["history_id"] + f"--{seeker}",
+                twin_id=rows["twin_id"] + f"--{seeker}",
+            )
+        )
+    crossed = pd.concat(tables, ignore_index=True) if tables else histories
+    return check_table("histories", crossed)
 
 
 def seeded(*parts: object) -> random.Random:

@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.calls.models import Model
 from heart_utils.judging.design import pair_replies, seeded
-from heart_utils.judging.judge import make_questions
 from heart_utils.judging.prompts import AUTHORS, PROMPTS
-from heart_utils.judging.questions import Question
-from heart_utils.judging.respond import PROBES as RULES
+from heart_utils.judging.responders import PROBES as RULES
 from heart_utils.runs import find_root
 from heart_utils.sources.formats import read_lines
 from heart_utils.sources.load import load_histories, load_replies, load_responders
@@ -96,23 +93,6 @@ def make_probes() -> dict[str, pd.DataFrame]:
         "replies": replies,
         "comparisons": comparisons,
     }
-
-
-def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
-    """Ask judges to compare each probe with its original, in both orders.
-
-    On ``overall``.
-    """
-    probes = make_probes()
-    return make_questions(
-        probes["histories"],
-        probes["replies"],
-        probes["comparisons"],
-        judges,
-        responders=probes["responders"],
-        dimensions=["overall"],
-        seed=seed,
-    )
 
 
 def named_probes(names: Sequence[str]) -> pd.DataFrame:

@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model, read_models
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.converse import cross_seekers
-from heart_utils.judging.design import make_pairs
+from heart_utils.judging.design import cross_seekers, make_pairs
 from heart_utils.judging.probes import PROFILES, named_probes
 from heart_utils.judging.prompts import (
     CODEBOOKS,
@@ -26,7 +23,7 @@ from heart_utils.judging.prompts import (
     load_codebooks,
     load_protocol,
 )
-from heart_utils.judging.respond import PROBES, describe_responders
+from heart_utils.judging.responders import PROBES, describe_responders
 from heart_utils.runs import find_home, find_root
 from heart_utils.settings import read_strictly, read_yaml
 from heart_utils.sources.catalogue import DataError
@@ -34,6 +31,9 @@ from heart_utils.sources.heartbench import load_question_histories, load_questio
 from heart_utils.sources.load import load_histories, load_responders
 from heart_utils.sources.options import as_options
 from heart_utils.tables import SLICES, check_table, empty_table
+
+if TYPE_CHECKING:
+    from heart_utils.calls.ledger import Ledger
 
 __all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories"]
 __all__ += ["recipe_responders"]
@@ -67,7 +67,7 @@ class Recipe:
     #: Whom a rewriting may be said to be from, drawn at random.
     labels: tuple[Literal["expert", "person", "ai"], ...] = ()
     responders: tuple[Model, ...] = ()  #: Who answers.
-    probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.respond.PROBES`.
+    probes: tuple[str, ...] = ()  #: Names of :data:`heart_utils.judging.responders.PROBES`.
     instructions: str = REPLY_INSTRUCTIONS  #: What a model is told before it answers.
     repeats: Positive = 1  #: Replies of a model to a history.
     #: What is judged: one turn, or a whole conversation with a seeker that a model plays.
@@ -119,6 +119,8 @@ class Recipe:
 
     def open_ledger(self) -> Ledger:
         """Open the ledger of its run, with the recorded calls that it names."""
+        from heart_utils.calls.records import open_ledger  # for who asks, and nobody else
+
         seed = find_root() / (self.recorded or "")
         return open_ledger(self.run, seed_file=seed if seed.is_file() else None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 import pandas as pd
@@ -12,14 +12,15 @@ from heart_utils.calls.engine import Asking, ask_all
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
 from heart_utils.calls.outcomes import CUT, UNSAID
-from heart_utils.calls.prices import price, text_bound
-from heart_utils.judging.prompts import PROMPTS, REPLY_INSTRUCTIONS, reply_messages
+from heart_utils.calls.prices import text_bound
+from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.questions import count_calls
+from heart_utils.judging.responders import PROBES, RespondError, check_responders
 from heart_utils.sources.files import check_last_speaker
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
 from heart_utils.tables import check_table, empty_table
 
-__all__ = ["PROBES", "RespondError", "collect_replies"]
+__all__ = ["collect_replies"]
 
 #: Unless a model's own options say otherwise: 40 words take some 60 tokens.
 REPLY_OPTIONS = {"max_tokens": 120}
@@ -43,10 +44,6 @@ NOTHING = (
 )
 
 
-class RespondError(ValueError):
-    """Histories or responders cannot be used as asked."""
-
-
 class ReplyQuestion(NamedTuple):
     """A history that a model is asked to answer, or that a probe answers by rule, without a request."""
 
@@ -55,19 +52,6 @@ class ReplyQuestion(NamedTuple):
     repeat: int = 0
     request: Request | None = None
     free: bool = False  #: Whether the answer is taken as it comes, however long.
-
-
-def _echo(turns: Sequence[Mapping[str, str]]) -> str:
-    said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
-    return " ".join(said.split()[:MAX_WORDS])
-
-
-def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
-    return lambda _: text
-
-
-PROBES = {**{name: _always(text) for name, text in PROMPTS["probes"].items()}, "echo": _echo}
-"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
 
 
 def collect_replies(
@@ -93,7 +77,7 @@ def collect_replies(
     histories : pandas.DataFrame
         The table of histories. Those flagged ``ends_with_supporter`` get no reply.
     responders : sequence of Model or str
-        Models, and the names of :data:`PROBES`.
+        Models, and the names of :data:`heart_utils.judging.responders.PROBES`.
     ledger : Ledger
         Where calls are kept.
     repeats
@@ -219,39 +203,6 @@ def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
     return histories[
         histories["turns"].map(lambda turns: turns[-1]["speaker"] == "supporter").astype(bool)
     ]
-
-
-def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
-    """Make the table of responders."""
-    check_responders(responders)
-    rows = []
-    for one in responders:
-        rates = None if isinstance(one, str) else price(one)
-        about: dict[str, Any] = {"responder_kind": "probe", "responder": one}
-        if not isinstance(one, str):
-            about = {
-                "responder_kind": "model",
-                "responder": one.name,
-                "family": one.family,
-                "model": one.model,
-            }
-        rows.append({**about, "price": rates and rates[1] * 1e6})
-    return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
-
-
-def check_responders(responders: Sequence[Model | str]) -> None:
-    names = [
-        responder if isinstance(responder, str) else responder.name for responder in responders
-    ]
-    unknown = [name for name in responders if isinstance(name, str) and name not in PROBES]
-    if unknown:
-        raise RespondError(f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model is read by "
-                           f"heart_utils.calls.models.read_models.")  # fmt: skip
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise RespondError(
-            f"Each responder needs a name of its own; {', '.join(twice)} appears more than once."
-        )
 
 
 def reply_request(

@@ -33,7 +33,7 @@ from heart_utils.judging.judge import (
     plan_codes,
     plan_hits,
 )
-from heart_utils.judging.probes import probe_questions, rewrite_replies
+from heart_utils.judging.probes import make_probes, rewrite_replies
 from heart_utils.judging.prompts import Protocol, load_codebooks
 from heart_utils.judging.questions import Question
 from heart_utils.judging.recipe import Recipe, RecipeError, chosen_questions, recipe_responders
@@ -379,6 +379,23 @@ JUDGING: dict[str, type[Judging]] = {
     step.name: step for step in (Verdicts, Scores, Codes, Probes, Again)
 }
 """What is asked once the replies are there, in this order."""
+
+
+def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
+    """Ask judges to compare each probe with its original, in both orders.
+
+    On ``overall``.
+    """
+    probes = make_probes()
+    return make_questions(
+        probes["histories"],
+        probes["replies"],
+        probes["comparisons"],
+        judges,
+        responders=probes["responders"],
+        dimensions=["overall"],
+        seed=seed,
+    )
 
 
 def recipe_replies(

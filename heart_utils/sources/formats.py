@@ -29,7 +29,7 @@ import pyarrow.csv
 from heart_utils.identities import show_cell
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import ARROW_TEXT, TEXT
-from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log
+from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log, unpack_zstd
 from heart_utils.tables import called
 
 __all__ = ["RawTable"]
@@ -181,17 +181,8 @@ def _content(file: Path) -> bytes:
         if file.suffix.lower() == ".gz":
             return gzip.decompress(content)
         if file.suffix.lower() == ".zst":
-            import zstandard
-
-            with zstandard.ZstdDecompressor().stream_reader(
-                content, read_across_frames=True
-            ) as reader:
-                return reader.read()
+            return unpack_zstd(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{file}: it cannot be unpacked ({error}). It may have been cut short."
-        ) from None
-    except Exception as error:  # zstandard's own, which is imported late
         raise DataError(
             f"{file}: it cannot be unpacked ({error}). It may have been cut short."
         ) from None

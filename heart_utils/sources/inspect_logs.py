@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import zstandard
+import pyarrow as pa
 
 __all__: list[str] = []
 
@@ -58,7 +58,7 @@ def unpack_log(content: bytes) -> dict[str, Any]:
             log["samples"] = [
                 json.loads(_unpacked(archive, content, parts[name])) for name in samples
             ]
-    except (zipfile.BadZipFile, zstandard.ZstdError, json.JSONDecodeError) as error:
+    except (zipfile.BadZipFile, OSError, json.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return log
 
@@ -73,10 +73,14 @@ def _unpacked(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -
         + int.from_bytes(lengths[:2], "little")
         + int.from_bytes(lengths[2:], "little")
     )
-    with zstandard.ZstdDecompressor().stream_reader(
-        content[start : start + part.compress_size]
-    ) as reader:
-        return reader.read()
+    return unpack_zstd(content[start : start + part.compress_size])
+
+
+def unpack_zstd(content: bytes) -> bytes:
+    """Unpack what zstandard packed; OSError where it is damaged or was cut short."""
+    with pa.input_stream(pa.BufferReader(content), compression="zstd") as stream:
+        unpacked: bytes = stream.read()
+    return unpacked
 
 
 def read_log(log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, int]]:

@@ -30,8 +30,8 @@ from heart_utils.collect import main
 from heart_utils.judging.converse import (
     collect_conversations,
     conversation_replies,
-    cross_seekers,
 )
+from heart_utils.judging.design import cross_seekers
 from heart_utils.judging.prompts import NEXT
 from heart_utils.judging.recipe import RecipeError, read_recipe, recipe_histories
 from heart_utils.judging.respond import RespondError, collect_replies

@@ -10,15 +10,13 @@ from heart_utils.calls.models import Call, Model
 from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.respond import (
-    PROBES,
     ReplyQuestion,
-    RespondError,
     _reply,
     collect_replies,
-    describe_responders,
     lengthen_planned,
     skipped_histories,
 )
+from heart_utils.judging.responders import PROBES, RespondError, describe_responders
 
 
 def history(name, *texts, first="seeker", **columns):

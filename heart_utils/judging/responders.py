@@ -1,0 +1,69 @@
+"""Who answers: models, and probes, which say by rule what nobody should win with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
+
+from heart_utils.calls.models import Model
+from heart_utils.calls.prices import price
+from heart_utils.judging.prompts import PROMPTS
+from heart_utils.sources.heart import MAX_WORDS
+from heart_utils.tables import check_table, empty_table
+
+__all__ = ["PROBES", "RespondError"]
+
+
+class RespondError(ValueError):
+    """Histories or responders cannot be used as asked."""
+
+
+def _echo(turns: Sequence[Mapping[str, str]]) -> str:
+    said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
+    return " ".join(said.split()[:MAX_WORDS])
+
+
+def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
+    return lambda _: text
+
+
+PROBES = {**{name: _always(text) for name, text in PROMPTS["probes"].items()}, "echo": _echo}
+"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
+
+
+def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
+    """Make the table of responders."""
+    check_responders(responders)
+    rows: list[dict[str, str | float | None]] = []
+    for one in responders:
+        if isinstance(one, str):
+            rows.append({"responder_kind": "probe", "responder": one})
+            continue
+        rates = price(one)
+        rows.append(
+            {
+                "responder_kind": "model",
+                "responder": one.name,
+                "family": one.family,
+                "model": one.model,
+                "price": None if rates is None else rates[1] * 1e6,
+            }
+        )
+    return check_table("responders", pd.DataFrame(rows)) if rows else empty_table("responders")
+
+
+def check_responders(responders: Sequence[Model | str]) -> None:
+    """Refuse probes that are unknown, and two responders of one name."""
+    names = [
+        responder if isinstance(responder, str) else responder.name for responder in responders
+    ]
+    unknown = [name for name in responders if isinstance(name, str) and name not in PROBES]
+    if unknown:
+        raise RespondError(f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model is read by "
+                           f"heart_utils.calls.models.read_models.")  # fmt: skip
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RespondError(
+            f"Each responder needs a name of its own; {', '.join(twice)} appears more than once."
+        )
