@@ -9,14 +9,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from heart_utils.ratings.ratings import POINTS, fit_ratings
-from heart_utils.ratings.resampling import holm, standard_error
+from heart_utils.ratings.resampling import Rng, holm, standard_error
 from heart_utils.ratings.verdicts import Array, name_codes, need, need_cluster, won_by_a
 from heart_utils.settings import read_yaml
 
@@ -225,9 +225,12 @@ def compare_responders(
     """
     check_options(mode=mode, max_drop=max_drop, alpha=alpha, max_inconsistent=max_inconsistent)
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
-    how: dict[str, Any] = {"responders": responders, "n_resamples": n_resamples, "rng": rng}
-    rows, boards = zip(*(_drop(part, baseline, candidate, how) for part in parts), strict=True)
-    table = _judge(
+    drops = [
+        _drop(part, baseline, candidate, responders=responders, n_resamples=n_resamples, rng=rng)
+        for part in parts
+    ]
+    rows, boards = zip(*drops, strict=True)
+    table = decide_drops(
         pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable
     )
     return Comparison(
@@ -304,18 +307,23 @@ def compare_anytime(
     level = alpha / n_releases / len(parts)
     rows, paths = [], []
     for part in parts:
-        row = count_rows(part)
+        counts = count_rows(part)
         drops, most = _drops(part, baseline, candidate)
         path, stop, outcome = follow_both_orders(drops, level, alpha, margin)
-        path = path.assign(dimension=row["dimension"])
-        there = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
-        row |= {name: 100 * there[name] for name in ("drop", "drop_low", "drop_high")}
-        row |= {"n_dialogues": stop, "level": level, "p": there["p"]}
-        # by Bonferroni, since a stop must not wait for other dimensions
-        row["p_holm"] = min(1.0, row["p"] * len(parts))
-        follows = row["n_inconsistent"] > max_inconsistent * row["n_both_orders"]
+        path = path.assign(dimension=counts["dimension"])
+        last_look = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
+        follows = counts["n_inconsistent"] > max_inconsistent * counts["n_both_orders"]
         floor = outcome == "passed" and most < margin
-        row["outcome"] = "cannot tell" if outcome == "passed" and (follows or floor) else outcome
+        row = {
+            **counts,
+            **{name: 100 * last_look[name] for name in ("drop", "drop_low", "drop_high")},
+            "n_dialogues": stop,
+            "level": level,
+            "p": last_look["p"],
+            # by Bonferroni, since a stop must not wait for other dimensions
+            "p_holm": min(1.0, last_look["p"] * len(parts)),
+            "outcome": "cannot tell" if outcome == "passed" and (follows or floor) else outcome,
+        }
         said = {
             "anytime, nothing": not stop,
             "anytime, floor": floor,
@@ -460,22 +468,30 @@ def comparable_parts(
     return [kept[kept["dimension"] == name] for name in names]
 
 
-def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
+class RowCounts(TypedDict):
+    """Numbers of raters and of verdicts on a dimension."""
+
+    dimension: str
+    n_raters: int  #: 0 where the table does not say.
+    n_verdicts: int
+    n_both_orders: int
+    n_inconsistent: int
+    n_failed: int
+
+
+def count_rows(rows: pd.DataFrame) -> RowCounts:
     """Name a dimension, and count its verdicts: entered, failed and changed with the order."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
     # a row of one order names it
     both = turned | rows["order"].isna() if "order" in rows else entered
-    counted = {
-        "n_verdicts": entered,
-        "n_both_orders": both & entered,
-        "n_inconsistent": turned,
-        "n_failed": ~entered,
-    }
-    # 0: the table does not say
-    n_raters = rows.loc[entered, "rater"].nunique() if "rater" in rows else 0
-    return {"dimension": rows["dimension"].iloc[0], "n_raters": n_raters} | {
-        name: int(which.sum()) for name, which in counted.items()
+    return {
+        "dimension": str(rows["dimension"].iloc[0]),
+        "n_raters": rows.loc[entered, "rater"].nunique() if "rater" in rows else 0,
+        "n_verdicts": int(entered.sum()),
+        "n_both_orders": int((both & entered).sum()),
+        "n_inconsistent": int(turned.sum()),
+        "n_failed": int((~entered).sum()),
     }
 
 
@@ -506,17 +522,30 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
 
 
 def _drop(
-    rows: pd.DataFrame, baseline: str, candidate: str, how: dict[str, Any]
-) -> tuple[dict[str, Any], pd.DataFrame]:
+    rows: pd.DataFrame,
+    baseline: str,
+    candidate: str,
+    *,
+    responders: pd.DataFrame | None,
+    n_resamples: int,
+    rng: Rng,
+) -> tuple[dict[str, object], pd.DataFrame]:
     """Fit one dimension and give the drop, its standard error and how much it rests on."""
     entered = _entered(rows)
     shared = set(_of(entered, baseline)["dialogue_id"]) & set(
         _of(entered, candidate)["dialogue_id"]
     )
-    row = count_rows(rows) | {"drop": np.nan, "se": np.nan, "n_dialogues": len(shared)}
+    counts = count_rows(rows)
+    row = {**counts, "drop": np.nan, "se": np.nan, "n_dialogues": len(shared)}
     if not won_by_a(entered).ne(0.5).any() or len(shared) < 2:
         return row, pd.DataFrame()
-    fit = fit_ratings(entered, dimension=row["dimension"], **how)
+    fit = fit_ratings(
+        entered,
+        dimension=counts["dimension"],
+        responders=responders,
+        n_resamples=n_resamples,
+        rng=rng,
+    )
     gap = (fit.replicates[baseline] - fit.replicates[candidate]).to_numpy()
     # The same verdicts on both sides differ by rounding alone, which must not pass for a drop.
     row["drop"] = round(POINTS * (fit.strength[baseline] - fit.strength[candidate]), 6) + 0.0
@@ -524,7 +553,7 @@ def _drop(
     return row, fit.table
 
 
-def _judge(
+def decide_drops(
     table: pd.DataFrame,
     mode: str,
     max_drop: float,

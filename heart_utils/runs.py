@@ -20,6 +20,7 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.identities import READ_TEXTS, WORDS_OF_PEOPLE, code_rows
+from heart_utils.settings import JsonObject
 from heart_utils.tables import TABLES, TableError, check_table, table_columns
 
 __all__ = ["FORMAT", "Run", "RunError", "find_root", "may_publish", "open_run", "strictest_licence"]
@@ -76,7 +77,7 @@ class Run:
     root: Path  #: The project's root, absolute.
 
     @property
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> JsonObject:
         """What ``manifest.json`` says; an empty run says only its version and name."""
         return _read_manifest(self.folder)
 
@@ -577,7 +578,7 @@ def read_parquet(file: Path) -> pd.DataFrame:
         ) from error
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> JsonObject:
     file = folder / "manifest.json"
     if not file.is_file():
         return {"format": FORMAT, "run": folder.name}

@@ -105,14 +105,14 @@ def average_scores(
         replicates = ratio(drawn @ total, drawn @ count)
         # A responder of few dialogues has no mean in a resample that drew none of them.
         low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
-    found: dict[str, Any] = {
+    columns_of = {
         "score": mean,
         "ci_low": low,
         "ci_high": high,
         "ci_level": ci_level if n_resamples else np.nan,
+        "n_scores": count.sum(axis=0).astype(int),
     }
-    found["n_scores"] = count.sum(axis=0).astype(int)
-    table = pd.DataFrame(found, index=cells).rename_axis(["responder", "dimension"])
+    table = pd.DataFrame(columns_of, index=cells).rename_axis(["responder", "dimension"])
     table["n_left_out"] = (
         scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
     )
@@ -444,9 +444,16 @@ def calibrate_scores(
             "rmse_calibrated": _rms(better),
             "rmse_mean": _rms(constant - group["people"]),
         }
-        about: dict[str, Any] = {"rater": rater, "dimension": dimension, "n": len(group)}
         tables.append(
-            {**about, **counts, **errors, "bias_raw": raw.mean(), "bias_calibrated": better.mean()}
+            {
+                "rater": rater,
+                "dimension": dimension,
+                "n": len(group),
+                **counts,
+                **errors,
+                "bias_raw": raw.mean(),
+                "bias_calibrated": better.mean(),
+            }
         )
         predictions.append(
             group[["rater", "dimension", "reply_id", "score", "calibrated", "people", "fold"]]

@@ -10,12 +10,15 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 __all__ = ["Text"]
+
+#: An object of JSON or a mapping of YAML as it was read; what it holds is checked where it is used.
+JsonObject: TypeAlias = dict[str, Any]
 
 Text = Annotated[str, Field(pattern=r"\S")]  #: Words, and not only blanks.
 

@@ -75,7 +75,7 @@ def _columns_of(said: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
     return {name: cell for names, cell in cells.items() for name in names.split()}
 
 
-SAID: dict[str, Any] = yaml.safe_load(
+SAID: Mapping[str, Any] = yaml.safe_load(
     Path(__file__).with_name("tables.yaml").read_text(encoding="utf-8")
 )
 COLUMNS = _columns_of(SAID["columns"])

@@ -56,10 +56,13 @@ BLOCKED = "import sys; sys.modules |= dict.fromkeys({packages}); "
 OF_CALLS = ("litellm", "psutil", "sqlalchemy", "tenacity", "zstandard")
 #: What asks models or reads what they answered; the rest of a chapter needs none of those packages.
 ASKS = {
+    "collect_conversations",
     "collect_replies",
     "collect_verdicts",
+    "conversation_replies",
     "open_ledger",
     "plan_questions",
+    "recipe_conversations",
     "recipe_replies",
     "recipe_step",
 }

@@ -15,15 +15,15 @@ for :func:`heart_utils.agreement.generalizability.cheapest_design` and
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
 import pandas as pd
 from scipy import stats
 
-from heart_utils import load_scores
-from heart_utils.agreement.generalizability import variance_components
+from heart_utils import load_scores, load_verdicts
+from heart_utils.agreement.generalizability import variance_components, win_scores
 from heart_utils.calls.prices import price
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.ratings.ratings import POINTS
@@ -38,7 +38,6 @@ from heart_utils.simulate.power import (
     critical_value,
     shared_covariances,
 )
-from tools.bench.reliability import tables
 
 __all__ = ["PAGE_DATA", "calculator_data"]
 
@@ -53,6 +52,19 @@ MOST_RATERS = 20
 SAGE_SEEKERS = ("deepseek-v3", "gpt-4o")  # of the three, those that talked with several models
 SMALL = 1e-4
 """In the place of 0, where a covariance over its standard deviation squared has a limit."""
+
+
+def published_scores() -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Yield every table of scores: what was scored, by whom, and its rows."""
+    people = {"human": "people", "model": "judges"}
+    for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
+        yield f"MentalAlign, {attribute}", people[str(kind)], rows
+    for kind, rows in load_verdicts("mtbench").groupby("rater_kind"):
+        yield (
+            "MT-Bench, wins",
+            people[str(kind)],
+            win_scores(rows, panels=2 if kind == "human" else 1),
+        )
 
 
 def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -> dict[str, object]:
@@ -96,7 +108,7 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
         for judge in read_recipe("api").judges
     ]
     scored: dict[str, dict[str, object]] = {}
-    for what, party, scores in tables():
+    for what, party, scores in published_scores():
         parts = variance_components(scores)
         variance = {name: round(float(value), 6) for name, value in parts.table["variance"].items()}
         scored.setdefault(what, {})[party] = {"n_raters": parts.n_raters, "variance": variance}

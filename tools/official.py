@@ -82,14 +82,18 @@ def read_mtbench(source: Source, files: Files) -> pd.DataFrame:
         votes[side].map(families) == rater.map(facts["families"]) for side in ("model_a", "model_b")
     ]
     named = {"model_a": "responder_a", "model_b": "responder_b", "kind": "rater_kind"}
-    about = {
-        "history_id": dialogue + "-" + group,
-        "dialogue_id": dialogue,
-        "rater": rater,
-        "group": group,
-        "repeat": repeat,
-    }
-    rows = votes[list(named)].rename(columns=named).assign(**about, protocol=source.name)
+    rows = (
+        votes[list(named)]
+        .rename(columns=named)
+        .assign(
+            history_id=dialogue + "-" + group,
+            dialogue_id=dialogue,
+            rater=rater,
+            group=group,
+            repeat=repeat,
+            protocol=source.name,
+        )
+    )
     rows["verdict"] = votes["winner"].map(facts["winners"])
     rows["state"] = (votes["winner"] == "tie (inconsistent)").map(
         {True: "inconsistent", False: "valid"}
@@ -246,11 +250,11 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
             "history_id": history,
             "dialogue_id": rows["id"],
             "responder": responder,
-            "rater": by_people.notna().map({True: "people", False: "gpt-4o"}),
-            "rater_kind": by_people.notna().map({True: "human", False: "model"}),
+            "rater": by_people.notna().map({True: "people", False: "gpt-4o"}.get),
+            "rater_kind": by_people.notna().map({True: "human", False: "model"}.get),
             "dimension": "appropriate",
             "score": score,
-            "state": said.notna().map({True: "valid", False: "error"}),
+            "state": said.notna().map({True: "valid", False: "error"}.get),
             "protocol": "yes_no",
             "group": rows["condition"].str.partition(",")[0].str.replace(" ", "_"),
             "flags": [["own_family"] if name == "gpt-4o" else [] for name in responder],

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -423,7 +422,7 @@ def _table(
     """Build the table of strengths with intervals, next to the judge's own."""
     reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
     centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
-    columns: dict[str, Any] = {"responder": names}
+    columns: dict[str, pd.Index | Array] = {"responder": names}
     for three, (theta, robust) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
         variance = np.diag(centre @ robust @ centre.T)
         half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))

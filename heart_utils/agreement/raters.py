@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -300,16 +299,25 @@ def rate_writers(
             f"{count} writers and {len(names) - count} others were judged; expected three or more,"
             " and one."
         )
-    settings: dict[str, Any] = {
-        "dimension": dimension,
-        "n_resamples": n_resamples,
-        "ci_level": ci_level,
-    }
-    pooled = fit_ratings(verdicts, responders=responders, rng=rng, **settings)
+    pooled = fit_ratings(
+        verdicts,
+        responders=responders,
+        dimension=dimension,
+        n_resamples=n_resamples,
+        ci_level=ci_level,
+        rng=rng,
+    )
     if responders is not None:  # each writer is described as the pool is
         ours = responders[responders["responder"] == POOL].iloc[[0] * count]
         responders = pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
-    split = fit_ratings(apart, responders=responders, rng=rng, **settings)
+    split = fit_ratings(
+        apart,
+        responders=responders,
+        dimension=dimension,
+        n_resamples=n_resamples,
+        ci_level=ci_level,
+        rng=rng,
+    )
     others = [name for name in split.strength.index if name not in writers]
     gaps = (split.strength[writers] - split.strength[others].mean()).to_numpy()
     drawn = split.replicates[writers].sub(split.replicates[others].mean(axis=1), axis=0).to_numpy()

@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
@@ -156,14 +156,16 @@ def _submit(requests: Sequence[Request], ledger: Ledger, budget_usd: float | Non
             file=(f"{owner}.jsonl", content),
             purpose="batch",
         )
-        made: dict[str, Any] = {
-            "completion_window": "24h",
-            "endpoint": "/v1/chat/completions",
-            "input_file_id": file.id,
-        }
-        # a second attempt might make a second batch
-        made |= {"metadata": {"owner": owner}, "max_retries": 0}
-        batch = _call(model, "a batch", "acreate_batch", **made)
+        batch = _call(
+            model,
+            "a batch",
+            "acreate_batch",
+            completion_window="24h",
+            endpoint="/v1/chat/completions",
+            input_file_id=file.id,
+            metadata={"owner": owner},
+            max_retries=0,  # a second attempt might make a second batch
+        )
     except BatchError as error:
         if not error.perhaps_taken:
             ledger.record([], owner=owner, batch_ended="refused")
@@ -204,7 +206,7 @@ def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
     return [call for call in calls if call is not None]
 
 
-def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
+def _read_line(model: Model, line: Mapping[str, Any]) -> Call | None:
     """Read one line of a batch's answers; None where the request may simply be asked again."""
     key, response = str(line["custom_id"]), line.get("response") or {}
     if response.get("status_code") == 400:
@@ -226,16 +228,18 @@ def _read_line(model: Model, line: dict[str, Any]) -> Call | None:
     except BrokenAnswerError:
         return None
     usd = cost(model, answer.prompt_tokens, answer.completion_tokens)
-    told: dict[str, Any] = {
-        "text": redact(answer.text, secrets_of(model)),
-        "cost_usd": None if usd is None else usd * DISCOUNT,
-    }
-    if answer.status == "truncated":
-        told |= {
-            "status": "error",
-            "error": "truncated in a batch; a plain run asks again with more room",
-        }
-    return replace(answer, call_id=key, total_ms=None, attempts=1, **told)
+    read = replace(
+        answer,
+        call_id=key,
+        text=redact(answer.text, secrets_of(model)),
+        cost_usd=None if usd is None else usd * DISCOUNT,
+        total_ms=None,
+        attempts=1,
+    )
+    if answer.status != "truncated":
+        return read
+    cut = "truncated in a batch; a plain run asks again with more room"
+    return replace(read, status="error", error=cut)
 
 
 def _provider(model: Model) -> tuple[str, str]:

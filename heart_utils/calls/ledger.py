@@ -449,13 +449,17 @@ class Ledger:
                 )
             self._follow_clock(connection)
         for call in answers:
-            said: dict[str, Any] = {name: getattr(call, name) for name in LOGGED}
-            said |= {"call": call.call_id, "state": call.status}
-            said["model"] = known[call.call_id].model.name if call.call_id in known else None
-            said["seconds"] = None if call.total_ms is None else round(call.total_ms / 1000, 3)
-            # The rest of the words is the provider's, which may repeat what it was sent.
-            said["reason"] = re.split(r"[:(]", call.error)[0].strip() if call.error else None
-            self.tell(said)
+            request = known.get(call.call_id)
+            line = {
+                **{name: getattr(call, name) for name in LOGGED},
+                "call": call.call_id,
+                "state": call.status,
+                "model": None if request is None else request.model.name,
+                "seconds": None if call.total_ms is None else round(call.total_ms / 1000, 3),
+                # The rest of the words is the provider's, which may repeat what it was sent.
+                "reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None,
+            }
+            self.tell(line)
 
     @_patiently
     def take_in(

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import Field
 
 from heart_utils.extras import extra
-from heart_utils.settings import Text, read_strictly
+from heart_utils.settings import JsonObject, Text, read_strictly
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -159,7 +159,7 @@ class Request:
         )
 
     @property
-    def sampling(self) -> dict[str, Any]:
+    def sampling(self) -> JsonObject:
         """The model's options with the request's own over them."""
         return {**self.model.options, **self.options}
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
 from heart_utils.calls.prices import cost, estimate, text_bound
 from heart_utils.identities import redact_message
+from heart_utils.settings import JsonObject
 
 __all__ = ["CUT", "UNSAID", "Answer", "Failure"]
 
@@ -160,12 +161,14 @@ def _priced(request: Request, answer: Answer) -> Answer | Failure:
         expected = answer.finish_reason in (None, "stop", "length", UNSAID)
         ended = "" if expected else f" and ended with {answer.finish_reason}"
         return Failure("empty", f"the answer was empty{ended}", cost_usd=usd)
-    told: dict[str, Any] = {
-        "call_id": request.key,
-        "cost_usd": usd,
-        "estimated": None if counted else True,
-    }
-    return replace(answer, status=status, text=text, **told)
+    return replace(
+        answer,
+        call_id=request.key,
+        status=status,
+        text=text,
+        cost_usd=usd,
+        estimated=None if counted else True,
+    )
 
 
 def is_blank(text: str) -> bool:
@@ -246,9 +249,9 @@ def shared_length(one: Request, other: Request) -> int:
     return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
 
 
-def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[dict[str, Any]]:
+def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[JsonObject]:
     """Cut the last message at its cache breakpoints; the words stay the same."""
-    whole: list[dict[str, Any]] = [dict(message) for message in messages]
+    whole: list[JsonObject] = [dict(message) for message in messages]
     if marks:
         text, ends = whole[-1]["content"], [0, *marks]
         kept = {"type": "text", "cache_control": {"type": "ephemeral"}}
@@ -425,7 +428,7 @@ def _refusal(message: Any) -> str:
     return str(said) if said else ""
 
 
-def _usage(usage: Any) -> dict[str, Any]:
+def _usage(usage: Any) -> dict[str, int | None]:
     """Read the tokens counted; zero tokens asked means that no count came.
 
     litellm writes a missing count as zero.

@@ -35,16 +35,18 @@ def failed(call: Call) -> bool:
     return call.status == "error" or blank
 
 
-def pack_call(call: Call) -> dict[str, Any]:
+def pack_call(call: Call) -> dict[str, object]:
     """Build the row of a call, sealed."""
-    values: dict[str, Any] = {"key": call.call_id, **{name: getattr(call, name) for name in ANSWER}}
-    values["answer"] = (
-        zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
-    )
+    packed = zstandard.compress(call.text.encode("utf-8", "replace"), LEVEL) if call.text else None
+    values: dict[str, object] = {
+        "key": call.call_id,
+        **{name: getattr(call, name) for name in ANSWER},
+        "answer": packed,
+    }
     # Half a character, as a token may be, is no UTF-8; both columns hold a mark in its place.
     tokens = json.dumps(call.logprobs, ensure_ascii=False).encode("utf-8", "replace").decode()
     values["logprobs"] = None if call.logprobs is None else tokens
-    values["digest"] = seal(call.call_id, values["answer"], values)
+    values["digest"] = seal(call.call_id, packed, values)
     return values
 
 
@@ -77,18 +79,19 @@ def unpack_call(
     )
 
 
-def asked_of(request: Request) -> dict[str, Any]:
+def asked_of(request: Request) -> dict[str, str | int | bytes | None]:
     """Build the part of a row that describes the request."""
     model, asked, options = request.digests
-    about_it = {
+    messages = request.messages_json().encode("utf-8", "surrogatepass")
+    return {
+        "key": request.key,
         "tag": request.tag,
         "model": model,
         "asked": asked,
         "options": options,
         "repeat": request.repeat,
+        "messages": zstandard.compress(messages, LEVEL),
     }
-    messages = request.messages_json().encode("utf-8", "surrogatepass")
-    return {"key": request.key, **about_it, "messages": zstandard.compress(messages, LEVEL)}
 
 
 def parts_of(requests: Sequence[Request]) -> list[dict[str, str]]:

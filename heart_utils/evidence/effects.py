@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,19 @@ __all__ = [
 
 class EffectError(ValueError):
     """A study cannot be turned into a win share with an interval."""
+
+
+class Share(TypedDict):
+    """A win share of models over people, with its interval and how much it rests on."""
+
+    win_share: float
+    ci_low: float
+    ci_high: float
+    ci_level: float
+    n_clusters: int
+    cluster: NotRequired[str]  #: What the clusters are, where rows come in some.
+    n_model_replies: NotRequired[int]
+    n_people_replies: NotRequired[int]
 
 
 def _share_of_odds(odds: float) -> float:
@@ -51,9 +64,7 @@ BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 """Therapy products, which people used by hand and people classed; the other models' replies were classed by GPT-4o."""
 
 
-def share_between(
-    models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95
-) -> dict[str, float]:
+def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> Share:
     """Compare scores of models' and people's replies, each reply with a rater of its own.
 
     In such a study no rater saw two replies, so there are no pairs to count. The share asks of all
@@ -122,17 +133,15 @@ def share_between(
         )
     found = rank_compare_2indep(models, people)
     low, high = found.conf_int(alpha=1.0 - ci_level)
-    ends = {
+    return {
         "win_share": float(found.prob1),
         "ci_low": max(float(low), 0.0),
         "ci_high": min(float(high), 1.0),
-    }
-    counts = {
+        "ci_level": ci_level,
         "n_model_replies": len(models),
         "n_people_replies": len(people),
         "n_clusters": len(models) + len(people),
     }
-    return ends | {"ci_level": ci_level} | counts
 
 
 def share_clustered(
@@ -141,7 +150,7 @@ def share_clustered(
     clusters: Sequence[str],
     weight: str | None = None,
     ci_level: float = 0.95,
-) -> dict[str, Any]:
+) -> Share:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
     Over one clustering the variance leaves out each cluster in turn (jackknife), and the degrees of
@@ -225,11 +234,17 @@ def share_clustered(
             " instead."
         )
     low, high = map(float, error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0))
-    ends = {"win_share": share, "ci_low": low, "ci_high": high, "ci_level": ci_level}
-    return {**ends, "n_clusters": int(n_clusters), "cluster": " and ".join(clusters)}
+    return {
+        "win_share": share,
+        "ci_low": low,
+        "ci_high": high,
+        "ci_level": ci_level,
+        "n_clusters": int(n_clusters),
+        "cluster": " and ".join(clusters),
+    }
 
 
-def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
+def effect_row(found: Share, **words: Any) -> pd.DataFrame:
     """Make a row of the table ``effects`` of an estimate and what a reader must know of it.
 
     Parameters
@@ -261,12 +276,13 @@ def effect_row(found: dict[str, Any], **words: Any) -> pd.DataFrame:
     ... ].tolist()
     ['measured']
     """
-    row = (
-        dict.fromkeys(TABLES["effects"])
-        | {"evidence": "measured", "simulated": False}
-        | found
-        | words
-    )
+    row = {
+        **dict.fromkeys(TABLES["effects"]),
+        "evidence": "measured",
+        "simulated": False,
+        **found,
+        **words,
+    }
     return check_table("effects", pd.DataFrame([row]))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -147,7 +146,7 @@ def degenerate_replies(histories: pd.DataFrame) -> pd.DataFrame:
     last = histories["turns"].map(
         lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), "")
     )
-    texts: dict[str, Any] = {"echo": last, "empty": "", **REPLIES}
+    texts: dict[str, pd.Series | str] = {"echo": last, "empty": "", **REPLIES}
     replies = pd.concat(
         [
             histories[["history_id"]].assign(responder=name, text=text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -75,7 +74,6 @@ def position_bias(
     [0.75, 0.5, 0.0, 0.0]
     """
     need_cluster(verdicts, "dialogue_id")
-    how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         valid = theirs[theirs["state"] == "valid"]
@@ -103,7 +101,14 @@ def position_bias(
         for measure, (values, clusters, without) in measures.items():
             rows.append(
                 {"rater": rater, "dimension": dimension, "measure": measure}
-                | _share(values, clusters, without, **how)
+                | _share(
+                    values,
+                    clusters,
+                    without,
+                    rng=rng,
+                    n_resamples=n_resamples,
+                    ci_level=ci_level,
+                )
             )
     return pd.DataFrame(rows)
 

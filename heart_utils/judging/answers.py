@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pandas as pd
 
@@ -19,6 +19,7 @@ from heart_utils.runs import (
     strictest_licence,
     write_atomically,
 )
+from heart_utils.settings import JsonObject
 
 __all__ = ["write_answers"]
 
@@ -47,7 +48,15 @@ CALL = (
 )
 
 
-def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dict[str, Any]:
+class WrittenAnswers(TypedDict):
+    """What :func:`write_answers` wrote."""
+
+    n: int  #: Answers, a line each.
+    lost: int  #: Answers that the run's tables name and the ledger does not hold.
+    licence: str  #: The strictest of the conversations.
+
+
+def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> WrittenAnswers:
     """Write the answers of models that a run's tables were read from, a line each.
 
     Parameters
@@ -130,7 +139,7 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> dic
     return {"n": len(lines), "lost": len(asked_about) - len(lines), "licence": licence}
 
 
-def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[dict[str, Any]]:
+def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[JsonObject]:
     """List the calls that rows of a table were read from.
 
     One call may answer on several dimensions.
@@ -143,7 +152,7 @@ def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[dict[
             for name in PLACES
             if name in read and pd.notna(first[name]) and read[name].eq(first[name]).all()
         ]
-        where: dict[str, Any] = {name: _plain(first[name]) for name in same}
+        where: JsonObject = {name: _plain(first[name]) for name in same}
         if "dimension" in read:
             where["dimensions"] = read["dimension"].tolist()
         where["states"] = read["state"].value_counts().to_dict()

@@ -23,7 +23,7 @@ from heart_utils.judges.retest import repeat_reliability
 from heart_utils.judging.trained import content_digest, read_sealed, write_sealed
 from heart_utils.ratings.resampling import Rng
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.settings import read_strictly
+from heart_utils.settings import JsonObject, read_strictly
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -443,7 +443,7 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
     return record
 
 
-def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> dict[str, Any]:
+def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> JsonObject:
     """Describe a judge of a run: its model, prompt, rubric and options.
 
     Parameters

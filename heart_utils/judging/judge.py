@@ -599,7 +599,7 @@ def _judge_flags(
     judge: Model, responders: pd.DataFrame | None, present: set[str]
 ) -> dict[str, tuple[str, ...]]:
     """Flag how a judge is related to each responder whom it judges."""
-    known: dict[str, dict[str, Any]] = {"family": {}, "model": {}}
+    known: dict[str, dict[str, object]] = {"family": {}, "model": {}}
     if responders is not None:
         known = {
             column: dict(zip(responders["responder"], responders[column], strict=True))

@@ -22,7 +22,7 @@ from pydantic import Field, StringConstraints
 from heart_utils.calls.models import Call
 from heart_utils.judging.readings import Reading, read_dimensions, read_hits, read_labels
 from heart_utils.runs import find_root
-from heart_utils.settings import Text, read_yaml
+from heart_utils.settings import JsonObject, Text, read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.tables import SPEAKERS
 
@@ -45,7 +45,7 @@ Messages = tuple[Mapping[str, str], ...]
 # Beside the code and not in a run's own project: another word there asks another question.
 # in a wheel, in a checkout
 DATA = next(above / "data" for above in Path(__file__).parents[1:3] if (above / "data").is_dir())
-PROMPTS = read_yaml(DATA / "prompts.yaml", dict[str, Any], ValueError)
+PROMPTS = read_yaml(DATA / "prompts.yaml", JsonObject, ValueError)
 REPLY_INSTRUCTIONS: str = PROMPTS["reply"].format(sentences=MAX_SENTENCES, words=MAX_WORDS)
 """What whoever writes a reply is told: the same words for a model and for a person in a study."""
 
@@ -387,17 +387,17 @@ class Form:
         return text
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonObject:
         """The JSON schema of the answer, in the subset that providers share."""
         scale, once = (
             {"type": "integer", "enum": [1, 2, 3, 4, 5]},
             self.protocol.reasoning == "once",
         )
         words = [*self.codes, "tie"] if self.protocol.ties else [*self.codes]
-        cells: dict[str, Any] = {"winner": {"type": "string", "enum": words}, "margin": scale}
+        cells: JsonObject = {"winner": {"type": "string", "enum": words}, "margin": scale}
         cells = {"score": scale} if self.protocol.asks == "reply" else cells
         reasoning = {"reasoning": {"type": "string"}}
-        value: dict[str, Any] = _object(cells if once else reasoning | cells)
+        value: JsonObject = _object(cells if once else reasoning | cells)
         if self.protocol.answers == "plus":
             value = {
                 "type": "string",
@@ -499,7 +499,7 @@ class Labels:
         return _once_more(answer.strip(), fault, self.title, self.answer_form())
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonObject:
         """The JSON schema of the answer."""
         return _object({code.name: {"type": "boolean"} for code in self.codes})
 
@@ -553,11 +553,11 @@ class Items:
         return {"role": "assistant", "content": answer}, {"role": "user", "content": said}
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonObject:
         """The JSON schema of the answer."""
         n = len(self.items)
-        hits: dict[str, Any] = {"type": "array", "items": {"enum": [1, 0, None]}}
-        reason: dict[str, Any] = {"type": "string"}
+        hits: JsonObject = {"type": "array", "items": {"enum": [1, 0, None]}}
+        reason: JsonObject = {"type": "string"}
         if self.exact:
             hits |= {"minItems": n, "maxItems": n}
             reason |= {"minLength": 1, "maxLength": REASON_PER_ITEM * n}
@@ -725,7 +725,7 @@ def text_markers(texts: Sequence[str]) -> tuple[str, str]:
     return "<" * length, ">" * length
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object(properties: JsonObject) -> JsonObject:
     return {
         "type": "object",
         "properties": properties,

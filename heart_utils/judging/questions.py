@@ -61,9 +61,9 @@ class Question(NamedTuple):
 
     def request(self, *, schema: bool) -> Request:
         """Make the request."""
-        options: dict[str, Any] = {}
+        options: dict[str, object] = {}
         if not self.in_json:
-            options = LETTER_OPTIONS
+            options |= LETTER_OPTIONS
         elif not self.judge.limits_room:
             options["max_tokens"] = self.form.room[0] + self.form.room[1] * len(self.form.cells)
         if schema and self.in_json:

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from heart_utils.calls.models import Call
+from heart_utils.settings import JsonObject
 
 __all__ = ["Reading"]
 
@@ -80,9 +81,9 @@ REFUSAL = re.compile(
 )
 
 
-def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: Iterable[tuple[str, Any]]) -> JsonObject:
     """Build a mapping of pairs; a key given twice with different decisions has no value."""
-    content: dict[str, Any] = {}
+    content: JsonObject = {}
     for key, value in pairs:
         differs = (
             key in content and key not in REASONS and _deciding(content[key]) != _deciding(value)
@@ -119,7 +120,7 @@ class Reading(NamedTuple):
 class _Found(NamedTuple):
     """An object in an answer that speaks of what was asked, and the words that lead to it."""
 
-    content: dict[str, Any]
+    content: JsonObject
     introduction: str = ""
 
 
@@ -169,7 +170,7 @@ def _read_answer(
     call: Call,
     names: Sequence[str],
     cells: Sequence[str],
-    read: Callable[[dict[str, Any]], Readings],
+    read: Callable[[JsonObject], Readings],
     form: str,
 ) -> Readings:
     """Read the last object about these names; if an earlier one differs, read nothing."""
@@ -328,7 +329,7 @@ def _named(text: str, names: Sequence[str]) -> set[str]:
     return {name for name in names if re.search(rf'"{name}"\s*:', text)}
 
 
-def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
+def _speaking(content: Any, names: Sequence[str]) -> JsonObject | None:
     """Return the mapping of dimensions in an answer, unwrapped and with snake_case keys."""
     if isinstance(content, list):
         lines = [line for line in content if isinstance(line, dict)]
@@ -351,9 +352,9 @@ def _speaking(content: Any, names: Sequence[str]) -> dict[str, Any] | None:
     return None if found is None else {"reasoning": tidy.get("reasoning"), **found}
 
 
-def _pieces(text: str, names: Sequence[str]) -> dict[str, Any] | None:
+def _pieces(text: str, names: Sequence[str]) -> JsonObject | None:
     """Read the values that are whole in an object that is not."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for name in (*names, "reasoning"):
         opened = [match.end() for match in re.finditer(rf'"{name}"\s*:\s*(?=["{{])', text)]
         values = [
@@ -376,7 +377,7 @@ def _value_at(text: str, place: int) -> Any:
 
 
 def _read_cells(
-    found: dict[str, Any],
+    found: JsonObject,
     *,
     names: Sequence[str],
     words: Mapping[str, str],
@@ -396,7 +397,7 @@ def _read_cells(
     return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
 
 
-def _read_truths(found: dict[str, Any], *, names: Sequence[str]) -> Readings:
+def _read_truths(found: JsonObject, *, names: Sequence[str]) -> Readings:
     """Read whether each label holds."""
     said = {name: found.get(name) for name in names}
     read = {
@@ -415,7 +416,7 @@ def _read_truths(found: dict[str, Any], *, names: Sequence[str]) -> Readings:
     return readings, f"{', '.join(faults)}; expected true or false" if faults else None
 
 
-def _read_list(found: dict[str, Any], *, n: int) -> Readings:
+def _read_list(found: JsonObject, *, n: int) -> Readings:
     """Read a list of hits."""
     hits: Any = found.get("hits")
     fault = None

@@ -25,7 +25,7 @@ from heart_utils.judging.prompts import (
 )
 from heart_utils.judging.responders import PROBES, describe_responders
 from heart_utils.runs import find_home, find_root
-from heart_utils.settings import read_strictly, read_yaml
+from heart_utils.settings import JsonObject, read_strictly, read_yaml
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.sources.load import load_histories, load_responders
@@ -171,7 +171,7 @@ def read_recipe(run: str) -> Recipe:
     ('sample', ['SmolLM2-135M-judge'])
     """
     path = find_home() / "params" / f"{run}.yaml"
-    block, where = read_yaml(path, dict[str, Any], RecipeError).get("collect"), f"{path}, collect"
+    block, where = read_yaml(path, JsonObject, RecipeError).get("collect"), f"{path}, collect"
     if not isinstance(block, dict):
         raise RecipeError(
             f"{path} has no block `collect:`, so there is nothing to collect for {run!r}."
@@ -196,14 +196,18 @@ def read_recipe(run: str) -> Recipe:
         except DataError as error:
             raise RecipeError(str(error)) from None
         given |= {"histories": about["file"], "reading": reading}
-    models: dict[str, Any] = {}
+    models: dict[str, tuple[Model, ...]] = {}
     for name in MODELS:  # by themselves, since no message may repeat a key
         entries = given.pop(name, [])
         if not isinstance(entries, list):
             raise RecipeError(f"{where}: {name} is {type(entries).__name__}, expected a list.")
         models[name] = tuple(read_models(entries))
-    recipe: Recipe = replace(
-        read_strictly(Recipe, {"run": run, **given}, where, RecipeError), **models
+    settings: Recipe = read_strictly(Recipe, {"run": run, **given}, where, RecipeError)
+    recipe = replace(
+        settings,
+        responders=models["responders"],
+        judges=models["judges"],
+        coders=models["coders"],
     )
     shelf = find_root() / "data" / "protocols"
     known = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import pandas as pd
 
@@ -42,6 +42,10 @@ NOTHING = (
     "typing_ms",
     "call_id",
 )
+
+
+#: Cells of the table of replies, by column.
+ReplyRow: TypeAlias = dict[str, object]
 
 
 class ReplyQuestion(NamedTuple):
@@ -213,13 +217,13 @@ def reply_request(
     return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 
 
-def _by_rule(question: ReplyQuestion) -> dict[str, Any]:
+def _by_rule(question: ReplyQuestion) -> ReplyRow:
     """Let a probe say what it always says."""
     text = PROBES[question.responder](question.history["turns"])
     return {**_row(question, text, "valid"), "flags": turn_flags(question.history, text)}
 
 
-def _reply(question: ReplyQuestion, call: Call) -> dict[str, Any]:
+def _reply(question: ReplyQuestion, call: Call) -> ReplyRow:
     """Read a call; nothing here asks anything, so a better reading needs no new call."""
     text, state, flags = read_turn(call, as_it_came=question.free)
     flags += [] if question.free else turn_flags(question.history, text)
@@ -255,7 +259,7 @@ def read_turn(call: Call, *, as_it_came: bool = False) -> tuple[str, str, list[s
     return text, state, flags
 
 
-def _row(question: ReplyQuestion, text: str | None, state: str) -> dict[str, Any]:
+def _row(question: ReplyQuestion, text: str | None, state: str) -> ReplyRow:
     history, responder, repeat = question.history, question.responder, question.repeat
     name = f"{history['history_id']}--{responder}" + (f"--r{repeat}" if repeat else "")
     about = {

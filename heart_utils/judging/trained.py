@@ -22,6 +22,7 @@ from scipy import optimize, sparse, special
 
 from heart_utils.ratings.verdicts import Array, won_by_a
 from heart_utils.runs import write_atomically
+from heart_utils.settings import JsonObject
 from heart_utils.tables import check_table, empty_table, need_columns
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class TrainedJudge:
     kind: str
     dimension: str
     predictions: pd.DataFrame
-    trained_on: dict[str, Any]
+    trained_on: JsonObject
     model: LinearModel = field(repr=False)
     # digests of the names of dialogues and histories it was trained on
     seen: frozenset[str] = field(repr=False)
@@ -927,13 +928,10 @@ def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
 def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
     from sklearn.feature_extraction.text import CountVectorizer
 
-    settings: dict[str, Any] = {
-        "analyzer": analyzer,
-        "ngram_range": {"word": (1, 2), "char_wb": (2, 4)}[analyzer],
-    }
     if analyzer == "word":
-        settings["token_pattern"] = r"(?u)\b\w+\b"
-    return CountVectorizer(**{**settings, **options})
+        options = {"token_pattern": r"(?u)\b\w+\b", **options}
+    lengths = {"word": (1, 2), "char_wb": (2, 4)}[analyzer]
+    return CountVectorizer(analyzer=analyzer, ngram_range=lengths, **options)
 
 
 def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
@@ -1035,7 +1033,7 @@ def _complete(
     return check_table(table, rows.assign(**absent))
 
 
-def _describe(data: pd.DataFrame, n_left_out: int, replies: pd.DataFrame) -> dict[str, Any]:
+def _describe(data: pd.DataFrame, n_left_out: int, replies: pd.DataFrame) -> JsonObject:
     labelled = replies.iloc[_places(data)]
     scripts = labelled["text"].map(_script).value_counts()
     return {
@@ -1081,7 +1079,7 @@ def write_sealed(
 
 def read_sealed(
     path: str | os.PathLike[str], expected: str, error: type[ValueError], remedy: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """Read what ``write_sealed`` wrote, and refuse another format or a wrong digest."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
 from heart_utils.identities import redact_message
 from heart_utils.people.assignment import StudyError
 from heart_utils.runs import write_atomically
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.files import read_rows
 from heart_utils.sources.formats import HALF, RawTable, is_whole_text, read_table, suffix_of
@@ -194,7 +195,7 @@ def _load_json(file: Path) -> Any:
         raise StudyError(f"{said}. It was probably cut short; export or copy it again.") from None
 
 
-def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
+def _load_states(folder: Path) -> dict[Path, JsonObject]:
     """Read each person's state, by its file."""
     states = {}
     for file in sorted((folder / "answers").glob("*/user_state.json")):
@@ -216,9 +217,11 @@ def _load_states(folder: Path) -> dict[Path, dict[str, Any]]:
     return states
 
 
-def _behaviour(
-    state: dict[str, Any], typed: dict[tuple[str, str], dict[str, Any]]
-) -> dict[str, Any]:
+Typed: TypeAlias = dict[str, str | int | float | None]
+"""A row of the notes on how a text was typed, of which there is one a field."""
+
+
+def _behaviour(state: JsonObject, typed: dict[tuple[str, str], dict[str, Typed]]) -> JsonObject:
     """Return what the state records of each page, with how its texts were typed."""
     behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
     for (person, item), summaries in typed.items():
@@ -227,7 +230,7 @@ def _behaviour(
     return behaviour
 
 
-def _agreed(state: dict[str, Any], history: Answered) -> bool:
+def _agreed(state: JsonObject, history: Answered) -> bool:
     """Check whether a person agreed to both questions of the first page."""
     given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get(
         "consent"
@@ -273,7 +276,7 @@ def _changed_later(file: Path) -> set[str]:
     return changed
 
 
-def _actions(file: Path) -> list[dict[str, Any]]:
+def _actions(file: Path) -> list[JsonObject]:
     """Read what was answered, one question at a time, in the order in which it was."""
     if not file.is_file():
         return []
@@ -295,11 +298,11 @@ def _actions(file: Path) -> list[dict[str, Any]]:
     return actions
 
 
-def _typing(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
+def _typing(file: Path) -> dict[tuple[str, str], dict[str, Typed]]:
     """Sum up the notes on how each text was typed: person and item -> field -> counts."""
     if not file.is_file():
         return {}
-    notes: dict[tuple[str, str], dict[str, Any]] = {}
+    notes: dict[tuple[str, str], dict[str, Typed]] = {}
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
@@ -316,7 +319,7 @@ def _typing(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _answers(
-    state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
+    state: JsonObject, history: Answered, behaviour: JsonObject
 ) -> dict[str, dict[str, str]]:
     """Merge the history's last words into the state: item -> question -> answer."""
     answers: dict[str, dict[str, str]] = {}
@@ -332,7 +335,7 @@ def _answers(
 
 
 def _last_words(
-    state: dict[str, Any], history: Answered, behaviour: dict[str, Any]
+    state: JsonObject, history: Answered, behaviour: JsonObject
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yield item, question, label and value of each last word in the history.
 
@@ -348,7 +351,7 @@ def _last_words(
                 yield item, question, label, value
 
 
-def _times(behaviour: dict[str, Any]) -> dict[str, Any]:
+def _times(behaviour: JsonObject) -> dict[str, float | None]:
     typed = [
         one for one in (behaviour.get("typing_summaries") or {}).values() if isinstance(one, dict)
     ]
@@ -363,9 +366,9 @@ def _times(behaviour: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _label_studio(file: Path, tasks: list[dict[str, Any]]) -> pd.DataFrame:
+def _label_studio(file: Path, tasks: list[JsonObject]) -> pd.DataFrame:
     """Make each annotation of an export a row of answers."""
-    rows = dict[str, dict[str, Any]]()
+    rows = dict[str, dict[str, object]]()
     for task in tasks:
         sides = {side: (task.get("data") or {}).get(f"{side}_reply") for side in ("left", "right")}
         for annotation in task.get("annotations") or []:

@@ -26,7 +26,7 @@ from heart_utils.people.assignment import StudyError
 from heart_utils.people.exports import check_people, read_answers, read_potato
 from heart_utils.people.payments import write_payments
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
-from heart_utils.settings import read_yaml
+from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.files import complete
 from heart_utils.sources.heart import flag_reply
 from heart_utils.sources.options import FileOptions, add_reading, reading_of
@@ -165,7 +165,7 @@ def import_study(
     Traceback (most recent call last):
     heart_utils.people.assignment.StudyError: The rater statement lacks pay: ...
     """
-    about: dict[str, Any] = _about(source) if source.is_dir() else {"kind": "file", "settings": {}}
+    about: JsonObject = _about(source) if source.is_dir() else {"kind": "file", "settings": {}}
     settings, kind = about["settings"], about["kind"]
     licence, rehearsal = settings.get("licence") or "none stated", settings.get("rehearsal") is True
     simulated = simulated or rehearsal
@@ -373,14 +373,14 @@ def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
             )
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _about(folder: Path) -> JsonObject:
     file = folder / "study.json"
     if not file.is_file():
         raise StudyError(
             f"{folder} has no study.json: it is no study written here. Give a folder under"
             " runs/<run>/study."
         )
-    about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    about: JsonObject = json.loads(file.read_text(encoding="utf-8"))
     return about
 
 

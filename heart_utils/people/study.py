@@ -63,7 +63,7 @@ from heart_utils.runs import (
     visible_text,
     write_together,
 )
-from heart_utils.settings import read_yaml
+from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["ASKED_OF_PUBLIC", "KINDS"]
@@ -81,7 +81,7 @@ CLOSED_TAG = "<\u2060"
 reply holding a closing script tag would run in every rater's browser. With a joiner it looks the same and closes nothing."""
 
 
-def load_settings(run: Run) -> dict[str, Any]:
+def load_settings(run: Run) -> JsonObject:
     """Read the settings of a study: ``study.yaml`` in the run, else the rehearsal's.
 
     The rehearsal is in ``data/study``.
@@ -121,13 +121,13 @@ def write_study(
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
     extra, shown = dict[str, bytes](), dict[str, tuple[str, str]]()
-    checks: dict[str, Any] = {}
+    checks: JsonObject = {}
     if kind == "rating":
         replies = run.read("replies")
         assignment, comparisons = _rating_assignment(
             run, replies[replies["history_id"].isin(turns)], settings, rng, top_up
         )
-        checks = read_yaml(_text_file(texts, "checks.yaml"), dict[str, Any], StudyError)
+        checks = read_yaml(_text_file(texts, "checks.yaml"), JsonObject, StudyError)
         assignment = _with_checks(assignment, checks["checks"])
         texts_of = _texts_shown(replies)
         pairs = (
@@ -147,7 +147,7 @@ def write_study(
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
     offer = make_offer(assignment.groupby("seat").size(), settings, kind)
     items = _items(assignment, turns, shown, checks)
-    assignment = assignment.assign(item_id=[item["id"] for item in items])
+    assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32), offer)
     talk = (turn["text"] for history in turns.values() for turn in history)
@@ -198,7 +198,7 @@ def study_pages(
     seats: Mapping[str, Sequence[str]],
     secret: str,
     offer: Offer,
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Any]]:
+) -> tuple[dict[str, list[JsonObject]], JsonObject]:
     """Build the pages around a study, and Potato's configuration.
 
     As ``potato.yaml.jinja`` describes both.
@@ -223,9 +223,7 @@ def study_pages(
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
     practice_file = _text_file(texts, "practice.yaml")
-    practice = (
-        read_yaml(practice_file, list[dict[str, Any]], StudyError) if kind == "rating" else []
-    )
+    practice = read_yaml(practice_file, list[JsonObject], StudyError) if kind == "rating" else []
     limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
     words = {
         "instructions": REPLY_INSTRUCTIONS,
@@ -566,7 +564,7 @@ def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str
     return votes
 
 
-def _with_checks(assignment: pd.DataFrame, checks: list[dict[str, Any]]) -> pd.DataFrame:
+def _with_checks(assignment: pd.DataFrame, checks: list[JsonObject]) -> pd.DataFrame:
     """Choose what each attention check asks for.
 
     Seats begin at different checks, so that neighbours cannot help each other.
@@ -588,7 +586,7 @@ def _items(
     turns: Mapping[str, Any],
     replies: Mapping[str, tuple[str, str]],
     checks: Mapping[str, str],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Build the pages of all seats: the conversation, and replies in order for a rater.
 
     Titles count the pages.
@@ -608,7 +606,10 @@ def _items(
             if row["task"] == "rate":
                 shown = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
         page = f"{row['seat']}.{row['position']:03d}.{about}"
-        item: dict[str, Any] = {"id": page, "title": f"{row['position']} of {length[row['seat']]}"}
+        item: dict[str, object] = {
+            "id": page,
+            "title": f"{row['position']} of {length[row['seat']]}",
+        }
         item["conversation"] = [
             {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk
         ]

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.raters import STATEMENT
-from heart_utils.settings import Text, read_strictly, read_yaml
+from heart_utils.settings import JsonObject, Text, read_strictly, read_yaml
 
 __all__ = ["Offer"]
 
@@ -138,21 +138,21 @@ class _Settings:
     reply: _Reply
 
 
-def read_settings(defaults: Path, file: Path) -> dict[str, Any]:
+def read_settings(defaults: Path, file: Path) -> JsonObject:
     """Read the project's default settings, replaced by those of `file`, and check them.
 
     All faults are reported at once.
     """
-    settings: dict[str, Any] = read_yaml(defaults, dict[str, Any], StudyError)
+    settings: JsonObject = read_yaml(defaults, JsonObject, StudyError)
     faults: list[str] = []
     if file.is_file():
-        settings = _merged(settings, read_yaml(file, dict[str, Any], StudyError), faults)
+        settings = _merged(settings, read_yaml(file, JsonObject, StudyError), faults)
     return check_settings(settings, file, faults)
 
 
 def check_settings(
     settings: Mapping[str, Any], where: object, faults: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return normalised settings, or refuse them with all their faults.
 
     A date becomes text, for example.
@@ -342,8 +342,8 @@ def guess_language(text: str) -> str:
 
 
 def _merged(
-    settings: dict[str, Any], given: Mapping[str, Any], faults: list[str], at: str = ""
-) -> dict[str, Any]:
+    settings: JsonObject, given: Mapping[str, Any], faults: list[str], at: str = ""
+) -> JsonObject:
     """Merge the given settings into the defaults, and record unknown names."""
     unknown = [f"{at}{name}" for name in given if name not in settings]
     if unknown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -266,7 +265,6 @@ def head_to_head(
         "models",
     )[meet]
     rows = verdicts.iloc[entries.rows[meet]]
-    options: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     parts, rows = [], rows.assign(outcome=outcome)
     for group, of_group in rows.groupby(list(by), sort=True) if by else [((), rows)]:
         said, drawn = (
@@ -281,8 +279,14 @@ def head_to_head(
             refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), where)
         for name in (*OUTCOMES, "models_of_decided"):
             decided = name == "models_of_decided"
-            found = share_ci(said == ("models" if decided else name), said.isin(OUTCOMES[:2]) if decided else 1, cluster=drawn,
-                             **options)  # fmt: skip
+            found = share_ci(
+                said == ("models" if decided else name),
+                said.isin(OUTCOMES[:2]) if decided else 1,
+                cluster=drawn,
+                rng=rng,
+                n_resamples=n_resamples,
+                ci_level=ci_level,
+            )
             of_share = {
                 "outcome": name,
                 "share": found.estimate,

@@ -382,15 +382,16 @@ def fit_judge_aware(
         "population": "dialogues",
         "interval": "sandwich",
     }
-    columns: dict[str, Any] = {
+    columns = {
         "strength": theta,
         "ci_low": low,
         "ci_high": high,
         "rank_low": best,
         "rank_high": worst,
+        "chance": expit(theta[:, None] - theta[None, :]),
+        "penalised": separated,
+        "n_clusters": entries.met(entries.cluster, n_clusters),
     }
-    columns |= {"chance": expit(theta[:, None] - theta[None, :]), "penalised": separated}
-    columns["n_clusters"] = entries.met(entries.cluster, n_clusters)
     return JudgeAware(
         table=lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, columns),
         raters=_raters(model, found, reach, kinds),

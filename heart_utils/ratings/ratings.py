@@ -412,7 +412,7 @@ def fit_ratings(
         if has_seekers
         else "dialogues"
     )
-    settings: dict[str, Any] = {
+    settings: dict[str, str | float | tuple[str, ...] | None] = {
         "dimension": dimension,
         "method": method,
         "weights": model.weights,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -90,6 +90,14 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(
         [seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")]
     )
+
+
+class Resampling(TypedDict):
+    """How an interval is drawn; options that several functions take alike."""
+
+    rng: np.random.Generator
+    n_resamples: int
+    ci_level: float
 
 
 def as_rng(rng: Rng) -> np.random.Generator:
@@ -250,18 +258,15 @@ def share_ci(
         {"of": np.asarray(of, dtype=float), "among": among}, index=cluster.index
     ).astype(float)
     if isinstance(cluster, pd.Series) and cluster[counts["among"] > 0].nunique() >= MANY_CLUSTERS:
-        options: dict[str, Any] = {
-            "rng": rng,
-            "n_resamples": n_resamples,
-            "ci_level": ci_level,
-            "least": 0.0,
-            "most": 1.0,
-        }
         return bootstrap_ci(
             counts,
             lambda sums: sums["of"] / sums["among"].where(sums["among"] > 0),
             cluster=cluster,
-            **options,
+            rng=rng,
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            least=0.0,
+            most=1.0,
         )
     share = float(counts["of"].sum() / (counts["among"].sum() or np.nan))
     influence = (counts["of"] - share * counts["among"]).to_numpy() / counts["among"].sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ NEARLY = 0.999
 LARGEST = 700.0  # beyond this no log-odds is looked for
 
 
+#: Columns of the ratings table, an entry a responder; None where nothing can be said.
+Columns: TypeAlias = dict[str, NDArray[Any] | None]
+
+
 def spread_of(
     model: BradleyTerry,
     clusters: tuple[str, ...],
@@ -39,15 +43,19 @@ def spread_of(
     n_resamples: int,
     ci_level: float,
     rng: Rng,
-) -> tuple[Gaps, dict[str, Any]]:
+) -> tuple[Gaps, Columns]:
     """Compute intervals and ranks of a model's strengths, as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
-    found: dict[str, Any] = dict.fromkeys(("ci_low", "ci_high"), np.full(size, np.nan)) | {
-        "n_clusters": np.zeros(size, int)
+    unknown = np.full(size, np.nan)
+    found: Columns = {
+        "ci_low": unknown,
+        "ci_high": unknown,
+        "n_clusters": np.zeros(size, int),
+        "rank_low": None,
+        "rank_high": None,
     }
-    found |= {"rank_low": None, "rank_high": None}
     if interval is None or interval == "released":
         reach = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
         return Gaps(theta, np.empty((0, size)), 0, ci_level, 0.0), {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 import pandas as pd
 
@@ -87,7 +86,7 @@ def explore(
     if table.empty:
         raise ValueError("There is nothing to ask for: the table has no row.")
     rows = json.loads(table[columns].to_json(orient="records", double_precision=4))
-    told: dict[str, Any] = {"rows": rows, "switches": dict(switches), "shown": dict(shown)}
+    told = {"rows": rows, "switches": dict(switches), "shown": dict(shown)}
     # Within a script element only the sign that could close it must not appear.
     words = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     opening = (

@@ -488,13 +488,17 @@ def plot_boards(
     order = boards.groupby("responder")["rating"].mean().sort_values().index
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    how: dict[str, Any] = {
-        "figsize": (WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2),
-        "layout": "constrained",
-    }
     axs: Any
     figure: Figure
-    figure, axs = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, **how)
+    figure, axs = plt.subplots(
+        rows,
+        columns,
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        figsize=(WIDTH, rows * (0.9 + 0.2 * len(order)) + 1.2),
+        layout="constrained",
+    )
     for ax, panel in zip(axs.flat, panels, strict=False):
         board = boards[boards[by] == panel]
         _check_board(board)
@@ -514,11 +518,6 @@ def plot_boards(
         Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6)
         for colour, marker in looks
     ]
-    small: dict[str, Any] = {
-        "fontsize": "x-small",
-        "title_fontsize": "x-small",
-        "ncols": min(2, len(kinds)),
-    }
     title = f"{said[:1].upper()}{said[1:]}; written by"
     figure.legend(
         lines,
@@ -526,7 +525,9 @@ def plot_boards(
         title=title,
         loc="outside upper left",
         alignment="left",
-        **small,
+        fontsize="x-small",
+        title_fontsize="x-small",
+        ncols=min(2, len(kinds)),
     )
     return figure
 
@@ -605,13 +606,15 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             face = "white" if row["evidence"] == "quoted" else colour
             # for the numbers that go with the figure: no legend is drawn
             known_as = f"{group}: {row['line']}"
-            look: dict[str, Any] = {
-                "color": colour,
-                "markerfacecolor": face,
-                "markersize": 7,
-                "label": known_as,
-            }
-            ax.plot(row["win_share"], place + 0.38, marker, **look)
+            ax.plot(
+                row["win_share"],
+                place + 0.38,
+                marker,
+                color=colour,
+                markerfacecolor=face,
+                markersize=7,
+                label=known_as,
+            )
             place += 1.0
     ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
     for side, words in {"right": "people better \u2190 ", "left": " \u2192 models better"}.items():
@@ -895,8 +898,16 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
         said.append("* always wins or loses: held by a weak prior")
-    look: dict[str, Any] = {"fontsize": "x-small", "color": "0.35", "va": "bottom", "ha": "left"}
-    ax.text(0, 1.015, _fold("; ".join(said), LINE), transform=ax.transAxes, **look)
+    ax.text(
+        0,
+        1.015,
+        _fold("; ".join(said), LINE),
+        transform=ax.transAxes,
+        fontsize="x-small",
+        color="0.35",
+        va="bottom",
+        ha="left",
+    )
     mark_simulated(ax, board)
 
 

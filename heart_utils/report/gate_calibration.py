@@ -12,10 +12,16 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.gate import Comparison, GateError, check_options, comparable_parts, count_rows
 
 # a new name there would draw all kept simulations of the gate anew
-from heart_utils.gate import _judge as decide_drops
+from heart_utils.gate import (
+    Comparison,
+    GateError,
+    check_options,
+    comparable_parts,
+    count_rows,
+    decide_drops,
+)
 from heart_utils.judging.calibration import (
     LEAST_LABELS,
     CalibrationRecord,
@@ -25,7 +31,7 @@ from heart_utils.judging.calibration import (
 )
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.verdicts import is_simulated
-from heart_utils.settings import read_yaml
+from heart_utils.settings import JsonObject, read_yaml
 
 __all__ = [
     "LEAST_LABELS",
@@ -105,7 +111,7 @@ def check_calibration(
     labels cost people about 3.3 hours, at 2 minutes each.",)
     """
     known = _by_judge([load_calibration(path) for path in records])
-    told = {} if judges is None else read_yaml(judges, dict[str, dict[str, Any]], GateError)
+    told = {} if judges is None else read_yaml(judges, dict[str, JsonObject], GateError)
     rows = verdicts if dimensions is None else verdicts[verdicts["dimension"].isin(dimensions)]
     asked = (
         rows[["rater", "dimension", "protocol"]]

@@ -69,12 +69,13 @@ class Sides:
 
         Options are those of :func:`heart_utils.gate.compare_responders`.
         """
-        sides: dict[str, Any] = {
-            "baseline": self.baseline,
-            "candidate": self.candidate,
-            "responders": self.responders,
-        }
-        return compare_responders(self.verdicts, **sides, **options)
+        return compare_responders(
+            self.verdicts,
+            baseline=self.baseline,
+            candidate=self.candidate,
+            responders=self.responders,
+            **options,
+        )
 
 
 @dataclass(frozen=True)
@@ -405,11 +406,7 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
         "failed answers": table["n_failed"],
         "outcome": table["outcome"],
     }
-    how: dict[str, Any] = {
-        "simulated": _simulated(comparison),
-        "counts": table["outcome"].value_counts().to_dict(),
-    }
-    how["figure"] = Markup(_figure(comparison)) if name.endswith(".html") else ""
+    figure = Markup(_figure(comparison)) if name.endswith(".html") else ""
     rows = table[["dimension", "outcome", "message"]].to_dict("records")
     return fill_page(
         name,
@@ -418,7 +415,9 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
         note=note,
         rows=rows,
         shown=pd.DataFrame(shown).astype(str),
-        **how,
+        simulated=_simulated(comparison),
+        counts=table["outcome"].value_counts().to_dict(),
+        figure=figure,
     )
 
 
@@ -440,13 +439,16 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     Right of the solid line is worse.
     """
     table, said = comparison.table, _words(comparison)
-    how: dict[str, Any] = {
-        "looks": LOOKS,
-        "xlabel": said["axis"],
-        "simulated": _simulated(comparison),
-        "ax": ax,
-    }
-    ax = plot_intervals(table, value="drop", label="dimension", by="outcome", **how)
+    ax = plot_intervals(
+        table,
+        value="drop",
+        label="dimension",
+        by="outcome",
+        looks=LOOKS,
+        xlabel=said["axis"],
+        simulated=_simulated(comparison),
+        ax=ax,
+    )
     # a drop that nobody knows is not a drop of zero
     for row in np.flatnonzero(table["drop"].isna()).tolist():
         ax.text(
@@ -498,12 +500,13 @@ def _figure(comparison: Comparison) -> str:
     if len(board):
         board = board[board["dimension"] == board["dimension"].iloc[0]]
     heights = [1 + 0.4 * count for count in (len(comparison.table), len(board)) if count]
-    how: dict[str, Any] = {
-        "figsize": (9, 1 + sum(heights)),
-        "height_ratios": heights,
-        "layout": "constrained",
-    }
-    figure, axes = plt.subplots(len(heights), squeeze=False, **how)
+    figure, axes = plt.subplots(
+        len(heights),
+        squeeze=False,
+        figsize=(9, 1 + sum(heights)),
+        height_ratios=heights,
+        layout="constrained",
+    )
     plot_drops(comparison, ax=axes[0, 0])
     if len(board):
         plot_leaderboard(
@@ -541,12 +544,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if file:
                 contents[file] = report_text(found, name, sides.note).encode()
         if asked.json:
-            said: dict[str, Any] = {"answer": answer.lower(), "exit_code": code, "note": sides.note}
-            said |= {
-                name: getattr(found, name) for name in ("baseline", "candidate", "mode", "alpha")
+            report = {
+                "answer": answer.lower(),
+                "exit_code": code,
+                "note": sides.note,
+                "baseline": found.baseline,
+                "candidate": found.candidate,
+                "mode": found.mode,
+                "alpha": found.alpha,
+                "dimensions": json.loads(found.table.to_json(orient="records")),
             }
-            said["dimensions"] = json.loads(found.table.to_json(orient="records"))
-            contents[asked.json] = f"{json.dumps(said, indent=1, ensure_ascii=False)}\n".encode()
+            contents[asked.json] = f"{json.dumps(report, indent=1, ensure_ascii=False)}\n".encode()
         write_together(contents)
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-gate: {redact_message(str(error))}", file=sys.stderr)
@@ -679,29 +687,39 @@ def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]
 
 
 def _compare(sides: Sides, asked: argparse.Namespace) -> Comparison:
-    both: dict[str, Any] = {
-        "max_inconsistent": asked.max_inconsistent,
-        "dimensions": asked.dimension,
-    }
     releases = asked.releases or (8 if asked.anytime else 1)
     if asked.anytime:
-        both |= {"baseline": sides.baseline, "candidate": sides.candidate}
         return compare_anytime(
-            sides.verdicts, margin=asked.margin, alpha=asked.alpha, n_releases=releases, **both
+            sides.verdicts,
+            baseline=sides.baseline,
+            candidate=sides.candidate,
+            margin=asked.margin,
+            alpha=asked.alpha,
+            n_releases=releases,
+            max_inconsistent=asked.max_inconsistent,
+            dimensions=asked.dimension,
         )
-    fixed = {"mode": asked.mode, "max_drop": asked.max_drop, "max_detectable": asked.max_detectable}
     if asked.people is not None:
-        both |= {
-            "baseline": sides.baseline,
-            "candidate": sides.candidate,
-            "alpha": asked.alpha / releases,
-            **fixed,
-        }
         return compare_powered(
-            sides.verdicts, _read_people(asked.people, reading_of(asked)), **both
+            sides.verdicts,
+            _read_people(asked.people, reading_of(asked)),
+            baseline=sides.baseline,
+            candidate=sides.candidate,
+            mode=asked.mode,
+            alpha=asked.alpha / releases,
+            max_drop=asked.max_drop,
+            max_detectable=asked.max_detectable,
+            max_inconsistent=asked.max_inconsistent,
+            dimensions=asked.dimension,
         )
     return sides.compare(
-        alpha=asked.alpha / releases, rng=np.random.default_rng(20260109), **fixed, **both
+        mode=asked.mode,
+        alpha=asked.alpha / releases,
+        max_drop=asked.max_drop,
+        max_detectable=asked.max_detectable,
+        max_inconsistent=asked.max_inconsistent,
+        dimensions=asked.dimension,
+        rng=np.random.default_rng(20260109),
     )
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pandas as pd
 import scipy
 
 from heart_utils.runs import RunError, checksum, find_root, write_atomically
+from heart_utils.settings import JsonObject
 
 __all__ = ["kept"]
 
@@ -128,13 +129,13 @@ def kept(
     return table
 
 
-def read_manifest(folder: Path) -> dict[str, dict[str, Any]]:
+def read_manifest(folder: Path) -> dict[str, JsonObject]:
     """Read for each table its call, checksums of code and table, and seconds it took."""
     file = folder / "manifest.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def _call(function: Callable[..., Any], args: Iterable[Any], settings: dict[str, Any]) -> str:
+def _call(function: Callable[..., Any], args: Iterable[Any], settings: Mapping[str, object]) -> str:
     """Write a call out, as Python where the arguments' own texts are."""
     written = [_text(value) for value in args] + [
         f"{key}={_text(value)}" for key, value in sorted(settings.items())

@@ -356,7 +356,7 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
     return [("csv", "text/csv", csv_text(rows)), ("json", "application/json", structured)]
 
 
-def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
+def _boards(rows: pd.DataFrame) -> list[dict[str, object]]:
     """Build what each table shows: settings, cells with their sort keys, and notes."""
     boards = []
     keys = [name for name in ("data", *SETTINGS, "calibration") if name in rows]
@@ -377,7 +377,7 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
         ends = board[["rating_low", "rating_high"]].to_numpy(float)
         drawn, least = bool(np.isfinite(ends).all()), float(ends.min())
         scale = 100.0 / (float(ends.max()) - least) if drawn and ends.max() > least else 0.0
-        cells: list[dict[str, Any]] = []
+        cells = []
         for row in board.to_dict("records"):
             low, high, rating = (row[name] for name in ("rating_low", "rating_high", "rating"))
             bar = drawn and [
@@ -393,7 +393,7 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, Any]]:
             "notes": notes,
             "calibration": calibration,
         }
-        boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(cells[0]["cells"])})
+        boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(texts)})
     return boards
 
 

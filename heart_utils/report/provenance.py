@@ -26,6 +26,7 @@ from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.runs import Run, open_run
+from heart_utils.settings import JsonObject
 from heart_utils.tables import TABLES
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     for name in tables:
         first, _, rest = name.partition("/")
         here, table = (own, name) if first in TABLES else (open_run(first), rest)
-        entries: dict[str, Any] = here.manifest.get("tables", {})
+        entries: JsonObject = here.manifest.get("tables", {})
         kind, _, part = table.partition("/")
         if kind not in TABLES:
             said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
@@ -164,7 +165,7 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
 PREFIX = "application/papermill.record/"
 
 
-def read_glued(notebook: str | os.PathLike[str]) -> dict[str, Any]:
+def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
     """Read what an executed notebook glued, to lay the runs of a grid side by side.
 
     Papermill runs one notebook with many parameters and writes an executed copy of each. The

@@ -114,10 +114,12 @@ def plan_conversations(
         error, df = difference_error(variance, sizes, fixed=fixed)
         plan = {"n_starts": n_starts, "n_seekers": n_seekers, "n_repeats": n_repeats}
         plan |= {"n_raters": n_raters, "n_conversations": n_starts * a_start}
-        level: dict[str, Any] = {"ci_level": ci_level, "n_contrasts": n_contrasts}
-        found = {"smallest_gap": error * find_shift(power, df, **level)}
+        shift = find_shift(power, df, ci_level=ci_level, n_contrasts=n_contrasts)
+        found = {"smallest_gap": error * shift}
         if gap is not None:
-            found["power"] = find_chance(gap / error, df, **level)
+            found["power"] = find_chance(
+                gap / error, df, ci_level=ci_level, n_contrasts=n_contrasts
+            )
         rows.append({**plan, "cost": n_starts * price, "standard_error": error, "df": df, **found})
     if not rows:
         raise AgreementError(f"A budget of {budget:,g} buys no design with two starts.")

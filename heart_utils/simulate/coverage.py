@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -582,18 +581,6 @@ def simulate_gate(
     theta, shape = gate_strengths(drop, direct), (n_dialogues, len(SIDES))
     fixed = [pair for pair in combinations(range(len(SIDES)), 2) if CANDIDATE not in pair]
     moving = [(CANDIDATE, k) for k in range(2, len(SIDES))] + [(BASELINE, CANDIDATE)] * direct
-    sides: dict[str, Any] = {
-        "baseline": SIDES[BASELINE],
-        "candidate": SIDES[CANDIDATE],
-        "alpha": alpha,
-    }
-    options: dict[str, Any] = {
-        "mode": mode,
-        "max_drop": max_drop,
-        "n_resamples": n_resamples,
-        "rng": rng,
-    }
-    options["max_detectable"] = np.inf  # or no small study would pass
     rows = []
     for study in range(n_studies):
         stable = rng.normal(0, HISTORY_SD, shape)
@@ -607,9 +594,25 @@ def simulate_gate(
             again = _verdicts(theta + stable + turned, moving, n_dimensions, rng)
             verdicts = pd.concat([once, again], ignore_index=True)
             if mode == "anytime":
-                found = compare_anytime(verdicts, n_releases=n_runs, **sides)
+                found = compare_anytime(
+                    verdicts,
+                    baseline=SIDES[BASELINE],
+                    candidate=SIDES[CANDIDATE],
+                    alpha=alpha,
+                    n_releases=n_runs,
+                )
             else:
-                found = compare_responders(verdicts, **sides, **options)
+                found = compare_responders(
+                    verdicts,
+                    baseline=SIDES[BASELINE],
+                    candidate=SIDES[CANDIDATE],
+                    alpha=alpha,
+                    mode=mode,
+                    max_drop=max_drop,
+                    max_detectable=np.inf,  # or no small study would pass
+                    n_resamples=n_resamples,
+                    rng=rng,
+                )
             first = found.table.reindex(columns=["drop", "se", "outcome", "n_dialogues"]).iloc[0]
             rows.append({"study": study, "run": run, "passed": found.passed, **first})
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.judges.position import compare_answers, position_bias
-from heart_utils.ratings.resampling import Interval, bootstrap_ci, share_ci
+from heart_utils.ratings.resampling import Interval, Resampling, bootstrap_ci, share_ci
 from heart_utils.ratings.verdicts import combine_orders
 
 __all__ = ["PLANTED", "Faults", "recover_faults"]
@@ -119,7 +119,7 @@ def recover_faults(
     >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
     0.82
     """
-    how: dict[str, Any] = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+    how: Resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for name, faults in PLANTED:
         drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
@@ -161,7 +161,7 @@ def _lay_out(
 
 
 def _measure(
-    name: str, drawn: pd.DataFrame, faults: Faults, how: dict[str, Any]
+    name: str, drawn: pd.DataFrame, faults: Faults, how: Resampling
 ) -> Iterator[tuple[str, float, Any]]:
     """Compute the measures that one fault changes: in words, expected and estimated.
 

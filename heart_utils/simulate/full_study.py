@@ -6,7 +6,6 @@ How far models differ, and raters' tastes, are assumed.
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -146,16 +145,17 @@ def simulate_heart(
         Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
         Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
     )
-    size: dict[str, Any] = {
-        "n_dialogues": n_dialogues,
-        "n_twins": N_TWINS,
-        "pairs": pairs,
-        "dialogue_sd": chosen.dialogue_sd,
-    }
-    # no published figure says how far anybody moves in adversarial histories
-    size["adversarial_sd"] = 0.0
     return simulate_study(
-        rng=rng, strengths=strengths | {"human": chosen.human}, panels=panels, scores=scores, **size
+        rng=rng,
+        strengths=strengths | {"human": chosen.human},
+        panels=panels,
+        scores=scores,
+        n_dialogues=n_dialogues,
+        n_twins=N_TWINS,
+        pairs=pairs,
+        dialogue_sd=chosen.dialogue_sd,
+        # no published figure says how far anybody moves in adversarial histories
+        adversarial_sd=0.0,
     )
 
 

@@ -132,15 +132,17 @@ def simulate_raters(
     pairs = pd.DataFrame(dict.fromkeys(("pair_id", "history_id", "dialogue_id"), ids))
     pairs = pairs.assign(slice="standard", responder_a="x", responder_b="y")
     margin = np.where(chosen == "tie", np.nan, rng.integers(1, 6, len(pair)))
-    said: dict[str, Any] = {
-        "rater": names[rater],
-        "rater_kind": "human",
-        "dimension": "overall",
-        "verdict": chosen,
-    }
-    verdicts = verdicts_table(pairs, pair, a_first, **said, margin=margin, state="valid").assign(
-        seconds=seconds
-    )
+    verdicts = verdicts_table(
+        pairs,
+        pair,
+        a_first,
+        rater=names[rater],
+        rater_kind="human",
+        dimension="overall",
+        verdict=chosen,
+        margin=margin,
+        state="valid",
+    ).assign(seconds=seconds)
     verdicts["position"] = verdicts.groupby("rater").cumcount() + 1
     done = np.bincount(rater, minlength=n_raters)
     counts = {"n_checks": n_checks, "n_checks_passed": rng.binomial(n_checks, style["passes"])}
@@ -483,19 +485,20 @@ def _judge(
         said = np.where(lean > 0.0, 0, 1)
     said = np.where(failed, 3, said)
     n, dimension = len(lines), np.repeat(np.arange(len(lines)), len(pair))
-    columns: dict[str, Any] = {"rater": words(raters, np.tile(rater, n)), "rater_kind": panel.kind}
-    columns |= {
-        "dimension": words(lines, dimension),
-        "dimension_position": pd.array(dimension, dtype="Int64"),
-    }
-    columns |= {
-        "verdict": words(["a", "b", "tie", None], said),
-        "state": words(["valid", "unparsed"], failed.astype(int)),
-    }
-    columns["margin"] = np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan)
-    columns["p_a"] = np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean))
-    columns["answer_format"] = words([panel.answer_format], np.zeros(len(lean), int))
-    return verdicts_table(pairs, np.tile(pair, n), np.tile(a_first, n), **columns)
+    return verdicts_table(
+        pairs,
+        np.tile(pair, n),
+        np.tile(a_first, n),
+        rater=words(raters, np.tile(rater, n)),
+        rater_kind=panel.kind,
+        dimension=words(lines, dimension),
+        dimension_position=pd.array(dimension, dtype="Int64"),
+        verdict=words(["a", "b", "tie", None], said),
+        state=words(["valid", "unparsed"], failed.astype(int)),
+        margin=np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan),
+        p_a=np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean)),
+        answer_format=words([panel.answer_format], np.zeros(len(lean), int)),
+    )
 
 
 def _show(
@@ -671,8 +674,14 @@ def simulate_writers(
         )
     names = [f"human_{number + 1:02d}" for number in range(n_writers)]
     strengths = dict(zip(names, rng.normal(0.0, writer_sd, n_writers), strict=True)) | dict(models)
-    how: dict[str, Any] = {"n_dialogues": n_dialogues, "pairs": "all", "dialogue_sd": dialogue_sd}
-    study = simulate_study(rng=rng, strengths=strengths, panels=(Panel("human", 20, 3),), **how)
+    study = simulate_study(
+        rng=rng,
+        strengths=strengths,
+        panels=(Panel("human", 20, 3),),
+        n_dialogues=n_dialogues,
+        pairs="all",
+        dialogue_sd=dialogue_sd,
+    )
     turns = rng.permutation(n_writers)[np.arange(n_dialogues * writers_per_history) % n_writers]
     histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)
     wrote = pd.MultiIndex.from_arrays([histories, np.array(names, dtype=object)[turns]])

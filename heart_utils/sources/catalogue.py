@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from heart_utils.runs import checksum, find_home, find_root, write_atomically
-from heart_utils.settings import read_yaml
+from heart_utils.settings import JsonObject, read_yaml
 
 __all__ = ["SOURCES", "DataError", "DataUnavailableError", "Source", "SourceFile"]
 
@@ -67,8 +67,8 @@ class Source:
     derivation: str = ""
     by_hand: str = ""
     needs: tuple[str, ...] = ()
-    responders: tuple[dict[str, Any], ...] = field(default=(), repr=False)
-    reading: dict[str, Any] = field(default_factory=dict, repr=False)
+    responders: tuple[JsonObject, ...] = field(default=(), repr=False)
+    reading: JsonObject = field(default_factory=dict, repr=False)
     files: tuple[SourceFile, ...] = field(default=(), repr=False)
 
     def url(self, file: SourceFile) -> str:
@@ -234,7 +234,7 @@ def _labels(content: bytes) -> bytes:
     ).encode()
 
 
-def _ratings(reading: dict[str, Any], content: bytes) -> bytes:
+def _ratings(reading: JsonObject, content: bytes) -> bytes:
     """Keep the ids and scores of a file of ratings, by name, without its conversations."""
     rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
     named = {

@@ -26,6 +26,7 @@ from heart_utils.identities import (
     redact_message,
 )
 from heart_utils.runs import RunError, code_people_in, find_root
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.cells import ANSWERS, read_cells
 from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words
@@ -77,7 +78,7 @@ EVIDENT |= {"protocol": "imported", "licence": "none stated"}
 """Column -> its value where nothing is said; columns that may be empty are."""
 
 
-def _evident(table: str) -> dict[str, Any]:
+def _evident(table: str) -> JsonObject:
     needed = NEEDED.get(table, ())
     columns = {
         column: what
@@ -91,7 +92,7 @@ def _evident(table: str) -> dict[str, Any]:
     }
 
 
-DEFAULTS: dict[str, dict[str, Any]] = {table: _evident(table) for table in NEEDED}
+DEFAULTS: dict[str, JsonObject] = {table: _evident(table) for table in NEEDED}
 """Table -> column -> the value it has in every row of a file that does not have the column.
 
 Beyond these, ids are made of the names that a file has (a is then the first of two responders in the alphabet), and ``state``

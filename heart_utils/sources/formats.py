@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from heart_utils.identities import show_cell
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import ARROW_TEXT, TEXT
 from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log, unpack_zstd
@@ -160,9 +161,10 @@ def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _in_memory(given: Any) -> pd.DataFrame:
     if not isinstance(given, pd.DataFrame):
-        return pa.table(given).to_pandas(
+        read: pd.DataFrame = pa.table(given).to_pandas(
             types_mapper={pa.string(): TEXT, pa.large_string(): TEXT}.get
-        )  # type: ignore[no-any-return]
+        )
+        return read
     for column in [name for name, kind in given.dtypes.items() if kind == "object"]:
         whole = given[column].map(is_whole_text)
         if not whole.all():
@@ -221,12 +223,12 @@ def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> 
     return _with_header(file, rows, header) if header else rows
 
 
-def _of_objects(objects: list[dict[str, Any]]) -> pd.DataFrame:
+def _of_objects(objects: list[JsonObject]) -> pd.DataFrame:
     """Make a table of objects, in which whole numbers stay whole where another row has none."""
     return pd.DataFrame(objects, dtype=object)
 
 
-def _read_log(file: Path) -> dict[str, Any]:
+def _read_log(file: Path) -> JsonObject:
     try:
         return unpack_log(_content(file))
     except ValueError as error:
@@ -250,7 +252,7 @@ def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> An
         ) from None
 
 
-def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
+def _objects_in(file: Path, content: Any) -> list[JsonObject]:
     """Find the rows in JSON: an array of objects, an object that holds one, or columns."""
     rows = _rows_within(file, content) if isinstance(content, dict) else content
     if not isinstance(rows, list):
@@ -267,7 +269,7 @@ def _objects_in(file: Path, content: Any) -> list[dict[str, Any]]:
     return rows
 
 
-def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
     """Find the rows in an object: its one array of objects, or a column an entry.
 
     pandas writes the latter by default.
@@ -278,7 +280,7 @@ def _rows_within(file: Path, content: dict[str, Any]) -> list[dict[str, Any]]:
         if isinstance(value, list) and value and isinstance(value[0], dict)
     ]
     if len(arrays) == 1:
-        rows: list[dict[str, Any]] = content[arrays[0]]
+        rows: list[JsonObject] = content[arrays[0]]
         return rows
     columns = [value for value in content.values() if isinstance(value, dict | list)]
     if (
@@ -314,7 +316,7 @@ def is_whole_text(cell: object) -> bool:
 
 def read_lines(
     file: Path, encoding: str | None = None, faults: list[str] | None = None
-) -> list[tuple[int, dict[str, Any]]]:
+) -> list[tuple[int, JsonObject]]:
     """Read the objects of a file of JSON Lines with the numbers of their lines."""
     rows = []
     text = _text(file, encoding, faults)

@@ -18,6 +18,7 @@ import pandas as pd
 import yaml
 
 from heart_utils.identities import names_people, redact_message, show_answer
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
@@ -34,10 +35,10 @@ ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of wh
 
 
 @lru_cache
-def facts() -> dict[str, Any]:
+def facts() -> JsonObject:
     """Read how tools name things."""
     text = Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8")
-    said: dict[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    said: JsonObject = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return said
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.runs import find_root
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import find_data
 from heart_utils.sources.files import complete, read_sample
 from heart_utils.tables import check_table
@@ -44,7 +45,7 @@ class Dialogue:
     turns: tuple[dict[str, str], ...]
     # of each merged turn of the supporter, joined by a plus sign between spaces
     strategies: tuple[str, ...]
-    about: dict[str, Any]  # ESConv's fields that ``ABOUT`` names
+    about: JsonObject  # ESConv's fields that ``ABOUT`` names
 
 
 def read_dialogues() -> dict[str, list[Dialogue]]:
@@ -76,7 +77,7 @@ def load_esconv() -> pd.DataFrame:
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
-def _merge(dialogue_id: str, record: dict[str, Any]) -> Dialogue:
+def _merge(dialogue_id: str, record: JsonObject) -> Dialogue:
     merged = [
         (who, list(run))
         for who, run in itertools.groupby(
@@ -100,8 +101,8 @@ def history_row(
     dialogue_id: str,
     source: str,
     turns: Sequence[dict[str, str]],
-    about: dict[str, Any],
-) -> dict[str, Any]:
+    about: JsonObject,
+) -> JsonObject:
     """Build a history from turns, with what ESConv or HEART's words say about them."""
     return {
         "history_id": history_id,
@@ -124,13 +125,13 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
     """Load HEART's histories: 280 standard, 20 adversarial, and 20 calm twins on request."""
     dialogues = read_dialogues()
 
-    def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> dict[str, Any]:
+    def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> JsonObject:
         dialogue = dialogues[row["esconv_split"]][row["esconv_row"]]
         return history_row(
             history_id, dialogue.dialogue_id, "heart", dialogue.turns[:n_turns], dialogue.about
         )
 
-    rows: list[dict[str, Any]] = []
+    rows: list[JsonObject] = []
     for row in _index("heart_regular_index.csv"):
         history = cut(f"heart-{row['item']:03d}", row, row["n_history"])
         history["flags"] += ["baseline_misplaced"] if row["baseline_misplaced"] else []

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.runs import find_root
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError, find_data, find_source
 from heart_utils.sources.files import complete
 from heart_utils.sources.formats import read_lines
@@ -101,7 +102,7 @@ def load_rubric() -> pd.DataFrame:
     return pd.read_parquet(find_root() / "data" / "heartbench" / "rubric.parquet")
 
 
-def _read(name_or_path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def _read(name_or_path: str | os.PathLike[str]) -> list[JsonObject]:
     if os.fspath(name_or_path) == "heartbench":
         file = find_data("heartbench")["question_all.jsonl"]
     else:

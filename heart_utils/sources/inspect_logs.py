@@ -18,6 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from heart_utils.settings import JsonObject
+
 __all__: list[str] = []
 
 #: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
@@ -37,7 +39,7 @@ def is_log(content: object) -> bool:
     )
 
 
-def unpack_log(content: bytes) -> dict[str, Any]:
+def unpack_log(content: bytes) -> JsonObject:
     """Read the log in an ``.eval`` file as the ``.json`` of the same log has it.
 
     Raises
@@ -54,7 +56,7 @@ def unpack_log(content: bytes) -> dict[str, Any]:
             samples = [
                 name for name in parts if name.startswith("samples/") and name.endswith(".json")
             ]
-            log: dict[str, Any] = json.loads(_unpacked(archive, content, parts[header]))
+            log: JsonObject = json.loads(_unpacked(archive, content, parts[header]))
             log["samples"] = [
                 json.loads(_unpacked(archive, content, parts[name])) for name in samples
             ]
@@ -83,7 +85,7 @@ def unpack_zstd(content: bytes) -> bytes:
     return unpacked
 
 
-def read_log(log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def read_log(log: Mapping[str, Any]) -> tuple[list[JsonObject], dict[str, int]]:
     """List the scores of a log, with how many samples it was to have and lacks."""
     about, samples = log["eval"], log.get("samples") or []
     scorers = [scorer["name"] for scorer in about.get("scorers") or []]
@@ -100,7 +102,7 @@ def read_log(log: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, in
 
 def _scores(
     sample: Mapping[str, Any], about: Mapping[str, Any], scorers: list[str]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     shared = {
         "id": sample["id"],
         "epoch": sample.get("epoch", 1),

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 
 import yaml
 
-from heart_utils.settings import read_yaml
+from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.catalogue import DataError
 
 __all__ = ["FileOptions"]
@@ -170,7 +170,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 def reading_of(asked: argparse.Namespace) -> FileOptions:
     """Gather the options of a command line; what it says goes before what its YAML file says."""
-    said_in_file = read_yaml(asked.reading, dict[str, Any], DataError) if asked.reading else {}
+    said_in_file = read_yaml(asked.reading, JsonObject, DataError) if asked.reading else {}
     how = as_options(said_in_file, asked.reading)
     for option in ("columns", "words", "always", "only"):
         if said := _pairs(option, getattr(asked, option)):
@@ -181,9 +181,9 @@ def reading_of(asked: argparse.Namespace) -> FileOptions:
     return how
 
 
-def _pairs(option: str, entries: Sequence[str]) -> dict[str, Any]:
+def _pairs(option: str, entries: Sequence[str]) -> JsonObject:
     """Read ``HEADER=COLUMN`` as a mapping; a name given twice has a list of both values."""
-    said: dict[str, Any] = {}
+    said: JsonObject = {}
     for entry in entries:
         name, equals, value = entry.rpartition("=")
         if not equals:

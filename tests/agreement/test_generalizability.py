@@ -8,6 +8,7 @@ import pytest
 import statsmodels.formula.api as smf
 from statsmodels.stats.anova import anova_lm
 
+from benchmarks.reliability import TRUE, draw
 from heart_utils.agreement.generalizability import (
     cheapest_design,
     check_reliability,
@@ -15,7 +16,6 @@ from heart_utils.agreement.generalizability import (
     win_scores,
 )
 from heart_utils.ratings.verdicts import AgreementError
-from tools.bench.reliability import TRUE, draw
 
 SMALL = {"responder": 5, "dialogue": 6, "rater": 3}
 # Shrout and Fleiss (1979), https://doi.org/10.1037/0033-2909.86.2.420, table 2: six targets, four

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from benchmarks.powered import Layout, draw, measure
 from heart_utils.agreement.prediction_powered import labelled_weights, prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import ConvergenceError, NotComparableError
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import AgreementError, VerdictsError
 from heart_utils.simulate.study import Panel, simulate_study
-from tools.bench.powered import Layout, draw, measure
 
 WORD = {1.0: "a", 0.5: "tie", 0.0: "b"}
 

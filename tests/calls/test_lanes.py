@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from heart_utils.calls import engine, outcomes
-from heart_utils.calls.engine import backoff, make_lanes
+from heart_utils.calls import lanes, outcomes
+from heart_utils.calls.lanes import backoff, make_lanes
 from heart_utils.calls.models import Model, Request
 from heart_utils.calls.outcomes import Failure, Limit, marked, shared_length
 
@@ -40,7 +40,7 @@ def places(one, request):
 
 @pytest.fixture(autouse=True)
 def _nobody_silent(monkeypatch):
-    monkeypatch.setattr(engine, "_SILENT", {})
+    monkeypatch.setattr(lanes, "_SILENT", {})
 
 
 # -- queues
@@ -49,13 +49,13 @@ def _nobody_silent(monkeypatch):
 def test_each_model_has_a_queue_in_the_order_of_its_requests():
     other = dataclasses.replace(JUDGE, name="other", model="openai/other")
     requests = [ask("a"), ask("b", other), ask("c"), ask("d", other)]
-    lanes = make_lanes(requests, None)
-    assert [one.model.name for one in lanes] == ["judge", "other"]
-    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in lanes] == [
+    queues = make_lanes(requests, None)
+    assert [one.model.name for one in queues] == ["judge", "other"]
+    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in queues] == [
         ["a", "c"],
         ["b", "d"],
     ]
-    assert [[task.request for task in one.tasks] for one in lanes] == [
+    assert [[task.request for task in one.tasks] for one in queues] == [
         requests[::2],
         requests[1::2],
     ]
@@ -92,11 +92,11 @@ def test_a_model_is_out_after_five_attempts_without_an_answer_and_back_with_the_
 
 
 def test_who_was_given_up_as_silent_is_silent_in_the_next_step_until_it_answers():
-    engine._SILENT[JUDGE.identity, JUDGE.api_base] = 50.0
+    lanes._SILENT[JUDGE.identity, JUDGE.api_base] = 50.0
     one = lane()
     assert one.silence(80.0) == 30.0
     one.answered()
-    assert engine._SILENT == {}
+    assert lanes._SILENT == {}
     assert lane().silent_since is None
 
 
@@ -125,7 +125,7 @@ def test_an_answer_during_an_outage_ends_no_wait_that_the_provider_asked_for():
 def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(
     monkeypatch,
 ):
-    monkeypatch.setattr(engine.random, "uniform", lambda *_: 1.0)
+    monkeypatch.setattr(lanes.random, "uniform", lambda *_: 1.0)
     one = lane()
     for clock in (100.0, 101.0, 102.0, 103.0, 104.0, 104.4):
         fail(one, clock)

@@ -34,7 +34,8 @@ from heart_utils.judging.converse import (
 from heart_utils.judging.design import cross_seekers
 from heart_utils.judging.prompts import NEXT
 from heart_utils.judging.recipe import RecipeError, read_recipe, recipe_histories
-from heart_utils.judging.respond import RespondError, collect_replies
+from heart_utils.judging.respond import collect_replies
+from heart_utils.judging.responders import RespondError
 from heart_utils.report.leaderboard import leaderboard_html
 from heart_utils.runs import find_root, open_run
 

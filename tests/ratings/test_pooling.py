@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
+from benchmarks.apart import draw
+from benchmarks.pooling import DESIGNS, measure
 from heart_utils.ratings.pooling import SPREADS, pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
-from tools.bench.apart import draw
-from tools.bench.pooling import DESIGNS, measure
 
 
 def test_two_responders_are_pooled_as_integration_over_gap_and_spread_says():

@@ -483,7 +483,7 @@ def test_differences_with_someone_never_beaten_are_open_too():
 def test_ten_equals_are_seldom_told_apart_where_clusters_are_few(n_clusters):
     """All equal: max-t over resamples told some apart in 43 % of studies with 6 clusters and in 16
     % with 20."""
-    from tools.bench.apart import draw
+    from benchmarks.apart import draw
 
     apart = []
     for k in range(40):

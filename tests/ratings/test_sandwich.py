@@ -221,7 +221,7 @@ def test_equals_on_a_sparse_board_are_seldom_told_apart():
     """Each pair met in one or two dialogues: some of seventeen equals were told apart in 16 % of
     200 studies, one-way,
     and in 15 % over dialogues and raters."""
-    from tools.bench.apart import draw
+    from benchmarks.apart import draw
 
     for n_raters, cluster in ((0, "dialogue_id"), (45, ["dialogue_id", "rater"])):
         apart = []

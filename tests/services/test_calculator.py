@@ -9,8 +9,7 @@ from heart_utils.people.assignment import study_cost
 from heart_utils.runs import find_root
 from heart_utils.simulate.conversations import difference_error, plan_conversations
 from heart_utils.simulate.power import Design, plan_study
-from tools.bench.reliability import tables
-from tools.calculator import conversation_components
+from tools.calculator import conversation_components, published_scores
 
 pytestmark = pytest.mark.services
 
@@ -117,7 +116,7 @@ def test_reliability_and_the_cheapest_design_are_those_of_python(chromium):
         page.add_script_tag(path=ROOT / "book" / "style" / f"{name}.js")
     rng = np.random.default_rng(20261123)
     n_checked = 0
-    for what, party, scores in tables():
+    for what, party, scores in published_scores():
         parts = variance_components(scores)
         for same in (True, False) if parts.n_raters > 1 else (True,):
             n, m = int(rng.integers(2, 300)), int(rng.integers(1, parts.n_raters + 1))

@@ -14,8 +14,8 @@ from adapt_pages import SERVER, make_project
 from server import Provider, serving
 from test_adapt import KEY, stand_in
 
+from benchmarks.collect import run_faults
 from heart_utils.runs import find_root
-from tools.bench.collect import run_faults
 
 pytestmark = pytest.mark.services
 

@@ -41,7 +41,7 @@ class Project:
         source = find_root()
         for name in ("heart_utils", "tools", "data"):
             shutil.copytree(
-                source / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "bench")
+                source / name, root / name, ignore=shutil.ignore_patterns("__pycache__")
             )
         for name in ("pyproject.toml", "requirements.txt", "_config.yml", "_toc.yml"):
             shutil.copy2(source / name, root / name)

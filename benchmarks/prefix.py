@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks import Figure
 from heart_utils.calls.engine import ask_all
 from heart_utils.calls.local import serve_local
 from heart_utils.calls.models import Request
@@ -18,7 +19,6 @@ from heart_utils.calls.records import open_ledger
 from heart_utils.judging.judge import plan_questions
 from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
 from heart_utils.judging.steps import recipe_replies
-from tools.bench import Figure
 
 __all__ = ["run"]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from benchmarks import Figure
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.judging.trained import train_judge
 from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.coverage import tends_to
-from tools.bench import Figure
 
 STRENGTHS = np.array([0.5, 0.0, -0.5])
 NAMES = np.array(["x", "y", "z"])

@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from benchmarks import Figure
 from heart_utils.evidence.effects import EffectError, share_between, share_clustered
 from heart_utils.simulate.power import normal_nodes
-from tools.bench import Figure
 
 TIES, LEAST = 0.2, 94.0
 CLUSTERS, SPREADS = (

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks import Figure
 from heart_utils.simulate.coverage import simulate_gate
-from tools.bench import Figure
 
 N_RELEASES = 8
 

@@ -27,9 +27,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from benchmarks import Figure
 from heart_utils.calls.models import load_litellm
 from heart_utils.runs import find_root
-from tools.bench import Figure
 
 __all__ = ["change", "run", "sites"]
 
@@ -52,7 +52,13 @@ NEAREST = {
     "heart_utils.ratings.verdicts": ("tests/ratings", "tests/agreement/test_agreement.py"),
     "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
     "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
-    "heart_utils.calls.engine": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
+    "heart_utils.calls.database": ("tests/calls/test_ledger.py",),
+    "heart_utils.calls.rows": ("tests/calls/test_ledger.py",),
+    "heart_utils.calls.records": ("tests/calls/test_ledger.py",),
+    "heart_utils.calls.pages": ("tests/calls/test_salvage.py",),
+    "heart_utils.calls.engine": ("tests/calls/test_models.py",),
+    "heart_utils.calls.flow": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
+    "heart_utils.calls.lanes": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
     "heart_utils.people.assignment": (
         "tests/people/test_assignment.py",
         "tests/people/test_privacy.py",

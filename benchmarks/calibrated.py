@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from heart_utils.gate import _judge as decide_drops
-from heart_utils.gate import compare_responders
+from benchmarks import Figure
+from heart_utils.gate import compare_responders, decide_drops
 from heart_utils.judging.calibration import calibrate_judge
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.report.gate_calibration import powered_drops
-from tools.bench import Figure
 
 NAMES = ("old", "new", "x", "y")
 STRENGTHS = np.array([0.1, 0.1, 0.6, -0.6])

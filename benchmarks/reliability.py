@@ -11,15 +11,14 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pandas as pd
 
-from heart_utils import load_scores, load_verdicts
+from benchmarks import Figure
 from heart_utils.agreement.generalizability import (
     check_reliability,
     score_differences,
     variance_components,
-    win_scores,
 )
 from heart_utils.simulate.conversations import difference_error, find_chance
-from tools.bench import Figure
+from tools.calculator import published_scores
 
 MOST = 0.03
 TRUE = {
@@ -185,23 +184,10 @@ def compare_equals(
     }
 
 
-def tables() -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield every table of scores: what was scored, by whom, and its rows."""
-    people = {"human": "people", "model": "judges"}
-    for (attribute, kind), rows in load_scores("mentalalign").groupby(["dimension", "rater_kind"]):
-        yield f"MentalAlign, {attribute}", people[str(kind)], rows
-    for kind, rows in load_verdicts("mtbench").groupby("rater_kind"):
-        yield (
-            "MT-Bench, wins",
-            people[str(kind)],
-            win_scores(rows, panels=2 if kind == "human" else 1),
-        )
-
-
 def measured(n_halves: int) -> Iterator[Figure]:
     """Predict from halves of the published tables."""
     rows = []
-    for what, party, scores in tables():
+    for what, party, scores in published_scores():
         source, attribute = what.split(", ")
         for raters in ("all", "another") if len(set(scores["rater"])) > 1 else ("all",):
             for n in (5, 10, 20):

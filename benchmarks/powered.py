@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from benchmarks import Figure
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.coverage import tends_to
-from tools.bench import Figure
 
 DIALOGUE_SD, STRENGTH_SD, BIAS_SD = 0.5, 0.6, 1.0
 N_DIALOGUES = 300  # that the judge sees

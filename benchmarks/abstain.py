@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from benchmarks import Figure
 from heart_utils.agreement.panel import calibrate_abstention
-from tools.bench import Figure
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from benchmarks import Figure
 from heart_utils.ratings.consistency import consistency
-from tools.bench import Figure
 
 # responders, dialogues, their standard deviation in log-odds, pairs a dialogue (0: all), votes a
 # pair

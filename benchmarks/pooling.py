@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks import Figure
+from benchmarks.apart import draw
 from heart_utils.ratings.bradley_terry import fit_strengths
 from heart_utils.ratings.pooling import pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.simulate.power import normal_nodes
-from tools.bench import Figure
-from tools.bench.apart import draw
 
 SIZE, SPREAD = 10, 0.5
 """Responders, and the standard deviation of a responder between dialogues."""

@@ -22,9 +22,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import Figure
+from benchmarks.mutants import SEED, change, sites
 from heart_utils.runs import Run, find_root
-from tools.bench import Figure
-from tools.bench.mutants import SEED, change, sites
 from tools.notebooks import parse_cell, read_cells
 from tools.pin import compare, read_chapter_numbers, read_pinned, read_specs
 from tools.plan import read_plan

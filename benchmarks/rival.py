@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from benchmarks import Figure
 from heart_utils import open_run, scores_to_verdicts
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.verdicts import Array
-from tools.bench import Figure
 
 N_DIALOGUES, N_LABELLED = 200, 50
 QUALITY_SD = 1.0

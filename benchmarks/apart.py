@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from benchmarks import Figure
 from heart_utils.ratings.ratings import Ratings, fit_ratings
-from tools.bench import Figure
 
 Array = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import Figure, seconds
 from heart_utils.heartbench.formula import rubric_board, score_rubric, simulate_hits
 from heart_utils.simulate.coverage import NULLS, simulate_gate
 from heart_utils.sources.heartbench import load_rubric
-from tools.bench import Figure, seconds
 
 N_MODELS = 13
 MAX_ALARMS = 64
