@@ -373,7 +373,14 @@ def _people(column: str, cells: pd.Series, human: pd.Series, every: bool) -> set
     """Find who is to be coded in a column."""
     # contestants may have any name, so of them only addresses and ids of platforms are people
     if column in WRITERS:
-        return {word for word in cells.dropna().unique() if looks_like_person(word, human=False)}
+        named = (word for word in cells.unique() if pd.notna(word))
+        return {word for word in named if looks_like_person(word, human=False)}
+    if not every:  # most columns name nobody, and a million rows need not be told apart then
+        likely = [word for word in cells.unique() if pd.notna(word) and looks_like_person(word)]
+        if not likely:
+            return set()
+        chosen = cells.isin(likely)
+        cells, human = cells[chosen], human[chosen]
     theirs = human | (column == "author_id")
     of_models = {
         word for word in cells[~theirs].dropna().unique() if looks_like_person(word, human=False)
@@ -396,8 +403,11 @@ def _id_columns(rows: pd.DataFrame) -> list[str]:
 def _addressed(cells: pd.Series) -> list[str]:
     """List the ids that hold an address, or may be made of a person's id."""
     filled = cells.dropna()
-    # a million at once
-    likely = filled[filled.str.contains("@", regex=False) | filled.str.contains("[0-9a-fA-F]{24}")]
+    # a million at once, of which few are as long as an id of Prolific
+    likely = filled.str.contains("@", regex=False)
+    if (long := filled.str.len() >= 24).any():
+        likely = likely | filled.where(long, "").str.contains("[0-9a-fA-F]{24}")
+    likely = filled[likely]
     return [cell for cell in likely.unique() if "@" in cell or PROLIFIC.search(cell)]
 
 

@@ -146,7 +146,7 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
     """Refuse two spellings of one name: capitals and blanks tell nobody apart."""
     seen: dict[tuple[str, str], dict[str, str]] = {}
     for column in NAMES:
-        for name in rows[column].dropna().unique() if column in rows else ():
+        for name in filter(pd.notna, rows[column].unique() if column in rows else ()):
             group = "responder" if column in SIDES else column
             seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(
                 str(name), column

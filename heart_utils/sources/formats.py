@@ -353,7 +353,7 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
     Then more of its faults can be reported.
     """
     content = _content(file)
-    if not content.strip():
+    if not content or content.isspace():
         raise DataError(f"{file}: it is empty.")
     named = encoding or next(
         (name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8"
