@@ -403,9 +403,12 @@ def _id_columns(rows: pd.DataFrame) -> list[str]:
 def _addressed(cells: pd.Series) -> list[str]:
     """List the ids that hold an address, or may be made of a person's id."""
     filled = cells.dropna()
-    # a million at once, of which few are as long as an id of Prolific
+    # a million at once, of which few are as long as an address or an id of Prolific
+    lengths = filled.str.len()
+    if not (lengths >= len("a@b.cc")).any():
+        return []
     likely = filled.str.contains("@", regex=False)
-    if (long := filled.str.len() >= 24).any():
+    if (long := lengths >= 24).any():
         likely = likely | filled.where(long, "").str.contains("[0-9a-fA-F]{24}")
     likely = filled[likely]
     return [cell for cell in likely.unique() if "@" in cell or PROLIFIC.search(cell)]

@@ -165,7 +165,8 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
             if names
         ]
         hint = (
-            f" From a file, `load_{name}` fills in what has one evident value (data/README.md)."
+            f" From a file, `load_{name}` fills in what has one evident value (the book's page *Files"
+            " that you have*)."
             if name in LOADED
             else ""
         )
@@ -308,8 +309,11 @@ def _is_constant(cells: pd.Series) -> bool:
     if not len(cells):
         return False
     first = cells.iloc[0]
-    same = cells.isna() if pd.isna(first) else cells == first
-    return bool(same.all())
+    for some in (cells.iloc[:100], cells):  # most columns that are not differ at once
+        same = some.isna() if pd.isna(first) else some == first
+        if not same.all():
+            return False
+    return True
 
 
 def _codes(cells: pd.Series) -> tuple[NDArray[np.int64], int]:

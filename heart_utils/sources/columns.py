@@ -51,6 +51,17 @@ def choose(chosen: NDArray[np.bool_], first: pd.Series, second: pd.Series) -> pd
     return _column(pc.if_else(pa.array(chosen), *arrays), first.index, name=first.name)
 
 
+def put(cells: pd.Series, chosen: NDArray[np.bool_], others: pd.Series) -> pd.Series:
+    """Put other cells, one for each that is chosen, in the place of those."""
+    if cells.dtype != TEXT or others.dtype != TEXT:
+        changed = cells.astype(object)
+        changed[chosen] = others.to_numpy(object)
+        return changed
+    array, new = (pa.chunked_array(some.array.__arrow_array__()) for some in (cells, others))
+    kept = pc.replace_with_mask(array, pa.array(chosen), new.combine_chunks())
+    return _column(kept, cells.index, name=cells.name)
+
+
 def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
     """Read each different cell once; lists and objects, which cannot be compared, one by one."""
     try:

@@ -29,7 +29,7 @@ from heart_utils.identities import (
 from heart_utils.runs import RunError, code_people_in, find_root
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.cells import ANSWERS, SIDES, read_cells
-from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words
+from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words, put
 from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful
 from heart_utils.sources.options import FileOptions, check_options, plain
@@ -307,7 +307,8 @@ def _name_columns(
             f"{table}: missing {', '.join(missing)}. A file of {table} must have"
             f" {', '.join(NEEDED[table])}; its columns are {listed}. Say which is which by"
             f" columns={{'its header': {missing[-1]!r}}}, or what every row has, as in"
-            " always={'rater_kind': 'human'}; data/README.md says what may be left out."
+            " always={'rater_kind': 'human'}; the book's page *Files that you have* says what may be"
+            " left out."
         )
         for column in missing:  # so that the rest can be looked at
             rows[column] = _anything(column, expected[column], len(rows))
@@ -522,8 +523,8 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> pd.Series:
         order = rows["order"]
         rows["comparison_id"] = rows["pair_id"]
         if (said := order.notna().to_numpy(bool)).any():
-            with_order = join_texts([rows["pair_id"], order])
-            rows["comparison_id"] = choose(said, with_order, rows["pair_id"])
+            with_order = join_texts([rows["pair_id"][said], order[said]])
+            rows["comparison_id"] = put(rows["pair_id"], said, with_order)
     # names that hold what parts an id may give two pairs one id
     names = {name for side in SIDES for name in rows[side].unique()}
     if named or not made or any("--" in f"-{name}" or name in ORDERS for name in names):
@@ -548,7 +549,7 @@ def _note_orders(rows: pd.DataFrame, pairs: pd.Series, turned: NDArray[np.bool_]
     both &= rows["order"].isna().to_numpy()
     # in the file's terms its a stood first; rows that are turned turn their order too
     if both.any():
-        rows["order"] = choose(both, constant("ab", rows.index), rows["order"])
+        rows["order"] = put(rows["order"], both, constant("ab", rows.index[both]))
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:
