@@ -180,7 +180,7 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
 
 
 def _spelt_with_capitals(ids: pd.Series) -> list[str]:
-    """List different ids of which any has a capital or a blank that another spelling may lack; in most files none has."""
+    """List ids where one has a capital or a blank that another may lack; in most files none has."""
     if ids.dtype != TEXT and not ids.map(lambda cell: isinstance(cell, str)).all():
         return []
     small = ids.str.lower()

@@ -489,7 +489,7 @@ def _same_heads(rows: pd.DataFrame, free: Mapping[str, str]) -> list[tuple[str, 
 
 
 def _are_authors(cells: pd.Series) -> bool:
-    """Tell whether cells may be names of authors: short, neither numbers nor answers, and few where rows are many."""
+    """Tell whether cells may be authors: short, no numbers, no answers, few where rows are many."""
     if not _are_names(cells):
         return False
     words = [str(word) for word in cells.dropna().unique()]
