@@ -501,6 +501,11 @@ def _tell_states(
     if len(table):
         counts = table.pivot_table(index=who, columns=column, aggfunc="size", fill_value=0)
         print(f"{len(table)} {what}\n{counts.to_string()}")
+    if unread := int(table["state"].eq("unparsed").sum()):
+        print(
+            f"{unread} of these could not be read as an answer to the protocol; `--answers raw.jsonl`"
+            " writes all answers as they came."
+        )
 
 
 def _used(collection: Collection) -> pd.DataFrame:

@@ -17,7 +17,13 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from heart_utils.identities import names_people, redact_message, show_answer, words_of
+from heart_utils.identities import (
+    looks_like_person,
+    names_people,
+    redact_message,
+    show_answer,
+    words_of,
+)
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
@@ -605,8 +611,9 @@ def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
     if _lacks(rows, proposal, "rater"):
         free = _free(rows, proposal)
-        head = next(
-            (free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free), None
+        named = (free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free)
+        head = next((head for head in named), None) or next(
+            (head for head in dict.fromkeys(free.values()) if _holds_people(rows[head])), None
         )
         if head:
             _set(proposal.options, "columns", **{head: "rater"})
@@ -623,6 +630,12 @@ def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
                 f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
                 " model 'model')"
             )
+
+
+def _holds_people(cells: pd.Series) -> bool:
+    """Tell whether cells are people: each of the first filled ones looks like somebody."""
+    filled = [cell for cell in cells.head(FEW) if isinstance(cell, str) and cell.strip()]
+    return bool(filled) and all(map(looks_like_person, filled))
 
 
 def _rater_kind(rows: pd.DataFrame, proposal: Proposal) -> tuple[str, bool]:
