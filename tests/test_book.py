@@ -379,12 +379,15 @@ def test_the_draws_are_the_replicates_of_the_leaderboards_of_their_chapter(pages
         for what, n in (("draw", 200), ("estimate", 1))
     }
     estimate = rows[(rows["unit"] == "blocks") & (rows["what"] == "estimate")].iloc[0]
-    printed = {row[0]: float(row[1]) for row in table_of(soup, "tab-over-blocks")}
+    ratings = table_of(soup, "tab-over-blocks")
+    printed = {row[0]: float(row[1].replace(",", "")) for row in ratings}
     assert {name: round(estimate[name]) for name in names} == {
         name: round(rating) for name, rating in printed.items()
     }
     ranks = rows[names].rank(axis=1, ascending=False)[rows["what"] == "draw"]
-    by_unit = {unit: ranks[rows["unit"] == unit] for unit in ("blocks", "conversations")}
+    by_unit = {
+        unit: ranks[rows.loc[ranks.index, "unit"] == unit] for unit in ("blocks", "conversations")
+    }
     for name, *seen, _ in table_of(soup, "tab-ranks-drawn"):
         for unit, range_seen in zip(by_unit, seen, strict=True):
             ends = dict.fromkeys(
@@ -483,7 +486,7 @@ def test_a_reader_guesses_draws_ticks_and_looks_a_responder_up_by_keyboard(pages
         rubric.get_by_role("button", name=button, exact=True).focus()
         tab.keyboard.press("Enter")
         for veto, score in zip(("as released", "as in the paper"), printed[pattern], strict=False):
-            rubric.get_by_label("Veto").select_option(veto)
+            rubric.get_by_role("combobox").nth(1).select_option(veto)
             assert f"Score of this question: {score} of 100" in rubric.inner_text()
             assert (
                 f"positive points: {printed[pattern][2]}." in rubric.inner_text()
@@ -499,7 +502,7 @@ def test_a_reader_guesses_draws_ticks_and_looks_a_responder_up_by_keyboard(pages
     raters.get_by_role("button", name="Next question").focus()
     tab.keyboard.press("Enter")
     assert raters.locator("tbody").inner_text() != before
-    raters.get_by_label("Attribute").select_option("safety")
+    raters.get_by_role("combobox").select_option("safety")
     assert raters.locator("tfoot td").all_inner_texts()[1:-1] != []
     assert asked == []
     tab.close()
