@@ -1,4 +1,4 @@
-"""A recipe at work: on its run and its ledger, step by step, each of which plans before it is run."""
+"""A recipe at work on its run and its ledger: each step is planned before it is run."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Collection:
             raise short
 
     def requests(self) -> list[Request]:
-        """List the requests to judges and coders, without repair questions: those depend on answers."""
+        """List the requests to judges and coders, without repairs, which depend on answers."""
         questions = [
             question
             for step in self.judging

@@ -50,8 +50,8 @@ CONTACTS = (
     (PROLIFIC, "[id]"),
     (WORKER, "[id]"),
 )
-"""Mail and web addresses, names on platforms, addresses of machines, telephone and other long numbers, the ids of Prolific and
-of Mechanical Turk, in this order."""
+"""Mail and web addresses, names on platforms, addresses of machines, telephone and other long
+numbers, the ids of Prolific and of Mechanical Turk, in this order."""
 
 CODE = re.compile(r"(?:rater|writer)-[0-9a-f]{8}")  #: What a person is called once coded.
 SHORT_WORKER = re.compile(r"A(?=[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{2,20}")
@@ -70,7 +70,8 @@ PEOPLE = {"rater": "rater", "coder": "rater", "author_id": "writer"}
 """Column that holds people -> what their codes begin with."""
 
 WRITERS = ("responder", "responder_a", "responder_b")
-"""Columns of names that are contestants' own to choose: only what is an address or an id of a platform is coded."""
+"""Columns of names that are contestants' own to choose: only what is an address or an id of a
+platform is coded."""
 
 WORDS_OF_PEOPLE = ("rationale", "reason")  #: What raters wrote.
 #: What raters read: it may name a helpline, which has to stay.

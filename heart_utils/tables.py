@@ -107,7 +107,8 @@ DIMENSIONS = (
     "task_following",
     "overall",
 )
-"""HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
+"""HEART's five dimensions and the overall preference; another rubric brings its own, in
+snake_case."""
 
 LOADED = ("histories", "verdicts", "scores", "replies", "conversations")
 """Tables that ``load_<table>`` completes from a file with some of the columns."""
@@ -450,7 +451,7 @@ def count_exchanges(turns: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _check_ends(conversations: pd.DataFrame) -> None:
-    """Refuse conversations that lost turns on the way, or whose state is not what their end says."""
+    """Refuse conversations that lost turns, or whose state contradicts how they ended."""
 
     def refuse(column: str, wrong: pd.Series, shown: pd.Series, expected: str) -> None:
         refuse_rows("conversations", column, wrong, shown, expected)
@@ -477,8 +478,12 @@ def _check_ends(conversations: pd.DataFrame) -> None:
     refuse("stopped_by", named & (reason.isna() | (reason == "length")), reason,
            "nobody where no turn was the reason")  # fmt: skip
     size, known = table["turns"].map(len), table["call_ids"].map(len)
-    refuse("call_ids", ~(known.eq(0) | known.eq(size) | known.eq(size + 1)), table["call_ids"].map(len),
-           "a call a turn, and the one that failed if one did; or none at all")  # fmt: skip
+    refuse(
+        "call_ids",
+        ~(known.eq(0) | known.eq(size) | known.eq(size + 1)),
+        table["call_ids"].map(len),
+        "a call a turn, and the one that failed if one did; or none at all",
+    )
 
 
 def refuse_rows(

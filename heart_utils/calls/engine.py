@@ -51,20 +51,23 @@ MAX_CLAIM = 256
 DEAF = 5
 
 UNHEARD_S = 60.0
-"""A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
+"""A model that never answered anything on this ledger is given up after so long: its server is not
+out, it is wrong."""
 
 _SILENT: dict[tuple[str, str | None], float] = {}
-"""Since when models were silent that were given up in this process: its next step does not wait as long once more."""
+"""Since when models were silent that were given up in this process: its next step does not wait as
+long once more."""
 
 DENIALS = 3
-"""A model that has answered before is out of reach when so many attempts at one call in a row are denied, by its key, its name
-or a permission: a gateway that renews its token denies a call or two."""
+"""A model that has answered before is out of reach when so many attempts at one call in a row are
+denied, by its key, its name or a permission: a gateway that renews its token denies a call or
+two."""
 
 MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0
 MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
 SLOWER, FASTER = 1.1, 0.98
-"""What a call that was turned away, and one that was answered, do to the gap between calls. They balance where one in six
-is turned away."""
+"""What a call that was turned away, and one that was answered, do to the gap between calls. They
+balance where one in six is turned away."""
 
 
 class Task(NamedTuple):
@@ -471,7 +474,8 @@ class _Flow:
             teller = asyncio.create_task(self._tell())
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
-            finally:  # also where this task is cancelled; the writer is let finish, so that nothing that came is lost
+            # also where this task is cancelled: the writer may finish, so that no answer is lost
+            finally:
                 teller.cancel()
                 self.bar.set_postfix_str(self._standing())
                 work.cancel()

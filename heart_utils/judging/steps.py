@@ -76,7 +76,7 @@ class Step(ABC):
 
     @abstractmethod
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Count the calls of each model, those that are recorded, and what the others would take."""
+        """Count the calls of each model, those recorded, and what the others would take."""
 
     @abstractmethod
     def run(

@@ -281,8 +281,12 @@ def head_to_head(
             refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), where)
         for name in (*OUTCOMES, "models_of_decided"):
             decided = name == "models_of_decided"
-            found = share_ci(said == ("models" if decided else name), said.isin(OUTCOMES[:2]) if decided else 1, cluster=drawn,
-                             **options)  # fmt: skip
+            found = share_ci(
+                said == ("models" if decided else name),
+                said.isin(OUTCOMES[:2]) if decided else 1,
+                cluster=drawn,
+                **options,
+            )
             of_share = {
                 "outcome": name,
                 "share": found.estimate,

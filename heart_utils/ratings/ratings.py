@@ -19,7 +19,7 @@ from heart_utils.ratings.resampling import (
     check_resamples,
     estimate_rng,
 )
-from heart_utils.ratings.spread import Gaps, spread_of
+from heart_utils.ratings.spread import Differences, spread_of
 from heart_utils.ratings.verdicts import (
     Entries,
     RatingsError,
@@ -182,7 +182,7 @@ class Ratings:
     n_effective: float
     # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
     chance: pd.DataFrame
-    gaps: Gaps  # differences of strengths, with what resamples tell of them
+    gaps: Differences  # differences of strengths, with what resamples tell of them
     # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
     settings: Mapping[str, Any]
 
@@ -260,7 +260,11 @@ class Ratings:
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
-        reach = self.gaps.reach() if len(self.replicates) else np.full((len(names),) * 2, np.nan)
+        reach = (
+            self.gaps.margins_of_error()
+            if len(self.replicates)
+            else np.full((len(names),) * 2, np.nan)
+        )
         gap, chance = theta[one] - theta[other], self.chance.to_numpy()[one, other]
         pairs = {
             "better": names[one],
@@ -520,12 +524,8 @@ def fit_boards(
         try:
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:
-            error.args = (
-                (
-                    f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}:"
-                    f" {error}"
-                ),
-            )
+            where = ", ".join(f"{name}={value}" for name, value in zip(by, group, strict=True))
+            error.args = (f"{where}: {error}",)
             raise
         other = [
             f"{name}={value}"

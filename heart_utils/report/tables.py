@@ -34,7 +34,8 @@ DASH = "–"
 LONG = 36
 
 HEADS: dict[str, str] = WORDS["heads"]
-"""What the columns of the project's tables are called before readers; of any other, the underscores go."""
+"""What the columns of the project's tables are called before readers; of any other, the
+underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
 NUMBER = count(1)

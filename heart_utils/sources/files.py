@@ -98,8 +98,9 @@ def _evident(table: str) -> dict[str, Any]:
 DEFAULTS: dict[str, dict[str, Any]] = {table: _evident(table) for table in NEEDED}
 """Table -> column -> the value it has in every row of a file that does not have the column.
 
-Beyond these, ids are made of the names that a file has (a is then the first of two responders in the alphabet), and ``state``
-is ``valid`` if every row has an answer; else the file must say why. A licence that is not stated is the strictest.
+Beyond these, ids are made of the names that a file has (a is then the first of two responders in
+the alphabet), and ``state`` is ``valid`` if every row has an answer; else the file must say why. A
+licence that is not stated is the strictest.
 """
 
 
@@ -449,10 +450,9 @@ def _completed(table: str, rows: pd.DataFrame, sides_shown: bool) -> tuple[pd.Da
 
 
 def _name_conversations(rows: pd.DataFrame) -> None:
-    """Name each conversation by its start, seeker, responder and repeat, and count what a file does not."""
-    if (
-        "start_id" not in rows
-    ):  # so that two are compared that went on from one start with one seeker
+    """Name each conversation by its start, seeker, responder and repeat; fill in counts."""
+    # so that two are compared that went on from one start with one seeker
+    if "start_id" not in rows:
         rows["start_id"] = rows["history_id"]
         rows["history_id"] = join_texts([rows["history_id"], rows["seeker"]])
     if "conversation_id" not in rows:

@@ -26,7 +26,8 @@ __all__ = ["Reshaped"]
 
 NOT_ASKED = "blank cells, taken as not asked"
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
-"""What a column with one answer may hold in a row that gave this answer, and in one that did not."""
+"""What a column with one answer may hold in a row that gave this answer, and in one that did
+not."""
 
 
 @dataclass
