@@ -740,6 +740,11 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
         if name == "responder_a"
     )
     side_heads = {name: head for head, name in (options.get("columns") or {}).items()}
+    sides_named = {
+        plain(side_heads[side]): side[-1]
+        for side in ("responder_a", "responder_b")
+        if side in side_heads
+    }
     at_places = any(
         set(words_of(side_heads.get(side, ""))) & PLACES for side in ("responder_a", "responder_b")
     )
@@ -760,7 +765,8 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
             or (key == "" and several)
         ):
             continue
-        meaning = meaning_of(word)
+        # a header of the two says which side a word is: baseline, candidate
+        meaning = sides_named.get(plain(word)) or meaning_of(word)
         if head in lost:
             meaning = {"a": "b", "b": "a"}.get(str(meaning), meaning)
         if meaning == "unsure":

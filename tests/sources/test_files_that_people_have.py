@@ -713,6 +713,7 @@ def test_json_is_read_however_pandas_writes_it(tmp_path, orient):
         "Dialog,Antwort links,Antwort rechts,Besser,Wer\n1,x,y,Links,ann\n2,x,y,Rechts,ann\n",
         "id,a.model,b.model,vote.winner,vote.voter\n1,x,y,a,ann\n2,x,y,b,ann\n",
         "white,black,result\nx,y,1-0\nx,y,0-1\n",
+        "test_id,baseline,candidate,grader,winner\n1,x,y,g,baseline\n2,x,y,g,candidate\n",
         "prompt_id,model_a,model_b,judge,prob_a\n1,x,y,gpt-4o,0.9\n2,x,y,gpt-4o,0.1\n",
         "sep=;\nquestion_id;model_a;model_b;judge;winner\n1;x;y;ann;A++\n2;x;y;ann;B+\n",
     ],
@@ -738,3 +739,12 @@ def test_categories_are_their_cells(tmp_path):
     assert len(paste(rows)[0]) == 3
     rows.to_parquet(tmp_path / "votes.parquet")
     assert len(paste(tmp_path / "votes.parquet")[0]) == 3
+
+
+def test_a_rater_is_found_by_who_stands_below_a_header(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "question_id,model_a,model_b,winner,{}\n1,x,y,a,Anna Müller\n2,x,y,b,Bernd Maier\n"
+    for head in ("Person", "Wer war das"):
+        with pytest.raises(DataError) as caught:
+            load_verdicts(csv(tmp_path, text.format(head)))
+        assert proposed(caught.value)["columns"][head] == "rater"
