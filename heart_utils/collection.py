@@ -122,7 +122,7 @@ class Collection:
         self._keep(*self.tables)
 
     def judge(self, **asking: Unpack[Asking]) -> Iterator[tuple[Judging, pd.DataFrame]]:
-        """Put the questions of each further step, and give its table as it comes.
+        """Ask the questions of each further step, and yield its table as it comes.
 
         Where the budget ends, what is free goes on, and the error is raised at the end.
         """
@@ -194,7 +194,7 @@ class Collection:
                 self.run.record(tables={name: about})
 
     def _origin_of(self, name: str) -> str | dict[str, int]:
-        """Say where the words of a table come from; of replies, how many from where."""
+        """Describe where the words of a table come from; of replies, how many from where."""
         if name in ("responders", "comparisons"):  # names and kinds, no one's words
             return "drafted"
         if name == "histories":

@@ -166,8 +166,8 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
             if names
         ]
         hint = (
-            f" From a file, `load_{name}` fills in what has one evident value (the book's page *Files"
-            " that you have*)."
+            f" From a file, `load_{name}` fills in what has one evident value (the book's page"
+            " *Files that you have*)."
             if name in LOADED
             else ""
         )
@@ -292,7 +292,7 @@ REPEATED = (
 
 
 def group_numbers(columns: Iterable[pd.Series]) -> NDArray[np.int64]:
-    """Give rows that hold the same in every column one number, and others another."""
+    """Return a number for each row; rows that hold the same in every column share one."""
     numbers, n_groups = np.zeros(1, "int64"), 1
     for cells in columns:
         if _is_constant(cells):
@@ -318,7 +318,7 @@ def _is_constant(cells: pd.Series) -> bool:
 
 
 def _codes(cells: pd.Series) -> tuple[NDArray[np.int64], int]:
-    """Give different cells different numbers, which numbers have already, and what these stay below."""
+    """Return a number for each different cell, and how many numbers there may be."""
     if cells.dtype == "int64" and len(cells) and cells.min() >= 0:
         return cells.to_numpy(), int(cells.max()) + 1
     codes, words = pd.factorize(cells, use_na_sentinel=False)
@@ -326,7 +326,7 @@ def _codes(cells: pd.Series) -> tuple[NDArray[np.int64], int]:
 
 
 def come_again(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell of each number whether another row has it too."""
+    """Check for each number whether another row has it too."""
     ordered = np.sort(numbers)  # a tenth of the time that hashing takes
     again = ordered[1:][ordered[1:] == ordered[:-1]]
     return pd.Series(numbers).isin(again).to_numpy()

@@ -154,7 +154,7 @@ def collect_answers(
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Put questions to their judges and make a table of the answers."""
+    """Ask judges their questions and make a table of the answers."""
     answers = ask_questions(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
     return answer_rows(table, answers)
 

@@ -116,7 +116,10 @@ def lay_out(
 
 
 def _check_unit(verdicts: pd.DataFrame, entries: Entries) -> bool:
-    """Refuse replies and whole conversations on one board; tell whether seekers were played, so that who plays them matters."""
+    """Refuse replies and whole conversations on one leaderboard.
+
+    Return whether seekers were played, so that who plays them matters.
+    """
     if "unit" in verdicts:
         units = verdicts["unit"].iloc[entries.rows].fillna("reply").unique()
         if len(units) > 1:

@@ -71,7 +71,7 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     --------
     bootstrap_ci : Compute a statistic with a bootstrap interval over whole clusters.
     fit_ratings : Fit strengths to verdicts, with intervals from resampling.
-    heart_utils.report.kept.kept : Run a simulation, or read its kept table; it needs a fresh generator.
+    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
 
     Notes
     -----

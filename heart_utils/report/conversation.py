@@ -282,7 +282,7 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
 
 
 def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
-    """Count what people chose in all, in terms of the sides of this page; none where none judged."""
+    """Count people's choices by the sides of this page; empty where no person judged."""
     people = verdicts[verdicts["rater_kind"].eq("human") & verdicts["state"].eq("valid")]
     if "simulated" in people:
         people = people[~people["simulated"].fillna(False).astype(bool)]

@@ -50,7 +50,8 @@ def explore(
         One row a line, square or cell, with the columns that `KINDS` names. For ``"guess"`` the
         first row is what a reader guesses; for ``"again"`` a row is one draw (``what`` is
         ``"estimate"`` or ``"draw"``) and `shown` names a column for each responder; for
-        ``"raters"`` a row holds one rater's scores of one responder's replies, question by question.
+        ``"raters"`` a row holds one rater's scores of one responder's replies, question by
+        question.
     kind : str
         ``"forest"``, ``"squares"``, ``"matrix"``, ``"guess"``, ``"again"``, ``"rubric"`` or
         ``"raters"``.

@@ -95,7 +95,7 @@ def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, di
 
 
 def _of_words(words: tuple[str, ...], cell: Any) -> Any:
-    """Give a word of a column's own, such as ``Human`` or ``AB``, in small letters."""
+    """Return a word of a column's own, such as ``Human`` or ``AB``, in small letters."""
     small = cell.casefold() if isinstance(cell, str) else cell
     return small if small in words else cell
 

@@ -52,7 +52,7 @@ def choose(chosen: NDArray[np.bool_], first: pd.Series, second: pd.Series) -> pd
 
 
 def put(cells: pd.Series, chosen: NDArray[np.bool_], others: pd.Series) -> pd.Series:
-    """Put other cells, one for each that is chosen, in the place of those."""
+    """Replace the chosen cells by others, one for each."""
     if cells.dtype != TEXT or others.dtype != TEXT:
         changed = cells.astype(object)
         changed[chosen] = others.to_numpy(object)

@@ -308,8 +308,8 @@ def _name_columns(
             f"{table}: missing {', '.join(missing)}. A file of {table} must have"
             f" {', '.join(NEEDED[table])}; its columns are {listed}. Say which is which by"
             f" columns={{'its header': {missing[-1]!r}}}, or what every row has, as in"
-            " always={'rater_kind': 'human'}; the book's page *Files that you have* says what may be"
-            " left out."
+            " always={'rater_kind': 'human'}; the book's page *Files that you have* says what may"
+            " be left out."
         )
         for column in missing:  # so that the rest can be looked at
             rows[column] = _anything(column, expected[column], len(rows))

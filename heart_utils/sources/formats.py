@@ -159,7 +159,7 @@ def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_categories(rows: pd.DataFrame) -> pd.DataFrame:
-    """Give columns that pandas or Parquet keep as categories the cells that these stand for."""
+    """Replace categories of pandas or Parquet by the values that they stand for."""
     kinds = {
         name: kind.categories.dtype
         for name, kind in rows.dtypes.items()
@@ -445,8 +445,8 @@ def _read_csv(
     if not isinstance(rows.index, pd.RangeIndex):
         raise DataError(
             f"{file}: its rows have more cells than its header, which is"
-            f" {', '.join(map(str, rows.columns))}. If a title or a comment stands above the header,"
-            " take that line out."
+            f" {', '.join(map(str, rows.columns))}. If a title or a comment stands above the"
+            " header, take that line out."
         )
     rows = _with_header(file, rows, header) if header else rows
     for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
@@ -513,8 +513,8 @@ def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
     nameless = [head for head in heads if head.startswith("Unnamed: ")]
     if 2 * len(nameless) > len(heads):
         raise DataError(
-            f"{file}: {len(nameless)} of {len(heads)} cells of its first line are empty, so it is no"
-            " header. If a title stands above the header, take that line out."
+            f"{file}: {len(nameless)} of {len(heads)} cells of its first line are empty, so it is"
+            " no header. If a title stands above the header, take that line out."
         )
     numbers = [head for head in heads if re.fullmatch(r"-?\d+([.,]\d+)?", head)]
     again = [

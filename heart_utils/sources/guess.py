@@ -80,8 +80,8 @@ def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
     for head, turned in _marked(raw.rows, facts()["turned"]).items():
         if plain(head) not in explained:
             raise DataError(
-                f"{int(turned.sum())} of {len(turned)} rows say that their sides were changed: {head}"
-                f" is {str(raw.rows.loc[turned, head].iloc[0])!r}, first in"
+                f"{int(turned.sum())} of {len(turned)} rows say that their sides were changed:"
+                f" {head} is {str(raw.rows.loc[turned, head].iloc[0])!r}, first in"
                 f" {called(turned.index[turned][0])}. Nothing here can know whether the answers are"
                 " in terms of the sides before or after. If the answer names the replies as the"
                 f" columns of responders do, say columns={{{head!r}: None}}; if it names the places"
@@ -111,7 +111,7 @@ def _kept(how: FileOptions, head: str) -> bool:
 
 
 def _marked(rows: pd.DataFrame, names: list[str]) -> dict[str, pd.Series]:
-    """Find columns of marks by their headers: header -> whether each row is marked, where any is."""
+    """Find columns of marks by their headers: header -> whether each row is marked."""
     known, found = set(map(plain, names)), {}
     for head in rows.columns:
         if plain(str(head).rsplit(".", 1)[-1]) in known:
@@ -452,8 +452,8 @@ def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
             )
             if re.search("reply|response|output|option|answer", plain(one)):
                 proposal.confirm.append(
-                    f"{heads[0]} and {heads[1]} hold the names of who wrote the replies, and not the"
-                    " replies"
+                    f"{heads[0]} and {heads[1]} hold the names of who wrote the replies, and not"
+                    " the replies"
                 )
             return
     for first, second in [*_twins(free), *_same_heads(rows, free)]:
@@ -495,7 +495,10 @@ def _same_heads(rows: pd.DataFrame, free: Mapping[str, str]) -> list[tuple[str, 
 
 
 def _are_authors(cells: pd.Series) -> bool:
-    """Tell whether cells may be authors: short, no numbers, no answers, few where rows are many."""
+    """Check whether cells may be authors: short, no numbers or answers, and few.
+
+    Few where rows are many.
+    """
     if not _are_names(cells):
         return False
     words = [str(word) for word in cells.dropna().unique()]
@@ -552,7 +555,7 @@ def _propose_chance(rows: pd.DataFrame, proposal: Proposal) -> None:
 
 
 def _names_lost(head: str) -> bool:
-    """Tell whether a header says that it names who lost, so that the other one won."""
+    """Check whether a header names who lost, so that the other one won."""
     return not set(facts()["lost"]).isdisjoint(words_of(head))
 
 
@@ -633,7 +636,7 @@ def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
 
 
 def _holds_people(cells: pd.Series) -> bool:
-    """Tell whether cells are people: each of the first filled ones looks like somebody."""
+    """Check whether the first filled cells all look like people."""
     filled = [cell for cell in cells.head(FEW) if isinstance(cell, str) and cell.strip()]
     return bool(filled) and all(map(looks_like_person, filled))
 
@@ -779,9 +782,8 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
         else:
             _set(options, "words", **{word: meaning})
             if meaning in ("a", "b") and set(words_of(word)) & PLACES and not at_places:
-                proposal.confirm.append(
-                    f"{word!r} means {side_heads.get('responder_' + meaning, 'responder_' + meaning)} in every row"
-                )
+                side = f"responder_{meaning}"
+                proposal.confirm.append(f"{word!r} means {side_heads.get(side, side)} in every row")
             if meaning == "abstained":
                 proposal.confirm.append(f"{word!r} is no answer, and neither a tie")
     if options.get("columns") and "p_a" in options["columns"].values() and "" not in said:
