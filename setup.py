@@ -1,4 +1,4 @@
-"""Put the data that the project may pass on inside the wheel, and the README on its page; the rest is in pyproject.toml."""
+"""Build the wheel with the data that may be passed on; the rest is in pyproject.toml."""
 
 import re
 import shutil
@@ -28,7 +28,7 @@ class BuildWithData(build_py):
 
 
 def describe(readme: str, repository: str) -> str:
-    """Return the README for a page without files beside it: links lead to the repository, or are words where none is known."""
+    """Return the README with links to the repository, or words where none is known."""
 
     def absolute(link: re.Match[str]) -> str:
         if repository:

@@ -36,7 +36,8 @@ WHOLE = (
     (0.08, 1.0, 0.025),
     (0.06, 1.0, 0.045),
 )
-"""Shares of questions on which the judge errs, of wrong votes there, and elsewhere; the true risk is a little above `RISK`."""
+"""Shares of questions on which the judge errs, of wrong votes there, and elsewhere; the true risk
+is a little above `RISK`."""
 N_QUESTIONS, N_VOTES = (10, 15, 20, 25, 29, 30, 40, 80), (5, 30)
 
 

@@ -30,7 +30,8 @@ GATE, CALIBRATION = ((0, 2), (0, 3), (1, 2), (1, 3)), ((0, 2), (0, 3), (2, 3))
 N_JUDGED, N_LABELLED = 300, 75  # dialogues of the gate; people label 300 votes in either case
 DROP = 60.0  # rating points by which a worse candidate is worse among people's votes
 JUDGES = {"0.00": 0.0, "0.02": 0.12, "0.10": 0.585}
-"""Lead over the authors' names -> share of pairs on which the judge reads; elsewhere it goes by the names alone."""
+"""Lead over the authors' names -> share of pairs on which the judge reads; elsewhere it goes by
+the names alone."""
 LEANS = {"none": 0.0, "for the candidate": 0.4, "against it": -0.4}
 """What the judge believes of the candidate, in log-odds over the truth of the baseline."""
 WHAT = {"model": "m", "prompt": "p", "rubric": "r", "options": "none"}
@@ -182,8 +183,19 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
         }
     faults = record.faults(bound_to=WHAT)
     limit = 50.0 * max(2.0 * record.agreement_low - 1.0, 0.0)
-    fits = pd.DataFrame([alone])[["dimension", "drop", "se", "n_dialogues", "n_raters", "n_verdicts", "n_both_orders",
-                                  "n_inconsistent", "n_failed"]]  # fmt: skip
+    fits = pd.DataFrame([alone])[
+        [
+            "dimension",
+            "drop",
+            "se",
+            "n_dialogues",
+            "n_raters",
+            "n_verdicts",
+            "n_both_orders",
+            "n_inconsistent",
+            "n_failed",
+        ]
+    ]
     found["gate, calibrated"] = "cannot tell" if faults else _decided(fits, limit)
     found["gate, prediction-powered"] = _decided(powered, 50.0)
     return found

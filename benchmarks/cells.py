@@ -69,8 +69,12 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
         missed = [sites(trees[number])[place] for number, place in unnoticed]
         note = "; ".join(ast.unparse(node)[:60] for node in missed)
         n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
-        yield Figure(f"{chapter.name}: of {len(chosen)} changes noticed", 100 * (1 - len(missed) / len(chosen)), "%",
-                     note=f"missed: {note}" if missed else "")  # fmt: skip
+        yield Figure(
+            f"{chapter.name}: of {len(chosen)} changes noticed",
+            100 * (1 - len(missed) / len(chosen)),
+            "%",
+            note=f"missed: {note}" if missed else "",
+        )
     share = 1 - n_missed / n_chosen
     yield Figure(
         f"chapters: of {n_chosen} changes noticed", 100 * share, "%", ">= 90", share >= 0.9

@@ -45,18 +45,57 @@ ROOT = Path(__file__).resolve().parents[1]
 LATENCY_S = 0.2
 WORDS = " ".join(f"word{i}" for i in range(300))
 FAULTS = {
-    "429": 0.05, "429bare": 0.02, "500": 0.03, "503": 0.02, "drop": 0.02, "late": 0.01, "hang": 0.002, "malformed": 0.02,
-    "text": 0.01, "empty": 0.01, "tool": 0.005, "garbled": 0.03, "truncate": 0.01, "filter": 0.005,
-    "refusal": 0.005, "filter400": 0.005, "error": 0.01, "nousage": 0.01, "other": 0.01,
-    "401": 0.005, "403": 0.005, "404": 0.005, "blank": 0.01, "broken": 0.01, "zero": 0.01,
-    "thought": 0.02, "draft": 0.02, "cutdraft": 0.01, "example": 0.02, "doubled": 0.02, "fence": 0.02, "foreign": 0.01,
-    "surrogate": 0.01, "huge": 0.003,
-}  # fmt: skip
-"""Statuses, cut connections and bodies, JSON that is not sound: the provider's (malformed), and the judge's own (garbled);
-HTML with status 200, answers that are empty, blank, truncated, refused, uncounted, counted as zero or another model's, errors
-with status 200, stray denials, and verdicts within a thought, beside another or in half a character, or of 2 MB."""
-STREAMED = {"half": 0.1, "blank": 0.05, "broken": 0.05, "silent": 0.02, "drop": 0.05, "429": 0.05, "unsaid": 0.05, "zero": 0.05,
-            "tool": 0.02, "text": 0.02}  # fmt: skip
+    "429": 0.05,
+    "429bare": 0.02,
+    "500": 0.03,
+    "503": 0.02,
+    "drop": 0.02,
+    "late": 0.01,
+    "hang": 0.002,
+    "malformed": 0.02,
+    "text": 0.01,
+    "empty": 0.01,
+    "tool": 0.005,
+    "garbled": 0.03,
+    "truncate": 0.01,
+    "filter": 0.005,
+    "refusal": 0.005,
+    "filter400": 0.005,
+    "error": 0.01,
+    "nousage": 0.01,
+    "other": 0.01,
+    "401": 0.005,
+    "403": 0.005,
+    "404": 0.005,
+    "blank": 0.01,
+    "broken": 0.01,
+    "zero": 0.01,
+    "thought": 0.02,
+    "draft": 0.02,
+    "cutdraft": 0.01,
+    "example": 0.02,
+    "doubled": 0.02,
+    "fence": 0.02,
+    "foreign": 0.01,
+    "surrogate": 0.01,
+    "huge": 0.003,
+}
+"""Statuses, cut connections and bodies, JSON that is not sound: the provider's (malformed), and
+the judge's own (garbled); HTML with status 200, answers that are empty, blank, truncated,
+refused, uncounted, counted as zero or another model's, errors with status 200, stray denials,
+and verdicts within a thought, beside another or in half a character, or of 2 MB."""
+STREAMED = {
+    "half": 0.1,
+    "blank": 0.05,
+    "broken": 0.05,
+    "silent": 0.02,
+    "drop": 0.05,
+    "429": 0.05,
+    "unsaid": 0.05,
+    "zero": 0.05,
+    "tool": 0.02,
+    "text": 0.02,
+}
 # long: on a busy machine a call that was only slow would be paid twice
 HANG_S, TIME_OUT_S = 40.0, 30.0
 IN_FLIGHT = 64
@@ -151,9 +190,15 @@ def _ask_bare(requests: Sequence[Request], in_flight: int) -> None:
         while queue:
             request = queue.pop()
             answer = await litellm.acompletion(
-                model=request.model.model, messages=list(request.messages), api_base=request.model.api_base, api_key="none",
-                num_retries=0, max_retries=0, timeout=60, **request.sampling,
-            )  # fmt: skip
+                model=request.model.model,
+                messages=list(request.messages),
+                api_base=request.model.api_base,
+                api_key="none",
+                num_retries=0,
+                max_retries=0,
+                timeout=60,
+                **request.sampling,
+            )
             assert answer.choices[0].message.content
 
     async def work_all() -> None:
@@ -525,10 +570,15 @@ def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
 def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> Iterator[Figure]:
     with _Collectors(address, url, n, folder) as both:
         steps: Sequence[tuple[float, Callable[[], None]]] = (
-            (0.1, partial(both.kill, 0)), (0.2, partial(both.jump, JUMP_S)), (0.3, partial(both.kill, 1)),
-            (0.4, partial(both.jump, 0.0)), (0.5, partial(both.outage, outage_s)), (0.6, partial(both.jump, -JUMP_S)),
-            (0.7, partial(both.kill, 0)), (0.8, partial(both.jump, 0.0)),
-        )  # fmt: skip
+            (0.1, partial(both.kill, 0)),
+            (0.2, partial(both.jump, JUMP_S)),
+            (0.3, partial(both.kill, 1)),
+            (0.4, partial(both.jump, 0.0)),
+            (0.5, partial(both.outage, outage_s)),
+            (0.6, partial(both.jump, -JUMP_S)),
+            (0.7, partial(both.kill, 0)),
+            (0.8, partial(both.jump, 0.0)),
+        )
         for share, step in steps:
             both.wait_for(share)
             step()
@@ -615,8 +665,8 @@ def _streams(n: int) -> Iterator[Figure]:
 def _nowhere() -> Iterator[Figure]:
     """Ask a server whose name nobody knows."""
     code = (
-        "import warnings; from heart_utils.calls import engine, lanes; from heart_utils.calls.models"
-        " import Model, Request\nfrom heart_utils.calls.records import open_ledger\nlanes.UNHEARD_S"
+        "import warnings; from heart_utils.calls import engine, lanes\nfrom"
+        " heart_utils.calls.models import Model, Request\nfrom heart_utils.calls.records import open_ledger\nlanes.UNHEARD_S"
         " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
         " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
         " range(20)]\nprint({c.status for c in engine.ask_all(asked,"
@@ -795,9 +845,12 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
     ).query("state == 'valid'")
     meant = np.where(shown["reply_a"].map(text) < shown["reply_b"].map(text), "a", "b")
     found = {
-        "rows": len(verdicts), "distinct": len(verdicts.drop_duplicates(keys)), "states": states,
-        "answered": sum(states.values()) - states.get("error", 0), "wrong": int((shown["verdict"] != meant).sum()),
-    }  # fmt: skip
+        "rows": len(verdicts),
+        "distinct": len(verdicts.drop_duplicates(keys)),
+        "states": states,
+        "answered": sum(states.values()) - states.get("error", 0),
+        "wrong": int((shown["verdict"] != meant).sum()),
+    }
     print(json.dumps(found))
     sys.exit(3 if states.get("error") else 0)
 
@@ -894,10 +947,19 @@ def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         "call_id",
     ]
     rows = [
-        {"reply_id": f"{history}--r{i}", "history_id": history, "responder": f"r{i}", "flags": [], "state": "valid",
-         "text": " ".join(draw.choices(WORDS.split(), k=30)), "simulated": True, **dict.fromkeys(nothing)}
-        for history in histories["history_id"] for i in range(13)
-    ]  # fmt: skip
+        {
+            "reply_id": f"{history}--r{i}",
+            "history_id": history,
+            "responder": f"r{i}",
+            "flags": [],
+            "state": "valid",
+            "text": " ".join(draw.choices(WORDS.split(), k=30)),
+            "simulated": True,
+            **dict.fromkeys(nothing),
+        }
+        for history in histories["history_id"]
+        for i in range(13)
+    ]
     replies = pd.DataFrame(rows)
     comparisons = pair_replies(replies, rng=np.random.default_rng(3), pairs=70)
     return histories, replies, comparisons.head(n)

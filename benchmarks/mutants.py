@@ -34,8 +34,19 @@ from heart_utils.runs import find_root
 __all__ = ["change", "run", "sites"]
 
 WINGS = (
-    "ratings", "agreement", "judges", "evidence", "calls", "judging", "people", "sources", "report", "gate", "scores", "tables",
-)  # fmt: skip
+    "ratings",
+    "agreement",
+    "judges",
+    "evidence",
+    "calls",
+    "judging",
+    "people",
+    "sources",
+    "report",
+    "gate",
+    "scores",
+    "tables",
+)
 """Folders of the package, and modules that belong to none."""
 
 QUICK = (
@@ -44,7 +55,8 @@ QUICK = (
     "-k",
     "not (ctrl_c or kill_9 or two_processes or reads_nothing)",
 )
-"""Left out: what needs more than the environment, and collectors in processes of their own, which no change reaches."""
+"""Left out: what needs more than the environment, and collectors in processes of their own, which
+no change reaches."""
 
 DEFAULTS = "tests/test_options.py::test_one_default_serves_all"
 NEAREST = {
@@ -71,19 +83,34 @@ NEAREST = {
         "tests/report/test_gate.py",
     ),
 }
-"""Wing or module -> its tests beside its doctests, where they are not those of its wing that import the module: ratings are
-tested through the fit."""
+"""Wing or module -> its tests beside its doctests, where they are not those of its wing that
+import the module: ratings are tested through the fit."""
 
 N_CHANGES, N_QUICK = 60, 10
 LIMIT_S = 60
-"""A test that runs so long notices the change: it hangs. The longest takes five seconds on a free machine."""
+"""A test that runs so long notices the change: it hangs. The longest takes five seconds on a free
+machine."""
 HUNG = "(no end)"
 SEED = 20260109
 TURNED: dict[type[ast.AST], Any] = {
-    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
-}  # fmt: skip
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+}
 
 
 def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
@@ -135,8 +162,12 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
                 for place in missed[:12]
             )
             n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
-            yield Figure(f"{name}: of {len(chosen)} changes noticed", 100 * (1 - len(missed) / len(chosen)), "%",
-                         note=f"missed: {note}" if missed else "")  # fmt: skip
+            yield Figure(
+                f"{name}: of {len(chosen)} changes noticed",
+                100 * (1 - len(missed) / len(chosen)),
+                "%",
+                note=f"missed: {note}" if missed else "",
+            )
         if n_chosen:
             share = 1 - n_missed / n_chosen
             yield Figure(

@@ -12,7 +12,7 @@ from scipy.special import expit
 from benchmarks import Figure
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.verdicts import AgreementError
-from heart_utils.simulate.coverage import tends_to
+from heart_utils.simulate.coverage import limiting_strengths
 
 DIALOGUE_SD, STRENGTH_SD, BIAS_SD = 0.5, 0.6, 1.0
 N_DIALOGUES = 300  # that the judge sees
@@ -139,4 +139,6 @@ def draw(layout: Layout, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Ser
     people = vote("human", layout.n_labelled, layout.pairs, layout.votes, 1.0, np.zeros(size))
     judge = vote("model", N_DIALOGUES, layout.judged, 1, 1.5, bias)
     verdicts = pd.concat([people, judge], ignore_index=True)
-    return verdicts, pd.Series(tends_to(theta[None], DIALOGUE_SD, (one, other)), index=names)
+    return verdicts, pd.Series(
+        limiting_strengths(theta[None], DIALOGUE_SD, (one, other)), index=names
+    )

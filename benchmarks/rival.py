@@ -24,7 +24,8 @@ QUALITY_SD = 1.0
 LEAD = 0.5  # log-odds of x over y on average
 DIMENSION, JUDGE, AUTHORS = "empathy", "gemini-2.5-flash", ("gpt-4o", "llama-3.1-8b")
 Way = Callable[[Array, Array, Array], tuple[float, float, float]]
-"""People's answers (1 if a wins), the judge's, and which people gave -> estimate of the share that a wins, and its interval."""
+"""People's answers (1 if a wins), the judge's, and which people gave -> estimate of the share that
+a wins, and its interval."""
 
 
 def run(quick: bool) -> Iterator[Figure]:

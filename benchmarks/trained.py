@@ -15,7 +15,7 @@ from benchmarks import Figure
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.judging.trained import train_judge
 from heart_utils.ratings.verdicts import Array
-from heart_utils.simulate.coverage import tends_to
+from heart_utils.simulate.coverage import limiting_strengths
 
 STRENGTHS = np.array([0.5, 0.0, -0.5])
 NAMES = np.array(["x", "y", "z"])
@@ -36,7 +36,7 @@ def run(quick: bool) -> Iterator[Figure]:
     A trained judge, an LLM judge, both, and one that saw its labels.
     """
     n_studies = 10 if quick else 200
-    truth = pd.Series(tends_to(STRENGTHS[None], QUALITY_SD, PAIRS), index=NAMES)
+    truth = pd.Series(limiting_strengths(STRENGTHS[None], QUALITY_SD, PAIRS), index=NAMES)
     for n_labelled in LABELLED:
         rng = np.random.default_rng([20260109, n_labelled])
         found = pd.DataFrame([measure(n_labelled, truth, rng) for _ in range(n_studies)])

@@ -1,4 +1,4 @@
-"""The public names with their types, for checkers and editors; a test holds that they are those of ``__init__.py``."""
+"""The public names with their types; a test holds that they are those of ``__init__.py``."""
 
 from heart_utils.agreement.agreement import (
     Agreement as Agreement,

@@ -1,4 +1,4 @@
-"""A recipe at work: on its run and its ledger, step by step, each of which plans before it is run."""
+"""A recipe at work on its run and its ledger: each step is planned before it is run."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Collection:
         self._keep(*self.tables)
 
     def judge(self, **asking: Unpack[Asking]) -> Iterator[tuple[Judging, pd.DataFrame]]:
-        """Put the questions of each further step, and give its table as it comes.
+        """Ask the questions of each further step, and yield its table as it comes.
 
         Where the budget ends, what is free goes on, and the error is raised at the end.
         """
@@ -148,7 +148,7 @@ class Collection:
             raise short
 
     def requests(self) -> list[Request]:
-        """List the requests to judges and coders, without repair questions: those depend on answers."""
+        """List the requests to judges and coders, without repairs, which depend on answers."""
         questions = [
             question
             for step in self.judging
@@ -195,7 +195,7 @@ class Collection:
                 self.run.record(tables={name: about})
 
     def _origin_of(self, name: str) -> str | dict[str, int]:
-        """Say where the words of a table come from; of replies, how many from where."""
+        """Describe where the words of a table come from; of replies, how many from where."""
         if name in ("responders", "comparisons"):  # names and kinds, no one's words
             return "drafted"
         if name == "histories":

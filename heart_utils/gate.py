@@ -67,7 +67,8 @@ GRID = np.arange(-200, 200) / 200
 # A second moment of 0.12 is a standard deviation of about 0.35, as drops of single dialogues have.
 # A wrong guess makes the bets too timid or too bold and the bound wider; it still holds.
 PRIOR, SECOND_MOMENT, MOST = 10.0, 0.12, 0.95
-"""Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of the capital."""
+"""Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of
+the capital."""
 
 
 class GateError(ValueError):

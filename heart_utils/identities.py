@@ -50,8 +50,8 @@ CONTACTS = (
     (PROLIFIC, "[id]"),
     (WORKER, "[id]"),
 )
-"""Mail and web addresses, names on platforms, addresses of machines, telephone and other long numbers, the ids of Prolific and
-of Mechanical Turk, in this order."""
+"""Mail and web addresses, names on platforms, addresses of machines, telephone and other long
+numbers, the ids of Prolific and of Mechanical Turk, in this order."""
 
 CODE = re.compile(r"(?:rater|writer)-[0-9a-f]{8}")  #: What a person is called once coded.
 SHORT_WORKER = re.compile(r"A(?=[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{2,20}")
@@ -70,7 +70,8 @@ PEOPLE = {"rater": "rater", "coder": "rater", "author_id": "writer"}
 """Column that holds people -> what their codes begin with."""
 
 WRITERS = ("responder", "responder_a", "responder_b")
-"""Columns of names that are contestants' own to choose: only what is an address or an id of a platform is coded."""
+"""Columns of names that are contestants' own to choose: only what is an address or an id of a
+platform is coded."""
 
 WORDS_OF_PEOPLE = ("rationale", "reason")  #: What raters wrote.
 #: What raters read: it may name a helpline, which has to stay.
@@ -373,7 +374,14 @@ def _people(column: str, cells: pd.Series, human: pd.Series, every: bool) -> set
     """Find who is to be coded in a column."""
     # contestants may have any name, so of them only addresses and ids of platforms are people
     if column in WRITERS:
-        return {word for word in cells.dropna().unique() if looks_like_person(word, human=False)}
+        named = (word for word in cells.unique() if pd.notna(word))
+        return {word for word in named if looks_like_person(word, human=False)}
+    if not every:  # most columns name nobody, and a million rows need not be told apart then
+        likely = [word for word in cells.unique() if pd.notna(word) and looks_like_person(word)]
+        if not likely:
+            return set()
+        chosen = cells.isin(likely)
+        cells, human = cells[chosen], human[chosen]
     theirs = human | (column == "author_id")
     of_models = {
         word for word in cells[~theirs].dropna().unique() if looks_like_person(word, human=False)
@@ -396,8 +404,14 @@ def _id_columns(rows: pd.DataFrame) -> list[str]:
 def _addressed(cells: pd.Series) -> list[str]:
     """List the ids that hold an address, or may be made of a person's id."""
     filled = cells.dropna()
-    # a million at once
-    likely = filled[filled.str.contains("@", regex=False) | filled.str.contains("[0-9a-fA-F]{24}")]
+    # a million at once, of which few are as long as an address or an id of Prolific
+    lengths = filled.str.len()
+    if not (lengths >= len("a@b.cc")).any():
+        return []
+    likely = filled.str.contains("@", regex=False)
+    if (long := lengths >= 24).any():
+        likely = likely | filled.where(long, "").str.contains("[0-9a-fA-F]{24}")
+    likely = filled[likely]
     return [cell for cell in likely.unique() if "@" in cell or PROLIFIC.search(cell)]
 
 

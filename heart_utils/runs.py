@@ -53,8 +53,9 @@ COMPUTED = re.compile(r"[' ]*[=+\-@\t\r]")
 OBEYED = re.compile(
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Controls, halves of characters, and marks that turn the direction of what follows. Marks of right-to-left scripts that
-turn nothing but the blank beside them, and joiners, are letters' own business and stay."""
+"""Controls, halves of characters, and marks that turn the direction of what follows. Marks of
+right-to-left scripts that turn nothing but the blank beside them, and joiners, are letters' own
+business and stay."""
 
 
 #: What the system says of a disk, a quota or a limit that is used up.

@@ -24,12 +24,23 @@ Text = Annotated[str, Field(pattern=r"\S")]  #: Words, and not only blanks.
 
 EXPECTED = {
     "finite_number": "a finite number",
-    "string_type": "text", "string_pattern_mismatch": "text", "bool_type": "true or false", "int_type": "a whole number",
-    "int_from_float": "a whole number", "float_type": "a number", "list_type": "a list", "tuple_type": "a list",
-    "dict_type": "a mapping", "mapping_type": "a mapping", "dataclass_type": "a mapping",
-    "too_short": "a list with at least one entry", "literal_error": "one of {expected}", "enum": "one of {expected}",
-    "greater_than_equal": "{ge:g} or more", "greater_than": "more than {gt:g}",
-}  # fmt: skip
+    "string_type": "text",
+    "string_pattern_mismatch": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "dataclass_type": "a mapping",
+    "too_short": "a list with at least one entry",
+    "literal_error": "one of {expected}",
+    "enum": "one of {expected}",
+    "greater_than_equal": "{ge:g} or more",
+    "greater_than": "more than {gt:g}",
+}
 """What pydantic found -> what was expected, in words."""
 
 KEYS = {

@@ -107,15 +107,17 @@ DIMENSIONS = (
     "task_following",
     "overall",
 )
-"""HEART's five dimensions and the overall preference; another rubric brings its own, in snake_case."""
+"""HEART's five dimensions and the overall preference; another rubric brings its own, in
+snake_case."""
 
 LOADED = ("histories", "verdicts", "scores", "replies", "conversations")
 """Tables that ``load_<table>`` completes from a file with some of the columns."""
 
 MAX_ROWS_SHOWN = 3
+MAX_NUMBER = 2**62  #: What numbers of groups stay below, so that none overflows.
 
 
-def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
+def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd.DataFrame:
     """Check a table against its columns and put them in the order of writing.
 
     Parameters
@@ -124,6 +126,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
         Name of a table of :data:`TABLES`.
     table
         Rows; columns marked optional may be absent, and of responders all but two.
+    distinct
+        Whether it is known already that no row repeats another.
 
     Returns
     -------
@@ -162,7 +166,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
             if names
         ]
         hint = (
-            f" From a file, `load_{name}` fills in what has one evident value (data/README.md)."
+            f" From a file, `load_{name}` fills in what has one evident value (the book's page"
+            " *Files that you have*)."
             if name in LOADED
             else ""
         )
@@ -177,7 +182,8 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
         {column: _typed(name, column, columns[column], rows[column]) for column in present}
     )
     _check_values(name, typed)
-    _check_keys(name, typed)
+    if not distinct:
+        _check_keys(name, typed)
     _check_sense(name, typed)
     typed = typed.reset_index(drop=True)
     typed.attrs = said
@@ -264,7 +270,7 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
         if what.kind == "list":
             wrong = wrong | ~empty & np.array([not isinstance(cell, list) for cell in values], bool)
         elif what.words:  # no mask for each column, since words that do not fit are rare
-            strange = set(cells[~empty].unique()) - set(what.words)
+            strange = {word for word in values.unique() if word == word} - set(what.words)
             wrong = wrong | cells.isin(list(strange)) if strange else wrong
         elif what.kind == "text" and not what.nullable:
             wrong = wrong | np.asarray(cells == "", bool)
@@ -285,9 +291,50 @@ REPEATED = (
 )
 
 
+def group_numbers(columns: Iterable[pd.Series]) -> NDArray[np.int64]:
+    """Return a number for each row; rows that hold the same in every column share one."""
+    numbers, n_groups = np.zeros(1, "int64"), 1
+    for cells in columns:
+        if _is_constant(cells):
+            continue
+        codes, n_words = _codes(cells)
+        if n_groups * n_words > MAX_NUMBER:
+            (numbers, kept), (codes, words) = pd.factorize(numbers), pd.factorize(codes)
+            n_groups, n_words = len(kept), len(words)
+        numbers = numbers * n_words + codes
+        n_groups *= max(n_words, 1)
+    return np.broadcast_to(numbers, len(cells))
+
+
+def _is_constant(cells: pd.Series) -> bool:
+    if not len(cells):
+        return False
+    first = cells.iloc[0]
+    for some in (cells.iloc[:100], cells):  # most columns that are not differ at once
+        same = some.isna() if pd.isna(first) else some == first
+        if not same.all():
+            return False
+    return True
+
+
+def _codes(cells: pd.Series) -> tuple[NDArray[np.int64], int]:
+    """Return a number for each different cell, and how many numbers there may be."""
+    if cells.dtype == "int64" and len(cells) and cells.min() >= 0:
+        return cells.to_numpy(), int(cells.max()) + 1
+    codes, words = pd.factorize(cells, use_na_sentinel=False)
+    return codes, len(words)
+
+
+def come_again(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Check for each number whether another row has it too."""
+    ordered = np.sort(numbers)  # a tenth of the time that hashing takes
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    return pd.Series(numbers).isin(again).to_numpy()
+
+
 def _check_keys(name: str, table: pd.DataFrame) -> None:
     keys = KEYS[name]
-    twice = table.duplicated(keys, keep=False)
+    twice = pd.Series(come_again(group_numbers(table[key] for key in keys)), table.index)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
         shown = "; ".join(f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows())
@@ -320,14 +367,15 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
             "state",
             "a verdict where the state is valid",
         )
-        share = table["verdict"].map({"a": 1.0, "b": 0.0}).astype(float)
-        against = (share - 0.5) * (table["p_a"].astype(float) - 0.5) < 0
-        refuse(
-            "p_a",
-            against,
-            "p_a",
-            "the chance that a is better, which does not contradict the verdict",
-        )
+        if table["p_a"].notna().any():
+            share = table["verdict"].map({"a": 1.0, "b": 0.0}).astype(float)
+            against = (share - 0.5) * (table["p_a"].astype(float) - 0.5) < 0
+            refuse(
+                "p_a",
+                against,
+                "p_a",
+                "the chance that a is better, which does not contradict the verdict",
+            )
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
         refuse("verdict", failed & said, "state", "no verdict where the state is a failure")
     if answer := {"scores": "score", "replies": "text"}.get(name):
@@ -403,7 +451,7 @@ def count_exchanges(turns: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _check_ends(conversations: pd.DataFrame) -> None:
-    """Refuse conversations that lost turns on the way, or whose state is not what their end says."""
+    """Refuse conversations that lost turns, or whose state contradicts how they ended."""
 
     def refuse(column: str, wrong: pd.Series, shown: pd.Series, expected: str) -> None:
         refuse_rows("conversations", column, wrong, shown, expected)
@@ -430,8 +478,12 @@ def _check_ends(conversations: pd.DataFrame) -> None:
     refuse("stopped_by", named & (reason.isna() | (reason == "length")), reason,
            "nobody where no turn was the reason")  # fmt: skip
     size, known = table["turns"].map(len), table["call_ids"].map(len)
-    refuse("call_ids", ~(known.eq(0) | known.eq(size) | known.eq(size + 1)), table["call_ids"].map(len),
-           "a call a turn, and the one that failed if one did; or none at all")  # fmt: skip
+    refuse(
+        "call_ids",
+        ~(known.eq(0) | known.eq(size) | known.eq(size + 1)),
+        table["call_ids"].map(len),
+        "a call a turn, and the one that failed if one did; or none at all",
+    )
 
 
 def refuse_rows(

@@ -67,7 +67,7 @@ def collect(options: argparse.Namespace) -> int:
 
 
 def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
-    """Say what the steps of a collection would take, and run them where that is allowed."""
+    """Estimate what the steps of a collection would take, and run them where that is allowed."""
     _tell_what_is_there(collection)
     plan = collection.plan()
     to_ask = plan[plan["n"] > 0]
@@ -109,7 +109,7 @@ def _ask(collection: Collection, budget_usd: float | None, options: argparse.Nam
 
 
 def _tell_end(collection: Collection, options: argparse.Namespace, seconds: float) -> int:
-    """Say what the run took and what failed; 3 if anything did."""
+    """Print what the run took and what failed; return 3 if anything did."""
     ledger, used = collection.ledger, _used(collection)
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
@@ -156,7 +156,7 @@ def _batch(collection: Collection, budget_usd: float | None) -> int:
 
 
 def _tell_what_is_there(collection: Collection) -> None:
-    """Say how many histories there are to answer, and what people wrote already."""
+    """Print how many histories there are to answer, and what people wrote already."""
     histories, written = collection.histories, collection.of_people
     skipped = len(skipped_histories(histories))
     without = f", {skipped} of them without a turn to answer" if skipped else ""
@@ -171,7 +171,7 @@ def _tell_what_is_there(collection: Collection) -> None:
 
 
 def _tell_plan(collection: Collection, plan: pd.DataFrame, to_ask: pd.DataFrame) -> None:
-    """Say what the steps would take: calls, money, time."""
+    """Print what the steps would take: calls, money, time."""
     recipe, ledger = collection.recipe, collection.ledger
     print(_describe(plan, ledger))
     if len(to_ask):
@@ -302,6 +302,11 @@ def _tell_states(
     if len(table):
         counts = table.pivot_table(index=who, columns=column, aggfunc="size", fill_value=0)
         print(f"{len(table)} {what}\n{counts.to_string()}")
+    if unread := int(table["state"].eq("unparsed").sum()):
+        print(
+            f"{unread} of these could not be read as an answer to the protocol;"
+            " `--answers raw.jsonl` writes all answers as they came."
+        )
 
 
 def _used(collection: Collection) -> pd.DataFrame:

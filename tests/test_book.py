@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-from heart_utils.runs import find_root
+from heart_utils.runs import find_root, open_run
+from heart_utils.sources.heartbench import load_rubric
 from tools.notebooks import read_cells
 
 ROOT = find_root()
@@ -340,6 +341,173 @@ def test_a_reader_asks_the_forest_the_squares_and_the_pairs_by_keyboard(pages, b
     tab.close()
 
 
+def behind(name, kind):
+    """Return what the page of a chapter holds for a figure that a reader can ask, and the page."""
+    soup = BeautifulSoup((HTML / "notebooks" / f"{name}.html").read_text("utf-8"), "html.parser")
+    told = json.loads(soup.select_one(f'div.heart-explore[data-kind="{kind}"] script').string)
+    rows = pd.DataFrame(told["rows"], columns=told["columns"])
+    return rows, told, soup
+
+
+def table_of(soup, name):
+    """Return the words of a table of the page, a row a list, without its heading."""
+    rows = soup.select_one(f"#{name}").select("tbody tr")
+    return [[cell.get_text(" ", strip=True) for cell in row.select("th, td")] for row in rows]
+
+
+def test_the_label_that_a_reader_guesses_is_what_its_chapter_computed(pages):
+    rows, _, soup = behind("01_who_supports_better", "guess")
+    asked, groups = rows.iloc[0], rows.iloc[1:].set_index("label")
+    means = {row[0]: [float(mean) for mean in row[1:]] for row in table_of(soup, "tab-heard")}
+    shown = [groups["value"].iloc[:2].round(2).tolist(), groups["value"].iloc[2:].round(2).tolist()]
+    assert shown == [means["a model (Bing Chat)"], means["a person"]]
+    apart = groups["value"].iloc[[1, 3]].mean() - groups["value"].iloc[[0, 2]].mean()
+    assert asked["value"] == pytest.approx(apart, abs=1e-3)
+    assert asked["ci_low"] < asked["value"] < asked["ci_high"] < 0
+    scores = groups["scores"].map(len)
+    assert scores.sum() == open_run("public").read("scores", "recipients")["history_id"].nunique()
+    for row in groups.itertuples():
+        assert sum(row.scores) / len(row.scores) == pytest.approx(row.value, abs=0.01)
+
+
+def test_the_draws_are_the_replicates_of_the_leaderboards_of_their_chapter(pages):
+    rows, told, soup = behind("05_who_is_preferred", "again")
+    names = list(told["shown"])
+    assert rows.groupby(["unit", "what"]).size().to_dict() == {
+        (unit, what): n
+        for unit in ("blocks", "conversations")
+        for what, n in (("draw", 200), ("estimate", 1))
+    }
+    estimate = rows[(rows["unit"] == "blocks") & (rows["what"] == "estimate")].iloc[0]
+    ratings = table_of(soup, "tab-over-blocks")
+    printed = {row[0]: float(row[1].replace(",", "")) for row in ratings}
+    assert {name: round(estimate[name]) for name in names} == {
+        name: round(rating) for name, rating in printed.items()
+    }
+    ranks = rows[names].rank(axis=1, ascending=False)[rows["what"] == "draw"]
+    by_unit = {
+        unit: ranks[rows.loc[ranks.index, "unit"] == unit] for unit in ("blocks", "conversations")
+    }
+    for name, *seen, _ in table_of(soup, "tab-ranks-drawn"):
+        for unit, range_seen in zip(by_unit, seen, strict=True):
+            ends = dict.fromkeys(
+                int(end) for end in (by_unit[unit][name].min(), by_unit[unit][name].max())
+            )
+            assert range_seen == " to ".join(map(str, ends)), (name, unit)
+
+
+def test_a_responders_card_has_the_ranks_and_means_of_its_chapter(pages):
+    _, told, soup = behind("05_who_is_preferred", "matrix")
+    cards = {card["row"]: card for card in told["cards"]}
+    over_blocks = {row[0]: row[-1] for row in table_of(soup, "tab-ranks-drawn")}
+    assert {name: card["rank over blocks"] for name, card in cards.items()} == over_blocks
+    scores = open_run("public").read("scores", "mentalalign")
+    people = scores[(scores["rater_kind"] == "human") & (scores["state"] == "valid")]
+    means = people.groupby(["responder", "dimension"])["score"].mean()
+    for (name, dimension), mean in means.items():
+        assert cards[name][f"mean, {dimension}"] == pytest.approx(mean, abs=0.006)
+
+
+def test_the_rubric_that_a_reader_ticks_has_the_points_of_heartbench(pages):
+    rows, _, _ = behind("13_heartbench", "rubric")
+    rubric = load_rubric()
+    first = rubric[rubric["question_id"].isin(rubric["question_id"].unique()[:20])]
+    assert rows["points"].tolist() == pytest.approx(first["points"].tolist(), nan_ok=True)
+    assert rows["question"].nunique() == 20
+    assert set(rows.columns) == {"question", "item", "ability", "points"}  # and no words of items
+
+
+def test_the_scores_of_five_raters_are_those_of_the_release(pages):
+    rows, _, soup = behind("09_scores_and_weights", "raters")
+    scores = open_run("public").read("scores", "mentalalign")
+    valid = scores[scores["state"] == "valid"].set_index(
+        ["dimension", "responder", "rater", "dialogue_id"]
+    )["score"]
+    ids = sorted(scores["dialogue_id"].unique())[::10]
+    for row in rows.sample(30, random_state=1).itertuples():
+        given = [valid.get((row.panel, row.row, row.rater, name), 0) for name in ids]
+        assert [int(one) for one in row.scores] == given, row
+    shown = rows.drop_duplicates("rater").set_index("rater")["icc"].dropna().round(2)
+    assert shown.to_dict() == {row[0]: float(row[1]) for row in table_of(soup, "tab-hb-icc")}
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("width", [360, 1400])
+def test_a_reader_guesses_draws_ticks_and_looks_a_responder_up_by_keyboard(pages, browser, width):
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    asked = []
+    notebooks = HTML / "notebooks"
+
+    def visit(name, kind):
+        tab.goto((notebooks / f"{name}.html").as_uri(), wait_until="load")
+        asked.clear()
+        return tab.locator(f'.heart-explore[data-kind="{kind}"]')
+
+    tab.on("request", lambda request: asked.append(request.url))
+    guess = visit("01_who_supports_better", "guess")
+    assert not tab.locator("#fig-label img").is_visible()
+    assert "Measured" not in guess.inner_text()
+    guess.get_by_role("slider").focus()
+    for _ in range(7):
+        tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    told = guess.locator(".heart-told").inner_text()
+    assert "You guessed -0.7, inside the interval. Measured: -0." in told
+    assert asked == []
+
+    again = visit("05_who_is_preferred", "again")
+    again.get_by_role("button", name="Draw 20 times").focus()
+    tab.keyboard.press("Enter")
+    assert "Draw 20 of 200" in again.inner_text()
+    shares = again.locator("tbody tr").first.locator("td.heart-shade").all_inner_texts()
+    assert sum(int(share or 0) for share in shares) in (99, 100, 101)
+    again.get_by_role("combobox").select_option("conversations")
+    assert "200 draws are stored" in again.inner_text()
+    assert asked == []
+
+    pairs = tab.locator("#fig-beats .heart-explore")
+    name = pairs.locator("button.heart-name").first
+    name.focus()
+    tab.keyboard.press("Enter")
+    assert "mean, empathy" in pairs.locator(".heart-told").inner_text()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    assert f"{name.inner_text()} against" in pairs.locator(".heart-told").inner_text()
+
+    rubric = visit("13_heartbench", "rubric")
+    assert tab.locator("#tab-hb-ticked table").is_visible()
+    printed = {
+        row[0]: row[1:] for row in table_of(behind("13_heartbench", "rubric")[2], "tab-hb-ticked")
+    }
+    buttons = {"nothing": "Nothing", "all that is good": "All that is good"}
+    buttons["everything, the veto item too"] = "Everything"
+    for pattern, button in buttons.items():
+        rubric.get_by_role("button", name=button, exact=True).focus()
+        tab.keyboard.press("Enter")
+        for veto, score in zip(("as released", "as in the paper"), printed[pattern], strict=False):
+            rubric.get_by_role("combobox").nth(1).select_option(veto)
+            assert f"Score of this question: {score} of 100" in rubric.inner_text()
+            assert (
+                f"positive points: {printed[pattern][2]}." in rubric.inner_text()
+                or veto != "as released"
+            )
+    rubric.get_by_role("checkbox").first.focus()
+    tab.keyboard.press("Space")
+    assert not rubric.get_by_role("checkbox").first.is_checked()
+
+    raters = visit("09_scores_and_weights", "raters")
+    assert not tab.locator("#fig-hb-five-raters img").is_visible()
+    before = raters.locator("tbody").inner_text()
+    raters.get_by_role("button", name="Next question").focus()
+    tab.keyboard.press("Enter")
+    assert raters.locator("tbody").inner_text() != before
+    raters.get_by_role("combobox").select_option("safety")
+    assert raters.locator("tfoot td").all_inner_texts()[1:-1] != []
+    assert asked == []
+    tab.close()
+
+
 @pytest.mark.services
 def test_without_scripts_the_static_figures_are_shown(pages, browser):
     context = browser.new_context(java_script_enabled=False)
@@ -358,7 +526,7 @@ def test_scripts_of_the_book_are_short():
     lines = [
         line
         for file in written
-        if file.name != "calculator_data.js"
+        if not file.name.startswith("calculator")  # a tool of its own, not a figure
         for line in file.read_text("utf-8").splitlines()
     ]
     assert (

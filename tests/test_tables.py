@@ -121,7 +121,7 @@ def test_missing_and_unknown_columns_are_named_together():
 
 def test_a_short_table_of_verdicts_is_told_what_reads_a_file_of_six_columns():
     with pytest.raises(
-        TableError, match=r"missing comparison_id, .*`load_verdicts` fills in .*data/README\.md"
+        TableError, match=r"missing comparison_id, .*`load_verdicts` fills in .*Files that you have"
     ):
         check_table(
             "verdicts",

@@ -15,7 +15,8 @@ from pathlib import Path
 __all__ = ["BUILT_ON", "build_html"]
 
 BUILT_ON = "@built-on@"
-"""Stands in the staged footer for when, and from which commit; `built_on.txt` in the stage says it."""
+"""Stands in the staged footer for when, and from which commit; `built_on.txt` in the stage says
+it."""
 
 UNUSED = {
     "fontawesome": r"fontawesome",  # 1.5 MB, which draws icons that are in a font as well

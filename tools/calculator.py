@@ -142,7 +142,7 @@ def calculator_data(responders: Sequence[int] = range(2, MOST_RESPONDERS + 1)) -
 
 
 def conversation_components() -> dict[str, tuple[pd.Series, str]]:
-    """Give the variance components of two published sets of whole conversations, and their scale.
+    """Estimate variance components of two published sets of conversations, and their scale.
 
     SAGE's seekers score their own conversation, so a further seeker is a further conversation.
     MindEval's experts read the same conversation of one simulated seeker: how seekers differ is not

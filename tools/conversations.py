@@ -30,7 +30,7 @@ from scipy.sparse.linalg import lsqr
 
 from heart_utils.agreement.generalizability import variance_components
 from heart_utils.evidence.effects import share_clustered
-from heart_utils.ratings.resampling import crossed_error
+from heart_utils.ratings.resampling import two_way_error
 from heart_utils.sources.catalogue import DataError, Source
 from tools.columns import keep_columns, need_score, need_words
 
@@ -387,7 +387,7 @@ def _slope(
     x_rest, y_rest = rest(x), rest(y)
     slope = float(x_rest @ y_rest / (x_rest @ x_rest))
     influence = x_rest * (y_rest - slope * x_rest) / (x_rest @ x_rest)
-    return slope, crossed_error(influence, *clusters)
+    return slope, two_way_error(influence, *clusters)
 
 
 def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any]]:

@@ -20,15 +20,32 @@ from tools.notebooks import NotebookError, parse_cell
 __all__ = ["KINDS", "Evidence", "check_chips", "chips", "mark_chapter", "weigh"]
 
 KINDS = ("measured", "quoted", "simulated", "demo")
-"""What a result can rest on: published data computed here, a paper's figure, a program's draws, the sample run."""
+"""What a result can rest on: published data computed here, a paper's figure, a program's draws,
+the sample run."""
 
 NAMES = {
-    "mtbench": "MT-Bench", "mentalalign": "MentalAlign", "empathic_comm": "EmpathicComm", "recipients": "Yin et al.",
-    "therapists": "Moore et al.", "welivita": "Welivita and Pu", "resort": "RESORT", "heart": "HEART's files",
-    "heart_tables": "HEART's files", "esconv": "ESConv", "esconv_tables": "ESConv", "heartbench": "HeartBench",
-    "heartbench_points": "HeartBench", "kokorochat": "KokoroChat", "mindeval": "MindEval", "sage": "SAGE", "ieval": "iEval",
-    "mibot": "MIBot", "relationship_seeking": "Kirk et al.", "can_ai_relate": "Gabriel et al.", "reflections": "Wu et al.",
-}  # fmt: skip
+    "mtbench": "MT-Bench",
+    "mentalalign": "MentalAlign",
+    "empathic_comm": "EmpathicComm",
+    "recipients": "Yin et al.",
+    "therapists": "Moore et al.",
+    "welivita": "Welivita and Pu",
+    "resort": "RESORT",
+    "heart": "HEART's files",
+    "heart_tables": "HEART's files",
+    "esconv": "ESConv",
+    "esconv_tables": "ESConv",
+    "heartbench": "HeartBench",
+    "heartbench_points": "HeartBench",
+    "kokorochat": "KokoroChat",
+    "mindeval": "MindEval",
+    "sage": "SAGE",
+    "ieval": "iEval",
+    "mibot": "MIBot",
+    "relationship_seeking": "Kirk et al.",
+    "can_ai_relate": "Gabriel et al.",
+    "reflections": "Wu et al.",
+}
 ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`([^`]*)`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
 

@@ -40,7 +40,8 @@ RESAMPLE = {"check_saving"}
 """Functions beside the simulations that draw from the rows which they get and invent none."""
 
 ASSUMED = {"BEHAVIOURS", "study_cost"}
-"""Settings of simulated raters, and what is calculated from settings alone: nothing of it was measured."""
+"""Settings of simulated raters, and what is calculated from settings alone: nothing of it was
+measured."""
 
 
 class Flow:

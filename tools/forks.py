@@ -21,7 +21,8 @@ from pathlib import Path
 __all__ = ["PLACE", "ask", "serve"]
 
 PLACE = "HEART_FORKS"
-"""The variable that names the socket; where it is not set, `make` starts each command as a process of its own."""
+"""The variable that names the socket; where it is not set, `make` starts each command as a process
+of its own."""
 
 
 def ask(arguments: list[str]) -> int:

@@ -32,11 +32,26 @@ from traitlets import default
 __all__ = ["AsyncFileKernel", "FileKernel", "import_libraries"]
 
 LIBRARIES = (
-    "papermill", "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot", "myst_nb", "numpy",
-    "pandas", "pingouin", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "seaborn",
-    "sklearn.linear_model", "sqlalchemy", "statsmodels.formula.api", "yaml",
-)  # fmt: skip
-"""What most chapters import, and what runs them; not `matplotlib_inline`, which joins the shell that it is imported in."""
+    "papermill",
+    "ipykernel.kernelapp",
+    "ipykernel.ipkernel",
+    "IPython.core.completer",
+    "matplotlib.pyplot",
+    "myst_nb",
+    "numpy",
+    "pandas",
+    "pingouin",
+    "pyarrow.parquet",
+    "scipy.optimize",
+    "scipy.stats",
+    "seaborn",
+    "sklearn.linear_model",
+    "sqlalchemy",
+    "statsmodels.formula.api",
+    "yaml",
+)
+"""What most chapters import, and what runs them; not `matplotlib_inline`, which joins the shell
+that it is imported in."""
 
 
 class FileKernel(KernelManager):

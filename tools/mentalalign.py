@@ -68,7 +68,8 @@ def find_blocks(series: npt.ArrayLike, *, strictness: float = 3.0, shortest: int
 FACTS = SOURCES["mentalalign"].reading
 CLINICIANS, RESPONDERS = FACTS["clinicians"], FACTS["responders"]
 ATTRIBUTES = tuple(FACTS["dimensions"])
-"""The seven attributes. The judges also gave an overall score, which the clinicians did not; it is left out."""
+"""The seven attributes. The judges also gave an overall score, which the clinicians did not; it is
+left out."""
 
 LOW, HIGH = 1, 5
 CELL_FLAGS = ("empty", "not_json", "all_zeros")

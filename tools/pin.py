@@ -30,9 +30,16 @@ from tools.notebooks import read_cells
 from tools.plan import read_plan
 
 __all__ = [
-    "Moved", "NotBuiltError", "PrintedNumber", "compare", "read_chapter_numbers", "read_pinned", "read_printed", "read_specs",
+    "Moved",
+    "NotBuiltError",
+    "PrintedNumber",
+    "compare",
+    "read_chapter_numbers",
+    "read_pinned",
+    "read_printed",
+    "read_specs",
     "write_pinned",
-]  # fmt: skip
+]
 
 PINNED = "tests/printed_numbers.json"
 GLUED = re.compile(

@@ -19,7 +19,8 @@ __all__ = ["fill_pipeline", "follow_one_pair"]
 TABLES = ("histories", "responders", "replies", "comparisons", "verdicts", "ratings")
 TURNS_SHOWN = 3
 KNOWN_BEST = ("human", "reference", "source", "model", "probe")
-"""Kinds of responders, the most telling first: the pair that is followed has one reply of the first kind that there is."""
+"""Kinds of responders, the most telling first: the pair that is followed has one reply of the
+first kind that there is."""
 
 
 def fill_pipeline(page: Path, run: Run) -> str:

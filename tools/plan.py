@@ -41,7 +41,8 @@ CODE = (
     "requirements.txt",
     "tools/execute_notebook.py",
 )
-"""What the pages of code depend on; the first two are narrowed to what it reaches for a notebook."""
+"""What the pages of code depend on; the first two are narrowed to what it reaches for a
+notebook."""
 
 
 class PlanError(ValueError):

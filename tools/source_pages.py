@@ -14,7 +14,8 @@ from heart_utils.runs import write_atomically
 __all__ = ["write_source_pages"]
 
 FOLDER = "code"
-"""Where the pages stand beside ``book`` and ``notebooks``; `heart_book.link_to_line` leads there."""
+"""Where the pages stand beside ``book`` and ``notebooks``; `heart_book.link_to_line` leads
+there."""
 
 LIGHT, DARK = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 
@@ -38,7 +39,10 @@ PAGE = """\
 """
 
 STYLE = """\
-body {{ color-scheme: light dark; margin: 0 auto; max-width: 64rem; padding: 1rem; font-family: sans-serif; }}
+body {{
+  color-scheme: light dark; margin: 0 auto; max-width: 64rem; padding: 1rem;
+  font-family: sans-serif;
+}}
 pre {{ white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.4; }}
 pre span:target {{ outline: 2px solid; }}
 body {{ background: #fff; color: #1a1a1a; }}

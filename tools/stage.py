@@ -46,7 +46,8 @@ PRACTICE = "04_the_raters.ipynb"
 SAMPLE = re.compile(r"\bsample\b")
 OWN_FIGURE = ("05_who_is_preferred", "fig-run-board")
 OWN_SECTION = "this-runs-board"
-"""What the front page of another run shows, and the section with it, which then opens its chapter."""
+"""What the front page of another run shows, and the section with it, which then opens its
+chapter."""
 SECTION = re.compile(r"^## ", flags=re.MULTILINE)
 
 MARKERS = [Path(__file__).with_name(f"{name}.py") for name in ("stage", "evidence", "flow")]
@@ -460,13 +461,14 @@ _API_TASKS = [
 """Homes of public names, the task that they serve, and what is done."""
 
 _API_OPENING = """\
-Each name in these tables can be taken from the package itself, as in `from heart_utils import open_run`; it is
-loaded when it is first used. All else is taken from the module that it stands under, as in
-`from heart_utils.report.figures import COLOURS`. Errors are kinds of `ValueError` unless said otherwise."""
+Each name in these tables can be taken from the package itself, as in
+`from heart_utils import open_run`; it is loaded when it is first used. All else is taken from the
+module that it is listed under, as in `from heart_utils.report.figures import COLOURS`. Errors are
+kinds of `ValueError` unless stated otherwise."""
 
 _API_EXAMPLES = """\
-Examples are run after `import numpy as np`, `import pandas as pd`, `from pathlib import Path`, and all that their own module
-offers, as in `from heart_utils.{module} import *`."""
+Examples are run after `import numpy as np`, `import pandas as pd`, `from pathlib import Path`, and
+all that their own module offers, as in `from heart_utils.{module} import *`."""
 
 
 def _members(module: str) -> str:

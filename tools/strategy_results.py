@@ -137,11 +137,17 @@ def load_strategy_turns() -> pd.DataFrame:
             dialogue_id, turns = f"esconv-{split}-{row:04d}", json.loads(line)["dialog"]
             rows += [
                 (
-                    f"{dialogue_id}-{number:03d}", dialogue_id, split, number / max(len(turns) - 1, 1), turn["text"].strip(),
-                    re.sub("[- ]", "_", turn["strategy"].lower()), (split, row) in held_out,
+                    f"{dialogue_id}-{number:03d}",
+                    dialogue_id,
+                    split,
+                    number / max(len(turns) - 1, 1),
+                    turn["text"].strip(),
+                    re.sub("[- ]", "_", turn["strategy"].lower()),
+                    (split, row) in held_out,
                 )
-                for number, turn in enumerate(turns) if turn["speaker"] == "sys"
-            ]  # fmt: skip
+                for number, turn in enumerate(turns)
+                if turn["speaker"] == "sys"
+            ]
     return pd.DataFrame(
         rows,
         columns=["turn_id", "dialogue_id", "split", "position", "text", "strategy", "in_heart"],
@@ -367,12 +373,20 @@ def corrected_gap(
         coder = reach_of_mean(elsewhere, ci_level)
         rows.append(
             {
-                **counts, "gap": estimate, "ci_low": estimate - half, "ci_high": estimate + half,
-                "labelled_gap": own.mean(), "labelled_low": own.mean() - plain, "labelled_high": own.mean() + plain,
-                "coder_gap": elsewhere.mean(), "coder_low": elsewhere.mean() - coder, "coder_high": elsewhere.mean() + coder,
-                "weight": weights.mean(), "why": "",
+                **counts,
+                "gap": estimate,
+                "ci_low": estimate - half,
+                "ci_high": estimate + half,
+                "labelled_gap": own.mean(),
+                "labelled_low": own.mean() - plain,
+                "labelled_high": own.mean() + plain,
+                "coder_gap": elsewhere.mean(),
+                "coder_low": elsewhere.mean() - coder,
+                "coder_high": elsewhere.mean() + coder,
+                "weight": weights.mean(),
+                "why": "",
             }
-        )  # fmt: skip
+        )
     table = pd.DataFrame(rows, columns=COLUMNS)
     if (without := table["why"] != "").all():
         raise AgreementError("; ".join(table["code"] + ": " + table["why"]))

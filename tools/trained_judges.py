@@ -30,7 +30,8 @@ from heart_utils.sources.catalogue import SOURCES, find_data
 
 SEED = 20260109
 SIZES = (300, 600, 1200, 2400, 4800)
-"""Labels to be trained on, of 6,000; four fifths are 4,800. From 150 a judge knows too few words, and abstains at times."""
+"""Labels to be trained on, of 6,000; four fifths are 4,800. From 150 a judge knows too few words,
+and abstains at times."""
 N_FOLDS = 5
 N_DRAWS = 3
 N_RESAMPLES = 300
@@ -445,11 +446,17 @@ def ceilings(resort: Rated) -> pd.DataFrame:
         ]
         found.append(
             {
-                "data": "resort, empathy", "within_author": within, "n_replies": len(rows),
-                "reliability": value[0], "reliability_low": ends[0][0], "reliability_high": ends[0][1],
-                "judge": value[1], "judge_low": ends[1][0], "judge_high": ends[1][1],
+                "data": "resort, empathy",
+                "within_author": within,
+                "n_replies": len(rows),
+                "reliability": value[0],
+                "reliability_low": ends[0][0],
+                "reliability_high": ends[0][1],
+                "judge": value[1],
+                "judge_low": ends[1][0],
+                "judge_high": ends[1][1],
             }
-        )  # fmt: skip
+        )
     table = pd.concat([pd.DataFrame(found), _experts()], ignore_index=True)
     low = table["reliability"].clip(lower=0.0)
     return table.assign(ceiling_one=np.sqrt(low), ceiling_two=np.sqrt(2 * low / (1 + low)))

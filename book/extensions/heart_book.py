@@ -42,7 +42,10 @@ CHIPS = {
     "measured": "Published data, computed here",
     "quoted": "Figures that papers or their authors state",
     "simulated": "Drawn by a program, to see what a method can find",
-    "demo": "The sample run: drafted conversations and a small model, which show that the steps work and nothing else",
+    "demo": (
+        "The sample run: drafted conversations and a small model, which show that the steps work"
+        " and nothing else"
+    ),
 }
 """Kinds of evidence, and what they mean."""
 
@@ -52,7 +55,8 @@ ACCENTED = re.compile(
 )
 
 UNDECLARED = ("sphinx_jupyterbook_latex", "sphinx_multitoc_numbering")
-"""They do not say that pages may be read side by side: the first does nothing for HTML, the second counts when all are read."""
+"""They do not say that pages may be read side by side: the first does nothing for HTML, the second
+counts when all are read."""
 
 
 SHARED = 200
@@ -137,9 +141,15 @@ def link_figure_data(
     environment = inliner.document.settings.env
     up = "../" * environment.docname.count("/")
     link = addnodes.pending_xref(
-        "", nodes.inline("", "link"), refdomain="std", reftype="ref", reftarget=name, refexplicit=True, refwarn=True,
+        "",
+        nodes.inline("", "link"),
+        refdomain="std",
+        reftype="ref",
+        reftarget=name,
+        refexplicit=True,
+        refwarn=True,
         refdoc=environment.docname,
-    )  # fmt: skip
+    )
     csv = nodes.reference("", "Data (CSV)", refuri=f"{up}data/{name}.csv")
     return [
         nodes.inline(
@@ -175,7 +185,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # which a browser reports as an error on every page. Jupyter Book always loads it.
     for event, listeners in app.events.listeners.items():
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
-    # The number counts changes of what is done to pages: another one makes Sphinx lay all of them anew.
+    # The number counts changes of what is done to pages: another one makes Sphinx write all of
+    # them anew.
     return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 17}
 
 
@@ -222,7 +233,8 @@ def _mathml(words: str, *, as_block: bool) -> str:
 
 def _open_demo(writer: Any, node: nodes.Element) -> None:
     writer.body.append(
-        '<details class="heart-folded"><summary>Demo: what the steps give on the sample run</summary>\n'
+        '<details class="heart-folded">'
+        "<summary>Demo: what the steps give on the sample run</summary>\n"
     )
 
 
@@ -315,7 +327,8 @@ def mend_page(
             f"{context.get('metatags', '')}\n{describe_page(app, context, doctree)}"
         )
     if "body" in context:
-        # What scrolls must be reached by the keyboard: the box around a table is, and the table stays a table.
+        # What scrolls must be reached by the keyboard: the box around a table is, and the table
+        # stays a table.
         body = TABLE.sub(lambda table: SCROLLED.format(lay_out(table[0])), context["body"]).replace(
             f'class="{BOX}"', f'class="{BOX}" tabindex="0"'
         )

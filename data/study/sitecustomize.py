@@ -1,15 +1,19 @@
 """Mend four faults of Potato's server. Its interpreter reads this file when it starts.
 
-Keep no address and no browser: Potato notes both beside a person's name with every answer, and the log holds the address.
-Here each request reaches it without them, and what it would note of devices is not written.
+Keep no address and no browser: Potato notes both beside a person's name with every answer, and the
+log holds the address. Here each request reaches it without them, and what it would note of devices
+is not written.
 
-Let a logout hold: Flask would send the session's cookie with every answer. Potato's pages report to the server as they
-close, and an answer that comes after a logout would log the person in again. So it is sent at login and at logout alone.
+Let a logout hold: Flask would send the session's cookie with every answer. Potato's pages report to
+the server as they close, and an answer that comes after a logout would log the person in again. So
+it is sent at login and at logout alone.
 
-Let many people answer at once: Potato walks through the items that are left while another person's answer takes one out, which
-ends in an error page for the first. So each walk is over the items as they were when it began.
+Let many people answer at once: Potato walks through the items that are left while another person's
+answer takes one out, which ends in an error page for the first. So each walk is over the items as
+they were when it began.
 
-Say how to come back: a name written with other capitals is refused as taken, which tells its owner nothing.
+Say how to come back: a name written with other capitals is refused as taken, which tells its owner
+nothing.
 """
 
 from collections import deque
@@ -58,7 +62,10 @@ _add_user = authentication.UserAuthenticator.add_user
 def _add_user_or_say(*given, **named):  # noqa: ANN002, ANN003, ANN202
     said = _add_user(*given, **named)
     if said == "That username is already in use on this task.":
-        return "This name is in use here, written with other capitals. If it is yours, write it as you did the first time."
+        return (
+            "This name is in use here, written with other capitals. If it is yours, write it as you"
+            " did the first time."
+        )
     return said
 
 

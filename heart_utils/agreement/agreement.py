@@ -26,7 +26,7 @@ from heart_utils.ratings.verdicts import (
     Array,
     Codes,
     Votes,
-    party,
+    rater_group,
     read_votes,
     unit_values,
 )
@@ -347,7 +347,7 @@ def pair_votes(
         AgreementError,
     )
     alone = between[1] is None
-    first, second = (party(votes.rows, table, who or between[0]) for who in between)
+    first, second = (rater_group(votes.rows, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
     said = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
     # Within one group each two raters meet twice, once from either side; halving the counts below
@@ -369,7 +369,7 @@ def pair_votes(
         labels["rater"] = votes.raters.to_numpy(dtype=object)[met["rater_other"]]
     if "ambiguity" in by:
         labels["ambiguity"] = _ambiguity(
-            met, votes, party(votes.rows, table, "human"), first, second
+            met, votes, rater_group(votes.rows, table, "human"), first, second
         )
     group, groups = number_groups(labels[list(by)])
     decided = ((met["value"] != TIE) & (met["value_other"] != TIE)).to_numpy()

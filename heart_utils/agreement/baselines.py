@@ -26,8 +26,8 @@ from heart_utils.ratings.verdicts import (
     Codes,
     Votes,
     need,
-    party,
     people_only,
+    rater_group,
     read_votes,
 )
 
@@ -106,7 +106,7 @@ def agreement_with_baselines(
     pairs = pair_votes(votes, verdicts, between=between, by=by, ties="exclude")
     guesses = {
         **_from_gaps(votes, pairs, gaps),
-        **_from_order(votes, verdicts, pairs, party(votes.rows, verdicts, between[0])),
+        **_from_order(votes, verdicts, pairs, rater_group(votes.rows, verdicts, between[0])),
     }
     first = pairs.sides()[0]
     said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
@@ -208,7 +208,8 @@ def _from_order(
 
 GRID = np.linspace(0.5, 1.0, 41)
 N_STEPS = 500
-"""EM steps from a flat start. Stopping there smooths: more steps change the mean little and its spread for the worse."""
+"""EM steps from a flat start. Stopping there smooths: more steps change the mean little and its
+spread for the worse."""
 
 LEAST_VOTES = 3
 ENOUGH_VOTES = 5

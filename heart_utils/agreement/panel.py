@@ -256,7 +256,8 @@ def _correlation(sums: Array, reliability: float, *, centred: bool) -> Array:
 
 
 COVERAGES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Shares of verdicts to accept, each the threshold of a test; equal confidences are accepted together."""
+"""Shares of verdicts to accept, each the threshold of a test; equal confidences are accepted
+together."""
 
 EXCEEDED = 0.05
 """Probability that the risk is exceeded all the same."""

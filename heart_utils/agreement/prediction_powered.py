@@ -20,12 +20,12 @@ from heart_utils.ratings.bradley_terry import (
     count_wins,
     find_separated,
     fit_strengths,
+    fit_weights,
     pairs_of,
-    voices,
 )
 from heart_utils.ratings.resampling import check_level, ratio, refuse_few_raters, sums_by
 from heart_utils.ratings.spread import (
-    Gaps,
+    Differences,
     centring,
     covariance,
     effective_clusters,
@@ -36,7 +36,7 @@ from heart_utils.ratings.verdicts import (
     AgreementError,
     Array,
     Entries,
-    party,
+    rater_group,
     read_verdicts,
     refuse_ties_alone,
 )
@@ -95,7 +95,7 @@ class PoweredRatings:
         # have this covariance
         rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)
         level = float(self.table["ci_level"].iloc[0])
-        low, high = Gaps(strength, rows, n, level, self.n_effective).ranks()
+        low, high = Differences(strength, rows, n, level, self.n_effective).ranks()
         return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
 
 
@@ -189,8 +189,8 @@ def prediction_powered_ratings(
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
     chances = verdicts[stands_for] if stands_for else None
-    people = _of_people(entries, party(entries.rows, verdicts, "human"), chances)
-    judged = _Judged.read(entries, party(entries.rows, verdicts, judge))
+    people = _of_people(entries, rater_group(entries.rows, verdicts, "human"), chances)
+    judged = _Judged.read(entries, rater_group(entries.rows, verdicts, judge))
     cells = pd.DataFrame(
         {"dialogue": people.cluster, "pair": pairs_of(people)[0]}
     ).drop_duplicates()
@@ -320,14 +320,14 @@ class _Scores:
     @classmethod
     def of(cls, model: BradleyTerry, beside: Array, judged: _Judged) -> _Scores:
         entries, n, size = model.entries, len(judged.wins), len(model.theta)
-        voice = voices(entries, "pairs")
+        weight = fit_weights(entries, "pairs")
         sides = entries.cluster, entries.a, entries.b
-        games = sums_by(sides[1:], voice, size, size)
+        games = sums_by(sides[1:], weight, size, size)
         # A pair that people did not judge moves nobody.
         means = ratio(games + games.T, judged.seen.sum(axis=0), 0.0)
         own = sums_of_scores(model, entries.cluster, n)
         return cls(
-            own, sums_of_sides(*sides, voice * beside, n, size), (judged.apart * means).sum(axis=2)
+            own, sums_of_sides(*sides, weight * beside, n, size), (judged.apart * means).sum(axis=2)
         )
 
     def weights(self, labelled: Truths, inverse: Array) -> Array:

@@ -23,7 +23,7 @@ from heart_utils.ratings.verdicts import (
     Array,
     Codes,
     need,
-    party,
+    rater_group,
     read_votes,
     unit_values,
 )
@@ -85,7 +85,9 @@ def rank_agreement(
         need(scores, ["score", "history_id"], "This needs scores of replies to histories."),
         cluster=cluster,
     )
-    first, second = (np.unique(votes.rater[party(votes.rows, scores, who)]) for who in between)
+    first, second = (
+        np.unique(votes.rater[rater_group(votes.rows, scores, who)]) for who in between
+    )
     meetings = sorted(
         {(min(one, two), max(one, two)) for one in first for two in second if one != two}
     )

@@ -237,11 +237,22 @@ class WriterRatings:
                 strict=True,
             )
         )
-        row = self.split.table[self.split.table["responder"].isin(self.writers["writer"])].head(1).assign(
-            **spot, responder="average writer", population="dialogues_and_writers", penalised=False, rank_low=None,
-            rank_high=None, win_probability=np.nan, n_clusters=self.split.n_clusters,
-            n_verdicts=int(self.writers["n_verdicts"].sum()), provisional=bool(table["provisional"].any()),
-        )  # fmt: skip
+        row = (
+            self.split.table[self.split.table["responder"].isin(self.writers["writer"])]
+            .head(1)
+            .assign(
+                **spot,
+                responder="average writer",
+                population="dialogues_and_writers",
+                penalised=False,
+                rank_low=None,
+                rank_high=None,
+                win_probability=np.nan,
+                n_clusters=self.split.n_clusters,
+                n_verdicts=int(self.writers["n_verdicts"].sum()),
+                provisional=bool(table["provisional"].any()),
+            )
+        )
         return pd.concat([table, row]).sort_values("strength", ascending=False, ignore_index=True)
 
 

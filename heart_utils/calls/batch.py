@@ -44,8 +44,9 @@ with extra("collect"):
 __all__ = ["BatchError"]
 
 PROVIDERS = ("openai", "azure", "hosted_vllm")
-"""Whose batches litellm can make and take requests as they are. At Anthropic it only reads batches that others made,
-at Gemini's own address and at Mistral it makes none, and those of Vertex AI go through a bucket of Google's."""
+"""Whose batches litellm can make and take requests as they are. At Anthropic it only reads batches
+that others made, at Gemini's own address and at Mistral it makes none, and those of Vertex AI
+go through a bucket of Google's."""
 
 DISCOUNT = 0.5
 LINES = 10_000

@@ -164,8 +164,8 @@ def run(
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(flow.stopping.set)
             bar.write(
-                f"Stopping: {flow.progress.in_flight} calls in flight are waited for; Ctrl-C again gives"
-                " them up."
+                f"Stopping: {flow.progress.in_flight} calls in flight are waited for; Ctrl-C again"
+                " gives them up."
             )
             try:
                 future.result()
@@ -196,8 +196,8 @@ def run(
         )
     if flow.progress.in_batches:
         said = (
-            f"{flow.progress.in_batches} of the requests are in a provider's batch that has not been"
-            " collected"
+            f"{flow.progress.in_batches} of the requests are in a provider's batch that has not"
+            " been collected"
         )
         raise LedgerError(
             f"{said}. Mode 'batch' collects it once it is there; the others are recorded."

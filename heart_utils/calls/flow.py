@@ -39,8 +39,9 @@ MAX_ATTEMPTS = 10
 MAX_EMPTY = 4
 
 DENIALS = 3
-"""A model that has answered before is out of reach when so many attempts at one call in a row are denied, by its key, its name
-or a permission: a gateway that renews its token denies a call or two."""
+"""A model that has answered before is out of reach when so many attempts at one call in a row are
+denied, by its key, its name or a permission: a gateway that renews its token denies a call or
+two."""
 
 
 class LedgerThread:
@@ -211,7 +212,8 @@ class Flow:
             )
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
-            finally:  # also where this task is cancelled; the writer is let finish, so that nothing that came is lost
+            # also where this task is cancelled: the writer may finish, so that no answer is lost
+            finally:
                 teller.cancel()
                 self.progress.show(self.lanes, self.ledger)
                 work.cancel()

@@ -22,16 +22,18 @@ MAX_CLAIM = 256
 DEAF = 5
 
 UNHEARD_S = 60.0
-"""A model that never answered anything on this ledger is given up after so long: its server is not out, it is wrong."""
+"""A model that never answered anything on this ledger is given up after so long: its server is not
+out, it is wrong."""
 
 _SILENT: dict[tuple[str, str | None], float] = {}
-"""Since when models were silent that were given up in this process: its next step does not wait as long once more."""
+"""Since when models were silent that were given up in this process: its next step does not wait as
+long once more."""
 
 MIN_LOOK_S, MAX_LOOK_S = 0.5, 30.0
 MIN_GAP_S, MAX_GAP_S = 0.005, 10.0
 SLOWER, FASTER = 1.1, 0.98
-"""What a call that was turned away, and one that was answered, do to the gap between calls. They balance where one in six
-is turned away."""
+"""What a call that was turned away, and one that was answered, do to the gap between calls. They
+balance where one in six is turned away."""
 
 
 class Task(NamedTuple):

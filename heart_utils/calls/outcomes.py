@@ -48,7 +48,8 @@ LIMIT = re.compile(
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 MARKED = re.compile(r"(anthropic|bedrock|vertex_ai)/.*claude")
-"""Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what repeats by themselves."""
+"""Models whose providers keep of a prompt only what is marked; OpenAI's and Gemini's keep what
+repeats by themselves."""
 KEPT_FROM = 4096  #: Characters of a prompt from which Anthropic may keep it: at least 1,024 tokens.
 
 #: Holds no words, whatever its length.
@@ -65,7 +66,8 @@ MAX_DATE_S = 1e11  #: A date in seconds is smaller; what is larger counts millis
 NOTHING = SimpleNamespace(message=SimpleNamespace(content=""), finish_reason=None)
 _WARM: set[str] = set()
 _WHOLE: set[str] = set()
-"""Identities of models whose servers do not stream: they are asked for whole answers, and no first text is timed."""
+"""Identities of models whose servers do not stream: they are asked for whole answers, and no first
+text is timed."""
 
 ECHOED = 6  #: Words in a row that an error has from what was asked; shorter ones are chance.
 
@@ -330,9 +332,16 @@ async def read_stream(
 
 
 def _read(
-    response: Any, started: float, longest: int | None, *, text: str, refusal: str, finish_reason: str | None, usage: Any,
+    response: Any,
+    started: float,
+    longest: int | None,
+    *,
+    text: str,
+    refusal: str,
+    finish_reason: str | None,
+    usage: Any,
     **told: Any,
-) -> Answer:  # fmt: skip
+) -> Answer:
     """Assemble what was read, and classify the outcome of the call."""
     text = text or refusal
     if longest is not None and len(text) > longest:

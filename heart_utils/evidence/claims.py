@@ -1,4 +1,4 @@
-"""The claims ledger: published figures compared with arithmetic, with each other and with what was released."""
+"""The claims ledger: published figures compared with arithmetic and with released data."""
 
 from __future__ import annotations
 

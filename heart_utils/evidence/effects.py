@@ -15,13 +15,20 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from heart_utils.evidence import SAID
-from heart_utils.ratings.resampling import check_level, clustered_error, crossed_error, error_ends
+from heart_utils.ratings.resampling import check_level, clustered_error, error_ends, two_way_error
 from heart_utils.tables import TABLES, check_table, need_columns
 
 __all__ = [
-    "BOTS", "CONVERSIONS", "EffectError", "count_wins", "effect_row", "measured_effects", "read_quoted", "share_between",
+    "BOTS",
+    "CONVERSIONS",
+    "EffectError",
+    "count_wins",
+    "effect_row",
+    "measured_effects",
+    "read_quoted",
+    "share_between",
     "share_clustered",
-]  # fmt: skip
+]
 
 
 class EffectError(ValueError):
@@ -51,8 +58,8 @@ CONVERSIONS: dict[str, Callable[[float], float]] = {
     "odds_ratio": _share_of_odds,
     "rank_biserial": lambda r: (1.0 + r) / 2.0,
 }
-"""What a paper prints -> the win share it implies: as it is; for two normal distributions of one variance;
-for two logistic ones (proportional odds); and by definition."""
+"""What a paper prints -> the win share it implies: as it is; for two normal distributions of one
+variance; for two logistic ones (proportional odds); and by definition."""
 
 QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read_on")
 """Columns of ``data/published/effects.csv`` beside those of the table ``effects``."""
@@ -61,7 +68,8 @@ QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read
 ABOUT: dict[str, dict[str, str]] = SAID["effects"]
 
 BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
-"""Therapy products, which people used by hand and people classed; the other models' replies were classed by GPT-4o."""
+"""Therapy products, which people used by hand and people classed; the other models' replies were
+classed by GPT-4o."""
 
 
 def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> Share:
@@ -227,7 +235,7 @@ def share_clustered(
     if len(codes) == 1:
         se, even_clusters = clustered_error(influence, weights, codes[0])
     else:
-        se, even_clusters = crossed_error(influence, codes[0], codes[1]), float(n_clusters)
+        se, even_clusters = two_way_error(influence, codes[0], codes[1]), float(n_clusters)
     if se < 1e-6 and 0.0 < share < 1.0:
         raise EffectError(
             f"Each {fewest} has the same share, so the clusters give no interval. Report the counts"

@@ -23,7 +23,8 @@ from heart_utils.ratings.verdicts import SHARES, Array, combine_orders, need_clu
 __all__ = ["BiasError", "compare_answers", "feature_bias", "position_bias", "text_features"]
 
 LARGEST = 20.0
-"""Log-odds beyond which a coefficient has no end: what it stands for separates winners from losers."""
+"""Log-odds beyond which a coefficient has no end: what it stands for separates winners from
+losers."""
 FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
 LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 
@@ -305,8 +306,15 @@ def _share(
         low, high, why = found.ci_low, found.ci_high, ""
     elif n_clusters:
         why = "one dialogue only, so no interval"
-    return {"value": value, "ci_low": low, "ci_high": high, "n": len(said), "n_clusters": n_clusters, "why": why,
-            "provisional": n_clusters < ENOUGH_CLUSTERS}  # fmt: skip
+    return {
+        "value": value,
+        "ci_low": low,
+        "ci_high": high,
+        "n": len(said),
+        "n_clusters": n_clusters,
+        "why": why,
+        "provisional": n_clusters < ENOUGH_CLUSTERS,
+    }
 
 
 def _fit(
@@ -475,6 +483,17 @@ def compare_answers(
                         found.provisional,
                     )
                 )
-    columns = ["rater", "dimension", "one", "other", "same_share", "ci_low", "ci_high", "n", "n_failed", "n_clusters",
-               "provisional"]  # fmt: skip
+    columns = [
+        "rater",
+        "dimension",
+        "one",
+        "other",
+        "same_share",
+        "ci_low",
+        "ci_high",
+        "n",
+        "n_failed",
+        "n_clusters",
+        "provisional",
+    ]
     return pd.DataFrame(rows, columns=columns)

@@ -20,7 +20,8 @@ OUTCOMES = {
     "not_better": ("rewards it", "not shown to reward it", "marks it down"),
     "even": ("rewards it", "no effect shown", "marks it down"),
 }
-"""What is known of the probe -> words where the probe won beyond chance, where neither did, where it lost."""
+"""What is known of the probe -> words where the probe won beyond chance, where neither did, where
+it lost."""
 
 MANY_CONTRADICTIONS = 0.5
 BASE = "reference"

@@ -150,8 +150,19 @@ def repeat_reliability(
             "No pair was asked again in the same order: a repeat has the same pair_id and order,"
             " and another repeat."
         )
-    columns = ["rater", "dimension", "reliability", "ci_low", "ci_high", "ci_level", "n_questions", "repeats", "n_failed",
-               "n_clusters", "provisional"]  # fmt: skip
+    columns = [
+        "rater",
+        "dimension",
+        "reliability",
+        "ci_low",
+        "ci_high",
+        "ci_level",
+        "n_questions",
+        "repeats",
+        "n_failed",
+        "n_clusters",
+        "provisional",
+    ]
     return pd.DataFrame(rows)[columns]
 
 

@@ -54,8 +54,15 @@ def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
             " needed."
         )
     judges = sorted(judged["rater"].unique())
-    rows = [(rater, sorted(theirs), neutral, [k for k in judges if not own.get(k, set()) & theirs and k != rater])
-            for rater, theirs in sorted(own.items())]  # fmt: skip
+    rows = [
+        (
+            rater,
+            sorted(theirs),
+            neutral,
+            [k for k in judges if not own.get(k, set()) & theirs and k != rater],
+        )
+        for rater, theirs in sorted(own.items())
+    ]
     return pd.DataFrame(rows, columns=["rater", "own", "neutral", "others"])
 
 

@@ -38,7 +38,8 @@ PARTS = ("model", "prompt", "rubric", "options")
 FORMAT = "heart-calibration-1"
 LEAST_LABELS = 100
 MINUTES_A_LABEL = 2.0
-"""What one label costs a person, where a message reckons hours; a pilot says what it is in a study."""
+"""What one label costs a person, where a message reckons hours; a pilot says what it is in a
+study."""
 
 
 class CalibrationError(ValueError):

@@ -1,4 +1,7 @@
-"""Whole conversations: from a start, a responder and a simulated seeker go on in turn, each turn a call of the ledger."""
+"""Whole conversations: a responder and a simulated seeker take turns from a start.
+
+Each turn is a call of the ledger.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class Talk:
 
     @property
     def planned(self) -> bool:
-        """Whether a turn of it is a guess, so that what is asked next is none of the ledger's business."""
+        """Whether one of its turns is a guess, so that the ledger is not asked for the next."""
         return "planned" in self.flags
 
     @property
@@ -82,7 +85,10 @@ class Talk:
         return [*self.start["turns"], *self.turns]
 
     def request(self, speaker: str) -> Request | None:
-        """Ask for the next turn: a function of the turns so far and of the repeat alone; a probe needs no call."""
+        """Build the request for the next turn, from the turns so far and the repeat alone.
+
+        A probe needs no call.
+        """
         if speaker == "supporter":
             if isinstance(self.responder, str):
                 return None
@@ -112,7 +118,10 @@ class Talk:
         return self._read_seeker(call.text, [flag for flag in flags if flag == "truncated"])
 
     def _read_seeker(self, answer: str, flags: list[str]) -> None:
-        """Read a seeker's turn: it may leave, and it may not speak as the supporter or say the same again."""
+        """Read a seeker's turn; it may leave.
+
+        It may not speak as the supporter or repeat itself.
+        """
         words, *left = ENDED.split(answer, maxsplit=1)
         text, unwrapped = unwrap(words, SEEKER_LABEL)
         own, *others = SUPPORTER_LABEL.split(text, maxsplit=1)
@@ -136,7 +145,10 @@ class Talk:
         return count_exchanges(self.turns)
 
     def _says_again(self, text: str) -> bool:
-        """Tell whether a seeker's turn is one of its own again, or the supporter's last; a short one, the third time."""
+        """Check whether a seeker's turn repeats its own, or the supporter's last.
+
+        A short turn counts as repeated the third time.
+        """
         words = plain_words(text)
         own = [plain_words(turn["text"]) for turn in self.so_far if turn["speaker"] == "seeker"]
         if len(words) >= MANY_WORDS:
@@ -162,7 +174,7 @@ class Talk:
         self.reason, self.by = reason, speaker
 
     def row(self) -> dict[str, Any]:
-        """Give its row of the table."""
+        """Return its row of the table."""
         name = self.responder if isinstance(self.responder, str) else self.responder.name
         reason, start = self.reason or "length", self.start
         family = None if isinstance(self.responder, str) else self.responder.family
@@ -316,7 +328,7 @@ def talk(
     max_concurrency: int | None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Let conversations take their turns, from the ledger as far as that goes, and make the table of them."""
+    """Run conversations turn by turn, from the ledger where it has the calls; return the table."""
     left = asking.pop("max_paid_calls", None)
 
     def ask(_: str, __: Sequence[Talk], requests: Sequence[Request | None]) -> Iterable[Call]:
@@ -341,7 +353,10 @@ def talk(
 
 
 def plan_conversations(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
-    """Count what conversations would take that nobody ends before: likely, and with the longest turns."""
+    """Count the calls of conversations that run to their full length.
+
+    Likely ones, and those with the longest turns.
+    """
     fresh = {"turns": [], "calls": [], "flags": []}
     usual, most = (
         _plan(
@@ -355,7 +370,9 @@ def plan_conversations(talks: Sequence[Talk], exchanges: int, ledger: Ledger) ->
 
 
 def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
-    """Give each conversation as a row of replies: the same id, and all that was said after the start as its text.
+    """Return each conversation as a row of replies, with all later turns as its text.
+
+    The id is the same.
 
     Parameters
     ----------
@@ -397,7 +414,7 @@ def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
 
 
 def _walk(talks: Sequence[Talk], exchanges: int, ask: Ask) -> None:
-    """Let all conversations that go on take a turn together, the supporters and then the seekers."""
+    """Take one turn of all conversations that go on, supporters first, then seekers."""
     for _ in range(exchanges):
         for speaker in ("supporter", "seeker"):
             live = [one for one in talks if one.reason is None]
@@ -408,7 +425,7 @@ def _walk(talks: Sequence[Talk], exchanges: int, ask: Ask) -> None:
 
 
 def _plan(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
-    """Say what conversations would take that nobody ends before; a call that is shared counts once."""
+    """Estimate the calls of conversations of full length; a shared call counts once."""
     asked: dict[Any, tuple[tuple[str, str], Request]] = {}
 
     def ask(
@@ -428,7 +445,7 @@ def _plan(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame
 
 
 def _why(call: Call) -> str:
-    """Say why a call gave no turn."""
+    """Describe why a call has no turn."""
     said = call.error or ""
     if call.status == "refused":
         return "refused"
@@ -438,7 +455,7 @@ def _why(call: Call) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """Give the words of a turn without capitals and signs, to see whether it says the same again."""
+    """Return the words of a turn without capitals and signs, to find repetitions."""
     return re.findall(r"\w+", text.casefold())
 
 

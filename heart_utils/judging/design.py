@@ -162,7 +162,10 @@ def make_pairs(
 
 
 def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFrame:
-    """Make of each history one row a seeker: what is compared began alike and met the same seeker."""
+    """Make of each history one row a seeker.
+
+    Conversations that are compared began alike and met the same seeker.
+    """
     tables = []
     for seeker in seekers:
         rows = histories.assign(seeker=seeker, start_id=histories["history_id"])

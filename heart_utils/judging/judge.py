@@ -56,7 +56,8 @@ Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]
 Forms: TypeAlias = Callable[
     [Model, Mapping[str, Any], str], Iterator[tuple[Form | Labels | Items, int]]
 ]
-"""How one judge is asked about one row that stands in one history: forms, each with the number of its repeat."""
+"""How one judge is asked about one row that stands in one history: forms, each with the number of
+its repeat."""
 
 
 def collect_verdicts(
@@ -153,7 +154,7 @@ def collect_answers(
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Put questions to their judges and make a table of the answers."""
+    """Ask judges their questions and make a table of the answers."""
     answers = ask_questions(questions, ledger=ledger, max_concurrency=max_concurrency, **asking)
     return answer_rows(table, answers)
 
@@ -185,9 +186,15 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             {"first": order[0], "second": order[1], "tie": "tie"} if order else {}
         )
         about = {
-            **question.about, "rater": name, "coder": name, "rater_kind": "model", "protocol": form.name,
-            "answer_format": form.answer_format, "repeat": question.repeat, "group": None,
-        }  # fmt: skip
+            **question.about,
+            "rater": name,
+            "coder": name,
+            "rater_kind": "model",
+            "protocol": form.name,
+            "answer_format": form.answer_format,
+            "repeat": question.repeat,
+            "group": None,
+        }
         cells = [*enumerate(zip(form.cells, answer.readings(), strict=True))]
         if table == "codes":
             cells.sort(key=lambda cell: cell[1][0])
@@ -200,12 +207,22 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
                 ),
             }
             made = about | {
-                "dimension": dimension, "code": dimension, "item": item, "dimension_position": position,
-                "verdict": sides.get(reading.winner), "margin": reading.margin, "rationale": reading.rationale,
-                "p_a": reading.p_first if order == "ab" or reading.p_first is None else 1 - reading.p_first,
-                "score": reading.score, "probability": reading.score, "state": reading.state,
-                "flags": [*question.flags, *(flag for flag, holds in told.items() if holds)], "call_id": call and call.call_id,
-            }  # fmt: skip
+                "dimension": dimension,
+                "code": dimension,
+                "item": item,
+                "dimension_position": position,
+                "verdict": sides.get(reading.winner),
+                "margin": reading.margin,
+                "rationale": reading.rationale,
+                "p_a": reading.p_first
+                if order == "ab" or reading.p_first is None
+                else 1 - reading.p_first,
+                "score": reading.score,
+                "probability": reading.score,
+                "state": reading.state,
+                "flags": [*question.flags, *(flag for flag, holds in told.items() if holds)],
+                "call_id": call and call.call_id,
+            }
             rows.append([made[column] for column in columns])
     made_of = pd.DataFrame(rows, columns=columns)
     # of those asked again in JSON, arms share calls
@@ -412,8 +429,9 @@ ARMS = (
     ("heart", 1, True),
     ("heart-single", 1, True),
 )
-"""Under which protocol, how often, and whether about several dimensions, in JSON: the same question a second time, the rules
-said in other words, several dimensions in one call, and the same dimensions one a call."""
+"""Under which protocol, how often, and whether about several dimensions, in JSON: the same
+question a second time, the rules said in other words, several dimensions in one call, and the
+same dimensions one a call."""
 
 
 def plan_again(

@@ -43,8 +43,9 @@ WARMTH = "Thank you for telling me this. It makes sense that it weighs on you."
 SENTENCE_END = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"”’')]))\s+")
 
 REWRITES = ("shortened", "padded", "listed", "warmed")
-"""What is done to a reply, in this order: its first half of sentences kept, a sentence without content added, each sentence set
-as a line of a list, and two warm sentences without content put before it."""
+"""What is done to a reply, in this order: its first half of sentences kept, a sentence without
+content added, each sentence set as a line of a list, and two warm sentences without content put
+before it."""
 PROFILES = tuple(
     "+".join(name for place, name in enumerate(REWRITES) if number >> place & 1) or "plain"
     for number in range(2 ** len(REWRITES))

@@ -32,7 +32,8 @@ ENDED = re.compile(
     r"|(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*final\b",
     re.IGNORECASE,
 )
-"""Marks around what models think before they answer. Where a prompt's template opens the thought, only the end is there."""
+"""Marks around what models think before they answer. Where a prompt's template opens the thought,
+only the end is there."""
 
 NEAR = 60  #: Characters before an object in which words about it are looked for.
 DRAFT = re.compile(
@@ -50,7 +51,8 @@ WOULD = re.compile(
     r"|not)\b|\be\.g\b|['’]d\b",
     re.IGNORECASE,
 )
-"""Words by which an earlier object was a draft, a later one is final, or is only what might have been."""
+"""Words by which an earlier object was a draft, a later one is final, or is only what might have
+been."""
 
 #: In the place of a value whose key is there twice; nothing reads it as an answer.
 TWICE = "given twice, in two ways"
@@ -73,10 +75,12 @@ WRAPPERS = (
 TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 NO_ANSWER = ("abstain", "none", "cannot judge", "n/a")
 REFUSAL = re.compile(
-    r"""^\W*(?:[^.!?\n]{0,40}(?:\bsorry\b|\bapologi[sz]e\b|\bunfortunately\b|\bas\ an\ ai\b)[^.!?\n]{0,60}?)?
+    r"""^\W*(?:[^.!?\n]{0,40}(?:\bsorry\b|\bapologi[sz]e\b|\bunfortunately\b|\bas\ an\ ai\b)
+        [^.!?\n]{0,60}?)?
     \bi(?:\ can(?:no|['’])t|\ can\ not|\ won['’]t|\ will\ not|\ must\ decline\ to|\ decline\ to
         |(?:\ am|['’]m)\ (?:not\ able|unable)\ to)
-    \s+(?:\w+\s+){0,2}?(?:assist|help|comply|provide|do|judge|rate|compare|evaluate|continue|engage|fulfil|assess|participate)""",
+    \s+(?:\w+\s+){0,2}?(?:assist|help|comply|provide|do|judge|rate|compare|evaluate
+        |continue|engage|fulfil|assess|participate)""",
     re.IGNORECASE | re.VERBOSE,
 )
 

@@ -247,7 +247,10 @@ def read_recipe(run: str) -> Recipe:
 
 
 def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Say what a recipe of conversations lacks or may not have, and what only such a recipe may say."""
+    """List what a recipe of conversations lacks or may not have.
+
+    Also settings that only such a recipe may have.
+    """
     theirs = [name for name in ("exchanges", "seeker_instructions", "allow") if name in given]
     theirs += ["seekers"] if recipe.seekers else []
     if recipe.unit == "reply":

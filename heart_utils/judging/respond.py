@@ -49,7 +49,7 @@ ReplyRow: TypeAlias = dict[str, object]
 
 
 class ReplyQuestion(NamedTuple):
-    """A history that a model is asked to answer, or that a probe answers by rule, without a request."""
+    """A history that a model is asked to answer, or that a probe answers by rule."""
 
     history: Mapping[Any, Any]
     responder: str

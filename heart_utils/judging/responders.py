@@ -29,7 +29,8 @@ def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
 
 
 PROBES = {**{name: _always(text) for name, text in PROMPTS["probes"].items()}, "echo": _echo}
-"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the seeker's last words."""
+"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the
+seeker's last words."""
 
 
 def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:
@@ -60,8 +61,10 @@ def check_responders(responders: Sequence[Model | str]) -> None:
     ]
     unknown = [name for name in responders if isinstance(name, str) and name not in PROBES]
     if unknown:
-        raise RespondError(f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model is read by "
-                           f"heart_utils.calls.models.read_models.")  # fmt: skip
+        raise RespondError(
+            f"There is no probe {', '.join(unknown)}; the probes are {', '.join(PROBES)}. A model"
+            " is read by heart_utils.calls.models.read_models."
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RespondError(

@@ -76,7 +76,7 @@ class Step(ABC):
 
     @abstractmethod
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Count the calls of each model, those that are recorded, and what the others would take."""
+        """Count the calls of each model, those recorded, and what the others would take."""
 
     @abstractmethod
     def run(
@@ -128,7 +128,7 @@ class Replies(Step):
         return {"replies": self.run(Tables(histories), ledger, **how, **asking)}
 
     def longest(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
-        """Make what is only planned as long as it may be, so that the most that judging costs is known."""
+        """Pad planned replies to their limit, so that the most that judging costs is known."""
         free = bool(self.recipe.questions)
         return lengthen_planned(tables.replies, self.recipe.responders, free=free)
 
@@ -179,7 +179,10 @@ class Conversations(Replies):
         max_concurrency: int | None,
         **asking: Unpack[Asking],
     ) -> dict[str, pd.DataFrame]:
-        """Run, and give the conversations too; no times are measured, so that many may be asked at once."""
+        """Run, and return the conversations too.
+
+        No times are measured, so that many may be asked at once.
+        """
         talks = talk(
             self._talks(histories),
             self.recipe.exchanges,
@@ -213,7 +216,7 @@ class Conversations(Replies):
 
 
 def first_step(recipe: Recipe) -> Replies:
-    """Give the step that brings what the others ask about."""
+    """Return the step that collects what the others ask about."""
     return Conversations(recipe) if recipe.unit == "conversation" else Replies(recipe)
 
 
@@ -246,7 +249,7 @@ class Judging(Step):
         max_concurrency: int | None = None,
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
-        """Put its questions to the panel; no row where the recipe asks for none."""
+        """Ask the panel its questions; no row where the recipe asks for none."""
         questions = self.questions(tables) if self.is_asked else []
         if not questions:
             return empty_table(self.table)

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 __all__ = ["TrainedJudge", "TrainedJudgeError", "load_trained_judge", "train_judge"]
 
 Features = Callable[[Sequence[str]], NDArray[np.float64]]
-"""Texts -> one row of numbers a text, such as an embedding; the same text must always give the same row."""
+"""Texts -> one row of numbers a text, such as an embedding; the same text must always give the
+same row."""
 
 LEAST_LABELS = 50
 LEAST_TRAINING = 30
 LEAST_REPLIES = 5
-"""A term is kept only if so many replies, to so many dialogues and by so many writers where they are known, hold it, so that
-weights can't give back one person's words."""
+"""A term is kept only if so many replies, to so many dialogues and by so many writers where they
+are known, hold it, so that weights can't give back one person's words."""
 
 MOST_TERMS = 10_000
 KNOWN_SHARE = 0.3
@@ -55,7 +56,8 @@ DIGITS = re.compile(r"[0-9]+")
 Learner = Callable[
     [NDArray[np.intp], Sequence[NDArray[Any]]], tuple["Terms | None", sparse.csr_matrix]
 ]
-"""Places of the replies to learn from, their dialogues and their writers -> terms, and the features of all replies."""
+"""Places of the replies to learn from, their dialogues and their writers -> terms, and the
+features of all replies."""
 
 
 class TrainedJudgeError(ValueError):

@@ -32,12 +32,14 @@ HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 TEXTS = ("reply", "reason")
 TYPING = """
 SELECT user_id, instance_id, schema_name || ':::' || label_name AS field, max(ended_at),
-    sum(json_extract(summary, '$.active_ms')) AS active_ms, sum(json_extract(summary, '$.pasted_chars')) AS pasted_chars,
+    sum(json_extract(summary, '$.active_ms')) AS active_ms,
+    sum(json_extract(summary, '$.pasted_chars')) AS pasted_chars,
     sum(json_extract(summary, '$.external_insert_chars')) AS external_insert_chars,
     json_extract(summary, '$.final_chars') AS final_chars
 FROM typing_sessions GROUP BY 1, 2, 3
 """
-"""How each text was typed, all sittings together; SQLite takes what is not summed, the last length, from the latest."""
+"""How each text was typed, all sittings together; SQLite takes what is not summed, the last
+length, from the latest."""
 
 Answered = dict[str, dict[str, tuple[str, str]]]
 """By page and question, the label that Potato keeps an answer under, and the answer."""

@@ -77,8 +77,9 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
 LABELS = ["Reply A", "Reply B"]
 CLOSED_TAG = "<\u2060"
-"""A less-than sign and a word joiner. Potato 2.12 copies items into a script element without escaping them, so that a
-reply holding a closing script tag would run in every rater's browser. With a joiner it looks the same and closes nothing."""
+"""A less-than sign and a word joiner. Potato 2.12 copies items into a script element without
+escaping them, so that a reply holding a closing script tag would run in every rater's browser.
+With a joiner it looks the same and closes nothing."""
 
 
 def load_settings(run: Run) -> JsonObject:

@@ -30,7 +30,8 @@ ASKED_OF_PUBLIC = (
 )
 
 PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
-"""An arrival by a platform -> its name, and the parameter of the address that holds somebody's id there."""
+"""An arrival by a platform -> its name, and the parameter of the address that holds somebody's id
+there."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class _Language:
 
 LANGUAGES = read_yaml(Path(__file__).with_name("languages.yaml"), dict[str, _Language], StudyError)
 SCRIPTS = {"CJK": "Han", "HIRAGANA": "kana", "KATAKANA": "kana"}
-"""First words of characters' names in Unicode -> a script; that of other scripts is its own name."""
+"""First words of characters' names in Unicode -> a script; that of other scripts is its own
+name."""
 WITHOUT_BLANKS = ("Han", "kana")
 SHARE = 0.1
-"""In the sample's conversations 21 % of all words are among the English ones, 14 % in the poorest; in other languages hardly
-any. Of a Japanese text, as many signs are kana at the least."""
+"""In the sample's conversations 21 % of all words are among the English ones, 14 % in the poorest;
+in other languages hardly any. Of a Japanese text, as many signs are kana at the least."""
 ENOUGH_WORDS = 20
 
 

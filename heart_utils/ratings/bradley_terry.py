@@ -172,7 +172,7 @@ def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
     return 1.0 / np.bincount(group)[group], per_pair
 
 
-def voices(entries: Entries, weights: str) -> Array:
+def fit_weights(entries: Entries, weights: str) -> Array:
     """Compute the weight of each entry in the fit."""
     weight, per_pair = entry_weights(entries, weights)
     if per_pair is None:
@@ -259,7 +259,9 @@ class BradleyTerry:
         said = (2.0 * self.entries.share - 1.0) * self.scores[self.level]
         beyond = (said - np.tensordot(self.scores, up - down, 1)[pair])[:, None]
         levels = (self.level[:, None] == free[None, :]) - (up + down)[free][:, pair[0], pair[1]].T
-        return np.asarray(voices(self.entries, self.weights)[:, None] * np.hstack([beyond, levels]))
+        return np.asarray(
+            fit_weights(self.entries, self.weights)[:, None] * np.hstack([beyond, levels])
+        )
 
     @cached_property
     def slopes(self) -> Array:
@@ -273,7 +275,7 @@ class BradleyTerry:
             - np.tensordot(self.scores, up - down, 1) ** 2
         )
         return np.asarray(
-            voices(self.entries, self.weights) * spread[self.entries.a, self.entries.b]
+            fit_weights(self.entries, self.weights) * spread[self.entries.a, self.entries.b]
         )
 
     @cached_property
@@ -355,8 +357,8 @@ def fit_levels(
     found = np.zeros((n, size + len(scores) - 1)) if start is None else np.tile(start, (n, 1))
     found[:, size:][absent[:, _free(scores)]] = 0.0
     prior = np.broadcast_to(np.where(penalised, PRIOR, 0.0), (n, size))
-    pull = np.broadcast_to(np.asarray(ridge, dtype=float), n)
-    data = *_sums(counts, scores), np.where(absent, NEVER, 0.0), prior, pull
+    penalty = np.broadcast_to(np.asarray(ridge, dtype=float), n)
+    data = *_sums(counts, scores), np.where(absent, NEVER, 0.0), prior, penalty
     moving = np.arange(n)
     for _ in range(MAX_STEPS):
         gradient, curvature = _terms(found[moving], *data, scores)
@@ -463,9 +465,9 @@ def _terms(
         curvature[:, kinds, kinds] += expected + LEVEL_RIDGE
         gradient[:, size:] = seen - expected - LEVEL_RIDGE * alpha
     if prior.any():
-        pull, bend = prior_terms(theta, prior)
-        gradient[:, :size] += pull
-        curvature[:, :size, :size] += bend
+        prior_gradient, prior_hessian = prior_terms(theta, prior)
+        gradient[:, :size] += prior_gradient
+        curvature[:, :size, :size] += prior_hessian
     gradient[:, :size] -= 2.0 * ridge[:, None] * theta
     curvature[:, diagonal, diagonal] += 2.0 * ridge[:, None]
     # Only differences are identified: a term along the direction that moves all alike makes the
@@ -483,12 +485,12 @@ def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
     """
     size = theta.shape[1]
     chance = 1.0 / (1.0 + np.exp(-theta))
-    pull = prior * (1.0 - 2.0 * chance)
+    gradient = prior * (1.0 - 2.0 * chance)
     own = 2.0 * prior * chance * (1.0 - chance)
-    bend = own.sum(axis=1)[:, None, None] / size**2 - (own[:, :, None] + own[:, None, :]) / size
+    hessian = own.sum(axis=1)[:, None, None] / size**2 - (own[:, :, None] + own[:, None, :]) / size
     diagonal = np.arange(size)
-    bend[:, diagonal, diagonal] += own
-    return pull - pull.mean(axis=1, keepdims=True), bend
+    hessian[:, diagonal, diagonal] += own
+    return gradient - gradient.mean(axis=1, keepdims=True), hessian
 
 
 def find_separated(wins: Array) -> Truths:

@@ -122,10 +122,10 @@ def _candidates(
     """
     found: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
-        pull = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)
-        taken = np.argsort(-pull, kind="stable")
-        taken = taken[pull[taken] > 0]
-        enough = np.flatnonzero(np.cumsum(pull[taken]) > theta[order[0]] - theta[rival])
+        shift = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)
+        taken = np.argsort(-shift, kind="stable")
+        taken = taken[shift[taken] > 0]
+        enough = np.flatnonzero(np.cumsum(shift[taken]) > theta[order[0]] - theta[rival])
         found.append((int(enough[0]) + 1 if len(enough) else None, taken))
     return sorted(found, key=lambda one: one[0] or np.inf)[:N_RIVALS]
 

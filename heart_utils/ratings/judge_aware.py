@@ -23,7 +23,7 @@ from scipy.special import expit
 from heart_utils.ratings.bradley_terry import PRIOR, BradleyTerry, ConvergenceError
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, check_level
-from heart_utils.ratings.spread import Gaps, centring
+from heart_utils.ratings.spread import Differences, centring
 from heart_utils.ratings.verdicts import (
     Array,
     Codes,
@@ -200,9 +200,13 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
         return -free.T @ gradient, free.T @ information @ free
 
     found = optimize.minimize(
-        lambda place: -model.value(free @ place), free.T @ start, method="trust-exact", jac=lambda place: slopes(place)[0],
-        hess=lambda place: slopes(place)[1], options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
-    ).x  # fmt: skip
+        lambda place: -model.value(free @ place),
+        free.T @ start,
+        method="trust-exact",
+        jac=lambda place: slopes(place)[0],
+        hess=lambda place: slopes(place)[1],
+        options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
+    ).x
     # rounding of the value ends the search a step early
     last = np.linalg.solve(*slopes(found)[::-1])
     if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
@@ -228,8 +232,8 @@ def derivatives(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
     np.add.at(cross, (model.entries.b, gammas), -slope)
     cross += cross.T
     np.add.at(cross, (gammas, gammas), slope * model.gaps(theta))
-    _, pull, own = model.priors(found)
-    return gradient + pull, information - cross + np.diag(own), residual
+    _, prior_gradient, own = model.priors(found)
+    return gradient + prior_gradient, information - cross + np.diag(own), residual
 
 
 def scores(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
@@ -375,7 +379,7 @@ def fit_judge_aware(
         separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size])
     )
     ends = np.where(separated, [[-np.inf], [np.inf]], np.nan)
-    best, worst = Gaps(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
+    best, worst = Differences(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
     settings = {
         "dimension": dimension,
         "method": "judge-aware",

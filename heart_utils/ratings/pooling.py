@@ -140,10 +140,10 @@ def _by_spread(wins: Array, effect: float) -> tuple[Array, Array, Array]:
     gap = theta[:, :, None] - theta[:, None, :]
     held = (many + many.swapaxes(1, 2)) * expit(gap) * expit(-gap)
     information = np.eye(size) * held.sum(axis=2)[:, :, None] - held
-    bend = turn.T @ information @ turn + np.eye(size - 1) / tau[:, None, None] ** 2
+    hessian = turn.T @ information @ turn + np.eye(size - 1) / tau[:, None, None] ** 2
     value = -(many * np.logaddexp(0.0, -gap)).sum(axis=(1, 2)) - (theta**2).sum(axis=1) / (
         2.0 * tau**2
     )
-    value -= (size - 1) * np.log(tau) + np.linalg.slogdet(bend)[1] / 2.0
+    value -= (size - 1) * np.log(tau) + np.linalg.slogdet(hessian)[1] / 2.0
     weight = np.exp(value - value.max())
-    return weight / weight.sum(), theta, turn @ np.linalg.inv(bend) @ turn.T
+    return weight / weight.sum(), theta, turn @ np.linalg.inv(hessian) @ turn.T

@@ -19,7 +19,7 @@ from heart_utils.ratings.resampling import (
     check_resamples,
     estimate_rng,
 )
-from heart_utils.ratings.spread import Gaps, spread_of
+from heart_utils.ratings.spread import Differences, spread_of
 from heart_utils.ratings.verdicts import (
     Entries,
     RatingsError,
@@ -116,7 +116,10 @@ def lay_out(
 
 
 def _check_unit(verdicts: pd.DataFrame, entries: Entries) -> bool:
-    """Refuse replies and whole conversations on one board; tell whether seekers were played, so that who plays them matters."""
+    """Refuse replies and whole conversations on one leaderboard.
+
+    Return whether seekers were played, so that who plays them matters.
+    """
     if "unit" in verdicts:
         units = verdicts["unit"].iloc[entries.rows].fillna("reply").unique()
         if len(units) > 1:
@@ -182,7 +185,7 @@ class Ratings:
     n_effective: float
     # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
     chance: pd.DataFrame
-    gaps: Gaps  # differences of strengths, with what resamples tell of them
+    gaps: Differences  # differences of strengths, with what resamples tell of them
     # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
     settings: Mapping[str, Any]
 
@@ -260,7 +263,11 @@ class Ratings:
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
-        reach = self.gaps.reach() if len(self.replicates) else np.full((len(names),) * 2, np.nan)
+        reach = (
+            self.gaps.margins_of_error()
+            if len(self.replicates)
+            else np.full((len(names),) * 2, np.nan)
+        )
         gap, chance = theta[one] - theta[other], self.chance.to_numpy()[one, other]
         pairs = {
             "better": names[one],
@@ -520,12 +527,8 @@ def fit_boards(
         try:
             boards[group] = fit_ratings(rows, **chosen)
         except ValueError as error:
-            error.args = (
-                (
-                    f"{', '.join(f'{name}={value}' for name, value in zip(by, group, strict=True))}:"
-                    f" {error}"
-                ),
-            )
+            where = ", ".join(f"{name}={value}" for name, value in zip(by, group, strict=True))
+            error.args = (f"{where}: {error}",)
             raise
         other = [
             f"{name}={value}"

@@ -71,7 +71,7 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     --------
     bootstrap_ci : Compute a statistic with a bootstrap interval over whole clusters.
     fit_ratings : Fit strengths to verdicts, with intervals from resampling.
-    kept : Run a simulation, or read its kept table; it needs a fresh generator.
+    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
 
     Notes
     -----
@@ -278,7 +278,7 @@ def share_ci(
     else:
         dialogue, rater = (pd.factorize(cluster[column])[0] for column in cluster)
         n_clusters = int(min(dialogue.max(), rater.max()) + 1)
-        se, even_clusters = crossed_error(influence, dialogue, rater), float(n_clusters)
+        se, even_clusters = two_way_error(influence, dialogue, rater), float(n_clusters)
     low, high = error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0)
     few = n_clusters < ENOUGH_CLUSTERS
     return Interval(share, float(low), float(high), se, ci_level, n_clusters, 0, few, np.empty(0))
@@ -435,19 +435,19 @@ def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
     )
 
 
-def crossed(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
+def interaction_codes(one: Codes, n_one: int, other: Codes, n_other: int) -> tuple[Codes, int]:
     """Code the interaction of two factors: number the combinations that occur."""
     key = one * n_other + other
     names = np.flatnonzero(np.bincount(key, minlength=n_one * n_other))
     return np.searchsorted(names, key), len(names)
 
 
-def crossed_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
+def two_way_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
     """Compute a two-way cluster-robust standard error, over dialogues and raters.
 
     Cameron and others (2011), https://doi.org/10.1198/jbes.2010.07136.
     """
-    cell, _ = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
+    cell, _ = interaction_codes(dialogue, dialogue.max() + 1, rater, rater.max() + 1)
     by_dialogue, by_rater, by_cell = (
         float((np.bincount(code, influence) ** 2).sum()) for code in (dialogue, rater, cell)
     )
@@ -516,7 +516,7 @@ def refuse_few_raters(
             f" {FEW_RATERS} are needed): take them as fixed and resample dialogues alone"
             f" (cluster={outer!r}), by rater if they differ."
         )
-    n_cells = crossed(dialogue, dialogue.max() + 1, rater, rater.max() + 1)[1]
+    n_cells = interaction_codes(dialogue, dialogue.max() + 1, rater, rater.max() + 1)[1]
     if n_cells in (n_dialogues, n_raters):
         inner, outer = (inner, outer) if n_cells == n_raters else (outer, inner)
         raise VerdictsError(

@@ -16,14 +16,14 @@ from heart_utils.ratings.resampling import (
     Rng,
     as_rng,
     check_clusters,
-    crossed,
     draw_weights,
+    interaction_codes,
     interval_ends,
     refuse_few_raters,
 )
 from heart_utils.ratings.verdicts import Array, Codes
 
-__all__ = ["Gaps", "simultaneous_quantile"]
+__all__ = ["Differences", "simultaneous_quantile"]
 
 RELEASED_Z = 1.96
 CHUNK_CELLS = 1_000_000
@@ -43,7 +43,7 @@ def spread_of(
     n_resamples: int,
     ci_level: float,
     rng: Rng,
-) -> tuple[Gaps, Columns]:
+) -> tuple[Differences, Columns]:
     """Compute intervals and ranks of a model's strengths, as columns of the ratings table."""
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
@@ -58,7 +58,7 @@ def spread_of(
     }
     if interval is None or interval == "released":
         reach = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
-        return Gaps(theta, np.empty((0, size)), 0, ci_level, 0.0), {
+        return Differences(theta, np.empty((0, size)), 0, ci_level, 0.0), {
             **found,
             "ci_low": theta - reach,
             "ci_high": theta + reach,
@@ -73,7 +73,7 @@ def spread_of(
     found["n_clusters"] = met
     # nobody was told apart, so nothing can be said about how well
     if not (entries.share != 0.5).any():
-        gaps = Gaps(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
+        gaps = Differences(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
         return gaps, found | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
     alone = one_sided_ends(model, met, ci_level)
     bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
@@ -89,7 +89,7 @@ def spread_of(
     else:
         draws = draw_strengths(model, n_resamples, rng) @ centre.T
         ends = interval_ends(theta, draws, met, ci_level)
-    gaps = Gaps(theta, draws, n_clusters, ci_level, n_effective, bounds)
+    gaps = Differences(theta, draws, n_clusters, ci_level, n_effective, bounds)
     low, high = np.where(model.penalised, alone, ends)
     return gaps, found | dict(
         zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True)
@@ -149,7 +149,7 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
     groups, cells = model.entries.groups(), None
     places: list[Any] = [slice(None)]
     if len(groups) > 1:
-        cells = crossed(*groups[0], *groups[1])
+        cells = interaction_codes(*groups[0], *groups[1])
         places = [np.zeros(cells[1], np.intp) for _ in groups]
         for place, (code, _) in zip(places, groups, strict=True):
             place[cells[0]] = code
@@ -179,7 +179,7 @@ def covariance(
     """
     # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023),
     # https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
-    # ``crossed_error``.
+    # ``two_way_error``.
     groups, bread = model.entries.groups(), model.bread
     meat = np.sum(
         [
@@ -189,7 +189,7 @@ def covariance(
         axis=0,
     )
     if len(groups) > 1:
-        by_cell = sums_of_scores(model, *crossed(*groups[0], *groups[1]))
+        by_cell = sums_of_scores(model, *interaction_codes(*groups[0], *groups[1]))
         meat -= by_cell.T @ by_cell
     size = len(model.theta)
     found = (bread @ meat @ bread)[:size, :size]
@@ -282,7 +282,7 @@ MOST_CELLS = 8_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps:
+class Differences:
     """Differences of strengths, with what resamples tell of them."""
 
     strength: Array
@@ -294,7 +294,7 @@ class Gaps:
     # low and high where bounds are one-sided, or nan
     ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
 
-    def take(self, order: Codes) -> Gaps:
+    def take(self, order: Codes) -> Differences:
         """Reorder the responders."""
         ends = self.ends[:, order] if self.ends.shape[1] > 1 else self.ends
         return replace(
@@ -313,7 +313,7 @@ class Gaps:
             np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0)
         )
 
-    def reach(self) -> Array:
+    def margins_of_error(self) -> Array:
         """Compute the margin of error below each difference, row less column, all at once.
 
         The margin above is the transpose.
@@ -342,7 +342,7 @@ class Gaps:
         )
         statistic = np.divide(gap, se, out=np.where(gap > 0, np.inf, -np.inf), where=se > 0)
         statistic[np.abs(gap) <= 1e-12] = 0.0
-        by_ends = np.where(gap > self.reach(), np.inf, -np.inf)
+        by_ends = np.where(gap > self.margins_of_error(), np.inf, -np.inf)
         statistic = np.where(bounded[:, None] | bounded, by_ends, statistic)
         if alone is not None:
             open_[np.arange(size) != alone] = False

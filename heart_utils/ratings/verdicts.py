@@ -288,10 +288,10 @@ def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
     """Keep the answers of people, and refuse a table that has none."""
-    return table[party(np.arange(len(table)), table, "human")]
+    return table[rater_group(np.arange(len(table)), table, "human")]
 
 
-def party(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
+def rater_group(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]:
     """Select the rows of a rater group or of one rater; refuse a table that has none."""
     column = "rater_kind" if who in RATER_KINDS else "rater"
     if column not in table:

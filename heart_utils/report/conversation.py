@@ -111,11 +111,13 @@ def practise_comparisons(
     licences: Iterable[str],
     who_wrote: str,
     cautions: Mapping[str, str] | None = None,
+    differs: Mapping[str, str] | None = None,
     rng: np.random.Generator,
 ) -> Html:
     """Build a page of at most twelve comparisons to practise on, one a dialogue.
 
-    The page stores and sends nothing.
+    The page stores and sends nothing. Two probes are never compared with each other. Where people
+    have judged a pair, the page tells a reader whether most of them chose the same.
 
     Parameters
     ----------
@@ -131,6 +133,8 @@ def practise_comparisons(
         As in :func:`read_conversation`.
     cautions
         Mapping of rater to what must stand beside its verdicts.
+    differs : mapping of str to str, optional
+        Responder -> in what its reply differs from the one beside it, told after the choice.
     rng
         Draws conversations, pairs and sides.
 
@@ -155,7 +159,9 @@ def practise_comparisons(
             " your own copy of the data."
         )
         return Html(f"<p>There is no practice here: {escape(words)}</p>")
-    chosen = _choose(open_ones, replies, comparisons, rng)
+    probes = set(responders.loc[responders["responder_kind"] == "probe", "responder"])
+    both = comparisons["responder_a"].isin(probes) & comparisons["responder_b"].isin(probes)
+    chosen = _choose(open_ones, replies, comparisons[~both], rng)
     if chosen.empty:
         return Html(
             "<p>There is no practice here: no conversation of this run has two valid replies with"
@@ -178,6 +184,10 @@ def practise_comparisons(
             ),
             "sides": _sides(pair, flip, texts, kinds),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
+            "people": _peoples_choices(rated, flip),
+            "differs": " ".join(
+                (differs or {}).get(pair[f"responder_{side}"], "") for side in "ab"
+            ).strip(),
             "cautions": (
                 [cautions[rater] for rater in rated["rater"].unique() if rater in cautions]
                 if cautions
@@ -269,6 +279,17 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
             )
         )
     return lines
+
+
+def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
+    """Count people's choices by the sides of this page; empty where no person judged."""
+    people = verdicts[verdicts["rater_kind"].eq("human") & verdicts["state"].eq("valid")]
+    if "simulated" in people:
+        people = people[~people["simulated"].fillna(False).astype(bool)]
+    asked = people["dimension"].eq("overall")
+    people = people[asked] if asked.any() else people
+    side = {"a": "b", "b": "a", "tie": "tie"} if flip else {"a": "a", "b": "b", "tie": "tie"}
+    return {side[str(verdict)]: int(n) for verdict, n in people["verdict"].value_counts().items()}
 
 
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:

@@ -20,6 +20,10 @@ KINDS = {
     "forest": ("group", "line", "win_share", "ci_low", "ci_high", "evidence"),
     "squares": ("group", "item"),
     "matrix": ("panel", "row", "column", "wins", "ties", "losses"),
+    "guess": ("label", "value", "ci_low", "ci_high", "least", "most", "scores"),
+    "again": ("unit", "what"),
+    "rubric": ("question", "item", "ability", "points"),
+    "raters": ("panel", "row", "rater", "icc", "scores"),
 }
 """What can be drawn -> the columns that it takes."""
 
@@ -31,6 +35,7 @@ def explore(
     figure: str,
     switches: Mapping[str, str],
     shown: Mapping[str, str],
+    cards: pd.DataFrame | None = None,
 ) -> Html:
     """Write the rows behind a static figure, so that a page can let its reader ask for them.
 
@@ -41,15 +46,24 @@ def explore(
     Parameters
     ----------
     table : pandas.DataFrame
-        One row a line, square or cell, with the columns that `KINDS` names.
+        One row a line, square or cell, with the columns that `KINDS` names. For ``"guess"`` the
+        first row is what a reader guesses; for ``"again"`` a row is one draw (``what`` is
+        ``"estimate"`` or ``"draw"``) and `shown` names a column for each responder; for
+        ``"raters"`` a row holds one rater's scores of one responder's replies, question by
+        question.
     kind : str
-        ``"forest"``, ``"squares"`` or ``"matrix"``.
+        ``"forest"``, ``"squares"``, ``"matrix"``, ``"guess"``, ``"again"``, ``"rubric"`` or
+        ``"raters"``.
     figure : str
-        Name of the static figure, whose picture this takes the place of where scripts run.
+        Name of the static figure, whose picture this takes the place of where scripts run, or of
+        the table that it joins.
     switches : mapping of str to str
         Column -> words beside the field that chooses among its values, or that colours by it.
     shown : mapping of str to str
         Column -> its name in what a tap shows.
+    cards : pandas.DataFrame, optional
+        For ``"matrix"``: one line for each ``row``, whose other columns are the facts that a tap on
+        that name shows.
 
     Returns
     -------
@@ -85,8 +99,11 @@ def explore(
         )
     if table.empty:
         raise ValueError("There is nothing to ask for: the table has no row.")
-    rows = json.loads(table[columns].to_json(orient="records", double_precision=4))
-    told = {"rows": rows, "switches": dict(switches), "shown": dict(shown)}
+    rows = json.loads(table[columns].to_json(orient="values", double_precision=4))
+    told = {"columns": columns, "rows": rows}
+    told |= {"switches": dict(switches), "shown": dict(shown)}
+    if cards is not None:
+        told["cards"] = json.loads(cards.to_json(orient="records", double_precision=4))
     # Within a script element only the sign that could close it must not appear.
     words = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     opening = (

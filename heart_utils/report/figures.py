@@ -58,9 +58,11 @@ PLACES = (
         for up, edge in ((18, "bottom"), (-18, "top"), (29, "bottom"), (-29, "top"))
     ),
 )
-"""Where a point's name is tried, in this order: offsets in points, and what of the text lies there."""
+"""Where a point's name is tried, in this order: offsets in points, and what of the text lies
+there."""
 CJK_FONT = "HeartBench Names SC"
-"""A cut of Noto Sans CJK SC (SIL Open Font License 1.1, ``data/fonts/OFL.txt``) with the characters of the names only."""
+"""A cut of Noto Sans CJK SC (SIL Open Font License 1.1, ``data/fonts/OFL.txt``) with the
+characters of the names only."""
 
 
 def use_book_style() -> None:
@@ -743,9 +745,18 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     """
     if is_simulated(table) if isinstance(table, pd.DataFrame) else table:
         ax.text(
-            0.99, 0.02, "SIMULATED", transform=ax.transAxes, ha="right", va="bottom", fontsize="x-small", color="#8a3b00",
-            weight="bold", zorder=5, bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 1.0},
-        )  # fmt: skip
+            0.99,
+            0.02,
+            "SIMULATED",
+            transform=ax.transAxes,
+            ha="right",
+            va="bottom",
+            fontsize="x-small",
+            color="#8a3b00",
+            weight="bold",
+            zorder=5,
+            bbox={"fc": "white", "ec": "none", "alpha": 0.8, "pad": 1.0},
+        )
 
 
 def use_cjk_font() -> Html:

@@ -519,11 +519,12 @@ def _figure(comparison: Comparison) -> str:
     return drawn.getvalue()[drawn.getvalue().index("<svg") :]
 
 
-USAGE = """The command ``heart-gate BASELINE CANDIDATE``: did a candidate get worse? Its exit code is the answer.
+USAGE = """The command ``heart-gate BASELINE CANDIDATE``: did a candidate get worse?
 
-Each side is a file of votes or a run, with the responder after a colon where it is not evident: ``old.csv new.csv``,
-``votes.csv:old votes.csv:new``, ``runs/before:assistant runs/after:assistant``. Exit codes: 0 passed, 1 worse (non-inferiority:
-not shown to be as good), 2 bad input, 3 inconclusive.
+Its exit code is the answer: 0 passed, 1 worse (non-inferiority: not shown to be as good), 2 bad
+input, 3 inconclusive. Each side is a file of votes or a run, with the responder after a colon where
+it is not evident: ``old.csv new.csv``, ``votes.csv:old votes.csv:new``,
+``runs/before:assistant runs/after:assistant``.
 """
 
 

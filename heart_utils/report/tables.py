@@ -34,7 +34,8 @@ DASH = "–"
 LONG = 36
 
 HEADS: dict[str, str] = WORDS["heads"]
-"""What the columns of the project's tables are called before readers; of any other, the underscores go."""
+"""What the columns of the project's tables are called before readers; of any other, the
+underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
 NUMBER = count(1)
@@ -135,10 +136,10 @@ def show_table(
 def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> None:
     """Glue each number or name under its key, for sentences to quote; nothing is shown.
 
-    A sentence of a chapter that quotes a result takes it from here, by ``{glue:text}`KEY` ``, so
-    that prose and tables move together when data change. Values of numpy and pandas become plain
-    numbers. Glue numbers and names, not clauses: a sentence whose wording depends on a result
-    should be two sentences.
+    A sentence of a chapter that quotes a result takes it from here, by the role ``glue:text``
+    with the key, so that prose and tables move together when data change. Values of numpy and
+    pandas become plain numbers. Glue numbers and names, not clauses: a sentence whose wording
+    depends on a result should be two sentences.
 
     Parameters
     ----------

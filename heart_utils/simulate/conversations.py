@@ -35,7 +35,7 @@ def plan_conversations(
     ci_level: float = 0.95,
     n_contrasts: int = 1,
 ) -> pd.DataFrame:
-    """Compare studies of whole conversations that cost the same: more starts, seekers, repeats or raters.
+    """Compare studies of conversations at equal cost: more starts, seekers, repeats or raters.
 
     All responders meet the same starts and seekers. A start costs once; each conversation costs its
     turns, and one judging for each rater.
@@ -92,7 +92,8 @@ def plan_conversations(
     ...     sage, budget=8_000, n_responders=2, seekers=(1, 2), repeats=(1, 2), fixed=["seeker"]
     ... )
     >>> plans[["n_starts", "n_seekers", "n_repeats", "standard_error"]].round(2).values.tolist()
-    [[400.0, 1.0, 1.0, 1.58], [200.0, 2.0, 1.0, 1.73], [200.0, 1.0, 2.0, 1.73], [100.0, 2.0, 2.0, 2.0]]
+    [[400.0, 1.0, 1.0, 1.58], [200.0, 2.0, 1.0, 1.73],
+     [200.0, 1.0, 2.0, 1.73], [100.0, 2.0, 2.0, 2.0]]
     """
     variance = components.table["variance"] if isinstance(components, Components) else components
     known = {"dialogue", "repeat", *(part for name in dict(variance) for part in name.split(":"))}

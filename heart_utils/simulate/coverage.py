@@ -23,8 +23,13 @@ from heart_utils.simulate.power import Design, critical_value, expected_share, n
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = [
-    "NULLS", "check_coverage", "check_saving", "simulate_coverage", "simulate_gate", "simulate_power",
-]  # fmt: skip
+    "NULLS",
+    "check_coverage",
+    "check_saving",
+    "simulate_coverage",
+    "simulate_gate",
+    "simulate_power",
+]
 
 Pairs = tuple[Codes, Codes]
 
@@ -114,9 +119,9 @@ def _one_study(
     varying = design.rater_sd > 0
     # Two truths: what the fit tends to with more dialogues for these raters (`here`), and with
     # other raters too (`anywhere`). An interval is only judged by the truth of its own population.
-    here = tends_to(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
+    here = limiting_strengths(theta + tastes if varying else theta[None], design.dialogue_sd, pairs)
     anywhere = (
-        tends_to(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs)
+        limiting_strengths(theta[None], np.hypot(design.dialogue_sd, design.rater_sd), pairs)
         if varying
         else here
     )
@@ -209,7 +214,7 @@ def draw_study(
     )
 
 
-def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
+def limiting_strengths(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
     """Compute the limiting strengths of averaged win probabilities, for this panel of raters.
 
     Raters are the rows.
@@ -224,7 +229,7 @@ def tends_to(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> 
     return np.asarray(fit_strengths(wins, np.zeros(size, bool))[0])
 
 
-def placed(
+def place_strengths(
     place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0
 ) -> Array:
     """Find strengths for which the fit converges to a given gap between the first two.
@@ -233,7 +238,7 @@ def placed(
     """
 
     def missed(distance: float) -> float:
-        fitted = tends_to(place(distance)[None], spread, pairs, nu)
+        fitted = limiting_strengths(place(distance)[None], spread, pairs, nu)
         return float(fitted[0] - fitted[1]) - shown
 
     return place(
@@ -300,7 +305,7 @@ def simulate_power(
     n_others, pairs = design.n_responders - 2, np.triu_indices(design.n_responders, k=1)
     others = np.linspace(-OTHERS, OTHERS, n_others) if n_others > 1 else np.zeros(n_others)
     spread = float(np.hypot(design.dialogue_sd, design.rater_sd))
-    theta = placed(
+    theta = place_strengths(
         lambda apart: np.array([apart / 2.0, -apart / 2.0, *others]),
         gap,
         spread,
@@ -320,7 +325,7 @@ def simulate_power(
         )
         estimate, se = gaps.strength[0] - gaps.strength[1], gaps.errors()[1][0, 1]
         if n_contrasts is None:
-            reach = gaps.reach()[0, 1]
+            reach = gaps.margins_of_error()[0, 1]
         else:
             df = gaps.n_effective - 1.0
             reach = se * critical_value(
@@ -425,9 +430,17 @@ def check_saving(
             alone, powered = (
                 ((table[name] - target) ** 2).sum() for name in ("people_strength", "strength")
             )
-            rows.append({"n_labelled": n, "gain": float(alone - powered), "variance": found.people_variance,
-                         "estimated": found.saving, "at_most": found.most_saving, "rho_squared": found.rho_squared,
-                         "weight": found.weight})  # fmt: skip
+            rows.append(
+                {
+                    "n_labelled": n,
+                    "gain": float(alone - powered),
+                    "variance": found.people_variance,
+                    "estimated": found.saving,
+                    "at_most": found.most_saving,
+                    "rho_squared": found.rho_squared,
+                    "weight": found.weight,
+                }
+            )
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
     saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
@@ -623,7 +636,7 @@ def gate_strengths(drop: float, direct: bool) -> Array:
     one, other = np.triu_indices(len(SIDES), k=1)
     meet = (one != BASELINE) | (other != CANDIDATE) | direct
     spread = float(np.hypot(HISTORY_SD, REPLY_SD))
-    return placed(
+    return place_strengths(
         lambda gap: np.array([0.0, -gap, *OPPONENTS]),
         drop / POINTS,
         spread,

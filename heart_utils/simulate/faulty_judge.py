@@ -50,7 +50,8 @@ PLANTED = (
     ("boasts", Faults(leans=0.3, boasts=0.8)),
     ("tires", Faults(tires=0.1)),
 )
-"""One judge a fault. Only a judge that contradicts itself shows that it boasts, so that one leans too."""
+"""One judge a fault. Only a judge that contradicts itself shows that it boasts, so that one leans
+too."""
 
 
 def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 280) -> pd.DataFrame:
@@ -152,12 +153,22 @@ def _lay_out(
 ) -> pd.DataFrame:
     """Make one row an answer of one kind of call."""
     pair = np.repeat([f"p{number:05d}" for number in range(len(said))], len(DIMENSIONS))
-    return pd.DataFrame({
-        "pair_id": pair, "dialogue_id": pair, "rater": "judge", "dimension": np.tile(DIMENSIONS, len(said)),
-        "dimension_position": place.ravel(), "verdict": WORD[said.ravel()], "state": "valid", "order": order,
-        "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()), "protocol": protocol, "repeat": repeat,
-        "simulated": True,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "pair_id": pair,
+            "dialogue_id": pair,
+            "rater": "judge",
+            "dimension": np.tile(DIMENSIONS, len(said)),
+            "dimension_position": place.ravel(),
+            "verdict": WORD[said.ravel()],
+            "state": "valid",
+            "order": order,
+            "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()),
+            "protocol": protocol,
+            "repeat": repeat,
+            "simulated": True,
+        }
+    )
 
 
 def _measure(

@@ -19,8 +19,15 @@ from heart_utils.simulate.power import davidson, expected_share, normal_nodes
 from heart_utils.tables import RATER_KINDS, check_table, empty_table, needed_columns
 
 __all__ = [
-    "BEHAVIOURS", "Behaviour", "Panel", "SimulatedRaters", "Study", "simulate_raters", "simulate_study", "simulate_writers",
-]  # fmt: skip
+    "BEHAVIOURS",
+    "Behaviour",
+    "Panel",
+    "SimulatedRaters",
+    "Study",
+    "simulate_raters",
+    "simulate_study",
+    "simulate_writers",
+]
 
 Met = tuple[Codes, Codes, Codes]
 
@@ -43,7 +50,8 @@ BEHAVIOURS = {
     "patient_coin": Behaviour(0.0, 0.0, 40.0, 0.98),
     "careless_reader": Behaviour(0.2, 0.0, 12.0, 0.5),
 }
-"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. Only ``careful`` and ``hurried`` do the task."""
+"""Assumptions, not measurements, as are ``SPREAD`` and ``TIES``. Only ``careful`` and ``hurried``
+do the task."""
 
 # standard deviation between pairs of the log-odds by which a careful rater prefers one reply
 SPREAD = 1.5

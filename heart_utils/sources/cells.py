@@ -41,6 +41,8 @@ def read_cells(
             bad += list(wrong)
         elif column in rows and what.kind == "text":
             rows[column] = _ids(rows[column])
+        if column in rows and what.words and column != ANSWERS.get(table):
+            rows[column] = map_words(rows[column], partial(_of_words, what.words))
     given = rows.get("p_a", pd.Series(dtype=object))  # as the file has it
     if table == "verdicts":
         bad += _read_chances(rows, how.get("soft"), faults)
@@ -90,6 +92,12 @@ def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, di
             wrong[row] = f"row {row}: expected a list as JSON, {error}."
             read.append(None)
     return pd.Series(read, cells.index, dtype=object), wrong
+
+
+def _of_words(words: tuple[str, ...], cell: Any) -> Any:
+    """Return a word of a column's own, such as ``Human`` or ``AB``, in small letters."""
+    small = cell.casefold() if isinstance(cell, str) else cell
+    return small if small in words else cell
 
 
 def _stripped(cell: Any) -> Any:
@@ -143,10 +151,12 @@ def _meaning(meant: Mapping[str, Any], cell: Any) -> Any:
 
 
 def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
-    """Refuse two spellings of one name: capitals and blanks tell nobody apart."""
+    """Refuse two spellings of one name or id: capitals and blanks tell nobody apart."""
     seen: dict[tuple[str, str], dict[str, str]] = {}
+    for name in _spelt_with_capitals(rows.get("history_id", pd.Series(dtype=TEXT))):
+        seen.setdefault(("history_id", " ".join(name.split()).casefold()), {})[name] = "history_id"
     for column in NAMES:
-        for name in rows[column].dropna().unique() if column in rows else ():
+        for name in filter(pd.notna, rows[column].unique() if column in rows else ()):
             group = "responder" if column in SIDES else column
             seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(
                 str(name), column
@@ -159,16 +169,25 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
                 f" {show_cell(group, name)}"
                 for name, column in both
             ]
-            (name, column), _ = both
+            (name, column), (spelt, other) = both
             words = (
-                ""
-                if group == "rater"
-                else f", as in words={{'{column}': {{'{name.casefold()}': '{name}'}}}}"
+                "" if group == "rater" else f", as in words={{'{other}': {{'{spelt}': '{name}'}}}}"
             )
             faults.append(
                 f"{column}: {found[0]} and {found[1]}, which differ in capitals or blanks alone."
                 f" Give one spelling{words}."
             )
+
+
+def _spelt_with_capitals(ids: pd.Series) -> list[str]:
+    """List ids where one has a capital or a blank that another may lack; in most files none has."""
+    if ids.dtype != TEXT and not ids.map(lambda cell: isinstance(cell, str)).all():
+        return []
+    small = ids.str.lower()
+    if not (small.ne(ids) | ids.str.contains(" ", regex=False)).any():
+        return []
+    words: list[str] = [word for word in ids.unique() if pd.notna(word)]
+    return words
 
 
 def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any]:

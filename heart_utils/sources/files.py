@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from heart_utils.identities import (
     PEOPLE,
@@ -28,8 +29,8 @@ from heart_utils.identities import (
 from heart_utils.runs import RunError, code_people_in, find_root
 from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.cells import ANSWERS, read_cells
-from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words
+from heart_utils.sources.cells import ANSWERS, SIDES, read_cells
+from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words, put
 from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful
 from heart_utils.sources.options import FileOptions, check_options, plain
@@ -37,12 +38,15 @@ from heart_utils.sources.reshape import Reshaped, reshape
 from heart_utils.tables import (
     ENDS,
     KEYS,
+    ORDERS,
     TABLES,
     Column,
     TableError,
     check_table,
+    come_again,
     count_exchanges,
     empty_table,
+    group_numbers,
     refuse_rows,
 )
 
@@ -95,8 +99,9 @@ def _evident(table: str) -> JsonObject:
 DEFAULTS: dict[str, JsonObject] = {table: _evident(table) for table in NEEDED}
 """Table -> column -> the value it has in every row of a file that does not have the column.
 
-Beyond these, ids are made of the names that a file has (a is then the first of two responders in the alphabet), and ``state``
-is ``valid`` if every row has an answer; else the file must say why. A licence that is not stated is the strictest.
+Beyond these, ids are made of the names that a file has (a is then the first of two responders in
+the alphabet), and ``state`` is ``valid`` if every row has an answer; else the file must say why. A
+licence that is not stated is the strictest.
 """
 
 
@@ -304,7 +309,8 @@ def _name_columns(
             f"{table}: missing {', '.join(missing)}. A file of {table} must have"
             f" {', '.join(NEEDED[table])}; its columns are {listed}. Say which is which by"
             f" columns={{'its header': {missing[-1]!r}}}, or what every row has, as in"
-            " always={'rater_kind': 'human'}; data/README.md says what may be left out."
+            " always={'rater_kind': 'human'}; the book's page *Files that you have* says what may"
+            " be left out."
         )
         for column in missing:  # so that the rest can be looked at
             rows[column] = _anything(column, expected[column], len(rows))
@@ -383,17 +389,16 @@ def _checked(
                         rows[column],
                         what.expected(),
                     )
-            filled = complete(table, rows, sides_shown=sides_shown)
-            if how.get("repeats") == "number":
-                keys = [
-                    key for key in KEYS[table] if key != "repeat" and len(filled[key].unique()) > 1
-                ]
-                filled["repeat"] = (
-                    filled.groupby(keys, dropna=False, sort=False).cumcount()
-                    if keys
-                    else range(len(filled))
-                )
-            checked = check_table(table, filled)
+            filled, compared = _completed(table, rows, sides_shown)
+            distinct = False
+            if (numbered := how.get("repeats") == "number") or table == "verdicts":
+                others = [filled[key] for key in KEYS[table][1:] if key != "repeat"]
+                numbers = group_numbers([compared, *others])
+                again = come_again(numbers)
+                distinct = numbered or not again.any()
+            if numbered:
+                filled["repeat"] = _numbers_of_repeats(numbers, again)
+            checked = check_table(table, filled, distinct=distinct)
             if table == "answers":  # whoever imports them says where each stands
                 checked.index = filled.index
             if table == "histories":
@@ -407,38 +412,48 @@ def _checked(
     return empty_table(table)
 
 
+def _numbers_of_repeats(numbers: NDArray[np.int64], again: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Count from 0 on in each group of rows that has several, as few do in a large file."""
+    repeat, those = np.zeros(len(numbers), "int64"), pd.Series(numbers[again])
+    repeat[again] = those.groupby(those, sort=False).cumcount()
+    return repeat
+
+
 def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd.DataFrame:
     """Fill defaults that a file, or the reader of a published study, may leave out.
 
     Its sides may be those that raters saw.
     """
+    return _completed(table, rows, sides_shown)[0]
+
+
+def _completed(table: str, rows: pd.DataFrame, sides_shown: bool) -> tuple[pd.DataFrame, pd.Series]:
+    """Fill defaults, and return what parts rows as their first key does with them."""
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
     absent = {column: value for column, value in _evident(table).items() if column not in rows}
-    rows = rows.assign(
-        **{
-            column: _evident_cells(TABLES[table][column], value, rows.index)
-            for column, value in absent.items()
-        }
-    )
+    made: dict[Any, Any] = {}  # columns that hold the same share their cells
+    for column, value in absent.items():
+        if (alike := (TABLES[table][column].kind, repr(value))) not in made:
+            made[alike] = _evident_cells(TABLES[table][column], value, rows.index)
+        absent[column] = made[alike]
+    rows = rows.assign(**absent)
     if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
     if table in ("scores", "replies") and "reply_id" not in rows:
         rows["reply_id"] = join_texts([rows["history_id"], rows["responder"]])
     if table == "conversations":
         _name_conversations(rows)
-    if table == "verdicts":
-        _name_pairs(rows, sides_shown)
+    compared = _name_pairs(rows, sides_shown) if table == "verdicts" else rows[KEYS[table][0]]
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
         # an answer that is empty is refused by the table's own check
         rows["state"] = constant("valid", rows.index)
-    return rows
+    return rows, compared
 
 
 def _name_conversations(rows: pd.DataFrame) -> None:
-    """Name each conversation by its start, seeker, responder and repeat, and count what a file does not."""
-    if (
-        "start_id" not in rows
-    ):  # so that two are compared that went on from one start with one seeker
+    """Name each conversation by its start, seeker, responder and repeat; fill in counts."""
+    # so that two are compared that went on from one start with one seeker
+    if "start_id" not in rows:
         rows["start_id"] = rows["history_id"]
         rows["history_id"] = join_texts([rows["history_id"], rows["seeker"]])
     if "conversation_id" not in rows:
@@ -473,8 +488,8 @@ def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
     return np.nan if value is None and what.kind == "number" else value
 
 
-def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
-    """Name each pair by its history and responders, a first in the alphabet, and turn rows."""
+def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> pd.Series:
+    """Name pairs by history and responders, a first in the alphabet; return what parts them."""
     if named := "pair_id" in rows:
         first_seen = rows.groupby("pair_id", dropna=False)[
             ["responder_a", "responder_b"]
@@ -490,9 +505,10 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
         first, second = choose(stays, first, second), choose(stays, second, first)
     if not named:
         rows["pair_id"] = join_texts([rows["history_id"], first, second])
+    pairs = pd.Series(group_numbers([rows["history_id"], first, second]), rows.index)
     if turned.any():
-        if sides_shown and not rows["history_id"].is_unique:
-            _note_orders(rows, first, second, turned)
+        if sides_shown:
+            _note_orders(rows, pairs, turned.to_numpy(bool))
         rows["responder_a"], rows["responder_b"] = first, second
         rows["verdict"] = choose(
             stays,
@@ -504,38 +520,37 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
         if rows["p_a"].notna().any():
             p_a = pd.to_numeric(rows["p_a"], errors="coerce")
             rows["p_a"] = rows["p_a"].where(stays | p_a.isna(), 1 - p_a)
-    if "comparison_id" in rows:
-        return
-    order = rows["order"]
-    rows["comparison_id"] = rows["pair_id"]
-    if order.notna().any():
-        said = order.notna().to_numpy(bool)
-        rows["comparison_id"] = choose(said, join_texts([rows["pair_id"], order]), rows["pair_id"])
+    if made := "comparison_id" not in rows:
+        order = rows["order"]
+        rows["comparison_id"] = rows["pair_id"]
+        if (said := order.notna().to_numpy(bool)).any():
+            with_order = join_texts([rows["pair_id"][said], order[said]])
+            rows["comparison_id"] = put(rows["pair_id"], said, with_order)
+    # names that hold what parts an id may give two pairs one id
+    names = {name for side in SIDES for name in rows[side].unique()}
+    if named or not made or any("--" in f"-{name}" or name in ORDERS for name in names):
+        return rows["comparison_id"]
+    return pd.Series(group_numbers([pairs, order]), rows.index)
 
 
 def _other_order(order: Any) -> Any:
     return {"ab": "ba", "ba": "ab"}.get(order, order)
 
 
-def _note_orders(
-    rows: pd.DataFrame, first: pd.Series, second: pd.Series, turned: pd.Series
-) -> None:
+def _note_orders(rows: pd.DataFrame, pairs: pd.Series, turned: NDArray[np.bool_]) -> None:
     """Take the same pair by one rater with the sides changed for its second order.
 
     Only where the file has no column of orders.
     """
-    keys = [
-        rows[column]
-        for column in ("history_id", *SAME_QUESTION)
-        if column in rows and len(rows[column].unique()) > 1
-    ]
-    group = turned.groupby([*keys, first, second], dropna=False)
-    both = (group.transform("any") & ~group.transform("all")).to_numpy() & rows[
-        "order"
-    ].isna().to_numpy()
+    numbers = group_numbers([pairs, *(rows[key] for key in SAME_QUESTION if key in rows)])
+    again = come_again(numbers)
+    group = pd.Series(turned[again]).groupby(numbers[again])
+    both = again.copy()
+    both[again] = group.transform("any") & ~group.transform("all")
+    both &= rows["order"].isna().to_numpy()
     # in the file's terms its a stood first; rows that are turned turn their order too
     if both.any():
-        rows["order"] = choose(both, constant("ab", rows.index), rows["order"])
+        rows["order"] = put(rows["order"], both, constant("ab", rows.index[both]))
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:

@@ -115,7 +115,7 @@ def read_table(
     ['x']
     """
     if is_table(given):
-        return RawTable(_in_memory(given))
+        return RawTable(_without_categories(_in_memory(given)))
     file = Path(given).expanduser().resolve()  # type: ignore[arg-type]
     suffix = suffix_of(file)
     if suffix not in SUFFIXES:
@@ -134,7 +134,7 @@ def read_table(
             return RawTable(_of_objects(objects), notes=missing)
         return RawTable(_of_objects(_objects_in(file, content)))
     if suffix == ".parquet":
-        return RawTable(_read_binary(file, "Parquet"))
+        return RawTable(_without_categories(_read_binary(file, "Parquet")))
     if suffix == ".xlsx":
         rows = _read_binary(file, "Excel", header)
     else:
@@ -159,12 +159,21 @@ def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _without_categories(rows: pd.DataFrame) -> pd.DataFrame:
+    """Replace categories of pandas or Parquet by the values that they stand for."""
+    kinds = {
+        name: kind.categories.dtype
+        for name, kind in rows.dtypes.items()
+        if isinstance(kind, pd.CategoricalDtype)
+    }
+    return rows.astype(kinds) if kinds else rows
+
+
 def _in_memory(given: Any) -> pd.DataFrame:
     if not isinstance(given, pd.DataFrame):
-        read: pd.DataFrame = pa.table(given).to_pandas(
-            types_mapper={pa.string(): TEXT, pa.large_string(): TEXT}.get
-        )
-        return read
+        as_text = {pa.string(): TEXT, pa.large_string(): TEXT}.get
+        table: pd.DataFrame = pa.table(given).to_pandas(types_mapper=as_text)
+        return table
     for column in [name for name, kind in given.dtypes.items() if kind == "object"]:
         whole = given[column].map(is_whole_text)
         if not whole.all():
@@ -282,6 +291,18 @@ def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
     if len(arrays) == 1:
         rows: list[JsonObject] = content[arrays[0]]
         return rows
+    heads, cells = content.get("columns"), content.get("data")
+    if isinstance(heads, list) and isinstance(cells, list):  # as pandas writes with orient="split"
+        if odd := [row for row in cells if not isinstance(row, list) or len(row) != len(heads)]:
+            raise DataError(
+                f"{file}: entry {cells.index(odd[0])} of data is not as long as columns"
+                f" ({len(heads)})."
+            )
+        return [dict(zip(map(str, heads), row, strict=True)) for row in cells]
+    if content and all(str(name).isdigit() for name in content):  # with orient="index"
+        rows = list(content.values())
+        if all(isinstance(row, dict) and not all(map(str.isdigit, row)) for row in rows):
+            return rows
     columns = [value for value in content.values() if isinstance(value, dict | list)]
     if (
         not arrays
@@ -346,11 +367,17 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
     Then more of its faults can be reported.
     """
     content = _content(file)
-    if not content.strip():
+    if not content or content.isspace():
         raise DataError(f"{file}: it is empty.")
     named = encoding or next(
         (name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8"
     )
+    if named == "utf-8" and b"\0" in content[:TOP]:
+        guess = "utf-16-le" if content[1:2] == b"\0" else "utf-16-be"
+        raise DataError(
+            f"{file}: it holds null bytes, so it is no text in UTF-8. It may be UTF-16 without its"
+            f" mark: encoding={guess!r}."
+        )
     try:
         return content.decode(named)
     except LookupError:
@@ -380,6 +407,8 @@ def _read_csv(
 ) -> pd.DataFrame:
     if sep and len(sep) > 1:
         raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
+    if first := re.match(r"sep=(.)\r?\n", content):  # which Excel reads and does not show
+        sep, content = sep or first[1], content[first.end() :]
     if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
         content = content.replace("\r", "\n")
     # a header is no longer, and to look at all of a large file four times takes longer than to read
@@ -408,7 +437,8 @@ def _read_csv(
     if not isinstance(rows.index, pd.RangeIndex):
         raise DataError(
             f"{file}: its rows have more cells than its header, which is"
-            f" {', '.join(map(str, rows.columns))}."
+            f" {', '.join(map(str, rows.columns))}. If a title or a comment stands above the"
+            " header, take that line out."
         )
     rows = _with_header(file, rows, header) if header else rows
     for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
@@ -472,6 +502,12 @@ def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
 def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
     """Refuse a file whose first line reads like a row: numbers, or cells that come again below."""
     heads = [str(head) for head in rows.columns]
+    nameless = [head for head in heads if head.startswith("Unnamed: ")]
+    if 2 * len(nameless) > len(heads):
+        raise DataError(
+            f"{file}: {len(nameless)} of {len(heads)} cells of its first line are empty, so it is"
+            " no header. If a title stands above the header, take that line out."
+        )
     numbers = [head for head in heads if re.fullmatch(r"-?\d+([.,]\d+)?", head)]
     again = [
         head

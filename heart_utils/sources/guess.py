@@ -17,13 +17,19 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from heart_utils.identities import names_people, redact_message, show_answer
+from heart_utils.identities import (
+    looks_like_person,
+    names_people,
+    redact_message,
+    show_answer,
+    words_of,
+)
 from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
 from heart_utils.sources.options import FileOptions, listed, plain, word_of
-from heart_utils.sources.reshape import flatten, reshape, resolve
+from heart_utils.sources.reshape import OFF, ON, flatten, reshape, resolve
 from heart_utils.tables import TABLES, called
 
 __all__ = ["Proposal"]
@@ -31,6 +37,7 @@ __all__ = ["Proposal"]
 FEW = 20  #: So many different words an answer may have.
 #: Said of a column in which any cell that is not blank says that its row may not count.
 FILLED = "filled"
+PLACES = {"left", "right", "links", "rechts", "izquierda", "derecha", "gauche", "droite"}
 ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 
 
@@ -66,10 +73,21 @@ class Proposal:
 
 
 def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
-    """Refuse rows marked as not to count, such as rejected work, until `only` chooses."""
+    """Refuse rows marked as not to count, or as turned, until options say what this means."""
     decided = {plain(head) for head in how.get("only") or {}} | {
         plain(head) for head in how.get("columns") or {} if _kept(how, head)
     }
+    explained = decided | {plain(head) for head in how.get("columns") or {}}
+    for head, turned in _marked(raw.rows, facts()["turned"]).items():
+        if plain(head) not in explained:
+            raise DataError(
+                f"{int(turned.sum())} of {len(turned)} rows say that their sides were changed:"
+                f" {head} is {str(raw.rows.loc[turned, head].iloc[0])!r}, first in"
+                f" {called(turned.index[turned][0])}. Nothing here can know whether the answers are"
+                " in terms of the sides before or after. If the answer names the replies as the"
+                f" columns of responders do, say columns={{{head!r}: None}}; if it names the places"
+                " on the screen, change a and b in those rows first."
+            )
     for head, wrong in doubtful_rows(raw.rows).items():
         if plain(head) not in decided:
             values = raw.rows[head]
@@ -93,20 +111,37 @@ def _kept(how: FileOptions, head: str) -> bool:
     return (how.get("columns") or {}).get(head) is not None
 
 
+def _marked(rows: pd.DataFrame, names: list[str]) -> dict[str, pd.Series]:
+    """Find columns of marks by their headers: header -> whether each row is marked."""
+    known, found = set(map(plain, names)), {}
+    for head in rows.columns:
+        if plain(str(head).rsplit(".", 1)[-1]) in known:
+            cells = map_words(rows[head], lambda cell: word_of(cell) if _is_plain(cell) else "")
+            if set(cells.unique()) <= {*ON, *OFF} and (marks := cells.isin(list(ON))).any():
+                found[str(head)] = marks
+    return found
+
+
+def _is_plain(cell: object) -> bool:
+    return not isinstance(cell, dict | list)
+
+
 def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Find columns by which rows may not count: header -> whether each row is such."""
     found = {}
     for name, values in facts()["doubtful"].items():
         for head in rows.columns:
-            if plain(str(head).rsplit(".", 1)[-1]) == plain(name) and not isinstance(
-                rows[head].iloc[0], dict | list
-            ):
+            last = str(head).rsplit(".", 1)[-1]
+            status = name == "Status" and words_of(last)[-1:] == ["status"]
+            if (status or plain(last) == plain(name)) and _is_plain(rows[head].iloc[0]):
                 cells = map_words(rows[head], word_of)
                 wrong = (
                     cells.isin(values)
                     if values != FILLED
                     else cells.ne("") & ("AssignmentStatus" in rows.columns)
                 )
+                if status and plain(last) != "status":  # of another tool, whose numbers mean others
+                    wrong &= ~cells.isin(["1", "2", "8"])
                 if wrong.any() and not (name == "Status" and not _is_status(rows[head], values)):
                     found[str(head)] = wrong
     return found
@@ -153,10 +188,12 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     _propose_only(rows, proposal)
     if proposal.tool and facts()["tools"][proposal.tool].get("form"):
         _propose_form(rows, raw, proposal)
+    _propose_winners(rows, proposal)
     _propose_marks(rows, proposal)
     _propose_sides(rows, proposal)
     _propose_counts(rows, proposal)
     _propose_verdict(rows, proposal)
+    _propose_chance(rows, proposal)
     _propose_rater(rows, proposal)
     _propose_history(rows, proposal)
     _propose_shown(rows, proposal)
@@ -184,7 +221,10 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
         proposal.confirm += facts()["tools"][proposal.tool].get("confirm", ())
     said: Mapping[str, Any] = facts()["tools"][proposal.tool]["options"] if proposal.tool else {}
     options: Any = proposal.options
-    for option in ("explode", "split", "rater_columns", "winner_columns", "winner_loser", "soft"):
+    for option in (
+        *("explode", "split", "rater_columns", "dimension_columns"),
+        *("winner_columns", "winner_loser", "soft"),
+    ):
         if option in said and option not in options:
             options[option] = _as_written(said[option], heads)
     try:
@@ -321,7 +361,9 @@ def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None
         for head, words in about.items()
         if words and words <= known and not words <= {"1", "0", "true", "false"}
     ]
-    if len(heads) >= 1:
+    # numbers are answers only where no column has words
+    worded = [head for head in heads if not about[head] <= {"1", "2"}]
+    if heads := worded or heads:
         options["pair_columns"] = heads
         if "shown" not in options:
             options["shown"] = [
@@ -332,6 +374,22 @@ def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None
                 f"shown has a row for each of the {len(heads)} columns of answers, which says who"
                 " wrote the two replies (a list, a DataFrame or a file)"
             )
+
+
+def _propose_winners(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Find a list of winners and losers, and in it the mark of a draw, in which neither won."""
+    options: Any = proposal.options
+    if proposal.tool and not options.get("winner_loser") and _lacks(rows, proposal, "verdict"):
+        signs = facts()["tools"][proposal.tool]["signs"]
+        heads = [
+            next((head for head in map(str, rows) if re.fullmatch(sign, head, re.IGNORECASE)), "")
+            for sign in signs
+        ]
+        if "loser" in signs[-1] and all(heads):
+            options["winner_loser"] = tuple(heads)
+    if options.get("winner_loser") and (draws := _marked(rows, facts()["draws"])):
+        _set(options, "winner_columns", **dict.fromkeys(draws, "tie"))
+        proposal.confirm.append(f"{' and '.join(draws)} marks the rows in which neither won")
 
 
 def _propose_marks(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -382,12 +440,73 @@ def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
     for one, other in facts()["sides"]:
         heads = free.get(plain(one)), free.get(plain(other))
         if all(head and _are_names(rows[head]) for head in heads):
+            if third := _third(str(heads[1]), free):
+                proposal.confirm.append(
+                    f"a row compares two replies, which this file does not: {third} names a third."
+                    " Write a row for each pair"
+                )
+                return
             _set(
                 proposal.options,
                 "columns",
                 **{str(heads[0]): "responder_a", str(heads[1]): "responder_b"},
             )
+            if re.search("reply|response|output|option|answer", plain(one)):
+                proposal.confirm.append(
+                    f"{heads[0]} and {heads[1]} hold the names of who wrote the replies, and not"
+                    " the replies"
+                )
             return
+    for first, second in [*_twins(free), *_same_heads(rows, free)]:
+        one, other = rows[first], rows[second]
+        if _are_authors(one) and _are_authors(other) and (one != other).mean() > 0.5:
+            _set(proposal.options, "columns", **{first: "responder_a", second: "responder_b"})
+            proposal.confirm.append(
+                f"{first} and {second} hold the names of who wrote the two replies"
+            )
+            return
+
+
+def _third(second: str, free: Mapping[str, str]) -> str | None:
+    """Find the header of a third author, where that of the second is ``model_b`` or ``model_2``."""
+    after = {"b": "c", "2": "3"}.get(plain(second)[-1:])
+    return free.get(plain(second)[:-1] + after) if after else None
+
+
+def _twins(free: Mapping[str, str]) -> list[tuple[str, str]]:
+    """List the headers that differ in a word for their side alone: ``a.model`` and ``b.model``."""
+    found = []
+    for one, other in facts()["twins"]:
+        for head in dict.fromkeys(free.values()):
+            parts = re.split(r"([\W_]+|(?<=[a-z])(?=[A-Z0-9]))", head)
+            for place, part in enumerate(parts):
+                if part and part.casefold() == one:
+                    twin = plain("".join([*parts[:place], other, *parts[place + 1 :]]))
+                    if twin in free and free[twin] != head:
+                        found.append((head, free[twin]))
+    named = [pair for pair in found if re.search(facts()["authors"], pair[0], re.IGNORECASE)]
+    return [*named, *(pair for pair in found if pair not in named)]
+
+
+def _same_heads(rows: pd.DataFrame, free: Mapping[str, str]) -> list[tuple[str, str]]:
+    """List headers that a file has twice, which pandas calls ``model`` and ``model.1``."""
+    return [
+        (head, f"{head}.1") for head in dict.fromkeys(free.values()) if f"{head}.1" in rows.columns
+    ]
+
+
+def _are_authors(cells: pd.Series) -> bool:
+    """Check whether cells may be authors: short, no numbers or answers, and few.
+
+    Few where rows are many.
+    """
+    if not _are_names(cells):
+        return False
+    words = [str(word) for word in cells.dropna().unique()]
+    many = len(words) > max(30, len(cells) / 2)
+    return not many and not any(
+        re.fullmatch(r"[-+\d.,%]+", word.strip()) or meaning_of(word) for word in words
+    )
 
 
 def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -396,11 +515,13 @@ def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
     free = _free(rows, proposal)
     named = [free[plain(name)] for name in facts()["columns"]["verdict"] if plain(name) in free]
     names = _names(rows, proposal)
+    named = [head for head in named if not (_names_lost(head) and _are_people(rows[head], names))]
     fits = [head for head in named if _may_be_verdicts(rows[head], names, sides=1)]
     others = [
         head
         for head in dict.fromkeys(free.values())
         if _may_be_verdicts(rows[head], names, sides=2)
+        and not (_names_lost(head) and _are_people(rows[head], names))
     ]
     others = [head for head in others if not _are_numbers(rows[head])]
     if not fits and len(others) > 1 and not proposal.tool:
@@ -410,12 +531,37 @@ def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
         )
         return
     fits += [*others, *(head for head in named if _are_few(rows[head]))]
-    if fits:
+    if fits and f"{fits[0]}.1" in rows.columns:
+        proposal.confirm.append(
+            f"{fits[0]} stands above two columns, read as {fits[0]!r} and {fits[0] + '.1'!r}: say"
+            " which of them is 'verdict'"
+        )
+    elif fits:
         _set(proposal.options, "columns", **{fits[0]: "verdict"})
     if len(rest := [head for head in others if head not in fits[:1]]) and fits:
         proposal.confirm.append(
             f"only {fits[0]} is the answer, and {', '.join(rest)} may be left out"
         )
+
+
+def _propose_chance(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Find how sure a judge was that the first is better, where it gives no word."""
+    if not _lacks(rows, proposal, "verdict"):
+        return
+    free = _free(rows, proposal)
+    names = [free[plain(name)] for name in facts()["columns"]["p_a"] if plain(name) in free]
+    if head := next((name for name in names if _are_numbers(rows[name].head(FEW))), None):
+        _set(proposal.options, "columns", **{head: "p_a"})
+        proposal.confirm.append(f"{head} is the chance that the first of the two is better")
+
+
+def _names_lost(head: str) -> bool:
+    """Check whether a header names who lost, so that the other one won."""
+    return not set(facts()["lost"]).isdisjoint(words_of(head))
+
+
+def _are_people(cells: pd.Series, names: set[str]) -> bool:
+    return bool(names & set(_words_in(cells)))
 
 
 def _are_few(cells: pd.Series) -> bool:
@@ -469,8 +615,9 @@ def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
     if _lacks(rows, proposal, "rater"):
         free = _free(rows, proposal)
-        head = next(
-            (free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free), None
+        named = (free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free)
+        head = next((head for head in named), None) or next(
+            (head for head in dict.fromkeys(free.values()) if _holds_people(rows[head])), None
         )
         if head:
             _set(proposal.options, "columns", **{head: "rater"})
@@ -487,6 +634,12 @@ def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
                 f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
                 " model 'model')"
             )
+
+
+def _holds_people(cells: pd.Series) -> bool:
+    """Check whether the first filled cells all look like people."""
+    filled = [cell for cell in cells.head(FEW) if isinstance(cell, str) and cell.strip()]
+    return bool(filled) and all(map(looks_like_person, filled))
 
 
 def _rater_kind(rows: pd.DataFrame, proposal: Proposal) -> tuple[str, bool]:
@@ -525,6 +678,18 @@ def _propose_history(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
     """Ask for a table of what was shown where nothing says who wrote the replies."""
     if not _lacks(rows, proposal, "responder_a") or proposal.options.get("shown") is not None:
+        return
+    free = _free(rows, proposal)
+    about = facts()["columns"]
+    authors, numbers = (
+        [free[plain(name)] for name in about[column] if plain(name) in free]
+        for column in ("responder", "score")
+    )
+    if authors and numbers:  # no table of pairs
+        proposal.confirm.append(
+            f"a row is no reply alone, whose author is {authors[0]} and whose number {numbers[0]}:"
+            " load_scores reads those, and scores_to_verdicts compares them"
+        )
         return
     heads = [
         head
@@ -568,10 +733,24 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
     words: dict[str, str] = {}  # each with the first header that has it
     for head in (head for head in heads if head in rows):
         words |= {word: head for word in _words_in(rows[head]) if word not in words}
+    lost = [head for head in heads if _names_lost(head)]
+    if lost:
+        proposal.confirm.append(
+            f"{' and '.join(lost)} says who was worse, so that words turns it: the other one won"
+        )
     numbered = any(
         re.search(r"1$", str(head))
         for head, name in (options.get("columns") or {}).items()
         if name == "responder_a"
+    )
+    side_heads = {name: head for head, name in (options.get("columns") or {}).items()}
+    sides_named = {
+        plain(side_heads[side]): side[-1]
+        for side in ("responder_a", "responder_b")
+        if side in side_heads
+    }
+    at_places = any(
+        set(words_of(side_heads.get(side, ""))) & PLACES for side in ("responder_a", "responder_b")
     )
     steps = sorted({float(word) for word in words if re.fullmatch(r"-?\d+(\.\d+)?", word)})
     if heads and len(steps) > 2:
@@ -585,13 +764,15 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
         key = word_of(word)
         if (
             key in said
-            or key in ("a", "b", "tie")
-            and word == key
+            or (key in ("a", "b", "tie") and word == key and head not in lost)
             or key in names
             or (key == "" and several)
         ):
             continue
-        meaning = meaning_of(word)
+        # a header of the two says which side a word is: baseline, candidate
+        meaning = sides_named.get(plain(word)) or meaning_of(word)
+        if head in lost:
+            meaning = {"a": "b", "b": "a"}.get(str(meaning), meaning)
         if meaning == "unsure":
             _set(options, "words", **{word: "tie"})
             proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
@@ -601,6 +782,9 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
             )
         else:
             _set(options, "words", **{word: meaning})
+            if meaning in ("a", "b") and set(words_of(word)) & PLACES and not at_places:
+                side = f"responder_{meaning}"
+                proposal.confirm.append(f"{word!r} means {side_heads.get(side, side)} in every row")
             if meaning == "abstained":
                 proposal.confirm.append(f"{word!r} is no answer, and neither a tie")
     if options.get("columns") and "p_a" in options["columns"].values() and "" not in said:

@@ -26,7 +26,8 @@ __all__ = ["Reshaped"]
 
 NOT_ASKED = "blank cells, taken as not asked"
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
-"""What a column with one answer may hold in a row that gave this answer, and in one that did not."""
+"""What a column with one answer may hold in a row that gave this answer, and in one that did
+not."""
 
 
 @dataclass
@@ -312,7 +313,9 @@ def _columns_of(
     for head, match in matches.items():
         parts = {name: text for name, text in match.groupdict().items() if text is not None}
         unnamed = match[1] if match.re.groups and not match.re.groupindex else head
-        about[head] = parts if kind in parts else {kind: unnamed, **parts}
+        # columns may differ in the order alone, and ask one question
+        named_so = kind in parts or (kind == "dimension" and "order" in parts)
+        about[head] = parts if named_so else {kind: unnamed, **parts}
     return about
 
 
@@ -386,7 +389,7 @@ def _one_hot(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
     chosen = np.array([*heads.values(), None], dtype=object)
     place = np.where(n_marked == 1, on.to_numpy().argmax(axis=1), len(heads))
     found.rows = found.rows.assign(**{answer: chosen[place]})
-    found.used.update(heads)
+    found.used.update([*heads, answer])
 
 
 def _winners_and_losers(found: Reshaped, named: Sequence[str], answer: str) -> None:
@@ -395,7 +398,8 @@ def _winners_and_losers(found: Reshaped, named: Sequence[str], answer: str) -> N
         return
     winner, loser = (head_in(found.rows, "winner_loser", name) for name in named)
     rows = found.rows.rename(columns={winner: "responder_a", loser: "responder_b"})
-    found.rows = rows.assign(**{answer: "a"})
+    drawn = rows[answer] if answer in found.used else pd.Series(None, rows.index, dtype=object)
+    found.rows = rows.assign(**{answer: drawn.where(drawn.notna(), "a")})
     found.sides_shown = False
 
 

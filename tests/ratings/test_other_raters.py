@@ -12,7 +12,7 @@ from scipy import stats
 
 from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
 from heart_utils.ratings.consistency import head_to_head
-from heart_utils.ratings.resampling import crossed_error, draw_weights
+from heart_utils.ratings.resampling import draw_weights, two_way_error
 from heart_utils.ratings.verdicts import AgreementError, RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]
@@ -112,7 +112,7 @@ def test_other_raters_widen_every_measure_s_interval_where_raters_have_habits(pe
 def test_an_error_below_that_of_raters_alone_is_theirs():
     dialogue, rater = np.repeat(np.arange(4), 3), np.tile(np.arange(3), 4)
     likes = (rater == 2).astype(float)
-    assert crossed_error((likes - 1 / 3) / 12, dialogue, rater) ** 2 == pytest.approx(
+    assert two_way_error((likes - 1 / 3) / 12, dialogue, rater) ** 2 == pytest.approx(
         3 / 2 * (4 / 9 + 2 / 9) / 9
     )
 

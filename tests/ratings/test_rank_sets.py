@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.spread import Gaps, level_of_one, simultaneous_quantile
+from heart_utils.ratings.spread import Differences, level_of_one, simultaneous_quantile
 
 # Mean and standard error of the mathematics scores of PISA 2018, as R's csranks 1.3.0 ships them.
 PISA = """Australia 491.3600 1.9398, Austria 498.9423 2.9709, Belgium 508.0703 2.2626,
@@ -38,16 +38,16 @@ def test_the_rank_of_one_country_is_that_which_csranks_prints(pisa):
     draws have no seed."""
     names, score, replicates = pisa
     place = names.index("United_Kingdom")
-    best, worst = Gaps(score, replicates, 10**6, 0.95, 10**6).ranks(place)
+    best, worst = Differences(score, replicates, 10**6, 0.95, 10**6).ranks(place)
     assert best[place] in (7, 8)
     assert worst[place] == 23
 
 
 def test_all_ranks_at_once_are_wider_than_each_alone(pisa):
     names, score, replicates = pisa
-    best, worst = Gaps(score, replicates, 10**6, 0.95, 10**6).ranks()
+    best, worst = Differences(score, replicates, 10**6, 0.95, 10**6).ranks()
     for place in range(0, len(names), 9):
-        low, high = Gaps(score, replicates, 10**6, 0.95, 10**6).ranks(place)
+        low, high = Differences(score, replicates, 10**6, 0.95, 10**6).ranks(place)
         assert best[place] <= low[place] <= high[place] <= worst[place]
     # csranks' 95 % set of the five best, by one-sided tests: ours are two-sided and may hold more,
     # not fewer.
@@ -69,7 +69,9 @@ def test_all_ranks_at_once_are_wider_than_each_alone(pisa):
 
 def test_ranges_separate_what_is_far_apart(rng):
     estimate = np.array([5.0, 0.1, 0.0, -5.0])
-    best, worst = Gaps(estimate, estimate + rng.normal(size=(2000, 4)), 300, 0.95, 300).ranks()
+    best, worst = Differences(
+        estimate, estimate + rng.normal(size=(2000, 4)), 300, 0.95, 300
+    ).ranks()
     assert best.tolist() == [1, 2, 2, 4]
     assert worst.tolist() == [1, 3, 3, 4]
 
@@ -79,7 +81,9 @@ def test_ranges_of_equals_hold_all_at_once(rng):
     errors = []
     for _ in range(400):
         estimate = rng.normal(size=10)
-        best, worst = Gaps(estimate, estimate + rng.normal(size=(400, 10)), 300, 0.95, 300).ranks()
+        best, worst = Differences(
+            estimate, estimate + rng.normal(size=(400, 10)), 300, 0.95, 300
+        ).ranks()
         errors.append((best > 1).any() or (worst < 10).any())
     assert np.mean(errors) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 400))
 
@@ -99,7 +103,12 @@ def test_those_told_apart_leave_more_room_for_the_rest(rng):
         level_of_one(np.isin(np.arange(16).reshape(4, 4), [6, 9]), 10**6, 0.95), 10**6
     )
     assert alone < 2.45 < among_all
-    assert Gaps(estimate, estimate + noise, 10**6, 0.95, 10**6).ranks()[1].tolist() == [1, 2, 3, 4]
+    assert Differences(estimate, estimate + noise, 10**6, 0.95, 10**6).ranks()[1].tolist() == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("df", [1, 5, 19, 300])
@@ -133,28 +142,30 @@ def test_simultaneous_reach_by_hand(rng):
         * [1, 2, 3]
     )
     strength, quantile = np.array([3.0, 0.0, -3.0]), simultaneous_quantile(3, 10, 0.95)
-    gaps = Gaps(strength, strength + noise, 10, 0.95, 10)
+    gaps = Differences(strength, strength + noise, 10, 0.95, 10)
     wide = quantile * np.sqrt(10 / 9 * np.array([[0, 5, 10], [5, 0, 13], [10, 13, 0]]))
-    np.testing.assert_allclose(gaps.reach(), wide, atol=1e-6)
+    np.testing.assert_allclose(gaps.margins_of_error(), wide, atol=1e-6)
     bounded = replace(
         gaps, ends=(np.array([2.0, np.nan, np.nan]), np.array([np.inf, np.nan, np.nan]))
     )
     spread = quantile * np.sqrt(10 / 9 * np.array([1, 4, 9]))
     # down to its end, and the other's interval up
-    np.testing.assert_allclose(bounded.reach()[0, 1:], 1 + spread[1:])
-    assert np.isposinf(bounded.reach()[1:, 0]).all()
-    np.testing.assert_allclose(bounded.reach()[1:, 1:], wide[1:, 1:], atol=1e-6)
+    np.testing.assert_allclose(bounded.margins_of_error()[0, 1:], 1 + spread[1:])
+    assert np.isposinf(bounded.margins_of_error()[1:, 0]).all()
+    np.testing.assert_allclose(bounded.margins_of_error()[1:, 1:], wide[1:, 1:], atol=1e-6)
     assert bounded.ranks()[1].tolist() == [3, 3, 3]
-    assert (replace(gaps, n_effective=4.5).reach() >= gaps.reach()).all()
+    assert (replace(gaps, n_effective=4.5).margins_of_error() >= gaps.margins_of_error()).all()
 
 
 def test_without_resamples_every_rank_is_open_and_without_error_none():
     strength = np.array([1.0, 1.0, -2.0])
-    assert [ranks.tolist() for ranks in Gaps(strength, np.empty((0, 3)), 10, 0.95, 10).ranks()] == [
+    assert [
+        ranks.tolist() for ranks in Differences(strength, np.empty((0, 3)), 10, 0.95, 10).ranks()
+    ] == [
         [1, 1, 1],
         [3, 3, 3],
     ]
-    certain = Gaps(strength, np.tile(strength, (50, 1)), 10, 0.95, 10)
+    certain = Differences(strength, np.tile(strength, (50, 1)), 10, 0.95, 10)
     assert [ranks.tolist() for ranks in certain.ranks()] == [[1, 1, 3], [2, 2, 3]]
 
 

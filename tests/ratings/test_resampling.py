@@ -9,13 +9,13 @@ from scipy import stats
 from heart_utils.ratings.resampling import (
     bootstrap_ci,
     clustered_error,
-    crossed_error,
     draw_weights,
     error_ends,
     interval_ends,
     interval_of,
     p_value,
     share_ci,
+    two_way_error,
 )
 
 
@@ -239,11 +239,11 @@ def test_resamples_that_never_move_leave_nothing_or_no_doubt():
 def test_a_statistic_of_dialogues_and_raters_has_the_two_way_error():
     """Dialogues 3 and -1, raters 2 and 0, cells 2, 1, 0 and -1: 10 + 4 - 6 = 8, less than 10, times
     2 / 1."""
-    error = crossed_error(
+    error = two_way_error(
         np.array([2.0, 1.0, 0.0, -1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     )
     assert error == pytest.approx(np.sqrt(10 * 2))
-    error = crossed_error(
+    error = two_way_error(
         np.array([2.0, 2.0, 1.0, 1.0]), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     )
     assert error == pytest.approx(np.sqrt((20 + 18 - 10) * 2))

@@ -14,7 +14,7 @@ from heart_utils.ratings import bradley_terry, spread
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model, prior_terms
 from heart_utils.ratings.fragility import deletions, influences
 from heart_utils.ratings.ratings import fit_ratings
-from heart_utils.ratings.resampling import crossed
+from heart_utils.ratings.resampling import interaction_codes
 from heart_utils.ratings.spread import covariance, spread_of, sums_of_scores
 from heart_utils.ratings.verdicts import RatingsError, read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
@@ -196,7 +196,7 @@ def test_the_choice_of_interval_is_checked(rows):
 
 
 def test_crossed_numbers_only_what_occurs():
-    cell, n_cells = crossed(np.array([0, 0, 2, 2]), 3, np.array([1, 1, 0, 1]), 2)
+    cell, n_cells = interaction_codes(np.array([0, 0, 2, 2]), 3, np.array([1, 1, 0, 1]), 2)
     assert (cell.tolist(), n_cells) == ([0, 0, 1, 2], 3)
 
 
@@ -276,13 +276,13 @@ def test_the_weak_prior_pulls_as_its_likelihood_does(rng):
     def likelihood(place):
         return prior @ (np.log(expit(place - place.mean())) + np.log(expit(place.mean() - place)))
 
-    pull, bend = prior_terms(theta[None] - theta.mean(), prior[None])
-    np.testing.assert_allclose(pull[0], approx_fprime(theta, likelihood, 1e-6), atol=1e-5)
+    gradient, hessian = prior_terms(theta[None] - theta.mean(), prior[None])
+    np.testing.assert_allclose(gradient[0], approx_fprime(theta, likelihood, 1e-6), atol=1e-5)
     rising = approx_fprime(
         theta, lambda place: prior_terms(place[None] - place.mean(), prior[None])[0][0], 1e-6
     )
     spare = rising - rising.mean(axis=0)
-    np.testing.assert_allclose(-spare, bend[0] - bend[0].mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(-spare, hessian[0] - hessian[0].mean(axis=0), atol=1e-5)
 
 
 def test_what_an_entry_takes_along_is_the_change_of_its_pairs_mean():

@@ -24,7 +24,9 @@ def rows_of(html):
     words = re.search(
         r'<script type="application/json">(.*)</script>', html._repr_html_(), flags=re.DOTALL
     )[1]
-    return json.loads(words)
+    told = json.loads(words)
+    rows = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+    return told | {"rows": rows}
 
 
 def test_the_page_gets_the_columns_that_it_needs_and_no_others():
@@ -48,6 +50,37 @@ def test_the_page_gets_the_columns_that_it_needs_and_no_others():
     assert told["switches"] == {"panel": "Attribute"}
 
 
+def test_a_card_of_a_name_comes_with_its_facts():
+    cards = pd.DataFrame({"row": ["x", "y"], "family": ["openai", None], "mean": [4.51, 3.0]})
+    told = rows_of(explore(CELLS, kind="matrix", figure="f", switches={}, shown={}, cards=cards))
+    assert told["cards"] == [
+        {"row": "x", "family": "openai", "mean": 4.51},
+        {"row": "y", "family": None, "mean": 3.0},
+    ]
+
+
+def test_each_score_of_a_group_reaches_the_page():
+    asked = {
+        "label": "told",
+        "value": -0.7,
+        "ci_low": -0.9,
+        "ci_high": -0.5,
+        "least": -3,
+        "most": 3,
+    }
+    group = asked | {"label": "by a person", "value": 5.5, "scores": [4.0, 7.0]}
+    told = rows_of(
+        explore(
+            pd.DataFrame([asked | {"scores": None}, group]),
+            kind="guess",
+            figure="f",
+            switches={"value": "How much?"},
+            shown={},
+        )
+    )
+    assert [row["scores"] for row in told["rows"]] == [None, [4.0, 7.0]]
+
+
 def test_a_text_cannot_end_the_script_that_holds_it():
     spoiled = CELLS.assign(panel="</script><script>alert(1)</script>")
     html = explore(spoiled, kind="matrix", figure="fig-x", switches={}, shown={})
@@ -65,7 +98,10 @@ def test_it_is_hidden_where_no_script_shows_it():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"kind": "pie"}, "kind is 'pie'; it can be forest, squares, matrix"),
+        (
+            {"kind": "pie"},
+            "kind is 'pie'; it can be forest, squares, matrix, guess, again, rubric, raters.",
+        ),
         ({"kind": "squares"}, "the table lacks group, item"),
         ({"shown": {"source": "source"}}, "the table lacks source"),
         ({"table": CELLS.head(0)}, "the table has no row"),

@@ -1,3 +1,4 @@
+import json
 from html import unescape
 
 import numpy as np
@@ -168,3 +169,37 @@ def test_a_run_without_words_says_so():
     tables = run_of()
     tables[1]["text"] = None
     assert "no conversation of this run has two valid replies" in page(tables)
+
+
+def test_people_who_judged_a_pair_are_counted_in_terms_of_the_sides_of_the_page():
+    tables = list(run_of(1, draft=None))
+    tables[1] = tables[1].dropna(subset="text")
+    asked = tables[3].query("order == 'ab' and responder_a == 'engine'")
+    people = [
+        asked.assign(rater=f"p{k}", rater_kind="human", verdict=vote)
+        for k, vote in enumerate(["a", "a", "tie", "b", "a"])
+    ]
+    simulated = asked.assign(rater="drawn", rater_kind="human", simulated=True, verdict="b")
+    tables[3] = pd.concat([tables[3], *people, simulated]).fillna({"simulated": False})
+    article = page(tables).split("<article ")[1]
+    counts = json.loads(unescape(article.split('data-people="')[1].split('"')[0]))
+    first = "a" if 'data-a="engine' in article else "b"
+    assert counts == {first: 3, "tie": 1, {"a": "b", "b": "a"}[first]: 1}
+
+
+def test_two_probes_are_never_compared():
+    tables = run_of(4)
+    tables[4]["responder_kind"] = ["probe", "model", "probe"]
+    kinds = dict(zip(tables[4]["responder"], tables[4]["responder_kind"], strict=True))
+    for article in page(tables).split("<article ")[1:]:
+        sides = [article.split(f'data-{side}="')[1].split(" (")[0] for side in "ab"]
+        assert "model" in [kinds[side] for side in sides]
+
+
+def test_what_two_replies_differ_in_is_told_and_that_nobody_judged_them():
+    tables = list(run_of(2))
+    tables[3] = tables[3].head(0)
+    html = page(tables, differs={"hand": "next to the draft, <nothing> more."})
+    assert "next to the draft, &lt;nothing&gt; more." in html
+    assert html.count("Nobody has rated this pair, no person and no judge.") == 2
+    assert html.count('data-people="{}"') == 2

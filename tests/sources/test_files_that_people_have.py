@@ -591,3 +591,160 @@ def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_wha
         UserWarning, match="3 samples that are not in the log, whose status is 'cancelled'"
     ):
         paste(file)
+
+
+# What would change who won
+
+
+@pytest.mark.parametrize("head", ["worse", "Which reply is worse?", "loser", "rejected", "peor"])
+def test_a_column_that_names_who_lost_is_turned_and_said_so(tmp_path, head):
+    file = csv(tmp_path, f"question_id,model_a,model_b,judge,{head}\n1,x,y,ann,A\n2,x,y,ann,B\n")
+    rows, said = paste(file)
+    assert votes(rows) == [["x", "y", "b"], ["x", "y", "a"]]
+    assert f"{head} says who was worse, so that words turns it" in said
+
+
+def test_a_loser_by_name_is_not_taken_for_a_winner(tmp_path):
+    file = csv(tmp_path, "question_id,model_a,model_b,judge,loser\n1,x,y,ann,x\n2,x,y,ann,y\n")
+    with pytest.raises(DataError) as caught:
+        load_verdicts(file)
+    assert "verdict" not in proposed(caught.value)["columns"].values()
+
+
+def test_draws_in_a_list_of_winners_and_losers_are_ties(tmp_path):
+    file = csv(tmp_path, "winner,loser,draw\nx,y,False\nx,y,True\n")
+    rows, said = paste(file)
+    assert votes(rows) == [["x", "y", "a"], ["x", "y", "tie"]]
+    assert "draw marks the rows in which neither won" in said
+    rows, _ = paste(csv(tmp_path, "winning_model,losing_model,judge,prompt_id\ny,x,ann,1\n"))
+    assert votes(rows) == [["x", "y", "b"]]
+
+
+def test_rows_whose_sides_were_changed_are_refused_until_it_is_said_what_this_means(tmp_path):
+    text = "question_id,model_a,model_b,judge,winner,swapped\n1,x,y,ann,model_a,{}\n"
+    file = csv(tmp_path, text.format("True"))
+    with pytest.raises(DataError, match=r"1 of 1 rows say that their sides were changed") as caught:
+        load_verdicts(file)
+    given = proposed(caught.value)
+    with pytest.raises(DataError, match=r"columns=\{'swapped': None\}"):
+        load_verdicts(file, **given)
+    rows = load_verdicts(file, **given | {"columns": given["columns"] | {"swapped": None}})
+    assert votes(rows) == [["x", "y", "a"]]
+    paste(csv(tmp_path, text.format("False")))  # no row is
+
+
+def test_one_of_three_is_no_pair_and_two_columns_of_one_name_are_not_chosen_from(tmp_path):
+    file = csv(tmp_path, "question_id,model_a,model_b,model_c,judge,winner\n1,x,y,z,ann,model_a\n")
+    with pytest.raises(DataError, match="model_c names a third"):
+        load_verdicts(file)
+    file = csv(
+        tmp_path, "question_id,model_a,model_b,judge,winner,winner\n1,x,y,ann,model_a,model_b\n"
+    )
+    with pytest.raises(DataError, match=r"winner stands above two columns") as caught:
+        load_verdicts(file)
+    assert "verdict" not in proposed(caught.value)["columns"].values()
+    rows, _ = paste(csv(tmp_path, "id,model,model,judge,winner\n1,x,y,ann,x\n2,x,y,ann,y\n"))
+    assert votes(rows) == WON[:2]
+
+
+def test_places_are_sides_only_after_a_point_to_confirm(tmp_path):
+    text = "question_id,{},judge,winner\n1,x,y,ann,left\n2,x,y,ann,right\n"
+    rows, said = paste(csv(tmp_path, text.format("model_a,model_b")))
+    assert votes(rows) == WON[:2]
+    assert "'left' means model_a in every row" in said
+    assert "in every row" not in paste(csv(tmp_path, text.format("model_left,model_right")))[1]
+
+
+@pytest.mark.parametrize("other", ["c1 ", "C1"])
+def test_histories_that_differ_in_capitals_or_blanks_are_refused(other):
+    rows = pd.DataFrame(
+        {
+            "history_id": ["c1", other],
+            "responder_a": "x",
+            "responder_b": "y",
+            "rater": "r",
+            "rater_kind": "human",
+            "verdict": ["a", "b"],
+        }
+    )
+    with pytest.raises(DataError, match=f"history_id: row 0 has 'c1' and row 1 has '{other}'"):
+        load_verdicts(rows)
+    mended = load_verdicts(rows, words={"history_id": {other: "c1"}}, repeats="number")
+    assert mended["history_id"].tolist() == ["c1", "c1"]
+
+
+def test_rejected_work_is_found_below_any_header_of_a_status(tmp_path):
+    file = csv(
+        tmp_path,
+        "task_id,task_status,model_1,model_2,preference\n"
+        "t1,completed,x,y,Response 1\nt2,rejected,x,y,Response 2\n",
+    )
+    with pytest.raises(DataError, match="1 of 2 rows may not count: task_status is 'rejected'"):
+        load_verdicts(file)
+    rows, _ = paste(file)
+    assert votes(rows) == [["x", "y", "a"]]
+
+
+def test_two_games_a_row_are_the_two_orders_of_a_pair(tmp_path):
+    rows = [
+        {"question_id": 1, "model_1": "x", "model_2": "y", "g1_winner": "model_1"}
+        | {"g2_winner": "model_2", "judge": ["gpt-4", "pair-v2"], "turn": 1}
+    ]
+    file = csv(tmp_path, json.dumps(rows), "pairs.json")
+    table, _ = paste(file)
+    assert table[["order", "verdict", "rater"]].to_numpy().tolist() == [
+        ["ab", "a", "gpt-4"],
+        ["ba", "b", "gpt-4"],
+    ]
+
+
+@pytest.mark.parametrize("orient", ["split", "index", "columns", "records"])
+def test_json_is_read_however_pandas_writes_it(tmp_path, orient):
+    file = tmp_path / "votes.json"
+    pd.DataFrame(BATTLES).to_json(file, orient=orient)
+    rows, _ = paste(file)
+    assert votes(rows) == [["x", "y", "a"], ["x", "y", "b"], ["x", "y", "tie"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "frage_id;modell_a;modell_b;bewerter;gewinner\n1;x;y;ann;modell_a\n2;x;y;ann;modell_b\n",
+        "Dialog,Antwort links,Antwort rechts,Besser,Wer\n1,x,y,Links,ann\n2,x,y,Rechts,ann\n",
+        "id,a.model,b.model,vote.winner,vote.voter\n1,x,y,a,ann\n2,x,y,b,ann\n",
+        "white,black,result\nx,y,1-0\nx,y,0-1\n",
+        "test_id,baseline,candidate,grader,winner\n1,x,y,g,baseline\n2,x,y,g,candidate\n",
+        "prompt_id,model_a,model_b,judge,prob_a\n1,x,y,gpt-4o,0.9\n2,x,y,gpt-4o,0.1\n",
+        "sep=;\nquestion_id;model_a;model_b;judge;winner\n1;x;y;ann;A++\n2;x;y;ann;B+\n",
+    ],
+)
+def test_files_in_other_words_are_read_by_the_proposed_call(tmp_path, text):
+    assert votes(paste(csv(tmp_path, text))[0]) == WON[:2]
+
+
+def test_what_stands_above_a_header_and_text_without_its_mark_are_named(tmp_path):
+    row = "question_id,model_a,model_b,judge,winner\n1,x,y,ann,model_a\n"
+    with pytest.raises(DataError, match="a title or a comment stands above the header"):
+        load_verdicts(csv(tmp_path, f"Export of today\n{row}"))
+    with pytest.raises(DataError, match="4 of 5 cells of its first line are empty"):
+        load_verdicts(csv(tmp_path, f"Export,,,,\n{row}"))
+    file = tmp_path / "bare.csv"
+    file.write_bytes(row.encode("utf-16-le"))
+    with pytest.raises(DataError, match="encoding='utf-16-le'"):
+        load_verdicts(file)
+
+
+def test_categories_are_their_cells(tmp_path):
+    rows = pd.DataFrame(BATTLES).astype({"model_a": "category", "winner": "category"})
+    assert len(paste(rows)[0]) == 3
+    rows.to_parquet(tmp_path / "votes.parquet")
+    assert len(paste(tmp_path / "votes.parquet")[0]) == 3
+
+
+def test_a_rater_is_found_by_who_stands_below_a_header(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "question_id,model_a,model_b,winner,{}\n1,x,y,a,Anna Müller\n2,x,y,b,Bernd Maier\n"
+    for head in ("Person", "Wer war das"):
+        with pytest.raises(DataError) as caught:
+            load_verdicts(csv(tmp_path, text.format(head)))
+        assert proposed(caught.value)["columns"][head] == "rater"

@@ -25,6 +25,12 @@ for (const box of document.querySelectorAll(".heart-practice")) {
     });
     return line;
   };
+  // What people chose, if any judged the pair: how many chose the same, of how many, and whether most did.
+  const compare = (page, vote) => {
+    const people = JSON.parse(page.dataset.people), counts = Object.values(people);
+    const same = people[vote] ?? 0;
+    return { same, n: counts.reduce((sum, count) => sum + count, 0), most: same > 0 && same === Math.max(...counts) };
+  };
   const count = () => {
     const writers = new Map();
     for (const { page, vote } of votes) for (const side of ["a", "b"]) {
@@ -34,10 +40,14 @@ for (const box of document.querySelectorAll(".heart-practice")) {
     const lines = [...writers].sort((one, other) => other[1][1] / other[1][0] - one[1][1] / one[1][0]);
     const table = end.querySelector("table");
     table.tHead.replaceChildren(row(["Written by", "Shown", "Chosen", "Tied"], "th"));
-    table.tBodies[0].replaceChildren(...lines.map(([name, seen]) => row([name, ...seen])));
+    table.tBodies[0].replaceChildren(...lines.map(([name, seen]) => row([name.split(" (")[0], ...seen])));
     const of = (side) => votes.filter(({ vote }) => vote === side).length;
     end.querySelector(".sides").textContent = "Your choices: Reply A " + of("a") + ", Reply B " + of("b") + ", neither "
       + of("tie") + "; skipped " + (pages.length - votes.length) + " of " + pages.length + ".";
+    const judged = votes.map(({ page, vote }) => compare(page, vote)).filter(({ n }) => n);
+    end.querySelector(".people").textContent = judged.length
+      ? "People had judged " + judged.length + " of these pairs; you chose as most of them did in " + judged.filter(({ most }) => most).length + "."
+      : "No person has judged any of these pairs, so there are no people's choices to compare yours with.";
   };
   pages.forEach((page, number) => {
     const onward = () => {
@@ -51,6 +61,8 @@ for (const box of document.querySelectorAll(".heart-practice")) {
       const vote = new FormData(event.target).get("vote"), details = page.querySelector("details");
       votes.push({ page, vote });
       page.querySelector("fieldset").disabled = page.querySelector(".skip").hidden = true;
+      const { same, n } = compare(page, vote);
+      page.querySelector(".yours").textContent = n ? "Of " + n + " people " + same + " chose as you did." : "";
       details.hidden = page.querySelector(".next").hidden = false;
       details.open = true;
       details.querySelector("summary").focus();
