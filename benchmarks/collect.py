@@ -666,7 +666,8 @@ def _nowhere() -> Iterator[Figure]:
     """Ask a server whose name nobody knows."""
     code = (
         "import warnings; from heart_utils.calls import engine, lanes\nfrom"
-        " heart_utils.calls.models import Model, Request\nfrom heart_utils.calls.records import open_ledger\nlanes.UNHEARD_S"
+        " heart_utils.calls.models import Model, Request\nfrom heart_utils.calls.records"
+        " import open_ledger\nlanes.UNHEARD_S"
         " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
         " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
         " range(20)]\nprint({c.status for c in engine.ask_all(asked,"

@@ -208,6 +208,7 @@ def read_recipe(run: str) -> Recipe:
         responders=models["responders"],
         judges=models["judges"],
         coders=models["coders"],
+        seekers=models["seekers"],
     )
     shelf = find_root() / "data" / "protocols"
     known = {
