@@ -5,7 +5,6 @@ Each turn is a call of the ledger.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -329,7 +328,7 @@ def talk(
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
     """Run conversations turn by turn, from the ledger where it has the calls; return the table."""
-    left = asking.pop("max_paid_calls", None)
+    left = asking.get("max_paid_calls")
 
     def ask(_: str, __: Sequence[Talk], requests: Sequence[Request | None]) -> Iterable[Call]:
         nonlocal left
@@ -337,9 +336,8 @@ def talk(
         if not wanted:
             return []
         known = set() if left is None else set(ledger.statuses([one.key for one in wanted]))
-        calls = ask_all(
-            wanted, ledger=ledger, max_concurrency=max_concurrency, max_paid_calls=left, **asking
-        )
+        asking["max_paid_calls"] = left
+        calls = ask_all(wanted, ledger=ledger, max_concurrency=max_concurrency, **asking)
         if left is not None:
             paid = {call.call_id for call in calls if call.cost_usd != 0} - known
             left = max(left - len(paid), 0)
@@ -357,10 +355,9 @@ def plan_conversations(talks: Sequence[Talk], exchanges: int, ledger: Ledger) ->
 
     Likely ones, and those with the longest turns.
     """
-    fresh = {"turns": [], "calls": [], "flags": []}
     usual, most = (
         _plan(
-            [replace(one, longest=longest, **copy.deepcopy(fresh)) for one in talks],
+            [replace(one, longest=longest, turns=[], calls=[], flags=[]) for one in talks],
             exchanges,
             ledger,
         )
@@ -407,7 +404,7 @@ def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
     ].assign(
         reply_id=conversations["conversation_id"],
         text=texts.where(conversations["state"] == "valid", None),
-        call_id=[calls[-1] if calls else None for calls in made],
+        call_id=pd.Series([calls[-1] if calls else None for calls in made]),
         **dict.fromkeys(("author_id", "ttft_ms", "total_ms", "typing_ms")),
     )
     return check_table("replies", replies)
