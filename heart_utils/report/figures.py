@@ -454,7 +454,7 @@ def plot_leaderboard(
     ax.set_xlabel(_fold(_interval_label(table), LINE))
     _legend_below(ax, title="Written by", alignment="left", ncols=2)
     if title:
-        ax.set_title(_fold(title, 40), pad=28)
+        ax.set_title(_fold(title, 40), pad=32)
     _say_what_it_rests_on(ax, table, origin)
     return ax
 
