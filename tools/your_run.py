@@ -76,4 +76,5 @@ def _as_prose(section: list[dict[str, Any]]) -> str:
     code = ["".join(cell["source"]) for cell in section if cell["cell_type"] == "code"]
     prose = "\n\n".join("".join(part).strip() for part in words)
     folded = "\n\n\n".join(part.strip().removesuffix(";") for part in code)
-    return f"\n\n{prose}\n\n````{{dropdown}} What the section computes\n```python\n{folded}\n```\n````\n"
+    code_fold = f"````{{dropdown}} What the section computes\n```python\n{folded}\n```\n````"
+    return f"\n\n{prose}\n\n{code_fold}\n"
