@@ -168,10 +168,51 @@ def test_every_figure_of_a_chapter_is_svg_and_leads_to_itself_alone(pages):
             if not re.search(r"_images/[0-9a-f]{32,}", figure):
                 continue  # a photograph of a page, not drawn by a cell
             assert re.search(
-                r'<a class="heart-figure" href="([^"]+\.svg)"><img [^>]*src="\1"', figure
+                r'<a class="heart-figure" href="[^"]+\.svg" draggable="false">'
+                r'<svg role="img" aria-label="[^"]{20,}"',
+                figure,
             ), (page, figure[:300])
             drawn += 1
     assert drawn > 30
+
+
+def test_words_of_figures_can_be_selected_and_names_in_them_are_of_one_place_each(pages):
+    letters = 0
+    for page in (page for page in pages if page.parent.name == "notebooks"):
+        soup = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+        names = [one["id"] for one in soup.select("a.heart-figure svg [id]")]
+        assert len(names) == len(set(names)), page.name
+        pointed_at = {
+            place
+            for svg in soup.select("a.heart-figure svg")
+            for place in re.findall(r'(?:url\(#|href="#)([^)"]+)', str(svg))
+        }
+        assert pointed_at == set(names), page.name
+        for svg in soup.select("a.heart-figure svg"):
+            words = [text.get_text(strip=True) for text in svg.select("text")]
+            assert any(words), (page.name, svg["aria-label"])
+            letters += sum(map(len, words))
+    assert letters > 10_000
+
+
+def test_a_section_that_the_sample_does_not_fill_has_no_number_and_stands_on_the_page_for_ones_own_run(
+    pages,
+):
+    gathered = BeautifulSoup((HTML / "book" / "your_run.html").read_text("utf-8"), "html.parser")
+    moved = 0
+    for page in (page for page in pages if page.parent.name == "notebooks"):
+        chapter = BeautifulSoup(page.read_text("utf-8"), "html.parser")
+        for cell in read_cells(ROOT / "notebooks" / f"{page.stem}.ipynb"):
+            if "your-run" not in cell["metadata"].get("tags", []):
+                continue
+            label = re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE)[-1]
+            if section := chapter.find(id=label):
+                section = section if section.name == "section" else section.find_parent("section")
+                assert section.select("table, figure svg"), (page.name, label)
+            else:
+                assert gathered.find(id=label), (page.name, label)
+                moved += 1
+    assert moved >= 5
 
 
 def test_formulas_are_set_by_the_browser_and_no_tex_is_left(pages):
@@ -319,7 +360,7 @@ def test_a_reader_asks_the_forest_the_squares_and_the_pairs_by_keyboard(pages, b
     tab.goto((HTML / "book" / "intro.html").as_uri(), wait_until="load")
     forest = tab.locator("#fig-front .heart-explore")
     assert forest.is_visible()
-    assert not tab.locator("#fig-front img").is_visible()
+    assert not tab.locator("#fig-front svg").is_visible()
     forest.locator("select").first.select_option("Experts")
     lines = forest.locator(".heart-line")
     assert 0 < lines.count() - forest.locator(".heart-faded").count() < lines.count()
@@ -513,7 +554,7 @@ def test_without_scripts_the_static_figures_are_shown(pages, browser):
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto((HTML / "book" / "intro.html").as_uri(), wait_until="load")
-    assert tab.locator("#fig-front img").is_visible()
+    assert tab.locator("#fig-front svg").is_visible()
     assert not tab.locator(".heart-explore").first.is_visible()
     context.close()
 

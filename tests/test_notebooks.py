@@ -10,6 +10,7 @@ import yaml
 from heart_utils.runs import find_root
 from tools.check_notebooks import find_faults
 from tools.flow import Flow
+from tools.measure_book import reading_minutes
 from tools.notebooks import parse_cell, read_cells, read_chapter
 from tools.plan import read_plan
 
@@ -226,3 +227,15 @@ def test_the_book_has_a_page_for_each_chapter_of_the_sample_run():
         for chapter in read_plan(ROOT, "sample").chapters
         if chapter.name != "regression_gate"
     ]
+
+
+def test_the_reading_time_of_a_chapter_is_that_of_its_words_and_of_its_code(chapter):
+    """At 200 words a minute and two seconds a line, to within a minute."""
+    found = re.search(
+        r"\*\*Reading time\*\* (\d+) minutes, with the code (\d+)\.",
+        read_cells(chapter)[0]["source"],
+    )
+    if chapter.stem == "regression_gate":  # not a page
+        return
+    stated = [int(minutes) for minutes in found.groups()]
+    assert stated == pytest.approx(list(reading_minutes(chapter)), abs=1)

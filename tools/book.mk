@@ -14,7 +14,7 @@ include build/graph/$(RUN).mk
 
 SHARED := build/data.stamp build/parameters/$(RUN)/recipe.stamp
 COPIES := $(CHAPTERS:%=build/executed/$(RUN)/%.ipynb)
-PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py tools/evidence.py tools/flow.py tools/pipeline.py
+PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py tools/evidence.py tools/flow.py tools/pipeline.py tools/your_run.py
 
 .PHONY: notebooks html
 notebooks: $(COPIES)

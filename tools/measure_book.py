@@ -18,11 +18,16 @@ import pandas as pd
 from heart_utils.runs import find_root
 from tools.notebooks import read_cells
 
-__all__ = ["count_cells", "count_screens"]
+__all__ = ["count_cells", "count_screens", "reading_minutes"]
 
 HIDING = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 SCREEN = 1_000
 """Pixels of height, at 1,400 of width."""
+WORDS_A_MINUTE = 200
+SECONDS_A_LINE = 2
+"""Of code in sight, for whoever follows it and does not type it."""
+NARROW = 79
+"""Columns of code in the books that ours is compared with."""
 
 ANCHORS = (
     "For comparison: ThinkBayes2 has 74.5 code cells a chapter, 2 lines in the median, 13.7 words a"
@@ -35,17 +40,17 @@ def count_cells(notebook: Path) -> dict[str, float]:
 
     Lines as median, longest, and words to a line.
     """
-    words, seen, folded = 0, [], 0
+    words, seen, folded, wide = 0, [], 0, 0
     for cell in read_cells(notebook):
         if cell["cell_type"] == "markdown":
-            prose = re.sub(r"\{[\w:]+\}|```.*?```", " ", cell["source"], flags=re.DOTALL)
-            words += len(re.findall(r"\w+(?:['.,-]\w+)*", prose))
+            words += _count_words(cell["source"])
             continue
         lines = sum(
             1
             for line in cell["source"].splitlines()
             if line.strip() and not line.strip().startswith("#")
         )
+        wide += sum(len(line) > NARROW for line in cell["source"].splitlines())
         if HIDING & set(cell["metadata"].get("tags", [])):
             folded += lines
         else:
@@ -58,7 +63,45 @@ def count_cells(notebook: Path) -> dict[str, float]:
         "longest": shown.max(),
         "words a line": words / shown.sum(),
         "folded share": folded / (folded + shown.sum()),
+        f"over {NARROW}": wide / (folded + shown.sum()),
     }
+
+
+def reading_minutes(notebook: Path) -> tuple[int, int]:
+    """Estimate how long a chapter takes to read.
+
+    Parameters
+    ----------
+    notebook : pathlib.Path
+        Its source; exercises and what follows them are not counted.
+
+    Returns
+    -------
+    text : int
+        Minutes for the prose and the captions.
+    with_code : int
+        Minutes with the code in sight as well.
+    """
+    words, lines = 0, 0
+    for cell in read_cells(notebook):
+        source = cell["source"]
+        if cell["cell_type"] == "markdown":
+            if re.search(r"^## Exercises", source, flags=re.MULTILINE):
+                break
+            words += _count_words(source)
+            continue
+        words += _count_words(
+            cell["metadata"].get("mystnb", {}).get("figure", {}).get("caption", "")
+        )
+        if not HIDING & set(cell["metadata"].get("tags", [])):
+            lines += sum(1 for line in source.splitlines() if line.strip())
+    text = words / WORDS_A_MINUTE
+    return round(text), round(text + lines * SECONDS_A_LINE / 60)
+
+
+def _count_words(text: str) -> int:
+    prose = re.sub(r"\{[\w:]+\}|```.*?```", " ", text, flags=re.DOTALL)
+    return len(re.findall(r"\w+(?:['.,-]\w+)*", prose))
 
 
 def count_screens(pages: list[Path]) -> dict[str, float]:

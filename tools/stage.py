@@ -34,11 +34,15 @@ from tools.pipeline import fill_pipeline
 from tools.plan import Plan, PlanError, read_plan
 from tools.settings import launch_buttons, read_settings
 from tools.source_pages import write_source_pages
+from tools.your_run import move_empty_sections
 
 __all__ = ["api_pages", "stage_book"]
 
 FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
+
+HOSTED = "book/hosted"
+"""The page of other people's machines, which find the project by its repository."""
 
 PRACTICE = "04_the_raters.ipynb"
 """Where the comparisons of the page `practice` are made."""
@@ -50,7 +54,9 @@ OWN_SECTION = "this-runs-board"
 chapter."""
 SECTION = re.compile(r"^## ", flags=re.MULTILINE)
 
-MARKERS = [Path(__file__).with_name(f"{name}.py") for name in ("stage", "evidence", "flow")]
+MARKERS = [
+    Path(__file__).with_name(f"{name}.py") for name in ("stage", "evidence", "flow", "your_run")
+]
 
 
 def stage_book(root: Path, plan: Plan) -> Path:
@@ -76,10 +82,12 @@ def stage_book(root: Path, plan: Plan) -> Path:
     copies = [root / "build" / "executed" / plan.run / f"{name}.ipynb" for name in sorted(ran)]
     (stage / "notebooks").mkdir()
     run, absent = open_run(root / "runs" / plan.run), absent_sets()
-    evidence = {
-        copy.stem: _stage_copy(copy, stage / "notebooks" / copy.name, run, absent)
-        for copy in copies
-    }
+    evidence, unfilled = {}, ""
+    for copy in copies:
+        evidence[copy.stem], moved = _stage_copy(copy, stage / "notebooks" / copy.name, run, absent)
+        unfilled += moved
+    if (gathered := stage / "book" / "your_run.md").is_file():
+        write_atomically(gathered, (gathered.read_text(encoding="utf-8") + unfilled).encode())
     for notebook in sorted((root / "notebooks").glob("*.ipynb")):
         if notebook.stem not in ran:
             instead = page_without(notebook, plan.run, plan.left_out.get(notebook.stem, ""))
@@ -92,7 +100,8 @@ def stage_book(root: Path, plan: Plan) -> Path:
             write_atomically(page, kept.encode())
         check_chips(kept, {name: said.glued for name, said in evidence.items()}, page.name)
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-    config |= launch_buttons(read_settings(root))
+    settings = read_settings(root)
+    config |= launch_buttons(settings)
     options = config["sphinx"]["config"]["html_theme_options"]
     # Sphinx lays every page anew when its settings change; what changes with each commit is put in
     # when the pages are.
@@ -106,7 +115,12 @@ def stage_book(root: Path, plan: Plan) -> Path:
         "built_on.txt": built,
         "_config.yml": yaml.safe_dump(config, allow_unicode=True),
         "_toc.yml": yaml.safe_dump(
-            _listed(toc, {file.stem for file in (stage / "notebooks").iterdir()}), sort_keys=False
+            _listed(
+                toc,
+                {file.stem for file in (stage / "notebooks").iterdir()},
+                set() if settings.repository else {HOSTED},
+            ),
+            sort_keys=False,
         ),
     }
     for name, text in files.items():
@@ -123,8 +137,11 @@ def stage_book(root: Path, plan: Plan) -> Path:
     return stage
 
 
-def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence:
-    """Mark a chapter's evidence, and fold the cell in which papermill repeats the values."""
+def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> tuple[Evidence, str]:
+    """Mark a chapter's evidence, and fold the cell in which papermill repeats the values.
+
+    Sections that this run does not fill are left out, and come back as prose.
+    """
     notebook = json.loads(copy.read_text(encoding="utf-8"))
     notebook["cells"] = cells = read_cells(copy)
     for cell in cells:
@@ -136,6 +153,8 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
     if run.name != "sample":
         notebook["cells"] = cells = _lift_section(cells, OWN_SECTION)
         _drop_findings_of_sample(cells)
+    notebook["cells"], moved = move_empty_sections(cells)
+    cells = notebook["cells"]
     evidence = mark_chapter(cells, copy.stem, run, absent)
     for cell in cells:
         if (numbers := figure_data(cell)) and (
@@ -151,7 +170,7 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> Evidence
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
     # so that Sphinx reads again only what ran again, or is marked in another way
     os.utime(place, ns=(newest, newest))
-    return evidence
+    return evidence, moved
 
 
 def _drop_findings_of_sample(cells: list[dict[str, Any]]) -> None:
@@ -484,16 +503,17 @@ def _home(name: str) -> str:
     return str(getattr(heart_utils, name).__module__).removeprefix("heart_utils.")
 
 
-def _listed(toc: dict[str, Any], chapters: set[str]) -> dict[str, Any]:
-    """Keep the chapters that have a page; the list of contents may name others.
+def _listed(toc: dict[str, Any], chapters: set[str], left_out: set[str]) -> dict[str, Any]:
+    """Keep the chapters that have a page, and pages that are not left out.
 
-    Their notebooks are not there.
+    The list of contents may name chapters whose notebooks are not there.
     """
     for part in toc["parts"]:
         kept = [
             page
             for page in part["chapters"]
-            if not page["file"].startswith("notebooks/") or Path(page["file"]).name in chapters
+            if page["file"] not in left_out
+            and (not page["file"].startswith("notebooks/") or Path(page["file"]).name in chapters)
         ]
         part["chapters"] = kept
     return toc | {"parts": [part for part in toc["parts"] if part["chapters"]]}

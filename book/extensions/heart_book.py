@@ -5,14 +5,18 @@ import inspect
 import os
 import re
 from collections.abc import Iterator
-from html import escape
+from functools import partial
+from html import escape, unescape
+from itertools import count
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
+from urllib.parse import unquote
 
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
+from heart_figures import set_into_page
 from heart_tables import lay_out
 from heart_types import write_types
 from sphinx import addnodes
@@ -36,6 +40,7 @@ TABLE = re.compile(
 PICTURE = re.compile(
     r'(<a [^>]*image-reference[^>]*>\s*)?<img [^>]*src="([^"]*_images/[^"]*)"[^>]*>'
 )
+PASTED_MINUS = re.compile(r'(<span class="pasted-text">)-(?=\.?\d)')
 SCROLLED = '<div class="heart-scroll" tabindex="0" role="group" aria-label="Table">{}</div>'
 
 CHIPS = {
@@ -187,7 +192,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx write all of
     # them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 17}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 19}
 
 
 def write_formula(writer: Any, node: nodes.Element) -> None:
@@ -332,15 +337,8 @@ def mend_page(
         body = TABLE.sub(lambda table: SCROLLED.format(lay_out(table[0])), context["body"]).replace(
             f'class="{BOX}"', f'class="{BOX}" tabindex="0"'
         )
-        # Whoever taps a figure sees it alone, as large as they like.
-        body = PICTURE.sub(
-            lambda image: (
-                image[0]
-                if image[1]
-                else f'<a class="heart-figure" href="{image[2]}">{image[0]}</a>'
-            ),
-            body,
-        )
+        body = PASTED_MINUS.sub(r"\1−", body)
+        body = PICTURE.sub(partial(_link_figure, app, count(1)), body)
         # docutils says that references are a list, and that its entries are something else.
         body = body.replace(' role="doc-biblioentry"', "")
         context["body"] = body.replace(' role="list" class="citation', ' class="citation')
@@ -348,6 +346,19 @@ def mend_page(
         context["generate_toctree_html"] = lambda *place, **how: _name_arrows(tree(*place, **how))
     if contents := context.get("generate_toc_html"):
         context["generate_toc_html"] = lambda *how, **more: _shorten_modules(contents(*how, **more))
+
+
+def _link_figure(app: Sphinx, numbers: Iterator[int], image: re.Match[str]) -> str:
+    """Link a figure to its file, and set what a cell drew into the page itself."""
+    if image[1]:
+        return image[0]
+    files = {name: file for file, name in app.builder.images.items()}
+    file = Path(app.srcdir) / files.get(unquote(Path(image[2]).name), "")
+    shown = image[0]
+    if file.suffix == ".svg" and "matplotlib" in (drawn := file.read_text(encoding="utf-8")):
+        alt = re.search(r' alt="([^"]*)"', image[0])
+        shown = set_into_page(drawn, unescape(alt[1]) if alt else "", f"drawn-{next(numbers)}")
+    return f'<a class="heart-figure" href="{image[2]}" draggable="false">{shown}</a>'
 
 
 def _name_arrows(contents: Any) -> Any:

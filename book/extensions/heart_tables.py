@@ -4,11 +4,13 @@ import re
 from typing import Any
 
 from bs4 import BeautifulSoup
-from bs4.element import Tag
+from bs4.element import NavigableString, Tag
 
-__all__ = ["lay_out"]
+__all__ = ["MINUS", "lay_out"]
 
 NUMBER = re.compile(r"[-+−–]?[\d.,]*( ?%)?")
+MINUS = re.compile(r"(?<![\w.)\-])-(?=\.?\d)")
+"""A hyphen before a number, which figures and prose set as a minus."""
 SHORT = 14
 """Characters up to which what a cell says stays on one line: an id, a date, a name."""
 
@@ -21,6 +23,8 @@ def lay_out(table: str) -> str:
     Examples
     --------
     >>> "rating_<wbr/>low" in lay_out("<table><thead><tr><th>rating_low</th></tr></thead></table>")
+    True
+    >>> "−0.3 to −0.1" in lay_out("<table><tbody><tr><td>-0.3 to -0.1</td></tr></tbody></table>")
     True
     """
     page = BeautifulSoup(table, "html.parser")
@@ -81,6 +85,8 @@ def _mark_cells(head: list[list[Tag]], body: list[list[Tag]]) -> None:
 def _let_break(page: BeautifulSoup, cell: Tag, *, always: bool) -> None:
     """Allow a break after an underscore of a heading, and after a stroke of a long word."""
     for text in list(cell.find_all(string=True)):
+        if MINUS.search(text):
+            text.replace_with(text := NavigableString(MINUS.sub("−", text)))
         parts: list[Any] = re.split(
             r"(?<=\w_)(?=\w)" if always else r"(?<=\w/)(?=[A-Za-z])", str(text)
         )

@@ -388,7 +388,7 @@ addEventListener("DOMContentLoaded", () => {
     drawings[box.dataset.kind](box, { ...told, rows });
     box.hidden = false;
     // It takes the place of a picture; what joins a table stays below it.
-    const image = figure.querySelector("img");
+    const image = figure.querySelector("img, a.heart-figure > svg");
     if (!image) continue;
     const picture = image.closest("a") ?? image;
     const origin = box.closest("div.cell_output");

@@ -46,3 +46,10 @@ addEventListener("DOMContentLoaded", () => {
     fold.append(code);
   }
 });
+
+// Whoever selects words of a figure does not open it by that.
+addEventListener("DOMContentLoaded", () => {
+  for (const figure of document.querySelectorAll("a.heart-figure")) {
+    figure.addEventListener("click", (event) => { if (!getSelection().isCollapsed) event.preventDefault(); });
+  }
+});

@@ -160,7 +160,7 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
         reasons = [f"prefers {', '.join(wrong)}"] if wrong else []
         reasons += [f"rewards {', '.join(paid)}"] if paid else []
         reasons += (
-            [f"contradicts itself in {contradicted:.0%} of pairs"]
+            [f"contradicts itself in {100 * contradicted:.0f} % of pairs"]
             if contradicted >= MANY_CONTRADICTIONS
             else []
         )

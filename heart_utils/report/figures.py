@@ -40,7 +40,8 @@ KIND_LOOKS = {
 }
 #: What an interval speaks of, in words for a reader.
 POPULATION_NAMES: dict[str, str] = WORDS["populations"]
-WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps three quarters of its size.
+WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps nine tenths of its size.
+FINE_PRINT = 10  #: Points of the smallest letters: 9 pixels on a phone.
 LINE = 46  #: Characters of a small text that go beside each other in a figure.
 RATING = ("rating", "rating_low", "rating_high")
 ROOM = 0.5  #: Share of a row over which several estimates in it are spread.
@@ -111,6 +112,9 @@ def use_book_style() -> None:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
+        mpl.rcParams["svg.fonttype"] = (
+            "none"  # words that can be found and selected, and a smaller page
+        )
         show_numbers_with_figures()
 
 
@@ -251,15 +255,20 @@ def plot_intervals(
             words,
             (place, 1.0),
             xycoords=above,
-            fontsize="x-small",
+            fontsize=FINE_PRINT,
             color="0.35",
             ha="center",
             va="bottom",
         )
     for row in range(1, len(rows) if lanes > 1 else 0, 2):
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=-1)
-    ax.set_yticks(range(len(rows)), [str(name) for name in rows])
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel=_fold(xlabel or value, LINE))
+    names = [str(name) for name in rows]
+    if max(map(len, names)) > LONG:  # they would leave the axis less room than its label takes
+        names = [name if "\n" in name else _fold(name, LONG) for name in names]
+    longest = max(len(part) for name in names for part in name.split("\n"))
+    ax.set_yticks(range(len(rows)), names)
+    line = min(LINE, LINE + LONG - 6 - longest)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel=_fold(xlabel or value, line))
     if by is not None:
         _legend_below(ax, ncols=1 if max(len(str(kind)) for kind in kinds) > LONG else 2)
     mark_simulated(ax, simulated or table)
@@ -368,7 +377,7 @@ def plot_profile(
     ax.tick_params(axis="x", pad=14)  # so that no name lies on a marker
     ax.set_xlabel(_fold(xlabel or value, LINE))
     ax.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, frameon=False, fontsize="small"
+        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize="small"
     )
     mark_simulated(ax, scores)
     return ax
@@ -445,7 +454,7 @@ def plot_leaderboard(
     ax.set_xlabel(_fold(_interval_label(table), LINE))
     _legend_below(ax, title="Written by", alignment="left", ncols=2)
     if title:
-        ax.set_title(_fold(title, 40), pad=28)
+        ax.set_title(_fold(title, 40), pad=32)
     _say_what_it_rests_on(ax, table, origin)
     return ax
 
@@ -507,7 +516,7 @@ def plot_boards(
         _draw_board(ax, board, order, boards, markersize=4)
         ax.locator_params(axis="x", nbins=3)
         ax.set_title(f"{panel}\nties {100 * board['tie_share'].mean():.0f} %", fontsize="small")
-        ax.tick_params(labelsize="x-small", labelbottom=True)
+        ax.tick_params(labelsize=FINE_PRINT, labelbottom=True)
         mark_simulated(ax, board)
     for ax in axs.flat[len(panels) :]:
         ax.set_axis_off()
@@ -527,8 +536,8 @@ def plot_boards(
         title=title,
         loc="outside upper left",
         alignment="left",
-        fontsize="x-small",
-        title_fontsize="x-small",
+        fontsize=FINE_PRINT,
+        title_fontsize=FINE_PRINT,
         ncols=min(2, len(kinds)),
     )
     return figure
@@ -699,7 +708,7 @@ def plot_trend(
             zorder=0,
         )
     ax.set(xscale="log", xlabel=x_label, ylabel=y_label)
-    ax.margins(x=0.24, y=0.2)
+    ax.margins(x=0.24, y=0.3)
     ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     ax.minorticks_off()
@@ -751,7 +760,7 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
             transform=ax.transAxes,
             ha="right",
             va="bottom",
-            fontsize="x-small",
+            fontsize=FINE_PRINT,
             color="#8a3b00",
             weight="bold",
             zorder=5,
@@ -904,7 +913,8 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
             counted = f"{n_clusters:,} or more dialogues and {who}"
             few = f"fewer than 30 dialogues or {who}"
     said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
-    said.append("simulated" if is_simulated(board) else origin)
+    known = "source not recorded" if origin == "not recorded" else origin
+    said.append("simulated" if is_simulated(board) else known)
     if board["provisional"].any():
         said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
     if board["penalised"].any():
@@ -914,7 +924,7 @@ def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
         1.015,
         _fold("; ".join(said), LINE),
         transform=ax.transAxes,
-        fontsize="x-small",
+        fontsize=FINE_PRINT,
         color="0.35",
         va="bottom",
         ha="left",
@@ -932,7 +942,7 @@ def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None
     taken: list[Bbox] = []
     for one, other, name, at in zip(x, y, names, points, strict=True):
         text = ax.annotate(
-            str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize="x-small"
+            str(name), (one, other), xytext=(0, 7), textcoords="offset points", fontsize=FINE_PRINT
         )
         for across, up, side, edge in PLACES:
             text.set(position=(across, up), ha=side, va=edge)
@@ -941,6 +951,7 @@ def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None
             covers = any(box.overlaps(there) for there in taken) or any(
                 box.padded(4).contains(*point) for point in beside
             )
-            if not covers and room.x0 <= box.x0 and box.x1 <= room.x1:
+            inside = room.x0 <= box.x0 and box.x1 <= room.x1 and box.y1 <= room.y1
+            if not covers and inside:
                 break
         taken.append(box)

@@ -62,7 +62,7 @@ def test_a_judge_that_takes_whatever_comes_first_is_not_to_be_trusted():
     assert (grades["contradicted"] == 1.0).all()
     described = describe_judges(grades).iloc[0]
     assert described["finding"] == "not to be trusted"
-    assert "contradicts itself in 100% of pairs" in described["reasons"]
+    assert "contradicts itself in 100 % of pairs" in described["reasons"]
 
 
 def test_a_judge_that_pays_for_padding_is_found_out():

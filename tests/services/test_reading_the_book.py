@@ -188,9 +188,9 @@ def test_axe_finds_no_serious_fault_in_light_or_dark_on_a_page_of_each_kind(
 
 # The page itself, if it scrolls sideways, and each picture of a figure that goes beyond the screen.
 TOO_WIDE = """() => {
-  const page = document.documentElement, wide = [...document.querySelectorAll("article figure img, a.heart-figure > img")]
+  const page = document.documentElement, wide = [...document.querySelectorAll("article figure img, a.heart-figure > svg")]
     .filter((one) => one.getBoundingClientRect().width > innerWidth || one.getBoundingClientRect().right > innerWidth + 1);
-  return [...(page.scrollWidth > page.clientWidth ? ["the page"] : []), ...wide.map((one) => one.alt.slice(0, 60))];
+  return [...(page.scrollWidth > page.clientWidth ? ["the page"] : []), ...wide.map((one) => (one.alt ?? one.ariaLabel).slice(0, 60))];
 }"""
 
 
@@ -202,13 +202,13 @@ def test_on_a_phone_no_chapter_scrolls_sideways_and_each_figure_is_on_the_screen
     figures, faults = 0, []
     for page in chapters:
         tab.goto(page.as_uri(), wait_until="load")
-        figures += tab.locator("a.heart-figure > img").count()
+        figures += tab.locator("a.heart-figure > svg").count()
         faults += [(page.name, fault) for fault in tab.evaluate(TOO_WIDE)]
     assert len(chapters) >= 13
     assert figures >= 30
     assert faults == []
     tab.evaluate(
-        "document.querySelector('a.heart-figure > img').style.cssText = 'max-width: none; width:"
+        "document.querySelector('a.heart-figure > svg').style.cssText = 'max-width: none; width:"
         " 800px'"
     )
     assert len(tab.evaluate(TOO_WIDE)) == 2  # such a picture is found, and the page that it widens
@@ -420,3 +420,44 @@ def test_each_colour_of_a_listing_can_be_read(visit, scheme):
     for colour in colours:
         high, low = sorted(map(light, colour.split("|")), reverse=True)
         assert (high + 0.05) / (low + 0.05) >= 4.5, colour
+
+
+# Of each figure that a cell drew: words that are too small to read, cut at its edge, or over others.
+HARD_TO_READ = """([least, within]) => [...document.querySelectorAll("a.heart-figure > svg")].flatMap((svg) => {
+  svg.parentElement.hidden = false;
+  for (let fold = svg.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+  const words = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim()).map((text) => {
+    const parts = [text, ...text.querySelectorAll("tspan")].filter((one) => !one.childElementCount);
+    const size = Math.max(...parts.map((one) => parseFloat(getComputedStyle(one).fontSize)));
+    return {said: text.textContent.trim().slice(0, 40), size: size * scale, place: text.getBoundingClientRect()};
+  });
+  const name = svg.closest("figure").id, faults = [];
+  for (const [number, {said, size, place}] of words.entries()) {
+    if (size < least) faults.push(`${name}: ${said}: ${size.toFixed(1)} pixels`);
+    if (place.left < box.left - 1 || place.right > box.right + 1 || place.top < box.top - 1 || place.bottom > box.bottom + 1)
+      faults.push(`${name}: ${said}: cut`);
+    for (const other of words.slice(number + 1)) {
+      const across = Math.min(place.right, other.place.right) - Math.max(place.left, other.place.left);
+      const down = Math.min(place.bottom, other.place.bottom) - Math.max(place.top, other.place.top);
+      if (across > 1.5 && down > within * Math.min(place.height, other.place.height)) faults.push(`${name}: ${said} over ${other.said}`);
+    }
+  }
+  return faults;
+})"""
+
+
+@pytest.mark.parametrize("width", [360, 1400])
+def test_the_words_of_each_figure_are_large_enough_whole_and_apart(pages, chromium, width):
+    """At least 9 pixels high, on a phone too; a line may reach into the room between lines of the next."""
+    context = chromium.new_context(viewport={"width": width, "height": 900})
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+    faults = []
+    for page in pages:
+        tab.goto(page.as_uri(), wait_until="load")
+        faults += [(page.name, fault) for fault in tab.evaluate(HARD_TO_READ, [9, 0.3])]
+    assert faults == []
+    assert tab.goto((HTML / "book" / "intro.html").as_uri())
+    assert tab.evaluate(HARD_TO_READ, [99, 0.3])  # such words are found
+    context.close()
