@@ -443,7 +443,7 @@ def recipe_replies(
 
     Raises
     ------
-    heart_utils.judging.respond.RespondError
+    heart_utils.judging.responders.RespondError
         If a probe is unknown, or a history cannot be answered.
 
     See Also
