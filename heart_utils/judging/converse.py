@@ -286,6 +286,7 @@ def collect_conversations(
     Examples
     --------
     >>> from heart_utils import load_histories, open_ledger
+    >>> from heart_utils.calls.models import Model
     >>> seeker = Model(
     ...     "s", "openai/gpt-4o", options={"mock_response": "It got worse. [END]"}
     ... )  # litellm answers itself
