@@ -500,6 +500,7 @@ def recipe_conversations(
     Examples
     --------
     >>> from heart_utils import load_histories, open_ledger
+    >>> from heart_utils.judging.recipe import Recipe
     >>> recipe_conversations(
     ...     Recipe("mine"), load_histories("sample"), ledger=open_ledger("sqlite://")
     ... )
