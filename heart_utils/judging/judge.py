@@ -288,7 +288,7 @@ def plan_questions(
     See Also
     --------
     collect_verdicts : Ask these questions, and read the answers.
-    load_rubric : Read the dimensions that are asked about.
+    heart_utils.judging.prompts.load_rubric : Read the dimensions that are asked about.
     load_protocol : Read how judges are asked.
 
     Examples

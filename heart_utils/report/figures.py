@@ -575,7 +575,7 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     read_quoted : Read effects that papers print, as win shares.
     measured_effects : Compute effects from published data.
     plot_intervals : Draw estimates with their intervals, without groups.
-    explore : Let readers ask for the rows behind this figure.
+    heart_utils.report.explore.explore : Let readers ask for the rows behind this figure.
 
     Notes
     -----

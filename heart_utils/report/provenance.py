@@ -192,7 +192,7 @@ def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
     See Also
     --------
     glue_numbers : Glue numbers in a notebook.
-    kept : Run a simulation, or read its kept table.
+    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
     methods : Write the methods paragraph of a run.
 
     Notes

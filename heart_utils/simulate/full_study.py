@@ -71,7 +71,7 @@ def calibrate() -> Settings:
     --------
     simulate_heart : Simulate a study of HEART's size with these settings.
     simulate_study : Simulate a study with settings of one's own.
-    kept : Run a simulation, or read its kept table.
+    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
 
     Notes
     -----
