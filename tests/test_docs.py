@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections import Counter
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -160,13 +161,26 @@ def test_a_docstring_links_only_to_what_has_a_place_on_the_pages():
 
 
 def test_see_also_names_what_the_pages_offer_and_says_what_it_does():
-    offered = {what for name in MODULES for what in importlib.import_module(name).__all__}
+    """A name that means several things, such as a function and a field, is given with its module."""
+    offered = [
+        (what, getattr(importlib.import_module(name), what))
+        for name in MODULES
+        for what in importlib.import_module(name).__all__
+    ]
+    meanings = Counter(
+        name
+        for what, thing in offered
+        for name in {what, *(vars(thing) if inspect.isclass(thing) else ())}
+        | set(getattr(thing, "__annotations__", {}) if inspect.isclass(thing) else {})
+    )
     lost = {
         (name, other)
         for name, function in public_functions()
         for others, words in FunctionDoc(function)["See Also"]
         for other, _ in others
-        if other.split(".")[-1] not in offered or not "".join(words).strip()
+        if other.split(".")[-1] not in dict(offered)
+        or ("." not in other and meanings[other] > 1)
+        or not "".join(words).strip()
     }
     assert lost == set()
 

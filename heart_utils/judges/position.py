@@ -143,7 +143,7 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     See Also
     --------
     feature_bias : Estimate how features of a reply go with winning.
-    position_bias : Measure how far each rater prefers the reply shown first.
+    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
     code_by_words : Code replies by a lexicon of phrases.
 
     Notes
@@ -235,7 +235,7 @@ def feature_bias(
     --------
     text_features : Compute features of each reply's form.
     profile_features : List the features of rewritten replies, which are assigned at random.
-    position_bias : Measure how far each rater prefers the reply shown first.
+    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
 
     Notes
     -----

@@ -55,7 +55,7 @@ def repeat_reliability(
     --------
     price_of_repeats : Compute how much repeats narrow ratings, compared with more dialogues.
     measure_drift : Compare changes of answers between two dates with changes within one date.
-    position_bias : Measure how often a rater contradicts itself in the other order.
+    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
 
     References
     ----------

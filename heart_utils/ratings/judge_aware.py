@@ -325,7 +325,7 @@ def fit_judge_aware(
     See Also
     --------
     fit_ratings : Fit strengths with raters treated as equal.
-    position_bias : Measure how far each rater prefers the reply shown first, without a model.
+    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
     rater_quality : Describe how each rater worked.
 
     Notes

@@ -631,7 +631,7 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     See Also
     --------
     won_by_a : Compute how much of a win each verdict is for responder a.
-    position_bias : Measure how far each rater prefers the reply shown first; orders not joined.
+    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
     fit_ratings : Fit strengths to joined verdicts.
 
     Examples
