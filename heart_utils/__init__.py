@@ -60,7 +60,7 @@ _PUBLIC = {
         "agreement.kappa": "cohen_kappa gwet_ac icc judge_reliability krippendorff_alpha",
         "agreement.panel": "alternative_annotator_test calibrate_abstention effective_judges",
         "agreement.prediction_powered": "prediction_powered_ratings",
-        "agreement.ranks": "rank_agreement track_recipients",
+        "agreement.ranks": "order_changes rank_agreement track_recipients",
         "agreement.raters": "decide_exclusions ExclusionRule rate_writers rater_quality",
         "judges.halo": "measure_halo",
         "judges.position": "BiasError compare_answers feature_bias position_bias text_features",

@@ -31,6 +31,7 @@ from heart_utils.agreement.prediction_powered import (
     prediction_powered_ratings as prediction_powered_ratings,
 )
 from heart_utils.agreement.ranks import (
+    order_changes as order_changes,
     rank_agreement as rank_agreement,
     track_recipients as track_recipients,
 )

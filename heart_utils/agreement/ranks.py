@@ -12,6 +12,7 @@ from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
+    as_rng,
     draw_weights,
     interval_columns,
     interval_of,
@@ -29,7 +30,7 @@ from heart_utils.ratings.verdicts import (
 )
 from heart_utils.tables import need_columns
 
-__all__ = ["OUTCOMES", "rank_agreement", "track_recipients"]
+__all__ = ["OUTCOMES", "order_changes", "rank_agreement", "track_recipients"]
 
 
 def rank_agreement(
@@ -120,6 +121,98 @@ def rank_agreement(
         **columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional
     )
     return table.query("n_histories > 0").reset_index(drop=True)
+
+
+def order_changes(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    cluster: str = "dialogue_id",
+    n_halves: int = 200,
+    rng: Rng = None,
+) -> pd.DataFrame:
+    """Count pairs of responders that two measures order differently, beside what chance changes.
+
+    Such as a score of one next turn, and one of the whole conversation from the same start.
+
+    Parameters
+    ----------
+    first : pandas.DataFrame
+        Scores by the first measure: ``responder``, the cluster and ``score``. Verdicts become
+        scores by :func:`~heart_utils.agreement.generalizability.win_scores`.
+    second : pandas.DataFrame
+        Scores by the second measure. Only responders and clusters that both have are compared, and
+        clusters in which each responder has both scores.
+    cluster : str
+        What was sampled: the starts.
+    n_halves : int
+        How often starts are cut into random halves.
+    rng : numpy.random.Generator, optional
+        The source of chance.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a comparison: ``same starts``, ``other starts`` (the first measure on one half
+        against the second on the other) and ``second again`` (the second measure on both halves:
+        the floor that chance sets), with ``share`` of pairs in another order, ``n_pairs`` and
+        ``n_clusters`` on each side.
+
+    Raises
+    ------
+    AgreementError
+        If both measures have fewer than two responders or four starts in common.
+
+    See Also
+    --------
+    rank_agreement : Compare how two groups of raters rank the replies of one history.
+    score_differences : Compare mean scores pair by pair, with intervals.
+
+    Notes
+    -----
+    Means are compared. A pair that is equal by one measure and not by the other counts as changed.
+    If "other starts" is near "second again", the first measure tells as much of the order as
+    another study of the second kind would.
+
+    Examples
+    --------
+    >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": 1, "n": 2, "o": 3}).melt(
+    ...     "dialogue_id", var_name="responder", value_name="score"
+    ... )
+    >>> order_changes(starts, starts.assign(score=-starts["score"]), n_halves=2)["share"].tolist()
+    [1.0, 1.0, 0.0]
+    """
+    for rows in (first, second):
+        need_columns(rows, ["responder", "score", cluster], AgreementError)
+    wide = [
+        rows.pivot_table(index=cluster, columns="responder", values="score")
+        for rows in (first, second)
+    ]
+    both = pd.concat(wide, axis=1, keys=["first", "second"])
+    common = [name for name in wide[0] if name in wide[1]]
+    both = both.loc[:, (slice(None), common)].dropna()
+    if len(common) < 2 or len(both) < 4:
+        raise AgreementError(
+            f"Both measures have {len(common)} responders in {len(both)} complete starts in common;"
+            " expected two or more in four or more."
+        )
+    one, other = (both[name][common].to_numpy(dtype=float) for name in ("first", "second"))
+    left, right = np.triu_indices(len(common), 1)
+
+    def order(scores: Array) -> Array:
+        means = scores.mean(axis=0)
+        return np.asarray(np.sign(means[left] - means[right]))
+
+    rng = as_rng(rng)
+    halves = [np.array_split(rng.permutation(len(both)), 2) for _ in range(n_halves)]
+    shares = {
+        "same starts": (order(one) != order(other)).mean(),
+        "other starts": np.mean([order(one[a]) != order(other[b]) for a, b in halves]),
+        "second again": np.mean([order(other[a]) != order(other[b]) for a, b in halves]),
+    }
+    n_clusters = [len(both), len(both) // 2, len(both) // 2]
+    table = pd.DataFrame({"compared": list(shares), "share": list(shares.values())})
+    return table.assign(n_pairs=len(left), n_clusters=n_clusters)
 
 
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:

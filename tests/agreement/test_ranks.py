@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from heart_utils.agreement.ranks import rank_agreement
+from heart_utils.agreement.ranks import order_changes, rank_agreement
 from heart_utils.ratings.verdicts import AgreementError
 
 
@@ -112,3 +112,50 @@ def test_what_cannot_be_ranked_is_refused_with_a_reason(change, message):
 def test_people_agree_with_one_another_where_there_are_two():
     with pytest.raises(AgreementError, match="human and human share no history"):
         rank_agreement(conversations({"h": {"p": [1, 2], "m": [1, 2]}}), between=("human", "human"))
+
+
+def paired_scores(rng, true, noise, n_starts=40):
+    """Scores by start of as many responders as there are true means."""
+    table = pd.DataFrame(rng.normal(true, noise, (n_starts, len(true))))
+    return (
+        table.rename_axis("dialogue_id")
+        .melt(ignore_index=False, var_name="responder", value_name="score")
+        .reset_index()
+    )
+
+
+def test_two_measures_of_one_truth_change_no_more_than_chance_does():
+    rng = np.random.default_rng(1)
+    true = np.linspace(0, 1, 10)
+    shares = np.mean(
+        [
+            order_changes(
+                paired_scores(rng, true, 1.0), paired_scores(rng, true, 1.0), n_halves=20
+            )["share"]
+            for _ in range(40)
+        ],
+        axis=0,
+    )
+    same, others, again = shares
+    assert others == pytest.approx(again, abs=0.02)
+    assert same < others  # whole studies waver less than halves
+
+
+def test_a_measure_of_something_else_changes_more_than_chance():
+    rng = np.random.default_rng(2)
+    true = np.linspace(0, 1, 10)
+    table = order_changes(
+        paired_scores(rng, true[::-1], 0.5), paired_scores(rng, true, 0.5), n_halves=20
+    ).set_index("compared")["share"]
+    assert table["other starts"] > 0.7 > table["second again"]
+
+
+def test_responders_and_starts_that_one_measure_lacks_are_left_out():
+    rng = np.random.default_rng(3)
+    first = paired_scores(rng, [0, 1, 2], 0.1)
+    second = first[(first["responder"] < 2) & (first["dialogue_id"] < 30)]
+    table = order_changes(first, second, n_halves=2)
+    assert table["n_pairs"].tolist() == [1] * 3
+    assert table["n_clusters"].tolist() == [30, 15, 15]
+    with pytest.raises(AgreementError, match="1 responders in 40"):
+        order_changes(first, first[first["responder"] == 1])
