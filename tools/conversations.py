@@ -18,6 +18,7 @@ hold addresses and passwords. What is known of a set and is not in its files:
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
@@ -32,6 +33,7 @@ from heart_utils.agreement.generalizability import variance_components
 from heart_utils.evidence.effects import share_clustered
 from heart_utils.ratings.resampling import two_way_error
 from heart_utils.sources.catalogue import DataError, Source
+from heart_utils.sources.cuts import plain_form, read_words
 from tools.columns import keep_columns, need_score, need_words
 
 __all__ = ["CONVERSATIONS"]
@@ -45,9 +47,15 @@ DIGITS = 6  #: Of shipped numbers, so that another machine's last bits change no
 
 
 def _read_used(source: Source, files: Files) -> tuple[str, pd.DataFrame]:
-    """Return the name of a set's one file, and of its rows the columns that are used."""
+    """Read the used columns of a set's one file, in the form that `make data` keeps.
+
+    Also return the name of the file.
+    """
     (file,) = files
-    return file, keep_columns(source.name, file, pd.read_csv(files[file]), source.reading["used"])
+    kept = keep_columns(
+        source.name, file, read_words(files[file].read_bytes()), source.reading["used"]
+    )
+    return file, pd.read_csv(io.BytesIO(plain_form(source.reading, kept)))
 
 
 def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,6 +23,7 @@ from urllib.parse import quote
 
 from heart_utils.runs import checksum, find_home, find_root, write_atomically
 from heart_utils.settings import JsonObject, read_yaml
+from heart_utils.sources.cuts import cut_official, plain_form, read_words
 
 __all__ = ["SOURCES", "DataError", "DataUnavailableError", "Source", "SourceFile"]
 
@@ -43,7 +45,8 @@ class SourceFile:
     file: str
     address: str  # where its official place has it
     sha256: str  # of what is kept
-    kept: str = ""  # all, or ``labels``, ``ratings`` or ``dialogues``
+    more: tuple[str, ...] = ()  # further official files from which this one is cut
+    kept: str = ""  # all, or ``labels``, ``ratings``, ``dialogues`` or ``cut``
     rows: int | None = None
     columns: int | None = None
 
@@ -73,7 +76,12 @@ class Source:
 
     def url(self, file: SourceFile) -> str:
         """Return the official address of a file."""
-        return self.address + quote(file.address)
+        return self.urls(file)[file.address]
+
+    def urls(self, file: SourceFile) -> dict[str, str]:
+        """Return the official addresses of all files from which one is cut."""
+        parts = (file.address, *file.more)
+        return {part: self.address + quote(part) for part in parts}
 
 
 def find_source(name: str) -> Source:
@@ -145,7 +153,11 @@ def fetch_data(name: str) -> dict[str, Path]:
     for file in bar:
         if _whole(file, folder / file.file):
             continue
-        kept = _keep(source, file, _download(source, file))
+        kept = (
+            _cut(source, file)
+            if file.kept == "cut"
+            else _keep(source, file, _download(source, source.url(file)))
+        )
         if hashlib.sha256(kept).hexdigest() != file.sha256:
             raise DataError(
                 f"{source.url(file)} is damaged or was changed: its checksum is not the one known."
@@ -162,10 +174,21 @@ def cache_folder() -> Path:
     return Path(named).expanduser().resolve() if named else find_home() / "build" / "data"
 
 
-def _download(source: Source, file: SourceFile) -> bytes:
+def _cut(source: Source, file: SourceFile) -> bytes:
+    """Fetch the official files of a cut one by one; of what they hold only the cut is kept."""
+    parts = {part: _download(source, url) for part, url in source.urls(file).items()}
+    try:
+        return plain_form(source.reading, cut_official(source.name, parts))
+    except (AttributeError, LookupError, TypeError, ValueError, tarfile.TarError) as error:
+        raise DataError(
+            f"{source.url(file)} has another layout than the one known"
+            f" ({type(error).__name__}: {error}). Nothing was kept."
+        ) from None
+
+
+def _download(source: Source, url: str) -> bytes:
     import requests
 
-    url = source.url(file)
     try:
         answer = requests.get(url, timeout=TIMEOUT)
         answer.raise_for_status()
@@ -209,6 +232,7 @@ def _keep(source: Source, file: SourceFile, content: bytes) -> bytes:
         return content
     steps: dict[str, Callable[[bytes], bytes]] = {"labels": _labels, "dialogues": _dialogues}
     steps["ratings"] = partial(_ratings, source.reading)
+    steps["cut"] = partial(_plain, source.reading)
     try:
         return steps[file.kept](content)
     except Exception as error:  # a damaged Parquet, CSV or JSON file has no common class of error
@@ -247,6 +271,11 @@ def _ratings(reading: JsonObject, content: bytes) -> bytes:
     kept = io.StringIO(newline="")
     csv.writer(kept, lineterminator="\n").writerows([row[place] for place in used] for row in rows)
     return kept.getvalue().encode()
+
+
+def _plain(reading: dict[str, Any], content: bytes) -> bytes:
+    """Write a table that was cut before in the one form."""
+    return plain_form(reading, read_words(content))
 
 
 def _dialogues(content: bytes) -> bytes:

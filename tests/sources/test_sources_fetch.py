@@ -269,7 +269,8 @@ def test_every_set_names_its_files_a_pinned_revision_and_a_known_licence():
     for source in SOURCES.values():
         assert source.files, source.name
         assert source.licence in LICENCES
-        assert any(len(part) == 40 for part in source.address.split("/")), (
+        urls = source.urls(source.files[0]).values()
+        assert all(any(len(part) == 40 for part in url.split("/")) for url in urls), (
             f"{source.name} is not pinned"
         )
         assert source.address.startswith("https://")
