@@ -189,14 +189,17 @@ def order_changes(
         for rows in (first, second)
     ]
     both = pd.concat(wide, axis=1, keys=["first", "second"])
-    common = [name for name in wide[0] if name in wide[1]]
+    common = sorted(set(wide[0]) & set(wide[1]), key=str)
     both = both.loc[:, (slice(None), common)].dropna()
     if len(common) < 2 or len(both) < 4:
         raise AgreementError(
             f"Both measures have {len(common)} responders in {len(both)} complete starts in common;"
             " expected two or more in four or more."
         )
-    one, other = (both[name][common].to_numpy(dtype=float) for name in ("first", "second"))
+    one, other = (
+        both[[(name, responder) for responder in common]].to_numpy(dtype=float)
+        for name in ("first", "second")
+    )
     left, right = np.triu_indices(len(common), 1)
 
     def order(scores: Array) -> Array:

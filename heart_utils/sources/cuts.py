@@ -54,7 +54,7 @@ def plain_form(reading: Mapping[str, Any], table: pd.DataFrame) -> bytes:
     kept = table[list(reading["used"])].astype(str)
     ids = list(reading.get("ids", ()))
     if reading.get("unordered"):
-        kept = kept.sort_values([name for name in kept if name not in ids], kind="stable")
+        kept = kept.sort_values([name for name in reading["used"] if name not in ids])
     for name in ids:
         kept = kept.assign(**{name: pd.factorize(kept[name])[0].astype(str)})
     return kept.to_csv(index=False, lineterminator="\n").encode()
@@ -91,7 +91,7 @@ def _relationship_seeking(parts: Parts) -> list[Row]:
 
 
 def _mindeval(parts: Parts) -> Iterator[Row]:
-    """List each expert's score on each criterion; experts and profiles are numbered by sorted id."""
+    """List each expert's score on each criterion; experts and profiles are numbered."""
     [content] = parts.values()
     rows = _jsonl(content)
     kept = re.compile(r"criterion_?(\d+)\.responses")
@@ -177,7 +177,7 @@ def _clinician(scale: str, answer: str) -> str:
 
 
 def _kokorochat(parts: Parts) -> Iterator[Row]:
-    """Time the turns of each session in the release's archive; what is said is counted, not kept."""
+    """Time the turns of each session in the archive; what is said is counted, not kept."""
     [content] = parts.values()
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:*") as archive:
         for member in archive:
