@@ -161,7 +161,7 @@ def _tell_what_is_there(collection: Collection) -> None:
     skipped = len(skipped_histories(histories))
     without = f", {skipped} of them without a turn to answer" if skipped else ""
     seekers = len(collection.recipe.seekers)
-    each = f", each start with each of {seekers} seekers" if seekers else ""
+    each = f", each start with each of {seekers} seekers" if seekers > 1 else ""
     print(f"{collection.recipe.run}: {len(histories)} histories{without}{each}.")
     if len(written):
         tried = int(written["simulated"].sum())

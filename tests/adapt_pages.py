@@ -43,7 +43,7 @@ def make_project(folder: Path, address: str) -> Path:
     for name in ("data", "params"):
         shutil.copytree(source / name, folder / name)
     for file in (source / "book" / "adapt" / "files").rglob("*"):
-        if file.is_file():
+        if file.is_file() and ".ruff_cache" not in file.parts:
             target = folder / file.relative_to(source / "book" / "adapt" / "files")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(

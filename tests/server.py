@@ -605,6 +605,14 @@ def choose_earlier(body, which=min):
     return json.dumps(dict.fromkeys(re.findall(r"^- (\w+): ", text, flags=re.MULTILINE), line))
 
 
+def take_turn(body):
+    """Take a turn in a conversation: its place among the turns that were shown, and who speaks."""
+    shown = re.findall(
+        r"^(?:Seeker|Supporter): ", body["messages"][-1]["content"], flags=re.MULTILINE
+    )
+    return f"This is turn {len(shown) + 1}, word {body['model']} says."
+
+
 def choose_later(body):
     """Answer it the other way round."""
     return choose_earlier(body, which=max)
@@ -621,10 +629,17 @@ def main():
     parser.add_argument(
         "--judge", action="store_true", help="answer judges in JSON, and others in words"
     )
+    parser.add_argument("--talk", action="store_true", help="take turns in conversations")
     options = parser.parse_args()
     faults = {name: float(share) for name, share in (entry.split("=") for entry in options.fault)}
     provider = Provider(
-        answer=choose_earlier if options.judge else " ".join(["word"] * options.words),
+        answer=(
+            choose_earlier
+            if options.judge
+            else take_turn
+            if options.talk
+            else " ".join(["word"] * options.words)
+        ),
         latency_s=options.latency,
         faults=faults,
         hang_s=options.hang,

@@ -27,10 +27,12 @@ def stand_in(body):
     """Write one reply to everybody; as a judge, like the longer reply, and score a reply by its
     words."""
     prompt = body["messages"][-1]["content"]
+    if prompt.endswith("as the seeker:"):
+        return f"Mag sein. Es ist jetzt der {len(prompt.splitlines())}. Abend, der so geht."
     if body["model"] != "my-judge":
         return "It makes sense that this weighs on you. What would help tonight?"
     replies = re.findall(
-        r"^Reply (\w+)(?:, written by [^:]+)?:\n<+\n(.*?)\n>+$",
+        r"^(?:Reply|Conversation) (\w+)(?:, written by [^:]+)?:\n<+\n(.*?)\n>+$",
         prompt,
         flags=re.MULTILINE | re.DOTALL,
     )
@@ -99,7 +101,8 @@ def test_a_page_that_shows_something_else_is_found(project, provider, tmp_path):
 def test_every_file_of_the_pages_is_shown_on_one_or_named_there():
     folder = find_root() / "book" / "adapt"
     said = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    files = [file for file in (folder / "files").rglob("*") if file.is_file()]
+    kept = [file for file in (folder / "files").rglob("*") if file.is_file()]
+    files = [file for file in kept if "ruff" not in str(file.relative_to(folder))]  # a linter's
     assert files
     assert [
         str(file) for file in files if file.name not in said and f"`{file.stem}`" not in said

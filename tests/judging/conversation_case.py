@@ -3,6 +3,8 @@
 import json
 import re
 
+from server import take_turn
+
 PAID = {"price_prompt": 1, "price_completion": 2, "max_concurrency": 4}
 
 
@@ -47,4 +49,4 @@ def speak(body):
         winner = next((code for code, text in codes if "word m" in text), codes[0][0])
         line = {"reasoning": "Because.", "winner": winner, "margin": 2}
         return json.dumps(dict.fromkeys(names, line))
-    return f"This is turn {len(shown(body)) + 1}, word {body['model']} says."
+    return take_turn(body)

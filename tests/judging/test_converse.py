@@ -24,6 +24,9 @@ from heart_utils import (
     load_histories,
     open_ledger,
     pairwise_agreement,
+    recipe_comparisons,
+    recipe_conversations,
+    recipe_step,
 )
 from heart_utils.calls.models import read_models
 from heart_utils.collect import main
@@ -427,3 +430,21 @@ def test_repeats_are_conversations_of_their_own(provider):
     assert names[1] == f"{names[0]}--r1"
     one, two = found["turns"]
     assert not {turn["text"] for turn in one} & {turn["text"] for turn in two}
+
+
+def test_the_recorded_demo_replays_and_asks_nobody(tmp_path, monkeypatch):
+    recipe = read_recipe("conversations")
+    ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
+    histories = recipe_histories(recipe)
+    how = {"ledger": ledger, "mode": "replay", "progress": False}
+    talks = recipe_conversations(recipe, histories, **how)
+    assert talks[["responder", "seeker"]].drop_duplicates().shape == (2, 2)
+    assert set(talks["stop_reason"]) <= {"length", "seeker_ended"}
+    related = talks["flags"].map(lambda flags: "seeker_own_family" in flags)
+    assert (related == (talks["responder"] != "generic-comfort")).all()
+    replies = conversation_replies(talks)
+    comparisons = recipe_comparisons(recipe, replies)
+    verdicts = recipe_step(recipe, "verdicts", histories, replies, comparisons, **how)
+    assert len(verdicts) == 4  # two starts, both orders
+    assert set(verdicts["state"]) == {"valid"}
+    assert set(verdicts["seeker"]) == {"SmolLM2-135M-seeker"}
