@@ -213,7 +213,7 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     See Also
     --------
     read_recipe : Read what a run collects.
-    heart_utils.calls.ledger.open_ledger : Open the ledger of a run's model calls.
+    heart_utils.calls.records.open_ledger : Open the ledger of a run's model calls.
     check_table : Check that a table has the columns and words that a run needs.
     find_root : Find the folder that holds ``data/`` and ``runs/``.
 

@@ -183,7 +183,7 @@ class Claim:
 
 
 class Ledger:
-    """All calls of a run, or of several machines; see :func:`open_ledger`."""
+    """All calls of a run or several machines, from `heart_utils.calls.records.open_ledger`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine

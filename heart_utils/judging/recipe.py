@@ -157,7 +157,7 @@ def read_recipe(run: str) -> Recipe:
     recipe_replies : Collect its replies.
     recipe_comparisons : Pair its replies.
     recipe_step : Ask its judges.
-    heart_utils.calls.ledger.open_ledger : Open the ledger that keeps every call.
+    heart_utils.calls.records.open_ledger : Open the ledger that keeps every call.
 
     Notes
     -----

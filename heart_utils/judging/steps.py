@@ -566,7 +566,7 @@ def recipe_step(
     --------
     read_recipe : Read the recipe of a run.
     collect_verdicts : Ask judges without a recipe.
-    heart_utils.calls.ledger.open_ledger : Open the ledger of a run.
+    heart_utils.calls.records.open_ledger : Open the ledger of a run.
     combine_orders : Join the two orders of each pair afterwards.
 
     Examples
