@@ -266,7 +266,6 @@ def collect_conversations(
     --------
     >>> from heart_utils import load_histories, open_ledger
     >>> from heart_utils.calls.models import Model
-    >>> from heart_utils.judging.converse import cross_seekers
     >>> seeker = Model(
     ...     "s", "openai/gpt-4o", options={"mock_response": "It got worse. [END]"}
     ... )  # litellm answers itself

@@ -933,7 +933,7 @@ def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
     if analyzer == "word":
         options = {"token_pattern": r"(?u)\b\w+\b", **options}
     lengths = {"word": (1, 2), "char_wb": (2, 4)}[analyzer]
-    return CountVectorizer(analyzer=analyzer, ngram_range=lengths, **options)
+    return CountVectorizer(analyzer=analyzer, **{"ngram_range": lengths, **options})
 
 
 def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:

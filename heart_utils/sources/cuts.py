@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["cut_official", "plain_form", "read_words"]
+__all__: list[str] = []
 
 Parts = Mapping[str, bytes]  # address below the set's -> content
 Row = dict[str, Any]

@@ -1,5 +1,6 @@
 """Tables that cells show, as the book lays them out."""
 
+import re
 import sys
 
 import pandas as pd
@@ -78,7 +79,8 @@ def test_no_word_and_no_number_of_a_table_is_lost(lay_out):
     )
     for made in (table.to_html(), show_table(table).to_html()):
         before = made[made.index("<table") :]
-        assert words(lay_out(before)) == words(before)
+        with_minus = re.sub(r">-(?=\d)", ">−", before)  # a page sets a minus, not a hyphen
+        assert words(lay_out(before)) == words(with_minus)
 
 
 def test_the_ends_of_an_interval_share_a_column_and_heads_are_words():
