@@ -356,8 +356,8 @@ def test_the_claims_are_chosen_by_words_and_by_finding(pages, browser):
 @pytest.mark.parametrize("width", [360, 1400])
 def test_a_reader_asks_the_forest_the_squares_and_the_pairs_by_keyboard(pages, browser, width):
     tab = browser.new_page(viewport={"width": width, "height": 900})
-    tab.goto((HTML / "index.html").as_uri(), wait_until="load")
-    tab.goto((HTML / "book" / "intro.html").as_uri(), wait_until="load")
+    tab.goto((HTML / "index.html").as_uri(), wait_until="commit")
+    tab.wait_for_url("**/book/intro.html")  # where the first page sends its reader
     forest = tab.locator("#fig-front .heart-explore")
     assert forest.is_visible()
     assert not tab.locator("#fig-front svg").is_visible()

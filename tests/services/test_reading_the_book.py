@@ -432,7 +432,7 @@ HARD_TO_READ = """([least, within]) => [...document.querySelectorAll("a.heart-fi
     const size = Math.max(...parts.map((one) => parseFloat(getComputedStyle(one).fontSize)));
     return {said: text.textContent.trim().slice(0, 40), size: size * scale, place: text.getBoundingClientRect()};
   });
-  const name = svg.closest("figure").id, faults = [];
+  const name = svg.closest("figure")?.id ?? "a figure without a caption", faults = [];
   for (const [number, {said, size, place}] of words.entries()) {
     if (size < least) faults.push(`${name}: ${said}: ${size.toFixed(1)} pixels`);
     if (place.left < box.left - 1 || place.right > box.right + 1 || place.top < box.top - 1 || place.bottom > box.bottom + 1)
