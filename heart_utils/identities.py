@@ -272,7 +272,7 @@ def may_be_verdict(head: object, words: Collection[str]) -> bool:
 def show_answer(head: object, word: str) -> str:
     """Return a word found in place of a verdict, or only its kind if it may name a rater.
 
-    Such as ``Anna Schmidt``.
+    ``Anna Schmidt`` may name one.
     """
     capital = all(part[0].isupper() for part in re.findall(r"[^\W\d_]+", word))
     named = capital and _names_somebody(word) and WORDS["sides"].isdisjoint(words_of(word))

@@ -265,13 +265,11 @@ def _settle_money(
     except BudgetError as error:
         raise BudgetError(f"Nothing was asked. {error}") from None
     theirs = plan[plan["model"].isin([model.name for model in paid])]
-    what, there = (
-        f"{int(theirs['n'].sum())} calls cost money",
-        sys.stdin is not None and sys.stdin.isatty(),
-    )
+    what = f"{int(theirs['n'].sum())} calls cost money"
+    can_answer = sys.stdin is not None and sys.stdin.isatty()
     if budget_usd is None:
         what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
-        if not there:
+        if not can_answer:
             said = (
                 "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
             )
@@ -288,7 +286,7 @@ def _settle_money(
             raise NotAllowedError("Nothing was asked.")
     elif not yes:
         question = f"{what}, and no more than {budget_usd:g} USD."
-        if not there:
+        if not can_answer:
             raise NotAllowedError(f"collect: {question} Nobody is there to ask; --yes allows it.")
         if input(f"{question} Make them? [y/N] ").strip().lower() not in ("y", "yes"):
             raise NotAllowedError("Nothing was asked.")

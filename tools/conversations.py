@@ -205,7 +205,7 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
 def read_sage(source: Source, files: Files) -> pd.DataFrame:
     """Read the emotion of a simulated seeker before and after each reply.
 
-    In 1,900 conversations.
+    There are 1,900 conversations.
     """
     facts = source.reading
     file, rows = _read_used(source, files)
@@ -252,7 +252,7 @@ def read_ieval(source: Source, files: Files) -> pd.DataFrame:
 def read_mibot(source: Source, files: Files) -> pd.DataFrame:
     """Read what 106 smokers reported before a session with a counselling model, and after.
 
-    Directly after it, and a week later.
+    The later reports are from directly after it and from a week later.
     """
     facts = source.reading
     file, rows = _read_used(source, files)
@@ -401,7 +401,7 @@ def _slope(
 def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any]]:
     """Compare conversations of two models with one profile, as two experts see them.
 
-    And as the models' names alone would.
+    What the models' names alone would say stands beside them.
     """
     pairs = []
     for profile, part in wide.groupby("profile"):

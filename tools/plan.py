@@ -230,7 +230,7 @@ def stamp_table(root: Path, run: str, table: str) -> None:
 def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path]]:
     """List the files behind each notebook: modules it imports, and whatever those import.
 
-    Late imports too.
+    Late imports count too.
     """
     graph = grimp.build_graph("heart_utils", cache_dir=None)
     files = {path for glob in CODE[2:] for path in root.glob(glob)}

@@ -227,7 +227,7 @@ def _lift_section(cells: list[dict[str, Any]], label: str) -> list[dict[str, Any
 def _stage_own_front(stage: Path, plan: Plan) -> None:
     """Write the front page of another run's book: its leaderboard and chapters.
 
-    No findings of other data.
+    It shows no findings of other data.
     """
     chapter, figure = OWN_FIGURE
     ran = {chapter.name for chapter in plan.chapters}

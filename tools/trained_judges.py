@@ -70,7 +70,7 @@ class Rated:
 def load_rated() -> dict[str, Rated]:
     """Read the sets that have replies with words and people's labels.
 
-    Welivita and Pu's, RESORT's, and the therapists'.
+    They are Welivita and Pu's, RESORT's, and the therapists'.
     """
     return {"welivita": _welivita(), "resort": _resort(), "therapists": _therapists()}
 
@@ -237,7 +237,7 @@ def _measure_guesses(
 ) -> list[dict[str, object]]:
     """Compare predictions with labels, over all batches and in resamples of them.
 
-    The mean over draws.
+    Each value is the mean over draws.
     """
     by_batch = means.groupby("cluster").indices
     n_batches = len(by_batch)
@@ -465,7 +465,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
 def _experts() -> pd.DataFrame:
     """Compute the correlation of two of three experts: the median and best dimension.
 
-    Of 21, on the empathic conversations.
+    There are 21, on the empathic conversations.
     """
     scores = open_run("public").read("scores", "empathic_comm")
     scores = scores[scores["rater"].str.startswith("expert") & (scores["state"] == "valid")]

@@ -245,7 +245,7 @@ class VotePairs:
     def sums(self) -> Array:
         """Sum pairs of votes, equal ones and ties of either party by cluster and group.
 
-        Shape (clusters, groups, 4).
+        The shape is (clusters, groups, 4).
         """
         first, second = self.sides()
         equal = np.trace(self.counts, axis1=1, axis2=2)

@@ -532,7 +532,7 @@ def _count_answers(votes: Votes) -> Array:
 def _turned(tables: Array, votes: Votes) -> Array:
     """Symmetrise tables of verdicts: average each with its transpose in a and b.
 
-    These are arbitrary labels.
+    Which reply is a and which is b is arbitrary.
     """
     return tables if votes.kind == "score" else np.asarray((tables + tables[..., ::-1, ::-1]) / 2.0)
 

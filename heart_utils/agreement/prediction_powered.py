@@ -85,7 +85,7 @@ class PoweredRatings:
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
         """List the ranks each ``responder`` may hold, all at once, with the judge or without.
 
-        Columns ``rank_low`` and ``rank_high``.
+        The columns are ``rank_low`` and ``rank_high``.
         """
         names, n = self.table["responder"], self.n_labelled
         robust = self.covariances[0 if judge else 1].loc[names, names].to_numpy()

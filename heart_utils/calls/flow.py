@@ -377,7 +377,7 @@ class Flow:
     async def _turn(self, lane: Lane, task: Task) -> None:
         """Wait until a task may be asked: its model is there and no limit forbids it.
 
-        Its own limits, or others' refusals.
+        A limit is its own, or follows from what other calls were refused.
         """
         clock = asyncio.get_running_loop().time
         while not self._over(lane) and (wait := lane.wait(clock())) > 0:

@@ -529,7 +529,7 @@ class Ledger:
     def write_off(self) -> float:
         """Forget reserves of calls whose end is unknown; return how much.
 
-        For when their provider's bill is lower.
+        This is for a provider's bill that is lower.
         """
         with self.writing() as connection:
             self._bury(connection)

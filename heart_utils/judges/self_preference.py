@@ -160,7 +160,7 @@ def _contrast(
 ) -> Iterator[dict[str, object]]:
     """Compute the difference of the first rater from the others, on both scales.
 
-    In the data and in each resample.
+    The first value is that of the data, the others are of the resamples.
     """
     n_clusters, means = len(np.unique(codes)), []
     for side in (own, ~own):

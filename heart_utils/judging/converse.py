@@ -117,9 +117,9 @@ class Talk:
         return self._read_seeker(call.text, [flag for flag in flags if flag == "truncated"])
 
     def _read_seeker(self, answer: str, flags: list[str]) -> None:
-        """Read a seeker's turn; it may leave.
+        """Read a seeker's turn, with which it may leave.
 
-        It may not speak as the supporter or repeat itself.
+        A seeker that speaks as the supporter or repeats itself ends the conversation.
         """
         words, *left = ENDED.split(answer, maxsplit=1)
         text, unwrapped = unwrap(words, SEEKER_LABEL)
@@ -285,7 +285,7 @@ def collect_conversations(
         seeker_instructions=seeker_instructions,
     )
     if plan:
-        return plan_conversations(talks, exchanges, ledger)
+        return plan_talks(talks, exchanges, ledger)
     return talk(talks, exchanges, ledger=ledger, max_concurrency=max_concurrency, **asking)
 
 
@@ -351,10 +351,10 @@ def talk(
     )
 
 
-def plan_conversations(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
+def plan_talks(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
     """Count the calls of conversations that run to their full length.
 
-    Likely ones, and those with the longest turns.
+    ``cost_usd`` is that of likely turns, ``at_most_usd`` that of the longest.
     """
     usual, most = (
         _plan(

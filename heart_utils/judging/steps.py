@@ -20,7 +20,7 @@ from heart_utils.calls.models import Model
 from heart_utils.judging.converse import (
     Talk,
     conversation_replies,
-    plan_conversations,
+    plan_talks,
     start_talks,
     talk,
 )
@@ -124,8 +124,8 @@ class Replies(Step):
         **asking: Unpack[Asking],
     ) -> dict[str, pd.DataFrame]:
         """Run, and give all tables that come of it, by name."""
-        how = {"max_concurrency": max_concurrency}
-        return {"replies": self.run(Tables(histories), ledger, **how, **asking)}
+        replies = self.run(Tables(histories), ledger, max_concurrency=max_concurrency, **asking)
+        return {"replies": replies}
 
     def longest(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
         """Pad planned replies to their limit, so that the most that judging costs is known."""
@@ -157,7 +157,7 @@ class Conversations(Replies):
 
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
         """Count the turns of each speaker's models."""
-        return plan_conversations(self._talks(tables.histories), self.recipe.exchanges, ledger)
+        return plan_talks(self._talks(tables.histories), self.recipe.exchanges, ledger)
 
     def run(
         self,
@@ -168,8 +168,8 @@ class Conversations(Replies):
         **asking: Unpack[Asking],
     ) -> pd.DataFrame:
         """Let all conversations take their turns, and give each as a reply."""
-        how = {"max_concurrency": max_concurrency}
-        return self.made(tables.histories, ledger, **how, **asking)["replies"]
+        made = self.made(tables.histories, ledger, max_concurrency=max_concurrency, **asking)
+        return made["replies"]
 
     def made(
         self,
@@ -387,7 +387,7 @@ JUDGING: dict[str, type[Judging]] = {
 def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     """Ask judges to compare each probe with its original, in both orders.
 
-    On ``overall``.
+    They are asked about ``overall`` alone.
     """
     probes = make_probes()
     return make_questions(

@@ -724,7 +724,7 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
 def _assign_folds(data: pd.DataFrame, n_folds: int) -> NDArray[np.intp]:
     """Assign dialogues to folds, those with shared raters to one fold where possible.
 
-    Where there are enough such groups.
+    That takes enough such groups.
     """
     dialogue, _ = pd.factorize(data["dialogue_id"])
     rater, _ = pd.factorize(data["rater"])
@@ -857,7 +857,7 @@ def _ridge(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Arr
 def _logistic(rows: sparse.csr_matrix, answers: Array, groups: NDArray[Any]) -> Array:
     """Fit wins of a to differences; a tie, or a probability, is a part of each answer.
 
-    No intercept: a and b are arbitrary.
+    There is no intercept, since a and b are arbitrary.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold
@@ -939,7 +939,7 @@ def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
 def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
     """Return columns of terms that enough replies of enough groups of each kind hold.
 
-    Of too many, the most frequent.
+    If there are too many, the most frequent stay.
     """
     present = (counts > 0).astype(np.int64)
     n_replies = np.asarray(present.sum(axis=0)).ravel()

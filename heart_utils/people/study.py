@@ -100,7 +100,7 @@ def write_study(
 ) -> Path:
     """Write a complete Potato project from a run into ``runs/<run>/study/<name>``.
 
-    From the run's histories and replies.
+    It shows the run's histories and replies.
     """
     if kind not in KINDS:
         raise StudyError(
@@ -202,7 +202,7 @@ def study_pages(
 ) -> tuple[dict[str, list[JsonObject]], JsonObject]:
     """Build the pages around a study, and Potato's configuration.
 
-    As ``potato.yaml.jinja`` describes both.
+    ``potato.yaml.jinja`` describes both.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -289,7 +289,7 @@ def wrong_language(
 def _find_language(stated: str) -> str:
     """Return the listed name of a language, for a name or a code such as en or en-GB.
 
-    Empty where it is not listed.
+    The name is empty where the language is not listed.
     """
     words = re.findall(r"[^\W\d_]+", stated.casefold())
     names = {name.casefold(): name for name in LANGUAGES}

@@ -267,7 +267,7 @@ class BradleyTerry:
     def slopes(self) -> Array:
         """Differentiate each entry's expected score by the difference of strengths.
 
-        Weighted as in the fit.
+        Entries are weighted as in the fit.
         """
         up, down = self._steps
         spread = (

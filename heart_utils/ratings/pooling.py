@@ -123,7 +123,7 @@ def pool_strengths(
 def _design_effect(model: BradleyTerry) -> float:
     """Compare the variance of cluster sums of scores with that of independent votes.
 
-    At least one.
+    The ratio is at least one.
     """
     n, bread = len(model.entries.clusters), np.linalg.pinv(model.information, hermitian=True)
     sums = sums_of_scores(model, model.entries.cluster, n)

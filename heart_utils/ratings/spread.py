@@ -406,7 +406,7 @@ def _level(size: int, df: int, ci_level: float, packed: bytes) -> float:
 def _equals(size: int, df: int) -> NDArray[np.float32]:
     """Draw studies of equal responders: every difference over its own standard error.
 
-    Shape (studies, responders squared).
+    The shape is (studies, responders squared).
     """
     rng = np.random.default_rng([size, df])
     n_draws = int(np.clip(MOST_CELLS // size**2, 1_000, N_DRAWS))

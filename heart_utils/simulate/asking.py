@@ -96,7 +96,7 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
 def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
     """Compute how far votes on each pair change the differences that are still open.
 
-    The root of the summed squares.
+    It is the root of the summed squares.
     """
     ranks = found.ranks()
     low, high, theta = (

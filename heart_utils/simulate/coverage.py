@@ -234,7 +234,7 @@ def place_strengths(
 ) -> Array:
     """Find strengths for which the fit converges to a given gap between the first two.
 
-    With infinitely many dialogues of noisy replies.
+    It would do so with infinitely many dialogues of noisy replies.
     """
 
     def missed(distance: float) -> float:

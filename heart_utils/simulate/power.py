@@ -211,7 +211,7 @@ def critical_value(
 ) -> float:
     """Compute how many standard errors a difference must exceed to be found.
 
-    By the rule of a leaderboard.
+    The rule is that of a leaderboard.
     """
     if n_contrasts is None:
         return simultaneous_quantile(n_responders, df + 1.0, ci_level)

@@ -237,7 +237,7 @@ def _read_chances(
 ) -> list[Any]:
     """Read how sure a rater was that a is better, on the file's own scale.
 
-    Before any row is turned.
+    This is done before any row is turned.
     """
     if "p_a" not in rows:
         if soft:

@@ -395,7 +395,7 @@ def _propose_winners(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _propose_marks(rows: pd.DataFrame, proposal: Proposal) -> None:
     """Find answers that have a column each, marked where they were chosen.
 
-    Such as ``Answer.choice.left`` or ``preference:::A``.
+    Their headers are such as ``Answer.choice.left`` or ``preference:::A``.
     """
     if not _lacks(rows, proposal, "verdict"):
         return
@@ -498,7 +498,7 @@ def _same_heads(rows: pd.DataFrame, free: Mapping[str, str]) -> list[tuple[str, 
 def _are_authors(cells: pd.Series) -> bool:
     """Check whether cells may be authors: short, no numbers or answers, and few.
 
-    Few where rows are many.
+    They must be few where rows are many.
     """
     if not _are_names(cells):
         return False

@@ -146,7 +146,7 @@ def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 def _heads_named(how: FileOptions) -> list[str]:
     """List the headers that options name, including paths into nested cells.
 
-    Such as ``options.0.id``.
+    ``options.0.id`` is such a path.
     """
     named = [
         *(how.get("columns") or {}),
