@@ -208,7 +208,7 @@ def test_a_section_that_the_sample_does_not_fill_has_no_number_and_stands_on_the
             label = re.findall(r"^\(([\w-]+)\)=$", cell["source"], flags=re.MULTILINE)[-1]
             if section := chapter.find(id=label):
                 section = section if section.name == "section" else section.find_parent("section")
-                assert section.select("table, figure svg"), (page.name, label)
+                assert section.select(".cell_output table, .cell_output svg"), (page.name, label)
             else:
                 assert gathered.find(id=label), (page.name, label)
                 moved += 1
