@@ -636,8 +636,48 @@ def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> s
         row["n_raters"], f"these {row['n_raters']} raters"
     )
     return "".join(MESSAGES[key] for key, holds in said.items() if holds).format(
-        **row, raters=raters, sure=100 * (1 - row["level"]), **numbers
+        **row,
+        **describe_change(row["drop"], row["drop_low"], row["drop_high"]),
+        raters=raters,
+        sure=100 * (1 - row["level"]),
+        **numbers,
     )
+
+
+def describe_change(drop: float, low: float, high: float) -> dict[str, str]:
+    """Write a drop and its bounds in words: a drop below zero is a rise.
+
+    Parameters
+    ----------
+    drop : float
+        Above 0 where the candidate is worse.
+    low : float
+        Its lower bound.
+    high : float
+        Its upper bound.
+
+    Returns
+    -------
+    dict of str
+        ``change`` is the drop or rise, ``least`` what the lower bound leaves, ``most`` what the
+        upper one does.
+
+    Examples
+    --------
+    >>> describe_change(-55.5, -108.7, -2.3)
+    {'change': 'rise 55.5', 'least': 'at most a rise of 108.7', 'most': 'at least a rise of 2.3'}
+    >>> describe_change(12.0, 3.0, 21.0)
+    {'change': 'drop 12.0', 'least': '3.0 or more', 'most': '21.0 or less'}
+    """
+    rises = round(drop, 1) < 0
+    most = f"{high:.1f} or less"
+    if rises:
+        most = f"at least a rise of {-high:.1f}" if high < 0 else f"at most a drop of {high:.1f}"
+    return {
+        "change": f"{'rise' if rises else 'drop'} {abs(drop):.1f}",
+        "least": f"at most a rise of {-low:.1f}" if low < 0 else f"{low:.1f} or more",
+        "most": most,
+    }
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series, float]:

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from heart_utils.gate import GateError, compare_responders, holm_levels
+from heart_utils.gate import GateError, compare_responders, describe_change, holm_levels
+from heart_utils.report.gate_report import report_text
 from heart_utils.simulate.coverage import simulate_gate
 
 
@@ -334,8 +335,8 @@ def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
     row = compare(equal, rng).table.iloc[0]
     assert (
         row["message"]
-        == f"overall: not shown to be worse; drop {row['drop']:.1f} points, with 95% confidence"
-        f" {row['drop_low']:.1f} or more (60 dialogues, this rater); a drop of"
+        == f"overall: not shown to be worse; rise {-row['drop']:.1f} points, with 95% confidence"
+        f" at most a rise of {-row['drop_low']:.1f} (60 dialogues, this rater); a drop of"
         f" {row['detectable']:.0f} would be found four times in five"
     )
     row = compare(worse, rng).table.iloc[0]
@@ -347,8 +348,8 @@ def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
     row = compare(equal, rng, mode="non-inferiority", max_drop=300, alpha=0.1).table.iloc[0]
     assert (
         row["message"]
-        == f"overall: not worse by 300 points or more; drop {row['drop']:.1f}, with 90% confidence"
-        f" {row['drop_high']:.1f} or less (60 dialogues, this rater); an equal candidate passes"
+        == f"overall: not worse by 300 points or more; rise {-row['drop']:.1f}, with 90% confidence"
+        f" at most a drop of {row['drop_high']:.1f} (60 dialogues, this rater); an equal candidate passes"
         f" a margin of {row['detectable']:.0f} four times in five"
     )
     assert (
@@ -387,3 +388,27 @@ def test_no_more_than_three_of_those_that_one_side_lacks_are_named(rng):
         rows = rows[~(rows["responder_a"].eq("old") & rows["responder_b"].eq("new"))]
         with pytest.raises(GateError, match=f"{9 - n} in common, {named}"):
             compare(rows, rng)
+
+
+@pytest.mark.parametrize(
+    ("drop", "low", "high", "change", "least", "most"),
+    [
+        (12.0, 3.0, 21.0, "drop 12.0", "3.0 or more", "21.0 or less"),
+        (5.0, -20.0, 30.0, "drop 5.0", "at most a rise of 20.0", "30.0 or less"),
+        (-5.0, -30.0, 20.0, "rise 5.0", "at most a rise of 30.0", "at most a drop of 20.0"),
+        (-104.9, -160.0, -50.0, "rise 104.9", "at most a rise of 160.0", "at least a rise of 50.0"),
+        (0.0, 0.0, 0.0, "drop 0.0", "0.0 or more", "0.0 or less"),
+    ],
+)
+def test_a_drop_below_zero_is_called_a_rise(drop, low, high, change, least, most):
+    assert describe_change(drop, low, high) == {"change": change, "least": least, "most": most}
+
+
+def test_a_report_of_a_rise_says_rise(rng):
+    better = make_verdicts(rng, {**FIELD, "new": 3.0})
+    gate = compare(better, rng)
+    row = gate.table.iloc[0]
+    assert row["drop"] < -50
+    for page in (report_text(gate, "gate.md"), report_text(gate, "gate.xml")):
+        assert f"rise {-row['drop']:.1f}" in page
+        assert "drop -" not in page

@@ -18,7 +18,14 @@ from markupsafe import Markup
 
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError, extra
-from heart_utils.gate import MODES, Comparison, GateError, compare_anytime, compare_responders
+from heart_utils.gate import (
+    MODES,
+    Comparison,
+    GateError,
+    compare_anytime,
+    compare_responders,
+    describe_change,
+)
 from heart_utils.identities import redact_message, refuse_identities
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
@@ -392,14 +399,16 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
     """
     table, said = comparison.table, _words(comparison)
     _refuse_people(comparison, note)
-    drop, low, high = (
+    low, high = (
         table[column].map("{:.1f}".format).replace("nan", "n/a")
-        for column in ("drop", "drop_low", "drop_high")
+        for column in ("drop_low", "drop_high")
     )
+    ends = table[["drop", "drop_low", "drop_high"]].itertuples(index=False)
+    change = pd.Series([describe_change(*row)["change"] for row in ends], table.index)
     shown = {
         "dimension": table["dimension"],
-        f"drop ({said['unit']})": drop,
-        "bounds": low + " to " + high,
+        f"change ({said['unit']})": change.where(table["drop"].notna(), "n/a"),
+        "bounds of the drop": low + " to " + high,
         "p (Holm)": table["p_holm"].map("{:.3f}".format).replace("nan", "n/a"),
         "dialogues": table["n_dialogues"],
         "verdicts": table["n_verdicts"],
