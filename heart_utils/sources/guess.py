@@ -203,6 +203,7 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
             f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or"
             " places"
         )
+    _name_kept(rows, proposal)
     _propose_rest(table, rows, proposal)
     return proposal
 
@@ -802,6 +803,32 @@ def _words_in(cells: pd.Series) -> list[str]:
     ]
     found = list(dict.fromkeys(words))
     return found if len(found) <= FEW else []
+
+
+def _name_kept(rows: pd.DataFrame, proposal: Proposal) -> None:
+    """Name columns that verdicts could keep, such as how sure a rater was, and what they take."""
+    free = _free(rows, proposal)
+    for column, names in facts()["kept"].items():
+        head = next((free[plain(name)] for name in names if plain(name) in free), None)
+        if head is None or not _lacks(rows, proposal, column):
+            continue
+        cells = rows[head].dropna()
+        numbers = pd.to_numeric(cells, errors="coerce")
+        keeps = f"columns={{{head!r}: {column!r}}} keeps it"
+        if column == "rationale":
+            said = f"if it says why, {keeps}"
+        elif column == "seconds":
+            said = f"if it is the time of one answer in seconds, {keeps}"
+        else:
+            said = f"if it says by how much the better reply won, {keeps}"
+            if numbers.isna().any():
+                said += f", with numbers from 1 to 5 by words={{{column!r}: {{...}}}}"
+            elif not numbers.between(1, 5).all():
+                said += (
+                    f" once its numbers, {numbers.min():g} to {numbers.max():g} here, are"
+                    " from 1 to 5"
+                )
+        proposal.confirm.append(f"{head} may be left out ({said})")
 
 
 def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:

@@ -748,3 +748,34 @@ def test_a_rater_is_found_by_who_stands_below_a_header(tmp_path, monkeypatch):
         with pytest.raises(DataError) as caught:
             load_verdicts(csv(tmp_path, text.format(head)))
         assert proposed(caught.value)["columns"][head] == "rater"
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "said"),
+    [
+        ("confidence", ["3", "1", "5"], "columns={'confidence': 'margin'} keeps it)"),
+        ("How sure", ["0", "50", "100"], "once its numbers, 0 to 100 here, are from 1 to 5"),
+        ("Stärke", ["klar", "knapp", "klar"], "by words={'margin': {...}})"),
+        ("comment", ["warmer", "", "shorter"], "columns={'comment': 'rationale'} keeps it)"),
+        ("WorkTimeInSeconds", ["31", "12", "40"], "columns={'WorkTimeInSeconds': 'seconds'}"),
+    ],
+)
+def test_what_a_proposal_leaves_out_is_named_where_verdicts_could_keep_it(
+    tmp_path, head, cells, said
+):
+    table = pd.DataFrame(BATTLES).drop(columns="turn").assign(**{head: cells})
+    file = tmp_path / "votes.csv"
+    table.to_csv(file, index=False)
+    rows, message = paste(file)
+    assert said in message
+    assert votes(rows) == WON
+
+
+def test_a_confidence_is_kept_as_the_message_says(tmp_path):
+    table = pd.DataFrame(BATTLES).drop(columns="turn").assign(confidence=[3, 1, 5])
+    rows = load_verdicts(table, **ARENA | {"columns": {**ARENA["columns"], "confidence": "margin"}})
+    assert rows["margin"].tolist() == [3, 1, 5]
+    table["How sure"] = ["very", "little", "very"]
+    how = {"columns": {**ARENA["columns"], "How sure": "margin"}}
+    how["words"] = {**ARENA["words"], "margin": {"very": 5, "little": 1}}
+    assert load_verdicts(table, **ARENA | how)["margin"].tolist() == [5, 1, 5]
