@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from heart_utils import conversation_replies, load_conversations
+from heart_utils.judging.design import cross_seekers
 from heart_utils.runs import Run
 from heart_utils.tables import empty_table
 
@@ -62,6 +64,40 @@ def small_run(
     ]
     run.write("replies", pd.DataFrame(rows).reindex(columns=empty_table("replies").columns))
     return run
+
+
+def conversation_run(folder: Path, n_starts: int = 4, seekers: tuple[str, ...] = ("s", "t")) -> Run:
+    """Write a run of whole conversations: two responders from each start with each seeker."""
+    run = small_run(folder, n_starts)
+    histories = cross_seekers(run.read("histories"), seekers)
+    run.write("histories", histories)
+    talks = load_conversations(
+        pd.DataFrame(
+            [
+                {
+                    "history_id": start["start_id"],
+                    "responder": responder,
+                    "seeker": start["seeker"],
+                    "turns": went_on(responder, start["seeker"]),
+                    "stop_reason": "length",
+                }
+                for start in histories.to_dict("records")
+                for responder in ("model", "probe")
+            ]
+        )
+    )
+    run.write("conversations", talks)
+    run.write("replies", conversation_replies(talks))
+    return run
+
+
+def went_on(responder: str, seeker: str) -> list[dict[str, str]]:
+    """Say two exchanges, in words that name who speaks."""
+    return [
+        {"speaker": speaker, "text": f"{name} says {word}"}
+        for word in ("one", "two")
+        for speaker, name in (("supporter", responder), ("seeker", seeker))
+    ]
 
 
 def assignment(folder: Path) -> pd.DataFrame:

@@ -22,6 +22,7 @@ import pandas as pd
 
 from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.judging.design import digest
+from heart_utils.judging.prompts import PROMPTS
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.exports import check_people, read_answers, read_potato
 from heart_utils.people.payments import write_payments
@@ -35,8 +36,16 @@ from heart_utils.tables import KEYS, check_table, empty_table
 __all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
 
 TIE = "No difference"
+#: What is judged -> what a page calls its two sides.
+LABELS = {
+    unit: [f"{words['name']} {side}" for side in "AB"] for unit, words in PROMPTS["units"].items()
+}
 #: What a page calls a side -> what a file of answers does.
-SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"}
+SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"} | {
+    label: side
+    for pair in LABELS.values()
+    for label, side in zip(pair, ("left", "right"), strict=True)
+}
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
 SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
@@ -187,8 +196,9 @@ def import_study(
     # Before anything is coded or stored: of people who withdrew not even a code may remain.
     raters, n_withdrawn = _without(raters, withdrawn)
     rows = rows[rows["person"].isin(raters["person"])]
-    turns = run.read("histories").set_index("history_id")[["dialogue_id", "slice", "turns"]]
-    rows = rows.join(turns, on="history_id").reset_index(drop=True)
+    histories = run.read("histories").set_index("history_id")
+    about_them = histories.reindex(columns=["dialogue_id", "slice", "turns", "seeker"])
+    rows = rows.join(about_them, on="history_id").reset_index(drop=True)
     if len(lost := rows.loc[rows["turns"].isna(), "history_id"]):
         raise StudyError(
             f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since"
@@ -476,9 +486,7 @@ def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.Da
     rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
     rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
     if asked["dimension"]:
-        second = rated.assign(
-            choice=rated["dimension"].str.removeprefix("Reply "), question=asked["dimension_name"]
-        )
+        second = rated.assign(choice=rated["dimension"], question=asked["dimension_name"])
         rated = pd.concat([rated, second.assign(margin=None, reason=None)], ignore_index=True)
     odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
     if len(odd):
@@ -548,7 +556,11 @@ def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
         rationale=rationale,
         flags=flags,
     )
-    rows = complete("verdicts", rows)[[*empty_table("verdicts").columns, "seconds", "position"]]
+    columns = [*empty_table("verdicts").columns, "seconds", "position"]
+    if (with_seeker := rows["seeker"].notna()).any():
+        rows["unit"] = with_seeker.map({True: "conversation", False: "reply"})
+        columns += ["unit", "seeker"]
+    rows = complete("verdicts", rows)[columns]
     return check_table(
         "verdicts", rows.sort_values(["rater", "position", "dimension"], kind="stable")
     )

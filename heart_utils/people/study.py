@@ -31,7 +31,7 @@ import yaml
 
 from heart_utils import __version__
 from heart_utils.judging.design import pair_replies
-from heart_utils.judging.prompts import AUTHORS, REPLY_INSTRUCTIONS
+from heart_utils.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
 from heart_utils.people.assignment import (
     StudyError,
     assign_raters,
@@ -41,7 +41,7 @@ from heart_utils.people.assignment import (
     largest_load,
 )
 from heart_utils.people.exports import restore_answers
-from heart_utils.people.raters import TIE
+from heart_utils.people.raters import LABELS, TIE
 from heart_utils.people.terms import (
     ASKED_OF_PUBLIC,
     PLATFORMS,
@@ -75,7 +75,8 @@ STOP_SECONDS = 30.0
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A service manager, or a terminal that is closed, means what Ctrl-C means."""
 SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
-LABELS = ["Reply A", "Reply B"]
+OF_UNIT = ("checks.yaml", "practice.yaml", "instructions-rating.html", "debrief-rating.html")
+"""Texts that say what is rated: of whole conversations there is one more of each, named so."""
 CLOSED_TAG = "<\u2060"
 """A less-than sign and a word joiner. Potato 2.12 copies items into a script element without
 escaping them, so that a reply holding a closing script tag would run in every rater's browser.
@@ -100,7 +101,7 @@ def write_study(
 ) -> Path:
     """Write a complete Potato project from a run into ``runs/<run>/study/<name>``.
 
-    It shows the run's histories and replies.
+    It shows the run's histories and replies, or its conversations, whole.
     """
     if kind not in KINDS:
         raise StudyError(
@@ -112,6 +113,8 @@ def write_study(
     folder = run.folder / "study" / (name or kind)
     _check_free(folder)
     histories = run.read("histories")
+    unit = unit_of(histories)
+    _check_unit(run, kind, unit)
     answerable = histories["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)
     histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
     if histories.empty:
@@ -128,7 +131,7 @@ def write_study(
         assignment, comparisons = _rating_assignment(
             run, replies[replies["history_id"].isin(turns)], settings, rng, top_up
         )
-        checks = read_yaml(_text_file(texts, "checks.yaml"), JsonObject, StudyError)
+        checks = read_yaml(_text_file(texts, "checks.yaml", unit), JsonObject, StudyError)
         assignment = _with_checks(assignment, checks["checks"])
         texts_of = _texts_shown(replies)
         pairs = (
@@ -146,20 +149,22 @@ def write_study(
         }
         draw = partial(assign_writers, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
-    offer = make_offer(assignment.groupby("seat").size(), settings, kind)
-    items = _items(assignment, turns, shown, checks)
+    offer = make_offer(assignment.groupby("seat").size(), settings, kind, unit)
+    items = _items(assignment, turns, shown, checks, unit)
     assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
-    pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32), offer)
+    pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32), offer, unit)
     talk = (turn["text"] for history in turns.values() for turn in history)
     faults = [
         *short_time(offer, settings),
-        *wrong_language(talk, _page_texts(kind, texts), settings),
+        *wrong_language(talk, _page_texts(kind, texts, unit), settings),
     ]
     if faults:
         raise StudyError(f"{own}: {' '.join(faults)}")
     files = {
-        "study.json": _json({"run": run.name, "kind": kind, "settings": dict(settings)}),
+        "study.json": _json(
+            {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
+        ),
         "assignment.csv": csv_text(assignment).encode(),
         "items.jsonl": (
             "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
@@ -199,6 +204,7 @@ def study_pages(
     seats: Mapping[str, Sequence[str]],
     secret: str,
     offer: Offer,
+    unit: str,
 ) -> tuple[dict[str, list[JsonObject]], JsonObject]:
     """Build the pages around a study, and Potato's configuration.
 
@@ -219,19 +225,21 @@ def study_pages(
             )
             return html.escape(text)
 
-        return re.sub(r"\{(\w+)\}", fill, _text_file(texts, name).read_text(encoding="utf-8"))
+        return re.sub(r"\{(\w+)\}", fill, _text_file(texts, name, unit).read_text(encoding="utf-8"))
 
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
-    practice_file = _text_file(texts, "practice.yaml")
+    practice_file = _text_file(texts, "practice.yaml", unit)
     practice = read_yaml(practice_file, list[JsonObject], StudyError) if kind == "rating" else []
     limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
     words = {
         "instructions": REPLY_INSTRUCTIONS,
         "limits": limits,
         "speakers": SPEAKERS,
-        "labels": LABELS,
+        "labels": LABELS[unit],
         "tie": TIE,
+        "unit": unit,
+        "before": PROMPTS["units"][unit]["before"],
     }
     template = pages.get_template("potato.yaml.jinja")
     platform, parameter = PLATFORMS.get(settings["arrival"], ("", ""))
@@ -414,7 +422,8 @@ def _describe(folder: Path) -> str:
         .groupby("seat")
         .agg(pages=("item_id", "size"), spare=("spare", "first"))
     )
-    offer = make_offer(seats["pages"], about["settings"], about["kind"])
+    unit = about.get("unit", "reply")
+    offer = make_offer(seats["pages"], about["settings"], about["kind"], unit)
     each = offer.reward * (1 + rules["fee_share"])
     n_spare = int(seats["spare"].sum())
     n_needed = len(seats) - n_spare
@@ -459,17 +468,34 @@ def _run_of_texts(name: str) -> Run:
         ) from None
 
 
-def _text_file(texts: Sequence[Path], name: str) -> Path:
+def unit_of(histories: pd.DataFrame) -> str:
+    """Return what people answer or judge: one reply, or a whole conversation with a seeker."""
+    with_seeker = "seeker" in histories and histories["seeker"].notna().any()
+    return "conversation" if with_seeker else "reply"
+
+
+def _check_unit(run: Run, kind: str, unit: str) -> None:
+    """Refuse to ask for replies where whole conversations are compared."""
+    if kind == "reply" and unit == "conversation":
+        raise StudyError(
+            f"The run {run.name!r} is of conversations (`unit: conversation`), and one reply"
+            " cannot be compared with a whole conversation. Take a run of replies."
+        )
+
+
+def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
     """Find a text in the run's own folder of texts, or else among the project's."""
+    if unit != "reply" and name in OF_UNIT:
+        name = f"-{unit}.".join(name.split("."))
     return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
 
 
-def _page_texts(kind: str, texts: Sequence[Path]) -> list[str]:
+def _page_texts(kind: str, texts: Sequence[Path], unit: str) -> list[str]:
     """Read what people will be shown beside the conversations, without marks."""
     names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
     names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
     return [
-        re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name).read_text(encoding="utf-8"))
+        re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name, unit).read_text(encoding="utf-8"))
         for name in names
     ]
 
@@ -587,11 +613,16 @@ def _items(
     turns: Mapping[str, Any],
     replies: Mapping[str, tuple[str, str]],
     checks: Mapping[str, str],
+    unit: str,
 ) -> list[dict[str, object]]:
     """Build the pages of all seats: the conversation, and replies in order for a rater.
 
-    Titles count the pages.
+    Titles count the pages. How a conversation went on is a list of its turns.
     """
+
+    def as_shown(text: str) -> str | list[str]:
+        return _inert(text) if unit == "reply" else [_inert(turn) for turn in text.split("\n")]
+
     length, items = assignment.groupby("seat").size(), []
     for row in assignment.to_dict("records"):
         shown: Sequence[str] = ()
@@ -599,7 +630,9 @@ def _items(
         if row["task"] == "check":
             about = f"check-{row['check']}"
             asks = checks["asks"].format(side=row["check_side"], strength=row["check_strength"])
-            shown = (checks["other_reply"], asks)[:: 1 if row["check_side"] == "B" else -1]
+            shown = (checks["other_reply"].strip(), asks.strip())[
+                :: 1 if row["check_side"] == "B" else -1
+            ]
             said = [("supporter", checks["opening"]), ("seeker", row["check_topic"])]
             talk = [{"speaker": speaker, "text": str(text)} for speaker, text in said]
         else:
@@ -614,7 +647,7 @@ def _items(
         item["conversation"] = [
             {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk
         ]
-        items.append(item | ({"replies": [_inert(text) for text in shown]} if shown else {}))
+        items.append(item | ({"replies": [as_shown(text) for text in shown]} if shown else {}))
     return items
 
 

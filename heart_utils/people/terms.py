@@ -29,6 +29,7 @@ ASKED_OF_PUBLIC = (
     "pay",
 )
 
+PAIRED = ("rating", "conversation")  #: The kind of a study and the unit of who reads most.
 PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
 """An arrival by a platform -> its name, and the parameter of the address that holds somebody's id
 there."""
@@ -77,6 +78,7 @@ class _Statement:
 @dataclass(frozen=True)
 class _Pace:
     rating: Positive
+    rating_conversation: Positive
     reply: Positive
 
 
@@ -231,13 +233,16 @@ class Offer:
         )
 
 
-def make_offer(n_pages: Iterable[int], settings: Mapping[str, Any], kind: str) -> Offer:
+def make_offer(
+    n_pages: Iterable[int], settings: Mapping[str, Any], kind: str, unit: str = "reply"
+) -> Offer:
     """Compute the minutes and reward of a study from the pages of each seat.
 
     The reward is for the minutes that people are told.
     """
     cost = settings["cost"]
-    reckoned = max(n_pages) * cost["seconds_a_page"][kind] / 60 + cost["minutes_around"]
+    pace = cost["seconds_a_page"]["rating_conversation" if (kind, unit) == PAIRED else kind]
+    reckoned = max(n_pages) * pace / 60 + cost["minutes_around"]
     minutes = settings["minutes"] or math.ceil(round(reckoned, 6))
     reward = math.ceil(round(100 * cost["pay_per_hour"] * minutes / 60, 6)) / 100
     return Offer(reckoned, minutes, reward, cost["currency"])

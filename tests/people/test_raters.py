@@ -17,6 +17,7 @@ from study_builders import (
     STATEMENT,
     answer_seat,
     assignment,
+    conversation_run,
     note_history,
     seat_answers,
     small_run,
@@ -70,6 +71,25 @@ def test_choices_come_back_in_terms_of_a_and_b_whatever_side_they_were_on(run, s
     shown = assignment(study).query("seat == 'seat-001' and task == 'rate'")
     assert verdicts["comparison_id"].tolist() == shown["comparison_id"].tolist()
     assert verdicts["position"].tolist() == shown["position"].tolist()
+
+
+def test_verdicts_on_conversations_say_so_and_name_the_seeker(tmp_path):
+    run = conversation_run(tmp_path / "run")
+    study = rating_study(run, load=8, dimension="Who listens?", dimension_name="listening")
+    given = seat_answers(study, "seat-001")
+    rated = [item for item in given if ".check-" not in item]
+    for item, side in zip(
+        rated, ["Conversation A", "Conversation B", "No difference"] * 3, strict=False
+    ):
+        given[item]["dimension"] = side
+    answer_seat(study, "seat-001", "ann", given)
+    verdicts = import_study(run, study).verdicts
+    assert set(verdicts["unit"]) == {"conversation"}
+    assert set(verdicts["seeker"]) == {"s", "t"}
+    assert (verdicts["history_id"].str.split("--").str[-1] == verdicts["seeker"]).all()
+    listens = verdicts.query("dimension == 'listening'").sort_values("position")["verdict"]
+    assert listens.isin(["a", "b", "tie"]).all()
+    assert listens.tolist()[2] == "tie"
 
 
 def test_an_order_that_potato_swapped_itself_is_swapped_back(run, study):

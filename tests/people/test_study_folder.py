@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -16,7 +17,14 @@ import pandas as pd
 import pytest
 import yaml
 from builders import full_disk
-from study_builders import STATEMENT, answer_seat, assignment, seat_answers, small_run
+from study_builders import (
+    STATEMENT,
+    answer_seat,
+    assignment,
+    conversation_run,
+    seat_answers,
+    small_run,
+)
 
 from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
@@ -143,6 +151,44 @@ def test_checks_say_what_they_want_and_the_assignment_knows_it(run):
         assert (
             f"this reply, {row['check_side']}, with strength {int(row['check_strength'])}" in asks
         )
+
+
+def test_raters_of_conversations_read_them_whole_and_are_asked_about_conversations(tmp_path):
+    run = conversation_run(tmp_path / "run")
+    study = write_study(run, "rating", settings=small(run, dimension="Who listens?"))
+    items = [json.loads(line) for line in (study / "items.jsonl").read_text().splitlines()]
+    told = {"Supporter: model says one", "Seeker: s says two", "Seeker: t says two"}
+    shown = [side for item in items for side in item["replies"]]
+    assert told <= {turn for side in shown for turn in side}
+    assert {
+        len(side) for item in items if ".check-" not in item["id"] for side in item["replies"]
+    } == {4}
+    checks = [item for item in items if ".check-" in item["id"]]
+    assert all(sum("Please choose this conversation" in turn for side in one["replies"] for turn in side) == 1
+               for one in checks)  # fmt: skip
+    served = (study / "config.yaml").read_text() + "".join(pages(study).values())
+    assert "Conversation A" in served
+    assert "Reply A" not in served
+    assert not re.search(r"\b(reply|replies)\b", "".join(pages(study).values()))
+    config = yaml.safe_load((study / "config.yaml").read_text())
+    assert config["phases"]["practice_1_usual"]["show_when"][0]["value"] == "Conversation A"
+    assert config["annotation_schemes"][0]["description"].startswith("In which conversation")
+    assert config["instance_display"]["fields"][0]["label"] == "How the conversation began"
+
+
+def test_a_page_of_two_conversations_is_reckoned_longer_than_one_of_two_replies(tmp_path):
+    told = []
+    for run in (small_run(tmp_path / "one", 8), conversation_run(tmp_path / "other")):
+        settings = small(run, load=8, n_checks=0)
+        consent = pages(write_study(run, "rating", settings=settings))["consent"]
+        told.append(re.search(r"about (\d+) minutes", consent)[1])
+    assert told == ["18", "42"]  # 8 pages of one and of four minutes, and ten around them
+
+
+def test_one_reply_is_not_asked_for_where_conversations_are_compared(tmp_path):
+    run = conversation_run(tmp_path / "run")
+    with pytest.raises(StudyError, match="one reply cannot be compared with a whole conversation"):
+        write_study(run, "reply")
 
 
 def test_a_reply_with_a_script_cannot_close_the_script_it_is_put_in(tmp_path):
