@@ -8,7 +8,7 @@ A guess is only ever printed. Facts about tools are in ``guess.yaml``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -228,12 +228,23 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
     ):
         if option in said and option not in options:
             options[option] = _as_written(said[option], heads)
+    if not options.get("explode") and (
+        lists := [head for head in heads if _has_answers(rows[head])]
+    ):
+        options["explode"] = lists[0]
+        proposal.confirm.append(f"each entry of {lists[0]} is an answer")
     try:
         rows = reshape(
             "verdicts", raw, FileOptions(explode=listed(options.get("explode"))), "verdict"
         ).rows
     except DataError:
         return None
+    if not _name_sides(heads):
+        known = set(map(plain, facts()["columns"]["rater"]))
+        lists = [head for head in map(str, rows.columns) if plain(head) not in known]
+        if two := next((head for head in lists if _are_two_names(rows[head])), None):
+            _set(options, "columns", **{f"{two}.0": "responder_a", f"{two}.1": "responder_b"})
+            proposal.confirm.append(f"{two} names who wrote the two replies")
     for option in ("columns", "words", "always", "only"):
         if option in said:
             here = {
@@ -243,6 +254,35 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
             }
             _set(options, option, **here)
     return resolve(rows, list(options.get("columns") or {}))
+
+
+def _name_sides(heads: Iterable[str]) -> bool:
+    """Check whether two headers, or their last parts, name the two responders of a row."""
+    near = {plain(part) for head in heads for part in (head, re.split(r"[.:]", head)[-1])}
+    return any(plain(one) in near and plain(other) in near for one, other in facts()["sides"])
+
+
+def _has_answers(cells: pd.Series) -> bool:
+    """Check whether cells are lists of objects, and a key of these is a header of answers."""
+    lists = [cell for cell in cells if cell is not None and cell == cell]
+    entries = [entry for cell in lists if isinstance(cell, list) for entry in cell]
+    answers = set(map(plain, facts()["columns"]["verdict"]))
+    return (
+        bool(entries)
+        and all(isinstance(cell, list) for cell in lists)
+        and all(isinstance(entry, dict) and answers & set(map(plain, entry)) for entry in entries)
+    )
+
+
+def _are_two_names(cells: pd.Series) -> bool:
+    """Check whether each cell is a list of two short texts that differ."""
+    return len(cells) > 0 and all(
+        isinstance(cell, list)
+        and len(cell) == 2
+        and all(isinstance(name, str) and 0 < len(name) <= ID_CHARACTERS for name in cell)
+        and cell[0] != cell[1]
+        for cell in cells
+    )
 
 
 def _tool_of(heads: list[str]) -> str:
@@ -352,6 +392,8 @@ def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None
     options: Any = proposal.options
     if "pair_columns" in options or not _lacks(rows, proposal, "verdict"):
         return
+    if _name_sides(_free(rows, proposal).values()):
+        return  # each row says who wrote the two replies: it is an answer, and not a person
     known = {word for words in facts()["words"].values() for word in words}
     about = {
         head: set(map_words(rows[head].dropna(), word_of).unique()) - {""}
@@ -640,7 +682,8 @@ def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
 def _holds_people(cells: pd.Series) -> bool:
     """Check whether the first filled cells all look like people."""
     filled = [cell for cell in cells.head(FEW) if isinstance(cell, str) and cell.strip()]
-    return bool(filled) and all(map(looks_like_person, filled))
+    dates = all(re.match(r"\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{4}", cell) for cell in filled)
+    return bool(filled) and not dates and all(map(looks_like_person, filled))
 
 
 def _rater_kind(rows: pd.DataFrame, proposal: Proposal) -> tuple[str, bool]:
@@ -682,10 +725,17 @@ def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
         return
     free = _free(rows, proposal)
     about = facts()["columns"]
-    authors, numbers = (
+    authors, numbers, ranks = (
         [free[plain(name)] for name in about[column] if plain(name) in free]
-        for column in ("responder", "score")
+        for column in ("responder", "score", "rank")
     )
+    if authors and ranks and not numbers:
+        proposal.confirm.append(
+            f"a row is no reply alone, whose author is {authors[0]} and whose place {ranks[0]}:"
+            f" with a column of scores that is higher for the better ({ranks[0]} with a minus, if"
+            " 1 is the best), load_scores reads those, and scores_to_verdicts compares them"
+        )
+        return
     if authors and numbers:  # no table of pairs
         proposal.confirm.append(
             f"a row is no reply alone, whose author is {authors[0]} and whose number {numbers[0]}:"
@@ -778,9 +828,7 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
             _set(options, "words", **{word: "tie"})
             proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
         elif meaning is None or (key in ("1", "2") and not numbered):
-            proposal.confirm.append(
-                f"it is said what {show_answer(head, word)} means: add it to words"
-            )
+            proposal.confirm.append(f"you add to words what {show_answer(head, word)} means")
         else:
             _set(options, "words", **{word: meaning})
             if meaning in ("a", "b") and set(words_of(word)) & PLACES and not at_places:

@@ -779,3 +779,66 @@ def test_a_confidence_is_kept_as_the_message_says(tmp_path):
     how = {"columns": {**ARENA["columns"], "How sure": "margin"}}
     how["words"] = {**ARENA["words"], "margin": {"very": 5, "little": 1}}
     assert load_verdicts(table, **ARENA | how)["margin"].tolist() == [5, 1, 5]
+
+
+def test_a_long_otree_file_names_who_wrote_in_each_row_and_needs_no_shown(tmp_path):
+    file = csv(
+        tmp_path,
+        "participant.code,participant._is_bot,subsession.round_number,player.model_left,"
+        "player.model_right,player.choice\n"
+        "p1,0,1,x,y,left\np1,0,2,y,x,right\np3,1,1,x,y,left\n",
+    )
+    rows, message = paste(file)
+    assert "looks like oTree" in message
+    assert "shown" not in proposed(message)
+    assert votes(rows) == [["x", "y", "a"], ["x", "y", "a"]]
+
+
+def test_a_form_of_limesurvey_has_a_row_a_person_and_dates_are_nobody(tmp_path):
+    file = csv(
+        tmp_path,
+        '"id. Antwort-ID";"submitdate. Datum";"startlanguage. Sprache";"Q1. Welche?";"Q2. Welche?"\n'
+        '"1";"2026-01-01";"de";"Antwort A";"gleich gut"\n"2";"2026-01-02";"de";"Antwort B";""\n',
+    )
+    with pytest.raises(DataError, match="looks like LimeSurvey") as caught:
+        load_verdicts(file)
+    options = proposed(caught.value)
+    assert options["columns"] == {"id. Antwort-ID": "rater"}
+    assert "submitdate" in str(caught.value)
+    options["shown"] = [
+        {"pair": pair, "history_id": pair[:2], "responder_a": "x", "responder_b": "y"}
+        for pair in options["pair_columns"]
+    ]
+    with pytest.warns(UserWarning, match="1 blank cells"):
+        rows = load_verdicts(file, **options)
+    assert sorted(votes(rows)) == [["x", "y", "a"], ["x", "y", "b"], ["x", "y", "tie"]]
+
+
+def test_answers_nested_below_a_question_become_rows(tmp_path):
+    file = tmp_path / "nested.json"
+    one = {"q": "d1", "pair": ["x", "y"], "votes": [{"by": "u1", "pick": "x"}]}
+    other = {"q": "d2", "pair": ["y", "x"], "votes": [{"by": "u1", "pick": "x"}]}
+    one["votes"].append({"by": "u2", "pick": "y"})
+    file.write_text(json.dumps({"results": [one, other]}))
+    rows, message = paste(file)
+    assert "each entry of votes is an answer" in message
+    assert votes(rows) == [["x", "y", "a"], ["x", "y", "b"], ["x", "y", "a"]]
+    assert rows["history_id"].tolist() == ["d1", "d1", "d2"]
+
+
+def test_codes_of_jspsych_are_never_guessed(tmp_path):
+    file = tmp_path / "jspsych.json"
+    page = {"item": "d1", "subject": "s1", "left_model": "x", "right_model": "y", "response": 0}
+    file.write_text(json.dumps([page, page | {"subject": "s2", "response": 1}]))
+    with pytest.raises(DataError, match="you add to words what '0' means") as caught:
+        load_verdicts(file)
+    options = proposed(caught.value)
+    rows = load_verdicts(file, **options, words={"0": "a", "1": "b"})
+    assert votes(rows) == [["x", "y", "a"], ["x", "y", "b"]]
+    assert rows["history_id"].unique().tolist() == ["d1"]
+
+
+def test_ranks_of_single_replies_are_sent_to_scores(tmp_path):
+    file = csv(tmp_path, "conv,annotator,model,rank\nc1,u1,x,1\nc1,u1,y,2\n")
+    with pytest.raises(DataError, match=r"whose place rank: .* with a minus, if 1 is the best"):
+        load_verdicts(file)
