@@ -427,6 +427,7 @@ def _describe(folder: Path) -> str:
     each = offer.reward * (1 + rules["fee_share"])
     n_spare = int(seats["spare"].sum())
     n_needed = len(seats) - n_spare
+    spare = f" and {n_spare} spare seats" if n_spare else ""
     most = (
         f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too"
         if n_spare
@@ -447,7 +448,7 @@ def _describe(folder: Path) -> str:
         else ""
     )
     return (
-        f"{folder}: {len(seats)} people, {seats['pages'].sum()} pages between them,"
+        f"{folder}: {n_needed} people{spare}, {seats['pages'].sum()} pages between them,"
         f" {len(_begun(folder))} have begun.\n{offer.minutes:g} minutes a person{reckoned},"
         f" {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of"
         f" {100 * rules['fee_share']:g} % (`cost:` in the settings).\nThe first page says: about"

@@ -884,6 +884,20 @@ def test_the_command_writes_resumes_and_explains(run, capsys):
     assert "There is no study in" in capsys.readouterr().err
 
 
+def test_spare_seats_are_told_apart_from_the_people_who_are_paid_for(run, capsys):
+    """Hours and money are those of the people who are needed, so the line names these."""
+    (run.folder / "study.yaml").write_text(
+        "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0.5}\n"
+        "cost: {pay_per_hour: 12, fee_share: 0, seconds_a_page: {rating: 100, reply: 180},"
+        " minutes_around: 10, currency: GBP}\n"
+    )
+    assert main([str(run.folder), "rating", "--write-only"]) == 0
+    out = capsys.readouterr().out
+    assert "3 people and 2 spare seats, 30 pages between them" in out
+    assert "20 minutes a person, 1.0 hours: 12.00 GBP" in out
+    assert "20.00 if all 2 spare seats are taken too" in out
+
+
 def test_a_hundred_seats_are_written_within_a_breath(tmp_path):
     """15 raters on each of 200 pairs, 30 each: 100 people, 3,300 pages."""
     run = small_run(tmp_path / "run", n_histories=200)
