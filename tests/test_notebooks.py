@@ -1,6 +1,7 @@
 """Every chapter, as it is committed: its shape, its parameters, its figures, and the tables it
 names."""
 
+import importlib
 import re
 from collections import Counter
 
@@ -239,3 +240,12 @@ def test_the_reading_time_of_a_chapter_is_that_of_its_words_and_of_its_code(chap
         return
     stated = [int(minutes) for minutes in found.groups()]
     assert stated == pytest.approx(list(reading_minutes(chapter)), abs=1)
+
+
+def test_code_in_the_words_of_a_chapter_imports_what_is_there(chapter):
+    words = "\n".join(
+        cell["source"] for cell in read_cells(chapter) if cell["cell_type"] == "markdown"
+    )
+    for module, names in re.findall(r"^from (heart_utils[\w.]*) import ([\w, ]+)$", words, re.M):
+        offered = dir(importlib.import_module(module))
+        assert set(names.split(", ")) <= {*offered}
