@@ -271,7 +271,7 @@ def _work(address: str, url: str, n: int, name: str, start: Any, ready: Any) -> 
 def _recorded(n: int) -> Iterator[Figure]:
     """Time finding nothing to do and rebuilding the verdicts, and weigh the ledger.
 
-    In a fresh process.
+    This takes a fresh process.
     """
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ledger.sqlite"
@@ -304,7 +304,7 @@ def _recorded(n: int) -> Iterator[Figure]:
 def _fill(url: str, n: int) -> None:
     """Record an answer to each question of a study, as its judge might have answered.
 
-    200 words of a small vocabulary.
+    An answer has 200 words of a small vocabulary.
     """
     from heart_utils.judging.judge import plan_questions
 
@@ -665,9 +665,9 @@ def _streams(n: int) -> Iterator[Figure]:
 def _nowhere() -> Iterator[Figure]:
     """Ask a server whose name nobody knows."""
     code = (
-        "import warnings; from heart_utils.calls import engine, lanes\nfrom"
+        "import warnings; from heart_utils.calls import engine, queues\nfrom"
         " heart_utils.calls.models import Model, Request\nfrom heart_utils.calls.records"
-        " import open_ledger\nlanes.UNHEARD_S"
+        " import open_ledger\nqueues.NEVER_ANSWERED_S"
         " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
         " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
         " range(20)]\nprint({c.status for c in engine.ask_all(asked,"
@@ -812,7 +812,7 @@ def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
 def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
     """Judge a study; print how many rows it has, and how many differ from what was meant.
 
-    Meant by the provider.
+    The provider knows what was meant.
     """
     from heart_utils.calls import ledger
     from heart_utils.judging.judge import collect_verdicts
@@ -924,7 +924,7 @@ def _judge(address: str) -> Model:
 def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Build a study of `n` comparisons: the sample's histories and 13 responders' replies.
 
-    Histories as often as needed, replies of 30 words.
+    Histories are repeated as often as needed; replies have 30 words.
     """
     from heart_utils.judging.design import pair_replies
     from heart_utils.sources.load import load_histories

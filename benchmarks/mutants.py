@@ -69,8 +69,8 @@ NEAREST = {
     "heart_utils.calls.records": ("tests/calls/test_ledger.py",),
     "heart_utils.calls.pages": ("tests/calls/test_salvage.py",),
     "heart_utils.calls.engine": ("tests/calls/test_models.py",),
-    "heart_utils.calls.flow": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
-    "heart_utils.calls.lanes": ("tests/calls/test_lanes.py", "tests/calls/test_models.py"),
+    "heart_utils.calls.flow": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
+    "heart_utils.calls.queues": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
     "heart_utils.people.assignment": (
         "tests/people/test_assignment.py",
         "tests/people/test_privacy.py",
@@ -126,12 +126,12 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
         ):
             file = Path(*name.split(".")).with_suffix(".py")
             tree = ast.parse(file.read_text(encoding="utf-8"))
-            places = sites(tree)
+            statements = sites(tree)
             chosen = random.Random(seed).sample(
-                range(len(places)), min(len(places), N_QUICK if quick else N_CHANGES)
+                range(len(statements)), min(len(statements), N_QUICK if quick else N_CHANGES)
             )
             chosen.sort()
-            trials = _Trials(name, [tree, *(change(tree, place) for place in chosen)])
+            trials = _Trials(name, [tree, *(change(tree, number) for number in chosen)])
             tests = [str(file), DEFAULTS, *NEAREST.get(name, NEAREST.get(wing, _nearest(name)))]
             with redirect_stdout(io.StringIO()) as said:
                 pytest.main(
@@ -153,13 +153,13 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
                     f"{', '.join(tests)} fail without any change.\n{said.getvalue()}"
                 )
             missed = [
-                place
-                for place, noticed in zip(chosen, trials.noticed[1:], strict=True)
+                number
+                for number, noticed in zip(chosen, trials.noticed[1:], strict=True)
                 if not noticed
             ]
             note = "; ".join(
-                f"line {places[place].lineno}: {ast.unparse(places[place])[:60]}"
-                for place in missed[:12]
+                f"line {statements[number].lineno}: {ast.unparse(statements[number])[:60]}"
+                for number in missed[:12]
             )
             n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
             yield Figure(
@@ -222,10 +222,10 @@ def sites(tree: ast.Module) -> list[ast.expr]:
     return found
 
 
-def change(tree: ast.Module, place: int) -> ast.Module:
+def change(tree: ast.Module, number: int) -> ast.Module:
     """Return a copy of a module with one of its :func:`sites` changed."""
     changed = copy.deepcopy(tree)
-    node = sites(changed)[place]
+    node = sites(changed)[number]
     if isinstance(node, ast.Constant):
         node.value = not node.value if isinstance(node.value, bool) else node.value + 1  # type: ignore[operator]
     elif isinstance(node, ast.Compare):

@@ -93,8 +93,10 @@ class Collection:
                 plan["at_most_usd"] = self._plan_of(step, at_most)["at_most_usd"]
             plans.append(plan)
         columns = ["step", "model", *PLANNED]
-        asked = [plan[columns] for plan in plans if len(plan)]
-        plan = pd.concat(asked, ignore_index=True) if asked else pd.DataFrame(columns=columns)
+        not_empty = [plan[columns] for plan in plans if len(plan)]
+        plan = (
+            pd.concat(not_empty, ignore_index=True) if not_empty else pd.DataFrame(columns=columns)
+        )
         return plan.assign(n=plan["n_calls"] - plan["n_recorded"])
 
     def _plan_of(self, step: Step, tables: Tables) -> pd.DataFrame:

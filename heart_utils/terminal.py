@@ -23,7 +23,7 @@ from heart_utils.calls.prices import (
     is_paid,
     price_fault,
 )
-from heart_utils.calls.records import export_calls
+from heart_utils.calls.records import export_calls, open_ledger
 from heart_utils.collection import Collection
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.recipe import read_recipe
@@ -58,11 +58,11 @@ COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 def collect(options: argparse.Namespace) -> int:
     """Collect a run as the options of ``make collect`` say, and return the exit code."""
     recipe = read_recipe(options.run)
-    with closing(recipe.open_ledger()) as ledger:
+    run = open_run(recipe.run)
+    with closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
         ledger.log = options.log
         if options.log is not None:
             options.log.touch()  # before anything is paid for
-        run = open_run(recipe.run)
         return _run_steps(Collection(recipe, run, ledger, options.reply_concurrency), options)
 
 
@@ -208,10 +208,10 @@ def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
         )
     else:
         cost = TEXTS["cost"].format(total=total, most=most)
-    shown = plan.drop(columns="n").assign(
+    priced = plan.drop(columns="n").assign(
         **money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
     )
-    return f"{shown.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
+    return f"{priced.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
 
 
 def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
@@ -242,7 +242,7 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
                 busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
-    unknown = ", ".join(sorted(name for name, found in seconds.items() if found is None))
+    unknown = ", ".join(sorted(name for name, time_known in seconds.items() if time_known is None))
     assumed = TEXTS["assumed"].format(models=unknown, quick=ASSUMED_S[0], slow=ASSUMED_S[1])
     assumed = f" ({assumed})" if unknown else ""
     return TEXTS["time"].format(
@@ -270,10 +270,10 @@ def _settle_money(
     if budget_usd is None:
         what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
         if not can_answer:
-            said = (
+            remedy = (
                 "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
             )
-            raise NotAllowedError(f"collect: {what}, and no budget is set. {said}")
+            raise NotAllowedError(f"collect: {what}, and no budget is set. {remedy}")
         try:
             budget_usd = float(
                 input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0
@@ -399,8 +399,8 @@ def _by_model(used: pd.DataFrame) -> str:
                 f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate."
             )
         for column, what in (("served_model", "model"), ("fingerprint", "system fingerprint")):
-            met = rows[column].value_counts()
-            if len(met) > 1:
-                told = ", ".join(f"{word} ({n} calls)" for word, n in met.items())
-                notes.append(f"{name}: its {what} changed in the middle of the run: {told}.")
+            names_used = rows[column].value_counts()
+            if len(names_used) > 1:
+                changes = ", ".join(f"{word} ({n} calls)" for word, n in names_used.items())
+                notes.append(f"{name}: its {what} changed in the middle of the run: {changes}.")
     return "\n".join(notes)

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from heart_utils.calls.database import LedgerError, ledger_file
 from heart_utils.calls.ledger import Ledger
-from heart_utils.calls.records import check_calls, export_calls, merge_calls
+from heart_utils.calls.records import check_calls, export_calls, merge_calls, open_ledger
 from heart_utils.calls.salvage import salvage_ledger
 from heart_utils.collection import Collection
 from heart_utils.judging.answers import write_answers
@@ -31,7 +31,7 @@ def look_after(options: argparse.Namespace) -> int:
     run = open_run(recipe.run)
     if options.salvage:
         return _salvage(run)
-    with closing(recipe.open_ledger()) as ledger:
+    with closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
         if options.check:
             return _check(Collection(recipe, run, ledger))
         if options.merge is not None:

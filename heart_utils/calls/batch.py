@@ -73,13 +73,13 @@ def submit_batches(
     queues: dict[str, list[Request]] = {}
     for request in requests:
         if not can_batch(request.model):
-            said = (
+            error_message = (
                 f"{request.model.name} ({request.model.model}) cannot be asked in batches: litellm"
                 " makes them at"
             )
             raise BatchError(
-                f"{said} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it one call"
-                " at a time."
+                f"{error_message} {', '.join(PROVIDERS)} only, not at Anthropic or Gemini. Ask it"
+                " one call at a time."
             )
         queues.setdefault(request.model.name + request.model.identity, []).append(request)
     parts = [
@@ -104,12 +104,12 @@ def collect_batches(ledger: Ledger) -> None:
         if name is None and row.age > CREATE_S:
             ledger.record([], owner=row.owner, batch_ended="not created")
             continue
-        found: Any = (
+        batch: Any = (
             _call(model, f"batch {name}", "aretrieve_batch", batch_id=name) if name else None
         )
-        if name is not None and found.status in ENDED:
+        if name is not None and batch.status in ENDED:
             ledger.record(
-                _read_batch(model, name, found), owner=row.owner, batch_ended=found.status
+                _read_batch(model, name, batch), owner=row.owner, batch_ended=batch.status
             )
 
 
@@ -196,14 +196,16 @@ def _name_batch(ledger: Ledger, owner: str, name: str) -> None:
         )
 
 
-def _read_batch(model: Model, name: str, found: Any) -> list[Call]:
+def _read_batch(model: Model, name: str, batch: Any) -> list[Call]:
     calls = []
-    for file in filter(None, (found.output_file_id, found.error_file_id)):
-        said = bytes(
+    for file in filter(None, (batch.output_file_id, batch.error_file_id)):
+        content = bytes(
             _call(model, f"the answers of batch {name}", "afile_content", file_id=file).content
         ).decode()
         # Not splitlines: an answer may hold another break.
-        calls += [_read_line(model, json.loads(line)) for line in said.split("\n") if line.strip()]
+        calls += [
+            _read_line(model, json.loads(line)) for line in content.split("\n") if line.strip()
+        ]
     return [call for call in calls if call is not None]
 
 
@@ -254,7 +256,7 @@ def _provider(model: Model) -> tuple[str, str]:
     return provider, name
 
 
-def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
+def _call(model: Model, what: str, step: str, **arguments: Any) -> Any:
     """Take a step at a model's provider, through litellm."""
     if fault := key_fault(model):
         raise BatchError(f"{model.name}: {fault}.")
@@ -264,22 +266,22 @@ def _call(model: Model, what: str, step: str, **asked: Any) -> Any:
         "api_key": key_for(model, model.api_base),
     }
     try:
-        taken = getattr(load_litellm(), step)(**where | {"max_retries": 2} | asked)
+        taken = getattr(load_litellm(), step)(**where | {"max_retries": 2} | arguments)
         return asyncio.run_coroutine_threadsafe(taken, event_loop(os.getpid())).result()
     except Exception as error:
         unsure = (
             step == "acreate_batch"
             and not 400 <= int(getattr(error, "status_code", None) or 0) < 500
         )
-        said = f"its provider did not take or give {what}."
+        outcome = f"its provider did not take or give {what}."
         if unsure:
-            said = (
+            outcome = (
                 "nobody knows whether its provider took a batch. The same command looks for it"
                 " there."
             )
         words = redact(f"{type(error).__name__}: {redact_message(str(error))}", secrets_of(model))[
             :400
         ]
-        fault_of = BatchError(f"{model.name}: {said} {words}")
+        fault_of = BatchError(f"{model.name}: {outcome} {words}")
         fault_of.perhaps_taken = unsure
         raise fault_of from None

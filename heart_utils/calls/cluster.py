@@ -36,13 +36,13 @@ def run_on_cluster(
 ) -> dict[str, Call]:
     """Have the workers of a cluster ask for all of these requests."""
     if not ledger.shared:
-        said = (
+        error_message = (
             f"A scheduler needs a ledger that all its workers reach, and {ledger.url} is a file of"
             " this machine"
         )
         raise LedgerError(
-            f"{said}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on every"
-            " worker."
+            f"{error_message}. Set HEART_LEDGER=postgresql+psycopg://USER@HOST/NAME here and on"
+            " every worker."
         )
     from tqdm.auto import tqdm
 
@@ -63,9 +63,10 @@ def run_on_cluster(
                 f" {scheduler}`."
             )
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
-        how = address, max_concurrency, budget_usd
+        limits = address, max_concurrency, budget_usd
         futures = [
-            client.submit(ask_shard, shard, *how, key=f"shard-{shard[0].key}") for shard in shards
+            client.submit(ask_shard, shard, *limits, key=f"shard-{shard[0].key}")
+            for shard in shards
         ]
         try:
             for _, (n, calls) in distributed.as_completed(futures, with_results=True):

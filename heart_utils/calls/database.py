@@ -186,22 +186,24 @@ def _postgresql(url: sa.URL) -> sa.Engine:
         return sa.create_engine(url, connect_args=left, pool_pre_ping=True)
 
 
-def _make_tables(engine: sa.Engine, shown: str) -> None:
+def _make_tables(engine: sa.Engine, shown_url: str) -> None:
     with engine.connect().execution_options(reads=True) as connection:
         inspector = sa.inspect(connection)
-        there = set(inspector.get_table_names())
+        tables_present = set(inspector.get_table_names())
         version = (
             connection.scalar(sa.select(about.c.value).where(about.c.name == "format"))
-            if "about" in there
+            if "about" in tables_present
             else None
         )
         columns = (
             {column["name"] for column in inspector.get_columns("calls")}
-            if "calls" in there
+            if "calls" in tables_present
             else set()
         )
     if version is None and columns:
-        raise LedgerError(f"{shown} has a table called calls, but is no ledger of this project.")
+        raise LedgerError(
+            f"{shown_url} has a table called calls, but is no ledger of this project."
+        )
     if version is None:
         with engine.begin() as connection:
             # two that begin at once would both make the tables
@@ -215,7 +217,7 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             )
     elif (
         version != str(FORMAT)
-        or not there.issuperset(metadata.tables)
+        or not tables_present.issuperset(metadata.tables)
         or not columns.issuperset(calls.c.keys())
     ):
         of = (
@@ -224,14 +226,14 @@ def _make_tables(engine: sa.Engine, shown: str) -> None:
             else "was made before version 0.1.0 of this project"
         )
         raise LedgerError(
-            f"The ledger {shown} {of}; this project reads version {FORMAT}. With the version that"
-            " wrote it, `make collect ARGS='--export calls.jsonl'` writes its calls into a file;"
-            " set the ledger aside, and import them here with `make collect ARGS='--merge"
+            f"The ledger {shown_url} {of}; this project reads version {FORMAT}. With the version"
+            " that wrote it, `make collect ARGS='--export calls.jsonl'` writes its calls into a"
+            " file; set the ledger aside, and import them here with `make collect ARGS='--merge"
             " calls.jsonl'`."
         )
 
 
-def passes(error: BaseException | None) -> bool:
+def is_transient(error: BaseException | None) -> bool:
     """Check whether a database error is transient."""
     if not isinstance(error, sa.exc.DBAPIError):
         return False

@@ -117,8 +117,10 @@ def ask_all(
         missing = [request for request in missing if request.key not in recorded]
         rounds += 1
     if missing:
-        said = f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
-        raise LedgerError(f"{said}: another program deletes from it.")
+        error_message = (
+            f"{len(missing)} calls were asked {ROUNDS} times and are not in {ledger.url}"
+        )
+        raise LedgerError(f"{error_message}: another program deletes from it.")
     return [recorded[request.key] for request in requests]
 
 
@@ -172,15 +174,17 @@ def run(
             except KeyboardInterrupt:
                 ledger.hurry.set()
                 future.cancel()
-                flow.gone.wait(10)
+                flow.ended.wait(10)
                 ledger.hurry.clear()
             raise
-    for lane in flow.lanes:
-        if lane.closed is not None:
-            warnings.warn(f"{lane.model.name}: its queue was stopped. {lane.closed}", stacklevel=3)
-    short = [lane for lane in flow.lanes if lane.short]
+    for queue in flow.queues:
+        if queue.closed is not None:
+            warnings.warn(
+                f"{queue.model.name}: its queue was stopped. {queue.closed}", stacklevel=3
+            )
+    short = [queue for queue in flow.queues if queue.n_unaffordable]
     if short:
-        caps = {f"{lane.model.name}'s own": lane.model.budget_usd for lane in short}
+        caps = {f"{queue.model.name}'s own": queue.model.budget_usd for queue in short}
         budgets = [
             f"{whose} {usd:g}".strip()
             for whose, usd in {"": budget_usd, **caps}.items()
@@ -191,15 +195,15 @@ def run(
             f"The budget of {' or '.join(budgets)} USD does not reach for another call:"
             f" {money.spent:.4f} spent, {money.unsettled:.4f} perhaps billed for calls nobody heard"
             f" the end of, {money.reserved:.4f} held for requests in batches."
-            f" {sum(lane.short for lane in short)} calls were not made. What was answered is"
-            " recorded; raise budget_usd and run again."
+            f" {sum(queue.n_unaffordable for queue in short)} calls were not made. What was"
+            " answered is recorded; raise budget_usd and run again."
         )
     if flow.progress.in_batches:
-        said = (
+        error_message = (
             f"{flow.progress.in_batches} of the requests are in a provider's batch that has not"
             " been collected"
         )
         raise LedgerError(
-            f"{said}. Mode 'batch' collects it once it is there; the others are recorded."
+            f"{error_message}. Mode 'batch' collects it once it is there; the others are recorded."
         )
     return flow.lost()

@@ -13,17 +13,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from heart_utils.calls.lanes import MAX_LOOK_S, Lane, Task, backoff, make_lanes
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Request, forgo_records
 from heart_utils.calls.outcomes import CUT, Answer, Failure, attempt
 from heart_utils.calls.prices import MAX_GROWTH
+from heart_utils.calls.queues import MAX_PROBE_S, ModelQueue, Task, backoff, make_queues
 
 __all__: list[str] = []
 
 T = TypeVar("T")
 
-FLUSH_S = 0.1  #: Answers are committed together, this often; a kill loses what came since.
+FLUSH_S = 0.1  #: Answers are committed together, this often; a kill loses what outcome since.
 
 HEARTBEAT_S = 5.0
 POLL_S = 0.3  #: How often a process looks whether another one has answered what both need.
@@ -63,7 +63,7 @@ class LedgerThread:
 
 
 class Progress:
-    """What a run came to so far, for its bar and its log."""
+    """What a run outcome to so far, for its bar and its log."""
 
     def __init__(self, bar: Any) -> None:
         self.bar = bar
@@ -81,17 +81,17 @@ class Progress:
         self.spent += call.cost_usd or 0.0
         self.bar.update(1)
 
-    def show(self, lanes: Sequence[Lane], ledger: Ledger) -> None:
+    def show(self, queues: Sequence[ModelQueue], ledger: Ledger) -> None:
         """Show how it stands beside the bar."""
-        self.bar.set_postfix_str(self.standing(lanes, ledger))
+        self.bar.set_postfix_str(self.standing(queues, ledger))
 
     async def tell(
-        self, ledger: Ledger, thread: LedgerThread, lanes: Sequence[Lane], n_asked: int
+        self, ledger: Ledger, thread: LedgerThread, queues: Sequence[ModelQueue], n_asked: int
     ) -> None:
         """Show how it stands while nothing moves, and log it now and then."""
         for beat in itertools.count():
             await asyncio.sleep(TELL_S)
-            self.show(lanes, ledger)
+            self.show(queues, ledger)
             if beat % LOG_BEATS == 0:
                 self.spent = (await thread.do(ledger.money)).spent  # others spend too
                 line = {
@@ -101,20 +101,20 @@ class Progress:
                     "throttled": self.throttled,
                     "failed": self.failed,
                     "spent_usd": round(self.spent, 6),
-                    "standing": self.standing(lanes, ledger),
+                    "standing": self.standing(queues, ledger),
                 }
                 await thread.do(ledger.tell, line)
 
-    def standing(self, lanes: Sequence[Lane], ledger: Ledger) -> str:
+    def standing(self, queues: Sequence[ModelQueue], ledger: Ledger) -> str:
         """Describe what failed, what waits and why, and what was spent."""
         clock = asyncio.get_running_loop().time()
-        elsewhere = sum(len(lane.elsewhere) for lane in lanes)
+        elsewhere = sum(len(queue.claimed_elsewhere) for queue in queues)
         waits = {f"{self.failed} failed": True, f"{self.throttled} throttled": self.throttled}
-        for lane in lanes:
-            name, held, silent = lane.model.name, lane.held_until - clock, lane.silence(clock)
+        for queue in queues:
+            name, held, silent = queue.model.name, queue.held_until - clock, queue.silence(clock)
             waits[f"{name} held for {held:.0f} s"] = held > 0
-            waits[f"waiting for {name}, silent for {silent:.0f} s ({lane.said[:60]})"] = (
-                lane.out and lane.closed is None
+            waits[f"waiting for {name}, silent for {silent:.0f} s ({queue.last_error[:60]})"] = (
+                queue.out and queue.closed is None
             )
         waits |= {
             "waiting for the ledger": ledger.waits is not None,
@@ -136,23 +136,23 @@ class Writer:
         self.finished = asyncio.Event()
         self._written_at = 0.0
 
-    async def run(self, lanes: Sequence[Lane], asked: Mapping[str, Request]) -> None:
+    async def run(self, queues: Sequence[ModelQueue], requests: Mapping[str, Request]) -> None:
         """Commit answers in groups, and let other processes know that this one lives."""
         last = False
         while not last:
-            # once more after that: for what came since the last time
+            # once more after that: for what outcome since the last time
             last = self.finished.is_set()
             answers, self.answers = self.answers, []
             unsettled, self.unsettled = self.unsettled, 0.0
             if answers or unsettled or time.monotonic() - self._written_at > HEARTBEAT_S:
                 await self.thread.do(
-                    partial(self.ledger.record, answers, unsettled, requests=asked)
+                    partial(self.ledger.record, answers, unsettled, requests=requests)
                 )
                 self._written_at = time.monotonic()
-                held = await self.thread.do(self.ledger.held, [lane.rest for lane in lanes])
+                held = await self.thread.do(self.ledger.held, [queue.hold_name for queue in queues])
                 clock = asyncio.get_running_loop().time()
-                for lane in lanes:
-                    lane.held_until = max(lane.held_until, clock + held.get(lane.rest, 0.0))
+                for queue in queues:
+                    queue.held_until = max(queue.held_until, clock + held.get(queue.hold_name, 0.0))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.finished.wait(), FLUSH_S)
 
@@ -175,21 +175,21 @@ class Flow:
         self.gate: Any = (
             nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
         )
-        self.lanes: list[Lane] = []
+        self.queues: list[ModelQueue] = []
         self.thread = LedgerThread()
         self.progress = Progress(bar)
         self.writer = Writer(ledger, self.thread)
         self.stopping = asyncio.Event()
-        self.gone = threading.Event()
+        self.ended = threading.Event()
         self._since = 0.0
 
     def lost(self) -> dict[str, Call]:
         """Return calls that were not made because their model's queue was stopped."""
         closed = {
-            task.request.key: lane.closed
-            for lane in self.lanes
-            if lane.closed is not None
-            for task in lane.tasks
+            task.request.key: queue.closed
+            for queue in self.queues
+            if queue.closed is not None
+            for task in queue.tasks
         }
         return {
             key: Call(key, "error", error=why)
@@ -203,24 +203,24 @@ class Flow:
         try:
             self._since = await self._on_ledger(self.ledger.clock)
             self.progress.spent = (await self._on_ledger(self.ledger.money)).spent
-            self.lanes = make_lanes(requests, self.max_concurrency)
-            asked = {request.key: request for request in requests}
-            writer = asyncio.create_task(self.writer.run(self.lanes, asked))
-            work = asyncio.create_task(self._run_lanes())
+            self.queues = make_queues(requests, self.max_concurrency)
+            by_key = {request.key: request for request in requests}
+            writer = asyncio.create_task(self.writer.run(self.queues, by_key))
+            work = asyncio.create_task(self._run_queues())
             teller = asyncio.create_task(
-                self.progress.tell(self.ledger, self.thread, self.lanes, len(asked))
+                self.progress.tell(self.ledger, self.thread, self.queues, len(by_key))
             )
             try:
                 await asyncio.wait({writer, work}, return_when=asyncio.FIRST_COMPLETED)
             # also where this task is cancelled: the writer may finish, so that no answer is lost
             finally:
                 teller.cancel()
-                self.progress.show(self.lanes, self.ledger)
+                self.progress.show(self.queues, self.ledger)
                 work.cancel()
                 ended = list(await asyncio.gather(work, return_exceptions=True))
                 self.writer.finished.set()
                 ended += await asyncio.gather(writer, return_exceptions=True)
-                left = [key for key in asked if key not in self.progress.answered]
+                left = [key for key in by_key if key not in self.progress.answered]
                 await self._on_ledger(self.ledger.release, left)
             for error in reversed(ended):
                 if isinstance(error, BaseException) and not isinstance(
@@ -229,135 +229,141 @@ class Flow:
                     raise _first(error)
         finally:
             self.thread.close()
-            self.gone.set()
+            self.ended.set()
 
-    async def _run_lanes(self) -> None:
-        for lane in self.lanes:
-            lane.heard = lane.proven = await self._on_ledger(self.ledger.knows, lane.model)
+    async def _run_queues(self) -> None:
+        for queue in self.queues:
+            queue.ever_replied = queue.ever_answered = await self._on_ledger(
+                self.ledger.knows, queue.model
+            )
         async with asyncio.TaskGroup() as group:
-            for lane in self.lanes:
+            for queue in self.queues:
                 for _ in range(
                     min(
-                        lane.model.max_concurrency,
-                        self.max_concurrency or len(lane.tasks),
-                        len(lane.tasks),
+                        queue.model.max_concurrency,
+                        self.max_concurrency or len(queue.tasks),
+                        len(queue.tasks),
                     )
                 ):
-                    group.create_task(self._work(lane))
+                    group.create_task(self._answer_tasks(queue))
 
-    def _over(self, lane: Lane) -> bool:
-        return self.stopping.is_set() or lane.closed is not None
+    def _over(self, queue: ModelQueue) -> bool:
+        return self.stopping.is_set() or queue.closed is not None
 
-    async def _look_elsewhere(self, lane: Lane) -> None:
+    async def _look_elsewhere(self, queue: ModelQueue) -> None:
         """Look for answers of other processes to requests that they had claimed.
 
         What remains is claimed again if they died.
         """
         await self._pause(POLL_S)
-        asked, lane.elsewhere = lane.elsewhere, []
-        found = await self._on_ledger(self.ledger.find, [task.request.key for task in asked])
+        claimed, queue.claimed_elsewhere = queue.claimed_elsewhere, []
+        answered = await self._on_ledger(self.ledger.find, [task.request.key for task in claimed])
         # also a failure of theirs is an end for this run
-        left = [task for task in asked if task.request.key not in found]
+        left = [task for task in claimed if task.request.key not in answered]
         held = await self._on_ledger(self.ledger.in_batches, [task.request.key for task in left])
-        lane.waiting.extend(task for task in left if task.request.key not in held)
+        queue.waiting.extend(task for task in left if task.request.key not in held)
         self.progress.in_batches += len(held)
-        self.progress.bar.update(len(found))
+        self.progress.bar.update(len(answered))
 
-    async def _work(self, lane: Lane) -> None:
+    async def _answer_tasks(self, queue: ModelQueue) -> None:
         """Ask one request after another."""
-        while (task := await self._next(lane)) is not None:
+        while (task := await self._next_task(queue)) is not None:
             call, costs = None, list[float]()
             try:
-                call = await self._ask(lane, task, costs)
+                call = await self._ask(queue, task, costs)
             finally:  # also where it is given up: what was paid for until then counts
                 self.writer.unsettled += 0.0 if call else sum(costs)
             if call is not None:
                 self.writer.answers.append(call)
                 self.progress.take(call)
 
-    async def _next(self, lane: Lane) -> Task | None:
+    async def _next_task(self, queue: ModelQueue) -> Task | None:
         """Take the next task that this process has claimed, and claim more before they run out."""
-        while not self._over(lane):
+        while not self._over(queue):
             # Who finds a task ready does not wait for another one that claims more.
-            if lane.runs_low and not (lane.ready and lane.claiming.locked()):
-                async with lane.claiming:
-                    if lane.waiting and lane.runs_low:
-                        await self._claim(lane)
-                    elif lane.elsewhere and not lane.ready:
-                        await self._look_elsewhere(lane)
-            if lane.ready:
-                return lane.ready.popleft()
-            if not (lane.waiting or lane.elsewhere):
+            if queue.runs_low and not (queue.ready and queue.claiming.locked()):
+                async with queue.claiming:
+                    if queue.waiting and queue.runs_low:
+                        await self._claim(queue)
+                    elif queue.claimed_elsewhere and not queue.ready:
+                        await self._look_elsewhere(queue)
+            if queue.ready:
+                return queue.ready.popleft()
+            if not (queue.waiting or queue.claimed_elsewhere):
                 return None
         return None
 
-    async def _claim(self, lane: Lane) -> None:
-        batch = [lane.waiting.popleft() for _ in range(min(lane.batch, len(lane.waiting)))]
+    async def _claim(self, queue: ModelQueue) -> None:
+        batch = [queue.waiting.popleft() for _ in range(min(queue.batch, len(queue.waiting)))]
         requests, reserves = [task.request for task in batch], [task.usd for task in batch]
         step = partial(
             self.ledger.claim, requests, reserves, since=self._since, budget_usd=self.budget_usd
         )
         claim = await self._on_ledger(step)
-        fit = batch[: len(batch) - claim.unfit]
+        affordable = batch[: len(batch) - claim.unfit]
         # extendleft turns the order round, so what did not fit goes back reversed: requests that
         # share a prompt's prefix must stay neighbours for the provider's cache.
-        lane.waiting.extendleft(reversed(batch[len(fit) :]))
-        for task in fit:
-            (lane.ready if task.request.key in claim.won else lane.elsewhere).append(task)
+        queue.waiting.extendleft(reversed(batch[len(affordable) :]))
+        for task in affordable:
+            (queue.ready if task.request.key in claim.won else queue.claimed_elsewhere).append(task)
         # calls in flight may cost less than was reserved for them
-        if not fit and claim.money.in_flight > 0:
+        if not affordable and claim.money.in_flight > 0:
             await self._pause(POLL_S)
-        elif not fit:
-            lane.short = len(lane.waiting)
-            lane.waiting.clear()
+        elif not affordable:
+            queue.n_unaffordable = len(queue.waiting)
+            queue.waiting.clear()
 
-    async def _ask(self, lane: Lane, task: Task, costs: list[float]) -> Call | None:
+    async def _ask(self, queue: ModelQueue, task: Task, costs: list[float]) -> Call | None:
         """Ask until there is an answer, or no use in asking; None if the task was given back."""
         attempts = faults = empty = pauses = denials = 0
-        clock, answers, growth = asyncio.get_running_loop().time, lane.answers, 1
+        clock, answers, growth = asyncio.get_running_loop().time, queue.answers, 1
         while True:
-            await self._turn(lane, task)
+            await self._wait_turn(queue, task)
             async with self.gate:
-                if self._over(lane):
+                if self._over(queue):
                     return None
                 attempts += 1
-                came, in_flight = await self._attempt(lane, task, growth)
-            costs.append(came.cost_usd or 0.0)
-            if isinstance(came, Answer):
-                lane.answered()
-                lane.heard, lane.proven, lane.limits = True, True, came.limits
-                empty_in = [limit.reset_s for limit in came.limits if limit.left == 0]
+                outcome, in_flight = await self._attempt(queue, task, growth)
+            costs.append(outcome.cost_usd or 0.0)
+            if isinstance(outcome, Answer):
+                queue.answered()
+                queue.ever_replied, queue.ever_answered, queue.limits = True, True, outcome.limits
+                empty_in = [limit.reset_s for limit in outcome.limits if limit.left == 0]
                 if empty_in:
-                    await self._hold(lane, min(MAX_LOOK_S, max(empty_in)))
+                    await self._hold(queue, min(MAX_PROBE_S, max(empty_in)))
                 if (
-                    came.status == "truncated"
-                    and came.finish_reason != CUT
+                    outcome.status == "truncated"
+                    and outcome.finish_reason != CUT
                     and await self._may_grow(task, growth)
                 ):
                     growth *= 2
                     continue
-                cost_usd = None if came.cost_usd is None else sum(costs)
-                return replace(came, attempts=attempts, in_flight=in_flight, cost_usd=cost_usd)
-            lane.failed(came, clock())
+                cost_usd = None if outcome.cost_usd is None else sum(costs)
+                return replace(outcome, attempts=attempts, in_flight=in_flight, cost_usd=cost_usd)
+            queue.failed(outcome, clock())
             # While nobody is answered, the fault is not this request's.
-            throttled = came.kind == "throttled"
-            others_answered = lane.answers > answers
+            throttled = outcome.kind == "throttled"
+            others_answered = queue.answers > answers
             faults += not throttled and others_answered
-            empty += came.kind == "empty"
-            denials = 0 if came.kind == "closed" and others_answered else denials
-            denials += came.may_pass
-            stray = came.may_pass and lane.proven and denials < DENIALS
-            answers = lane.answers
-            self.writer.unsettled += growth * task.usd if came.billed else 0.0
-            if not stray and lane.gives_up(came, clock()):
+            empty += outcome.kind == "empty"
+            denials = 0 if outcome.kind == "closed" and others_answered else denials
+            denials += outcome.may_be_transient
+            stray = outcome.may_be_transient and queue.ever_answered and denials < DENIALS
+            answers = queue.answers
+            self.writer.unsettled += growth * task.usd if outcome.billed else 0.0
+            if not stray and queue.gives_up(outcome, clock()):
                 return None
-            final = came.kind in ("never", "refused") and not stray
+            final = outcome.kind in ("never", "refused") and not stray
             ends = final or faults >= MAX_ATTEMPTS or empty >= MAX_EMPTY
-            paid = came.billed or came.kind == "empty"  # an empty answer is billed like any other
+            paid = (
+                outcome.billed or outcome.kind == "empty"
+            )  # an empty answer is billed like any other
             if ends or (paid and not await self._afford(task, growth)):
-                words = f"{came.words}, {empty} times" if came.kind == "empty" else came.words
+                words = (
+                    f"{outcome.words}, {empty} times" if outcome.kind == "empty" else outcome.words
+                )
                 words += "" if ends else "; the budget has no second attempt"
-                status = "refused" if came.kind == "refused" else "error"
+                status = "refused" if outcome.kind == "refused" else "error"
                 return Call(
                     task.request.key,
                     status,
@@ -366,36 +372,38 @@ class Flow:
                     in_flight=in_flight,
                     error=words,
                 )
-            if not lane.out:
+            if not queue.out:
                 pauses += 1
-                if throttled and came.after_s:
-                    await self._hold(lane, came.after_s)
+                if throttled and outcome.after_s:
+                    await self._hold(queue, outcome.after_s)
                 self.progress.throttled += throttled
-                await self._pause(backoff(pauses, came.after_s))
+                await self._pause(backoff(pauses, outcome.after_s))
                 self.progress.throttled -= throttled
 
-    async def _turn(self, lane: Lane, task: Task) -> None:
+    async def _wait_turn(self, queue: ModelQueue, task: Task) -> None:
         """Wait until a task may be asked: its model is there and no limit forbids it.
 
         A limit is its own, or follows from what other calls were refused.
         """
         clock = asyncio.get_running_loop().time
-        while not self._over(lane) and (wait := lane.wait(clock())) > 0:
+        while not self._over(queue) and (wait := queue.wait(clock())) > 0:
             await self._pause(min(wait, TELL_S))
-        places = lane.places(task.tokens)
-        if places:
-            await self._pause(await self._on_ledger(self.ledger.book, places))
+        spacing = queue.spacing(task.tokens)
+        if spacing:
+            await self._pause(await self._on_ledger(self.ledger.reserve_slots, spacing))
 
-    async def _hold(self, lane: Lane, seconds: float) -> None:
+    async def _hold(self, queue: ModelQueue, seconds: float) -> None:
         """Ask a model nothing for a while, in no process."""
-        lane.held_until = max(lane.held_until, asyncio.get_running_loop().time() + seconds)
-        await self._on_ledger(self.ledger.hold, lane.rest, seconds)
+        queue.held_until = max(queue.held_until, asyncio.get_running_loop().time() + seconds)
+        await self._on_ledger(self.ledger.hold, queue.hold_name, seconds)
 
-    async def _attempt(self, lane: Lane, task: Task, growth: int) -> tuple[Answer | Failure, int]:
+    async def _attempt(
+        self, queue: ModelQueue, task: Task, growth: int
+    ) -> tuple[Answer | Failure, int]:
         self.progress.in_flight += 1
         in_flight = self.progress.in_flight
         try:
-            return await attempt(task.request, growth, self.address, task.marks), in_flight
+            return await attempt(task.request, growth, self.address, task.breakpoints), in_flight
         except asyncio.CancelledError:
             self.writer.unsettled += growth * task.usd  # given up in flight, and perhaps billed
             raise
@@ -405,7 +413,7 @@ class Flow:
     async def _may_grow(self, task: Task, growth: int) -> bool:
         """Check whether a truncated answer may be asked again with twice the room."""
         return (
-            task.request.room is not None
+            task.request.max_tokens is not None
             and 2 * growth <= MAX_GROWTH
             and await self._afford(task, 2 * growth)
         )

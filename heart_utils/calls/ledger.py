@@ -32,6 +32,7 @@ from heart_utils.calls.database import (
     calls,
     chunks,
     in_batch,
+    is_transient,
     keys_in,
     later_of,
     ledger_url,
@@ -40,7 +41,6 @@ from heart_utils.calls.database import (
     owners,
     paces,
     parts,
-    passes,
     total,
     upsert,
 )
@@ -82,10 +82,10 @@ SET_BACK_S = 1.0
 def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     """Connect to the ledger of a run, or to one by its URL; its tables are made if need be."""
     url = ledger_url(run_or_url)
-    shown = url.render_as_string(hide_password=True)
+    shown_url = url.render_as_string(hide_password=True)
     if url.get_backend_name() not in SCHEMES:
         raise LedgerError(
-            f"{shown} is not a ledger: expected sqlite:///FILE or"
+            f"{shown_url} is not a ledger: expected sqlite:///FILE or"
             " postgresql+psycopg://USER@HOST/NAME."
         )
     try:
@@ -93,7 +93,7 @@ def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
     except (sa.exc.SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         raise LedgerError(
-            f"The ledger {shown} cannot be opened: {reason}.{_way_on(url, reason)}"
+            f"The ledger {shown_url} cannot be opened: {reason}.{_way_on(url, reason)}"
         ) from None
 
 
@@ -103,11 +103,11 @@ def _way_on(url: sa.URL, reason: str) -> str:
         return ""
     if "malformed" in reason or "not a database" in reason:
         n, run = len(read_whole(Path(url.database)).answers), Path(url.database).parent.name
-        said = (
+        remedy = (
             f"{n} answers in it are whole. `make collect RUN={run} ARGS=--salvage` puts them into a"
             " new ledger"
         )
-        return f" {said}, and keeps the damaged file beside it."
+        return f" {remedy}, and keeps the damaged file beside it."
     if "full" in reason:
         return f" Make room in {Path(url.database).parent}, and give the same command again."
     if "readonly" in reason:
@@ -136,7 +136,7 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
     @wraps(step)
     def patient(self: Ledger, /, *args: P.args, **kwargs: P.kwargs) -> T:
         again = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: passes(error.__cause__)),
+            retry=tenacity.retry_if_exception(lambda error: is_transient(error.__cause__)),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
             stop=tenacity.stop_after_delay(self.patience_s)
             | tenacity.stop_when_event_set(self.hurry),
@@ -225,17 +225,17 @@ class Ledger:
 
     def find(self, keys: Sequence[str]) -> dict[str, Call]:
         """Look up calls by their keys, without those only claimed; damage is an error."""
-        found = self._find(keys)
-        others = self._recorded_under(key for key in keys if key not in found)
+        recorded = self._find(keys)
+        others = self._recorded_under(key for key in keys if key not in recorded)
         if others:
             calls_there = self._find(list(others.values()))
-            found |= {
+            recorded |= {
                 key: calls_there[other] for key, other in others.items() if other in calls_there
             }
-        return found
+        return recorded
 
     def _find(self, keys: Sequence[str]) -> dict[str, Call]:
-        unpack, found = zstandard.ZstdDecompressor(), {}
+        unpack, recorded = zstandard.ZstdDecompressor(), {}
         columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
         for key, answer, digest, finished_at, *rest in self.rows(
             sa.select(*columns).where(ANSWERED), keys
@@ -251,8 +251,8 @@ class Ledger:
                 call = Call(key, "error", error=DAMAGED)
             if call.status != "error" and failed(call):
                 self.blank[key] = finished_at
-            found[key] = call
-        return found
+            recorded[key] = call
+        return recorded
 
     def _recorded_under(self, keys: Iterable[str]) -> dict[str, str]:
         """Find keys that record the same with its server's address written otherwise."""
@@ -280,9 +280,9 @@ class Ledger:
         )
         rows = self.rows(wanted.where(ANSWERED, calls.c.model.in_(others))) if others else []
         return {
-            request_key(other, asked, options, repeat): key
-            for key, model, asked, options, repeat in rows
-            if asked
+            request_key(other, messages_digest, options, repeat): key
+            for key, model, messages_digest, options, repeat in rows
+            if messages_digest
             for other in others[model]
         }
 
@@ -298,10 +298,12 @@ class Ledger:
     def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
         """Look up only what became of calls, or of all; what is claimed is not there yet."""
         wanted = sa.select(calls.c.key, calls.c.status).where(ANSWERED)
-        found = dict(self.rows(wanted, keys))
-        others = self._recorded_under(key for key in keys or () if key not in found)
+        known_statuses = dict(self.rows(wanted, keys))
+        others = self._recorded_under(key for key in keys or () if key not in known_statuses)
         known = dict(self.rows(wanted, list(others.values()))) if others else {}
-        return found | {key: known[other] for key, other in others.items() if other in known}
+        return known_statuses | {
+            key: known[other] for key, other in others.items() if other in known
+        }
 
     @_patiently
     def claim(
@@ -319,8 +321,8 @@ class Ledger:
         try:
             with self.writing() as connection:
                 self._hold_money(connection, requests[0], budget_usd)
-                self._book(connection, owner, host=_host() if batch is None else BATCH)
-                self._bury(connection)
+                self._note_owner(connection, owner, host=_host() if batch is None else BATCH)
+                self._free_dead_claims(connection)
                 self._give_back(connection, owner, sorted(self._unsure & keys))
                 unusable = self.damaged | self.blank
                 # unless somebody answered it again since it was read
@@ -370,7 +372,7 @@ class Ledger:
     def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
         """Reserve money for another attempt at a claimed call; false beyond a budget.
 
-        The budget of its model, or the whole.
+        The budget is that of its model, or the whole.
         """
         with self.writing() as connection:
             self._hold_money(connection, request, budget_usd)
@@ -383,19 +385,19 @@ class Ledger:
         return True
 
     @_patiently
-    def book(self, places: Mapping[str, float]) -> float:
+    def reserve_slots(self, spacing: Mapping[str, float]) -> float:
         """Reserve a slot in the shared queues, and return for how many seconds to wait."""
         waits = list[float]()
         with self.writing() as connection:
             # read once: it may be set anew at any moment
             clock = sa.literal(self._follow_clock(connection), sa.Float)
-            for name, seconds in sorted(places.items()):
-                book = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
+            for name, seconds in sorted(spacing.items()):
+                reserve = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
                 behind = {"next_at": later_of(paces.c.next_at, clock) + seconds}
-                book = book.on_conflict_do_update(index_elements=["name"], set_=behind).returning(
-                    paces.c.next_at - clock
-                )
-                waits.append(connection.execute(book).scalar_one() - seconds)
+                reserve = reserve.on_conflict_do_update(
+                    index_elements=["name"], set_=behind
+                ).returning(paces.c.next_at - clock)
+                waits.append(connection.execute(reserve).scalar_one() - seconds)
         return max(waits)
 
     @_patiently
@@ -434,7 +436,7 @@ class Ledger:
             for call in answers
         ]
         with self.writing() as connection:
-            self._book(
+            self._note_owner(
                 connection,
                 owner or self.owner,
                 sum(call.cost_usd or 0.0 for call in answers),
@@ -468,7 +470,7 @@ class Ledger:
         """Import calls recorded and paid for elsewhere; return how many are new or better."""
         with self.writing() as connection:
             # a claim of a process that lives, or of a batch, stands: it is being paid for
-            self._bury(connection)
+            self._free_dead_claims(connection)
             self._insert(connection, parts, bodies)
             return len(self._put(connection, rows, over_claims=False))
 
@@ -532,7 +534,7 @@ class Ledger:
         This is for a provider's bill that is lower.
         """
         with self.writing() as connection:
-            self._bury(connection)
+            self._free_dead_claims(connection)
             unsettled = self._money(connection).unsettled
             connection.execute(owners.update().values(unsettled_usd=0.0))
         return unsettled
@@ -586,11 +588,11 @@ class Ledger:
         except sa.exc.DBAPIError as error:
             reason = str(error.orig).splitlines()[0]
             way_on = _way_on(self.engine.url, reason)
-            said = (
+            error_message = (
                 f"The ledger {self.url} could not be written ({reason}). What was recorded before"
                 f" still stands.{way_on}"
             )
-            raise LedgerError(said) from error
+            raise LedgerError(error_message) from error
 
     def _stamp(self, connection: sa.Connection) -> float:
         return float(connection.execute(sa.select(now(self.engine))).scalar_one())
@@ -657,17 +659,17 @@ class Ledger:
         insert = upsert(self.engine, calls)
         better = (calls.c.status == "error") & (insert.excluded.status != "error")
         better |= (calls.c.status == "claimed") if over_claims else sa.false()
-        told = {
+        replaced = {
             name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")
         }
-        told |= {"owner": None, "reserved_usd": None}
+        replaced |= {"owner": None, "reserved_usd": None}
         return self._execute(
             connection,
-            insert.on_conflict_do_update(index_elements=["key"], set_=told, where=better),
+            insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=better),
             rows,
         )
 
-    def _book(
+    def _note_owner(
         self,
         connection: sa.Connection,
         owner: str,
@@ -701,7 +703,7 @@ class Ledger:
         if self.shared and (budget_usd, request.model.budget_usd) != (None, None):
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219922)"))
 
-    def _bury(self, connection: sa.Connection) -> None:
+    def _free_dead_claims(self, connection: sa.Connection) -> None:
         """Free the claims of processes that died, and book what they may have spent."""
         holds = sa.select(calls.c.owner).where(calls.c.status == "claimed").distinct()
         others = sa.select(owners).where(
@@ -714,7 +716,7 @@ class Ledger:
             reserved = total(
                 calls.c.reserved_usd, (calls.c.owner == row.owner) & (calls.c.status == "claimed")
             )
-            self._book(
+            self._note_owner(
                 connection,
                 row.owner,
                 unsettled=connection.execute(sa.select(reserved)).scalar_one(),
@@ -759,7 +761,7 @@ class Ledger:
     ) -> tuple[Money, float]:
         """Read the money, and what is left for a request.
 
-        Of the whole's budget or, if less, of its model's own.
+        What is left is of the whole's budget or, if that is less, of its model's own.
         """
         money, cap = self._money(connection), request.model.budget_usd
         left = float("inf") if budget_usd is None else budget_usd - money.bound

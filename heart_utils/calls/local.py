@@ -36,7 +36,7 @@ class NotInstalledError(ModelError):
 def serve_local() -> Iterator[str]:
     """Serve the embedded model on loopback, and yield its address.
 
-    One server at a time on the whole machine.
+    There is one server at a time on the whole machine.
     """
     weights = _weights()
     with _only_one():
@@ -63,11 +63,11 @@ def _only_one() -> Iterator[None]:
             lock.acquire(timeout=LOCK_S)
         yield
     except Timeout:
-        said = (
+        error_message = (
             f"Another process has served the embedded model for {LOCK_S / 60:.0f} minutes; end it"
             " first."
         )
-        raise ModelError(said) from None
+        raise ModelError(error_message) from None
     finally:
         lock.release()
 
@@ -90,10 +90,10 @@ def _weights() -> Path:
         raise NotInstalledError(
             f"{PACKAGE} is installed without its weights ({weights} is not there). {advice}."
         )
-    found = checksum(weights)
-    if found != CHECKSUM:
+    actual = checksum(weights)
+    if actual != CHECKSUM:
         raise ModelError(
-            f"{weights} has SHA-256 {found}, expected {CHECKSUM}: another model would answer under"
+            f"{weights} has SHA-256 {actual}, expected {CHECKSUM}: another model would answer under"
             " this name."
         )
     return weights

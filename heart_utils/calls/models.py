@@ -33,7 +33,7 @@ EMBEDDED = "embedded"
 CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 #: The two names of what limits an answer's length.
-ROOM_OPTIONS = ("max_tokens", "max_completion_tokens")
+MAX_TOKENS_OPTIONS = ("max_tokens", "max_completion_tokens")
 
 DRAWING = (
     "temperature",
@@ -45,7 +45,7 @@ DRAWING = (
     "presence_penalty",
     "frequency_penalty",
 )
-OPTIONS = (*DRAWING, *ROOM_OPTIONS, "reasoning_effort", "thinking", "extra_body")
+OPTIONS = (*DRAWING, *MAX_TOKENS_OPTIONS, "reasoning_effort", "thinking", "extra_body")
 """Sampling options a YAML may name; the rest of a request is the protocol's business."""
 
 KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
@@ -115,9 +115,9 @@ class Model:
         return digest_of(self.identity)
 
     @property
-    def limits_room(self) -> bool:
+    def limits_max_tokens(self) -> bool:
         """Whether its own options limit an answer's length, so that nobody else does."""
-        return any(name in self.options for name in ROOM_OPTIONS)
+        return any(name in self.options for name in MAX_TOKENS_OPTIONS)
 
     @property
     def embedded(self) -> bool:
@@ -164,14 +164,15 @@ class Request:
         return {**self.model.options, **self.options}
 
     @property
-    def room(self) -> int | None:
+    def max_tokens(self) -> int | None:
         """How many tokens its options give the answer."""
         return next(
-            (int(self.sampling[name]) for name in ROOM_OPTIONS if self.sampling.get(name)), None
+            (int(self.sampling[name]) for name in MAX_TOKENS_OPTIONS if self.sampling.get(name)),
+            None,
         )
 
     @property
-    def letter(self) -> bool:
+    def single_token(self) -> bool:
         """Whether the answer is the log-probabilities of one token."""
         return bool(self.sampling.get("logprobs"))
 
@@ -274,15 +275,13 @@ def local_model() -> Model:
 def plain_address(address: str | None) -> str | None:
     """Normalise an address: host in small letters, no final slash, no default port."""
     try:
-        scheme, place, path, *rest = urlsplit((address or "").strip())
+        scheme, host, path, *rest = urlsplit((address or "").strip())
     except ValueError:
         return address
     usual = {"http": ":80", "https": ":443"}.get(scheme.lower(), "")
-    place = place.lower().removesuffix(usual) if usual else place
+    host = host.lower().removesuffix(usual) if usual else host
     return (
-        urlunsplit((scheme.lower(), place, path.rstrip("/"), *rest))
-        if address and place
-        else address
+        urlunsplit((scheme.lower(), host, path.rstrip("/"), *rest)) if address and host else address
     )
 
 
@@ -301,9 +300,9 @@ def identity_json(parts: Mapping[str, str | None]) -> str:
     return _json({name: value for name, value in parts.items() if value is not None})
 
 
-def request_key(model: str, asked: str, options: str, repeat: int) -> str:
+def request_key(model: str, messages_digest: str, options: str, repeat: int) -> str:
     """Hash the digests of a request to the key under which a ledger keeps it."""
-    return digest_of("\n".join([model, asked, options, str(repeat)]), 32)
+    return digest_of("\n".join([model, messages_digest, options, str(repeat)]), 32)
 
 
 def key_fault(model: Model) -> str | None:

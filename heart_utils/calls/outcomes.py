@@ -112,11 +112,11 @@ class Failure:
     billed: bool = False  # whether it may cost money all the same
     cost_usd: float | None = None  # of an empty answer
     # whether a model that has answered before may answer this too, a moment later
-    may_pass: bool = False
+    may_be_transient: bool = False
 
 
 async def attempt(
-    request: Request, growth: int, address: str | None, marks: Sequence[int] = ()
+    request: Request, growth: int, address: str | None, breakpoints: Sequence[int] = ()
 ) -> Answer | Failure:
     """Ask once, with so many times the room that the request's options give the answer."""
     streams = request.stream and request.model.identity not in _WHOLE
@@ -125,7 +125,7 @@ async def attempt(
     started, longest = time.perf_counter(), text_bound(request)
     try:
         async with asyncio.timeout(request.model.timeout_s):
-            response = await _send(request, growth, address, streams, marks)
+            response = await _send(request, growth, address, streams, breakpoints)
             if streams:
                 answer = await read_stream(
                     response, started, longest, mocked="mock_response" in request.sampling
@@ -149,7 +149,9 @@ async def attempt(
 def _priced(request: Request, answer: Answer) -> Answer | Failure:
     """Remove keys from an answer, and price it by the tokens counted or estimated."""
     status, text = answer.status, redact(answer.text, secrets_of(request.model))
-    if request.letter and status == "truncated":  # a letter has room for one token, and fills it
+    if (
+        request.single_token and status == "truncated"
+    ):  # a letter has room for one token, and fills it
         status = "ok" if text else "error"
     # A count of no tokens for an answer that has some is none.
     counted = answer.prompt_tokens is not None and bool(answer.completion_tokens or not text)
@@ -204,19 +206,19 @@ async def _warm_up(name: str) -> None:
 
 
 async def _send(
-    request: Request, growth: int, address: str | None, streams: bool, marks: Sequence[int]
+    request: Request, growth: int, address: str | None, streams: bool, breakpoints: Sequence[int]
 ) -> Any:
     model, sampling = request.model, request.sampling
-    if growth > 1 and request.room is not None:
+    if growth > 1 and request.max_tokens is not None:
         sampling[
             "max_completion_tokens" if "max_completion_tokens" in sampling else "max_tokens"
-        ] = growth * request.room
+        ] = growth * request.max_tokens
     if streams:
         sampling |= {"stream": True, "stream_options": {"include_usage": True}}
     where = address if model.embedded else model.api_base
     return await load_litellm().acompletion(
         model=model.model,
-        messages=marked(request.messages, marks),
+        messages=with_breakpoints(request.messages, breakpoints),
         api_base=where,
         api_key=key_for(model, where),
         timeout=model.timeout_s + 5,
@@ -226,18 +228,18 @@ async def _send(
     )
 
 
-def marks_in(queue: Sequence[Request]) -> list[list[int]]:
+def cache_breakpoints(requests: Sequence[Request]) -> list[list[int]]:
     """Find where to cut each request for a provider's prompt cache.
 
     At what its neighbours ask too, where a provider caches only what is marked.
     """
-    if not MARKED.match(queue[0].model.model):
-        return [[]] * len(queue)
-    shared = [0, *(shared_length(one, other) for one, other in pairwise(queue)), 0]
-    room = [range(KEPT_FROM, len(request.messages[-1]["content"])) for request in queue]
+    if not MARKED.match(requests[0].model.model):
+        return [[]] * len(requests)
+    shared = [0, *(shared_length(one, other) for one, other in pairwise(requests)), 0]
+    allowed = [range(KEPT_FROM, len(request.messages[-1]["content"])) for request in requests]
     return [
         sorted({end for end in ends if end in may})
-        for ends, may in zip(pairwise(shared), room, strict=True)
+        for ends, may in zip(pairwise(shared), allowed, strict=True)
     ]
 
 
@@ -251,11 +253,13 @@ def shared_length(one: Request, other: Request) -> int:
     return len(os.path.commonprefix([one.messages[-1]["content"], other.messages[-1]["content"]]))
 
 
-def marked(messages: Sequence[Mapping[str, str]], marks: Sequence[int]) -> list[JsonObject]:
+def with_breakpoints(
+    messages: Sequence[Mapping[str, str]], breakpoints: Sequence[int]
+) -> list[JsonObject]:
     """Cut the last message at its cache breakpoints; the words stay the same."""
     whole: list[JsonObject] = [dict(message) for message in messages]
-    if marks:
-        text, ends = whole[-1]["content"], [0, *marks]
+    if breakpoints:
+        text, ends = whole[-1]["content"], [0, *breakpoints]
         kept = {"type": "text", "cache_control": {"type": "ephemeral"}}
         blocks = [{**kept, "text": text[start:end]} for start, end in pairwise(ends)]
         whole[-1]["content"] = [*blocks, {"type": "text", "text": text[ends[-1] :]}]
@@ -340,14 +344,14 @@ def _read(
     refusal: str,
     finish_reason: str | None,
     usage: Any,
-    **told: Any,
+    **fields: Any,
 ) -> Answer:
     """Assemble what was read, and classify the outcome of the call."""
     text = text or refusal
     if longest is not None and len(text) > longest:
         text, finish_reason = text[:longest], CUT
-    letter = told.get("logprobs") is not None
-    truncated = finish_reason in ("length", CUT) and not letter
+    single_token = fields.get("logprobs") is not None
+    truncated = finish_reason in ("length", CUT) and not single_token
     status = (
         "refused"
         if refusal or finish_reason == "content_filter"
@@ -355,16 +359,18 @@ def _read(
         if truncated
         else "ok"
     )
-    status = "error" if status == "ok" and (not text if letter else is_blank(text)) else status
+    status = (
+        "error" if status == "ok" and (not text if single_token else is_blank(text)) else status
+    )
     limits = read_limits(
         (getattr(response, "_hidden_params", None) or {}).get("additional_headers")
     )
-    told |= {"total_ms": (time.perf_counter() - started) * 1000, **_usage(usage)}
-    return Answer("", status, text, finish_reason, limits=limits, **told)
+    fields |= {"total_ms": (time.perf_counter() - started) * 1000, **_usage(usage)}
+    return Answer("", status, text, finish_reason, limits=limits, **fields)
 
 
 @dataclass
-class _Heard:
+class _StreamNotes:
     """What a provider's own pieces of a stream say, which litellm does not pass on."""
 
     model: str | None = None
@@ -377,30 +383,30 @@ class _Heard:
 
     def take(self, piece: Any) -> None:
         """Note what one piece says: an object of OpenAI's kind, or a mapping of litellm's own."""
-        said = piece.get if isinstance(piece, Mapping) else partial(_attribute, piece)
-        choices = [choice for choice in said("choices") or () if choice is not None]
+        field = piece.get if isinstance(piece, Mapping) else partial(_attribute, piece)
+        choices = [choice for choice in field("choices") or () if choice is not None]
         deltas = [getattr(choice, "delta", None) for choice in choices]
         ends = [choice.finish_reason for choice in choices if hasattr(choice, "finish_reason")]
         if isinstance(piece, Mapping) and "finish_reason" in piece:
             ends.append(piece["finish_reason"])
-        texts = [said("text"), *(getattr(delta, "content", None) for delta in deltas)]
-        self.model = said("model") or self.model
-        self.fingerprint = said("system_fingerprint") or self.fingerprint
-        self.usage = self.usage or bool(said("usage"))
+        texts = [field("text"), *(getattr(delta, "content", None) for delta in deltas)]
+        self.model = field("model") or self.model
+        self.fingerprint = field("system_fingerprint") or self.fingerprint
+        self.usage = self.usage or bool(field("usage"))
         self.refusal += "".join(map(_refusal, deltas))
         self.may_end = self.may_end or bool(ends)
         self.end = next((str(end) for end in ends if end), self.end)
-        self.closed = not any(texts) and (self.closed or bool(said("usage")))
+        self.closed = not any(texts) and (self.closed or bool(field("usage")))
 
 
 def _attribute(piece: object, name: str) -> Any:
     return getattr(piece, name, None)
 
 
-def _listen(response: Any) -> _Heard:
+def _listen(response: Any) -> _StreamNotes:
     """Read the provider's own pieces through litellm's stream, which passes on only a part."""
     inner: Any = getattr(response, "completion_stream", None)
-    heard = _Heard(usage=not hasattr(inner, "__aiter__"))
+    heard = _StreamNotes(usage=not hasattr(inner, "__aiter__"))
     if heard.usage:  # there is no such stream
         return heard
     # of openai's client, which keeps [DONE] to itself
@@ -431,10 +437,10 @@ def _listen(response: Any) -> _Heard:
 def _refusal(message: Any) -> str:
     """Return the words of a refusal from the field made for them; litellm moves it elsewhere."""
     moved = getattr(message, "provider_specific_fields", None)
-    said = getattr(message, "refusal", None) or (
+    refusal = getattr(message, "refusal", None) or (
         moved.get("refusal") if isinstance(moved, Mapping) else None
     )
-    return str(said) if said else ""
+    return str(refusal) if refusal else ""
 
 
 def _usage(usage: Any) -> dict[str, int | None]:
@@ -457,29 +463,29 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     """Classify an exception of one attempt."""
     exceptions = load_litellm().exceptions
     text = str(getattr(error, "message", None) or error) or type(error).__name__
-    asked = " ".join(str(message["content"]) for message in request.messages)
+    prompt = " ".join(str(message["content"]) for message in request.messages)
     words = redact(
-        f"{type(error).__name__}: {without_echo(text, asked)}", secrets_of(request.model)
+        f"{type(error).__name__}: {without_echo(text, prompt)}", secrets_of(request.model)
     )[:MAX_WORDS]
     inside = _code_inside(error)
     # of what came with status 200, litellm's class says nothing
     kind = type(error) if inside is None else Exception
-    told = str(getattr(error, "status_code", 0) if inside is None else inside)
-    status = int(told) if told.isdecimal() else 0
+    code = str(getattr(error, "status_code", 0) if inside is None else inside)
+    status = int(code) if code.isdecimal() else 0
     # then its words say what it means, and what they do not say may pass
     vague = inside is not None and not status
-    said = f"{getattr(error, 'body', None) if inside is None else inside} {text}"
+    all_words = f"{getattr(error, 'body', None) if inside is None else inside} {text}"
     turned_down = issubclass(kind, exceptions.BadRequestError | exceptions.UnprocessableEntityError)
     too_fast = (
         issubclass(kind, exceptions.RateLimitError)
         or status == 429
-        or (vague and TOO_FAST.search(said) is not None)
+        or (vague and TOO_FAST.search(all_words) is not None)
     )
-    no_quota = (too_fast or inside is not None) and NO_QUOTA.search(said)
+    no_quota = (too_fast or inside is not None) and NO_QUOTA.search(all_words)
     settings = tuple(getattr(exceptions, f"{name}Error") for name in CLOSED)
     if issubclass(kind, TimeoutError | exceptions.Timeout):
         return Failure("again", f"no answer within {request.model.timeout_s:g} s", billed=True)
-    filtered = issubclass(kind, exceptions.ContentPolicyViolationError) or is_filtered(said)
+    filtered = issubclass(kind, exceptions.ContentPolicyViolationError) or is_filtered(all_words)
     if filtered and (inside is not None or issubclass(kind, exceptions.BadRequestError)):
         return Failure("refused", words)
     if (
@@ -488,16 +494,16 @@ def failure_of(error: BaseException, request: Request) -> Failure:
         or issubclass(kind, settings)
         or "LLM Provider NOT provided" in text
     ):
-        return Failure("closed", words, may_pass=status in STRAY and not no_quota)
+        return Failure("closed", words, may_be_transient=status in STRAY and not no_quota)
     if too_fast:
         return Failure("throttled", words, after_s=_retry_after(error))
     # 403, 409, 413, 451 and the like: the answer is no.
     if (
         turned_down
         or (400 <= status < 500 and status != 408)
-        or (vague and TURNED_DOWN.search(said))
+        or (vague and TURNED_DOWN.search(all_words))
     ):
-        return Failure("never", words, may_pass=status in STRAY)
+        return Failure("never", words, may_be_transient=status in STRAY)
     if inside is None and _never_connected(error):
         return Failure(
             "again",
@@ -552,10 +558,10 @@ def without_echo(text: str, asked: str) -> str:
     Logs show these words.
     """
     pieces = re.split(r"(\W+)", redact_message(text[: 10 * MAX_WORDS]))
-    spoken, heard = pieces[::2], re.findall(r"\w+", asked)
-    runs = {tuple(heard[at : at + ECHOED]) for at in range(len(heard) - ECHOED + 1)}
+    spoken, asked_words = pieces[::2], re.findall(r"\w+", asked)
+    runs = {tuple(asked_words[at : at + ECHOED]) for at in range(len(asked_words) - ECHOED + 1)}
     starts = [at for at in range(len(spoken)) if tuple(spoken[at : at + ECHOED]) in runs]
-    repeated = {at + place for at in starts for place in range(ECHOED)}
+    repeated = {at + offset for at in starts for offset in range(ECHOED)}
     kept = [
         (
             ""
@@ -589,46 +595,46 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
 
 def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
     """Read what is left of a provider's limits, where its headers say so."""
-    said: dict[str, dict[str, float]] = {}
+    limits: dict[str, dict[str, float]] = {}
     at = _provider_time(headers)
     for name, value in (headers or {}).items():
-        found = LIMIT.fullmatch(str(name).lower())
-        if found is None:
+        header = LIMIT.fullmatch(str(name).lower())
+        if header is None:
             continue
-        what = found["x"] or found["a"]
+        what = header["x"] or header["a"]
         number = _seconds(str(value), at) if what == "reset" else _number(str(value))
         if number is not None:
-            said.setdefault(found["of"] or found["what"], {})[what] = max(0.0, number)
+            limits.setdefault(header["of"] or header["what"], {})[what] = max(0.0, number)
     return tuple(
-        Limit(of, pair["remaining"], pair["reset"]) for of, pair in said.items() if len(pair) == 2
+        Limit(of, pair["remaining"], pair["reset"]) for of, pair in limits.items() if len(pair) == 2
     )
 
 
-def _number(said: str) -> float | None:
+def _number(text: str) -> float | None:
     with suppress(ValueError):
-        number = float(said)
+        number = float(text)
         return number if math.isfinite(number) else None
     return None
 
 
-def _seconds(said: str, at: datetime, unit: float = 1.0) -> float | None:
+def _seconds(text: str, at: datetime, unit: float = 1.0) -> float | None:
     """Read a number, a duration such as ``6m0.5s``, or the seconds from ``at`` to a date.
 
     A date, or a time since 1970, is in UTC.
     """
-    number = _number(said)
+    number = _number(text)
     if number is not None and number < FIRST_DATE_S:
         return max(0.0, number * unit)
     if number is not None:
         while number >= MAX_DATE_S:
             number /= 1000
         return max(0.0, number - at.timestamp())
-    times = re.findall(r"([\d.]+)(ms|[smhd])", said)
-    if times and "".join(map("".join, times)) == said:
+    times = re.findall(r"([\d.]+)(ms|[smhd])", text)
+    if times and "".join(map("".join, times)) == text:
         return sum(float(number) * UNITS_S[unit] for number, unit in times)
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, TypeError):
-            until = read(said)
+            until = read(text)
             return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - at).total_seconds())
     return None
 
@@ -641,8 +647,8 @@ def _provider_time(headers: Mapping[str, Any] | None) -> datetime:
     for name, value in (headers or {}).items():
         if str(name).lower().removeprefix("llm_provider-") == "date":
             with suppress(ValueError, TypeError):
-                told = parsedate_to_datetime(str(value))
-                return told.replace(tzinfo=told.tzinfo or UTC)
+                clock = parsedate_to_datetime(str(value))
+                return clock.replace(tzinfo=clock.tzinfo or UTC)
     return datetime.now(UTC)
 
 

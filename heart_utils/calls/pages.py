@@ -125,10 +125,10 @@ def _rows(page: bytes, number: int, pages: dict[int, bytes], usable: int) -> Ite
     if len(page) < head + 8 or page[head] != LEAF:
         return
     n_cells = int.from_bytes(page[head + 3 : head + 5], "big")
-    for place in range(head + 8, min(head + 8 + 2 * n_cells, len(page) - 1), 2):
+    for pointer in range(head + 8, min(head + 8 + 2 * n_cells, len(page) - 1), 2):
         with suppress(ValueError, IndexError, KeyError, UnicodeDecodeError, struct.error):
             yield _record(
-                _payload(page, int.from_bytes(page[place : place + 2], "big"), pages, usable)
+                _payload(page, int.from_bytes(page[pointer : pointer + 2], "big"), pages, usable)
             )
 
 

@@ -10,7 +10,7 @@ from heart_utils.calls.models import Call, Model, Request, load_litellm
 
 __all__ = ["MAX_GROWTH", "BudgetError", "price"]
 
-DEFAULT_ROOM = 4096  #: Tokens an answer may take where nothing limits it.
+DEFAULT_MAX_TOKENS = 4096  #: Tokens an answer may take where nothing limits it.
 
 EXPECTED_ANSWER = 300  #: Tokens an answer is taken to have in a plan where nothing limits it.
 
@@ -33,12 +33,12 @@ class NotAllowedError(Exception):
 def _listed(model: str) -> tuple[float, float] | None:
     litellm = load_litellm()
     try:
-        found = litellm.get_model_info(model)
+        listed = litellm.get_model_info(model)
     except (
         Exception
     ):  # litellm raises several classes, some bare, for a model that is not on its list
         return None
-    prompt, completion = found.get("input_cost_per_token"), found.get("output_cost_per_token")
+    prompt, completion = listed.get("input_cost_per_token"), listed.get("output_cost_per_token")
     # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.
     return (float(prompt), float(completion)) if prompt and completion else None
 
@@ -146,7 +146,8 @@ def reserve(request: Request) -> float:
     return (
         0.0
         if rates is None
-        else prompt_bound(request) * rates[0] + (request.room or DEFAULT_ROOM) * rates[1]
+        else prompt_bound(request) * rates[0]
+        + (request.max_tokens or DEFAULT_MAX_TOKENS) * rates[1]
     )
 
 
@@ -155,18 +156,23 @@ def bound(request: Request) -> float | None:
     rates = price(request.model)
     if rates is None:
         return None
-    prompt, room = prompt_bound(request), request.room or DEFAULT_ROOM
-    grows = request.room is not None and not request.letter
-    prompts, rooms = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
-    asked = prompts * prompt
-    if not (request.letter or request.stream):
-        asked, rooms = asked + prompts * (prompt + text_bound(request) // 2 + 256), 2 * rooms
-    return asked * rates[0] + rooms * room * rates[1]
+    prompt, max_tokens = prompt_bound(request), request.max_tokens or DEFAULT_MAX_TOKENS
+    grows = request.max_tokens is not None and not request.single_token
+    prompts, factor = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
+    prompt_tokens = prompts * prompt
+    if not (request.single_token or request.stream):
+        prompt_tokens, factor = (
+            prompt_tokens + prompts * (prompt + text_bound(request) // 2 + 256),
+            2 * factor,
+        )
+    return prompt_tokens * rates[0] + factor * max_tokens * rates[1]
 
 
 def text_bound(request: Request) -> int:
     """Return how many characters of an answer are kept, whatever the server sends."""
-    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * (request.room or DEFAULT_ROOM // MAX_GROWTH)
+    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * (
+        request.max_tokens or DEFAULT_MAX_TOKENS // MAX_GROWTH
+    )
 
 
 def prompt_bound(request: Request) -> int:
@@ -182,7 +188,7 @@ def plan_call(request: Request) -> Call:
     prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (
         len(request.messages) + 1
     )
-    completion = request.room or EXPECTED_ANSWER
+    completion = request.max_tokens or EXPECTED_ANSWER
     usd = cost(request.model, prompt, completion)
     return Call(
         request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd

@@ -90,25 +90,25 @@ def open_ledger(
 def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: bool = False) -> int:
     """Write a ledger's answers as JSON Lines, sorted by key.
 
-    Of a request only the hash, since code derives it again.
+    Of a request only the hash is written, since code derives it again.
     """
     wanted = (
         sa.select(calls.c.key, *(calls.c[name] for name in ASKED))
         .where(ANSWERED)
         .order_by(calls.c.key)
     )
-    asked = {
+    request_rows = {
         row.key: row._asdict()
         for row in ledger.rows(wanted)
         if row.key in ledger.used or not only_used
     }
-    known = {row[name] for row in asked.values() for name in ("model", "options")}
+    known = {row[name] for row in request_rows.values() for name in ("model", "options")}
     bodies = ledger.rows(sa.select(parts).order_by(parts.c.digest))
     lines = [
         json.dumps({"part": digest, "body": body}) for digest, body in bodies if digest in known
     ]
-    for key, call in sorted(ledger.find(list(asked)).items()):
-        cells = {**asdict(call), **asked[key]}
+    for key, call in sorted(ledger.find(list(request_rows)).items()):
+        cells = {**asdict(call), **request_rows[key]}
         del cells["call_id"]
         lines.append(
             json.dumps(
@@ -117,7 +117,7 @@ def export_calls(ledger: Ledger, file: str | os.PathLike[str], *, only_used: boo
             )
         )
     write_atomically(Path(file), "".join(f"{line}\n" for line in lines).encode())
-    return len(asked)
+    return len(request_rows)
 
 
 def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
@@ -140,21 +140,23 @@ def import_calls(ledger: Ledger, file: str | os.PathLike[str]) -> int:
             if "part" in entry:
                 bodies.append({"digest": entry["part"], "body": entry["body"]})
             else:
-                asked = {name: entry.pop(name, None) for name in ASKED}
+                request_cells = {name: entry.pop(name, None) for name in ASKED}
                 rows.append(
-                    pack_call(Call(entry.pop("key"), **entry)) | asked | {"finished_at": 0.0}
+                    pack_call(Call(entry.pop("key"), **entry))
+                    | request_cells
+                    | {"finished_at": 0.0}
                 )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            said = f"{path.name}, line {number}, is not a recorded call"
-            raise LedgerError(f"{said} ({type(error).__name__}: {error}).") from None
+            error_message = f"{path.name}, line {number}, is not a recorded call"
+            raise LedgerError(f"{error_message} ({type(error).__name__}: {error}).") from None
     new = ledger.take_in(bodies, rows)
     ledger.note({seed: path.name})
     return new
 
 
-def merge_calls(ledger: Ledger, place: str | os.PathLike[str]) -> int:
+def merge_calls(ledger: Ledger, path_or_url: str | os.PathLike[str]) -> int:
     """Import answers of another ledger or of JSON Lines, without damaged ones."""
-    name, new = os.fspath(place), 0
+    name, new = os.fspath(path_or_url), 0
     if "://" not in name:
         if not Path(name).is_file():
             raise LedgerError(f"{name}: there is no such file.")
@@ -179,8 +181,8 @@ def check_calls(ledger: Ledger) -> list[str]:
     """Read all that a ledger holds, and say what is damaged or doubled."""
     for chunk in chunks(sorted(ledger.statuses())):
         ledger.find(chunk)
-    said = [] if ledger.shared else ledger.rows(sa.text("PRAGMA integrity_check(5)"))
-    faults = [f"The file {ledger.url}: {line}." for (line,) in said if line != "ok"]
+    findings = [] if ledger.shared else ledger.rows(sa.text("PRAGMA integrity_check(5)"))
+    faults = [f"The file {ledger.url}: {line}." for (line,) in findings if line != "ok"]
     # `+ ''` keeps SQLite from counting in the index, where a row that is doubled may stand once.
     key = calls.c.key + ""
     doubled = ledger.rows(sa.select(key).group_by(key).having(sa.func.count() > 1))
@@ -212,9 +214,9 @@ def explain_miss(ledger: Ledger, missing: Sequence[Request], *, total: int) -> R
 
 def _what_changed(ledger: Ledger, request: Request) -> str:
     """Compare a request with the recorded one that is nearest."""
-    model, asked, options = request.digests
+    model, messages_digest, options = request.digests
     weights = {
-        "asked": (asked, 8),
+        "asked": (messages_digest, 8),
         "model": (model, 4),
         "tag": (request.tag or None, 2),
         "options": (options, 1),
@@ -226,14 +228,14 @@ def _what_changed(ledger: Ledger, request: Request) -> str:
     near = ledger.rows(
         sa.select(calls).where(ANSWERED).order_by(sum(alike[1:], alike[0]).desc()).limit(1)
     )
-    if not near or near[0].asked != asked and near[0].model != model:
+    if not near or near[0].asked != messages_digest and near[0].model != model:
         return (
             f"Nothing is recorded of this model (the ledger holds {len(ledger.statuses())} calls)."
         )
     [row] = near
-    if row.asked != asked and not (request.tag and row.tag == request.tag):
+    if row.asked != messages_digest and not (request.tag and row.tag == request.tag):
         return f"This model was asked before, but nothing with these messages. {LIKELY}"
-    if row.asked != asked:
+    if row.asked != messages_digest:
         if not row.messages:
             return f"The recorded request about the same thing had other words. {LIKELY}"
         had, has = (

@@ -52,10 +52,10 @@ def pack_call(call: Call) -> dict[str, object]:
 
 def seal(key: str, answer: bytes | None, values: Mapping[str, Any]) -> str:
     """Hash what a row says of an answer, so that damage is seen."""
-    said = [
+    sealed_values = [
         (name, kind(values[name])) for name, kind in SEALED.items() if values.get(name) is not None
     ]
-    content = f"{key} {said!r} ".encode("utf-8", "surrogatepass") + (answer or b"")
+    content = f"{key} {sealed_values!r} ".encode("utf-8", "surrogatepass") + (answer or b"")
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
@@ -81,13 +81,13 @@ def unpack_call(
 
 def asked_of(request: Request) -> dict[str, str | int | bytes | None]:
     """Build the part of a row that describes the request."""
-    model, asked, options = request.digests
+    model, messages_digest, options = request.digests
     messages = request.messages_json().encode("utf-8", "surrogatepass")
     return {
         "key": request.key,
         "tag": request.tag,
         "model": model,
-        "asked": asked,
+        "asked": messages_digest,
         "options": options,
         "repeat": request.repeat,
         "messages": zstandard.compress(messages, LEVEL),

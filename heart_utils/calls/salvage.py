@@ -27,16 +27,23 @@ def salvage_ledger(file: Path) -> tuple[int, Path]:
     ledger.take_in(bodies, list(whole.answers.values()))
     ledger.note(whole.notes)
     with ledger.writing() as connection:
-        seen = {"host": "salvaged", "pid": None, "started": None, "seen_at": now(ledger.engine)}
+        owner_cells = {
+            "host": "salvaged",
+            "pid": None,
+            "started": None,
+            "seen_at": now(ledger.engine),
+        }
         money = {"spent_usd": whole.spent, "unsettled_usd": whole.unsettled}
-        connection.execute(owners.insert().values(owner=f"salvaged {os.getpid()}", **seen, **money))
+        connection.execute(
+            owners.insert().values(owner=f"salvaged {os.getpid()}", **owner_cells, **money)
+        )
         if whole.in_batches:
             theirs = {row["owner"]: {**whole.batches[row["owner"]]} for row in whole.in_batches}
             connection.execute(batches.insert(), list(theirs.values()))
             nothing = {"spent_usd": 0.0, "unsettled_usd": 0.0}
             for owner in theirs:
                 connection.execute(
-                    owners.insert().values(owner=owner, **{**seen, "host": BATCH}, **nothing)
+                    owners.insert().values(owner=owner, **{**owner_cells, "host": BATCH}, **nothing)
                 )
             connection.execute(calls.insert(), whole.in_batches)
     ledger.close()

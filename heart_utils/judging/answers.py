@@ -94,10 +94,10 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> Wri
     ... ]  # doctest: +SKIP
     1116
     """
-    place = Path(file)
-    if place.exists():
+    path = Path(file)
+    if path.exists():
         raise RunError(
-            f"{place} is there already, and answers are never written over. Name another file, or"
+            f"{path} is there already, and answers are never written over. Name another file, or"
             " delete it."
         )
     licences = (
@@ -131,11 +131,11 @@ def write_answers(run: Run, ledger: Ledger, file: str | os.PathLike[str]) -> Wri
         )
     people = known_people(run)
     refuse_identities(
-        {"answers": pd.DataFrame(lines)}, {"the name of the file": place.name}, known=people
+        {"answers": pd.DataFrame(lines)}, {"the name of the file": path.name}, known=people
     )
     licence = strictest_licence(sorted({line["licence"] for line in lines}))
     content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
-    write_atomically(place, content.encode(), private=not may_publish(licence))
+    write_atomically(path, content.encode(), private=not may_publish(licence))
     return {"n": len(lines), "lost": len(asked_about) - len(lines), "licence": licence}
 
 
@@ -144,7 +144,7 @@ def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[JsonO
 
     One call may answer on several dimensions.
     """
-    found = []
+    calls = []
     for call_id, read in rows.dropna(subset="call_id").groupby("call_id", sort=True):
         first = read.iloc[0]
         same = [
@@ -157,8 +157,8 @@ def _calls_of(table: str, rows: pd.DataFrame, licences: pd.Series) -> list[JsonO
             where["dimensions"] = read["dimension"].tolist()
         where["states"] = read["state"].value_counts().to_dict()
         where["licence"] = str(licences.get(str(where.get("history_id")), "none stated"))
-        found.append({"table": table, "call_id": call_id, **where})
-    return found
+        calls.append({"table": table, "call_id": call_id, **where})
+    return calls
 
 
 def _plain(cell: Any) -> Any:

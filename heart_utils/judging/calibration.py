@@ -213,7 +213,7 @@ class CalibrationRecord:
     def _labels_for(self, above: float, half: float) -> str:
         """Estimate how many labels would show that the lead exceeds a limit.
 
-        By so much, and with half an interval as wide as now.
+        The lead is taken to stay as it is, and half the interval to be as wide as now.
         """
         if not above > 0:
             return (
@@ -336,9 +336,13 @@ def calibrate_judge(
             f"valid_days={valid_days!r}: expected 1 or more, or None for a record that no age ends."
         )
     digests = _digests(bound_to)
-    judge, asked = _one_judge(judge_votes, dimension)
+    judge, own_votes = _one_judge(judge_votes, dimension)
     people = _people(human_votes, dimension)
-    first = asked if "repeat" not in asked else asked[asked["repeat"] == asked["repeat"].min()]
+    first = (
+        own_votes
+        if "repeat" not in own_votes
+        else own_votes[own_votes["repeat"] == own_votes["repeat"].min()]
+    )
     joined = combine_orders(first.reset_index(drop=True))
     if judge in set(people["rater"]):
         raise CalibrationError(
@@ -379,7 +383,9 @@ def calibrate_judge(
         votes, between=("human", judge), by=[], n_resamples=n_resamples, ci_level=ci_level, rng=rng
     ).table[["kappa", "kappa_low", "kappa_high"]]
     kappa, kappa_low, kappa_high = (_number(value) for value in chance.iloc[0])
-    reliability, reliability_low, reliability_high = _reliability(asked, n_resamples, ci_level, rng)
+    reliability, reliability_low, reliability_high = _reliability(
+        own_votes, n_resamples, ci_level, rng
+    )
     own = rates.loc[judge].astype(float).to_dict()
     names = rates.loc["author_only"].astype(float).to_dict()
     return CalibrationRecord(
@@ -405,9 +411,9 @@ def calibrate_judge(
         ci_level=ci_level,
         wrongly_preferred=_error_rates(decided, "winner"),
         wrongly_passed_over=_error_rates(decided, "loser"),
-        first_share=_first_share(asked),
+        first_share=_first_share(own_votes),
         longer_when_wrong=_longer_when_wrong(decided, words),
-        same_when_asked_again=_same_again(asked),
+        same_when_asked_again=_same_again(own_votes),
         reliability=reliability,
         reliability_low=reliability_low,
         reliability_high=reliability_high,
@@ -487,14 +493,14 @@ def judge_identity(run: str, judge: str, *, protocol: str = "heart") -> JsonObje
             f"The run {run!r} does not ask by {protocol!r}; it asks by"
             f" {', '.join(recipe.protocols)}."
         )
-    model, asked = judges[judge], load_protocol(protocol)
-    rubric = load_rubric(asked.rubric)
+    model, settings = judges[judge], load_protocol(protocol)
+    rubric = load_rubric(settings.rubric)
     lines = recipe.protocols[protocol]
     rubric = rubric if lines is None else rubric.select(lines)
     return {
         "model": model.identity,
-        "prompt": prompt_hash(asked, rubric, model.answer_format),
-        "rubric": {"name": asked.rubric, "lines": [line.name for line in rubric.dimensions]},
+        "prompt": prompt_hash(settings, rubric, model.answer_format),
+        "rubric": {"name": settings.rubric, "lines": [line.name for line in rubric.dimensions]},
         "options": dict(model.options),
     }
 
@@ -569,14 +575,14 @@ def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
     judged = judge.loc[judge["verdict"].isin(["a", "b"]), ["pair_id", "verdict"]].drop_duplicates(
         "pair_id"
     )
-    met = people[people["verdict"].isin(["a", "b"])].merge(
+    paired = people[people["verdict"].isin(["a", "b"])].merge(
         judged, on="pair_id", suffixes=("", "_judge")
     )
-    for_a = met["verdict_judge"] == "a"
-    return met.assign(
-        wrong=met["verdict"] != met["verdict_judge"],
-        winner=met["responder_a"].where(for_a, met["responder_b"]),
-        loser=met["responder_b"].where(for_a, met["responder_a"]),
+    for_a = paired["verdict_judge"] == "a"
+    return paired.assign(
+        wrong=paired["verdict"] != paired["verdict_judge"],
+        winner=paired["responder_a"].where(for_a, paired["responder_b"]),
+        loser=paired["responder_b"].where(for_a, paired["responder_a"]),
         took_a=for_a,
     )
 
@@ -587,15 +593,15 @@ def _error_rates(decided: pd.DataFrame, side: str) -> dict[str, float]:
     The side is that of the judge's answer.
     """
     names = sorted({*decided["responder_a"], *decided["responder_b"]})
-    met = pd.concat([decided["responder_a"], decided["responder_b"]]).value_counts()
+    n_judged = pd.concat([decided["responder_a"], decided["responder_b"]]).value_counts()
     wrong = decided.loc[decided["wrong"], side].value_counts()
-    return {str(name): float(wrong.get(name, 0) / met[name]) for name in names}
+    return {str(name): float(wrong.get(name, 0) / n_judged[name]) for name in names}
 
 
-def _first_share(asked: pd.DataFrame) -> float | None:
-    if "order" not in asked or asked["order"].isna().all():
+def _first_share(votes: pd.DataFrame) -> float | None:
+    if "order" not in votes or votes["order"].isna().all():
         return None
-    table = position_bias(asked, rng=np.random.default_rng(0), n_resamples=2)
+    table = position_bias(votes, rng=np.random.default_rng(0), n_resamples=2)
     return _number(table.loc[table["measure"] == "first_share", "value"].iloc[0])
 
 
@@ -610,27 +616,31 @@ def _longer_when_wrong(decided: pd.DataFrame, words: pd.DataFrame | None) -> flo
     return float(took_longer[counts].mean())
 
 
-def _same_again(asked: pd.DataFrame) -> float | None:
-    if "repeat" not in asked or asked["repeat"].nunique() < 2:
+def _same_again(votes: pd.DataFrame) -> float | None:
+    if "repeat" not in votes or votes["repeat"].nunique() < 2:
         return None
-    table = compare_answers(asked, by="repeat", rng=np.random.default_rng(0), n_resamples=2)
+    table = compare_answers(votes, by="repeat", rng=np.random.default_rng(0), n_resamples=2)
     return (
         float((table["same_share"] * table["n"]).sum() / table["n"].sum()) if len(table) else None
     )
 
 
 def _reliability(
-    asked: pd.DataFrame, n_resamples: int, ci_level: float, rng: Rng
+    votes: pd.DataFrame, n_resamples: int, ci_level: float, rng: Rng
 ) -> tuple[float | None, float | None, float | None]:
-    if "repeat" not in asked:
+    if "repeat" not in votes:
         return None, None, None
     try:
-        found = repeat_reliability(asked, n_resamples=n_resamples, ci_level=ci_level, rng=rng).iloc[
-            0
-        ]
+        estimate = repeat_reliability(
+            votes, n_resamples=n_resamples, ci_level=ci_level, rng=rng
+        ).iloc[0]
     except BiasError:  # nothing was asked again
         return None, None, None
-    return _number(found["reliability"]), _number(found["ci_low"]), _number(found["ci_high"])
+    return (
+        _number(estimate["reliability"]),
+        _number(estimate["ci_low"]),
+        _number(estimate["ci_high"]),
+    )
 
 
 def _number(value: Any) -> float | None:

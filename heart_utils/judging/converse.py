@@ -95,7 +95,7 @@ class Talk:
             told = self.instructions["supporter"]
             return reply_request(history, self.responder, self.repeat, told, None)
         messages = reply_messages(self.so_far, self.instructions["seeker"], speaker="seeker")
-        options = {} if self.seeker.limits_room else REPLY_OPTIONS
+        options = {} if self.seeker.limits_max_tokens else REPLY_OPTIONS
         tag = str(self.start["history_id"])
         return Request(self.seeker, messages, options, self.repeat, stream=True, tag=tag)
 

@@ -125,29 +125,31 @@ def make_pairs(
     rows: list[tuple[object, ...]] = []
     n_paired = 0
     shown_by: Any = valid[[*NEEDED, "simulated"]].itertuples(index=False)
-    for history_id, there in groupby(shown_by, attrgetter("history_id")):
-        met = {
+    for history_id, group in groupby(shown_by, attrgetter("history_id")):
+        pairs_by_id = {
             digest("pair", a.reply_id, b.reply_id): (a, b)
-            for a, b in combinations(there, 2)
+            for a, b in combinations(group, 2)
             if a.responder != b.responder
         }
-        n_paired += bool(met)
+        n_paired += bool(pairs_by_id)
         if pairs != "all":
             kept = set(
-                sorted(met, key=lambda pair_id: seeded(seed, pair_id, "kept").random())[
+                sorted(pairs_by_id, key=lambda pair_id: seeded(seed, pair_id, "kept").random())[
                     : int(pairs)
                 ]
             )
-            met = {pair_id: sides for pair_id, sides in met.items() if pair_id in kept}
-        for pair_id, (a, b) in met.items():
-            shown: tuple[str, ...] = ("ab", "ba")
+            pairs_by_id = {
+                pair_id: sides for pair_id, sides in pairs_by_id.items() if pair_id in kept
+            }
+        for pair_id, (a, b) in pairs_by_id.items():
+            shown_orders: tuple[str, ...] = ("ab", "ba")
             if orders == "random":
-                shown = (
-                    shown[:1]
+                shown_orders = (
+                    shown_orders[:1]
                     if seeded(seed, pair_id, protocol, "order").random() < 0.5
-                    else shown[1:]
+                    else shown_orders[1:]
                 )
-            for order in shown:
+            for order in shown_orders:
                 names = digest("comparison", pair_id, order, protocol), pair_id, history_id
                 sides = a.reply_id, b.reply_id, a.responder, b.responder
                 rows.append((*names, *sides, order, protocol, a.simulated or b.simulated))
@@ -175,8 +177,8 @@ def cross_seekers(histories: pd.DataFrame, seekers: Sequence[str]) -> pd.DataFra
                 twin_id=rows["twin_id"] + f"--{seeker}",
             )
         )
-    crossed = pd.concat(tables, ignore_index=True) if tables else histories
-    return check_table("histories", crossed)
+    with_seekers = pd.concat(tables, ignore_index=True) if tables else histories
+    return check_table("histories", with_seekers)
 
 
 def seeded(*parts: object) -> random.Random:
@@ -192,13 +194,13 @@ def digest(*parts: object) -> str:
 
 def _say_what_is_left_out(replies: pd.DataFrame, alone: int) -> None:
     failed = replies.loc[replies["state"] != "valid", "state"].value_counts()
-    said = []
+    reasons = []
     if len(failed):
         counts = ", ".join(f"{count} {state}" for state, count in sorted(failed.items()))
-        said.append(f"{int(failed.sum())} of {len(replies)} replies are not paired ({counts})")
+        reasons.append(f"{int(failed.sum())} of {len(replies)} replies are not paired ({counts})")
     if alone:
-        said.append(
+        reasons.append(
             f"{alone} histories have no two valid replies of two responders, and so no pair"
         )
-    if said:
-        warnings.warn(f"{'; '.join(said)}.", stacklevel=3)
+    if reasons:
+        warnings.warn(f"{'; '.join(reasons)}.", stacklevel=3)

@@ -20,11 +20,12 @@ from heart_utils.judging.prompts import (
     LETTERS,
     Codebook,
     Dimension,
-    Form,
-    Items,
-    Labels,
+    ItemsTemplate,
+    LabelsTemplate,
+    PromptTemplate,
     Protocol,
     Rubric,
+    Template,
     draw_codes,
     history_block,
     instructs_judge,
@@ -52,12 +53,10 @@ UNIT = ("unit", "seeker")
 
 Rows: TypeAlias = list[dict[str, Any]]
 #: A history -> as judges read it, and flags of what they read.
-Said: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]
-Forms: TypeAlias = Callable[
-    [Model, Mapping[str, Any], str], Iterator[tuple[Form | Labels | Items, int]]
-]
-"""How one judge is asked about one row that stands in one history: forms, each with the number of
-its repeat."""
+PromptHistories: TypeAlias = Mapping[str, tuple[str, tuple[str, ...]]]
+MakeTemplates: TypeAlias = Callable[[Model, Mapping[str, Any], str], Iterator[tuple[Template, int]]]
+"""Make the prompt templates by which one judge is asked about one row in one history, each with the
+number of its repeat."""
 
 
 def collect_verdicts(
@@ -163,7 +162,7 @@ def plan_answers(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame:
     """Count what questions would take, by judge, protocol and answer format."""
     answerable = [question for question in questions if question.reply_is_there]
     requests = (
-        ((question.judge.name, question.form.name, question.form.answer_format), request)
+        ((question.judge.name, question.template.name, question.template.answer_format), request)
         for question, request in zip(answerable, question_requests(answerable, ledger), strict=True)
     )
     return count_calls(requests, by=("rater", "protocol", "answer_format"), ledger=ledger)
@@ -180,7 +179,7 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
         columns = [*columns, *UNIT]
     rows: list[list[Any]] = []
     for answer in answers:
-        question, form = answer.question, answer.question.form
+        question, template = answer.question, answer.question.template
         order, name = question.about.get("order"), question.judge.name
         sides: dict[str | None, str] = (
             {"first": order[0], "second": order[1], "tie": "tie"} if order else {}
@@ -190,16 +189,16 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             "rater": name,
             "coder": name,
             "rater_kind": "model",
-            "protocol": form.name,
-            "answer_format": form.answer_format,
+            "protocol": template.name,
+            "answer_format": template.answer_format,
             "repeat": question.repeat,
             "group": None,
         }
-        cells = [*enumerate(zip(form.cells, answer.readings(), strict=True))]
+        cells = [*enumerate(zip(template.cells, answer.readings(), strict=True))]
         if table == "codes":
             cells.sort(key=lambda cell: cell[1][0])
         for position, ((dimension, item), (reading, call, repaired)) in cells:
-            told = {
+            own_flags = {
                 "repaired": repaired,
                 "little_mass": reading.little_mass,
                 "truncated": (
@@ -220,7 +219,7 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
                 "score": reading.score,
                 "probability": reading.score,
                 "state": reading.state,
-                "flags": [*question.flags, *(flag for flag, holds in told.items() if holds)],
+                "flags": [*question.flags, *(flag for flag, holds in own_flags.items() if holds)],
                 "call_id": call and call.call_id,
             }
             rows.append([made[column] for column in columns])
@@ -275,7 +274,7 @@ def plan_questions(
     list of Question
         One question a call, judge by judge, by history and the reply shown first, so that a
         server's cache of prefixes applies. Each has the ``judge``, the row it is ``about``, the
-        replies ``shown`` and the form, which writes its messages.
+        replies ``shown`` and the prompt ``template``, which writes its messages.
 
     Raises
     ------
@@ -336,39 +335,45 @@ def make_questions(
     """Make the questions of :func:`plan_questions` from tables that were checked."""
     if comparisons is None:
         judges = _in_json(judges)
-        asked = replies[replies["state"] == "valid"].assign(protocol="likert")
-        if asked.empty:
+        to_judge = replies[replies["state"] == "valid"].assign(protocol="likert")
+        if to_judge.empty:
             raise JudgeError(
                 f"None of the {len(replies)} replies is valid, so there is nothing to score."
             )
     else:
-        asked = comparisons
+        to_judge = comparisons
     questions: list[Question] = []
-    for name, rows in asked.groupby("protocol", sort=False):
-        how = protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
-        if (how.asks == "reply") != (comparisons is None):
+    for name, rows in to_judge.groupby("protocol", sort=False):
+        settings = (
+            protocol if isinstance(protocol, Protocol) else load_protocol(protocol or str(name))
+        )
+        if (settings.asks == "reply") != (comparisons is None):
             does = {
                 "reply": "one reply alone, and comparisons were given",
                 "pair": "pairs, and no comparisons were given",
             }
-            raise JudgeError(f"The protocol {how.name!r} asks about {does[how.asks]}.")
-        shown = _subjects(histories, replies, rows)
-        if strange := [about["unit"] for about in shown if about["unit"] != how.unit]:
-            other = "conversation" if how.unit == "reply" else "heart"
+            raise JudgeError(f"The protocol {settings.name!r} asks about {does[settings.asks]}.")
+        subjects = _subjects(histories, replies, rows)
+        if strange := [about["unit"] for about in subjects if about["unit"] != settings.unit]:
+            other = "conversation" if settings.unit == "reply" else "heart"
             raise JudgeError(
-                f"The protocol {how.name!r} asks about one {how.unit}, and {len(strange)} of"
-                f" {len(shown)} rows are of the unit {strange[0]}: use a protocol that says `unit:"
-                f" {strange[0]}`, such as {other}."
+                f"The protocol {settings.name!r} asks about one {settings.unit}, and {len(strange)}"
+                f" of {len(subjects)} rows are of the unit {strange[0]}: use a protocol that says"
+                f" `unit: {strange[0]}`, such as {other}."
             )
-        if how.tells_author and not all(
-            isinstance(label, str) for about in shown for label in about["told"]
+        if settings.tells_author and not all(
+            isinstance(label, str) for about in subjects for label in about["labels"]
         ):
             raise JudgeError(
-                f"The protocol {how.name!r} tells who wrote, and some replies have no label; see"
-                " `rewrites:`."
+                f"The protocol {settings.name!r} tells who wrote, and some replies have no label;"
+                " see `rewrites:`."
             )
-        forms = _drawn_forms(how, load_rubric(how.rubric).select(dimensions), repeats, seed)
-        questions += _put(judges, shown, _history_blocks(histories, how), forms, responders)
+        make_templates = _draw_templates(
+            settings, load_rubric(settings.rubric).select(dimensions), repeats, seed
+        )
+        questions += _questions_to(
+            judges, subjects, _history_blocks(histories, settings), make_templates, responders
+        )
     return questions
 
 
@@ -382,16 +387,22 @@ def plan_codes(
 ) -> list[Question]:
     """Ask which labels hold of every reply, one call a codebook, sorted by history."""
 
-    def forms(_: Model, about: Mapping[str, Any], __: str) -> Iterator[tuple[Labels, int]]:
+    def make_templates(
+        _: Model, about: Mapping[str, Any], __: str
+    ) -> Iterator[tuple[LabelsTemplate, int]]:
         for name, codes in codebooks.items():
             generator = seeded(seed, about["reply_id"], f"codes-{name}", 0)
             yield (
-                Labels(tuple(sorted(codes, key=lambda _: generator.random()))),
+                LabelsTemplate(tuple(sorted(codes, key=lambda _: generator.random()))),
                 0,
             )  # noqa: B023 - used at once
 
-    said = {row["history_id"]: (show_turns(row["turns"]), ()) for row in _rows_of(histories)}
-    return _put(_in_json(coders), _subjects(histories, replies, replies), said, forms)
+    prompt_histories = {
+        row["history_id"]: (show_turns(row["turns"]), ()) for row in _rows_of(histories)
+    }
+    return _questions_to(
+        _in_json(coders), _subjects(histories, replies, replies), prompt_histories, make_templates
+    )
 
 
 def plan_hits(
@@ -413,13 +424,20 @@ def plan_hits(
     }
     histories = histories[histories["history_id"].isin(rubric)]
 
-    def forms(judge: Model, about: Mapping[str, Any], _: str) -> Iterator[tuple[Items, int]]:
-        yield Items(rubric[about["history_id"]], language, exact=judge.checksum is not None), 0
+    def make_templates(
+        judge: Model, about: Mapping[str, Any], _: str
+    ) -> Iterator[tuple[ItemsTemplate, int]]:
+        yield (
+            ItemsTemplate(rubric[about["history_id"]], language, exact=judge.checksum is not None),
+            0,
+        )
 
-    said = {
+    prompt_histories = {
         row["history_id"]: (show_turns(row["turns"], language), ()) for row in _rows_of(histories)
     }
-    return _put(judges, _subjects(histories, replies, replies), said, forms, responders)
+    return _questions_to(
+        judges, _subjects(histories, replies, replies), prompt_histories, make_templates, responders
+    )
 
 
 AGAIN = "heart"  #: Whose comparisons are asked about again.
@@ -464,11 +482,13 @@ def plan_again(
             f"Asking about {', '.join(several)} together and apart is the same; name two dimensions"
             " or more."
         )
-    spread = [names[place * len(names) // n_pairs] for place in range(n_pairs)]
-    met = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
-    luck = met["pair_id"].map(lambda pair_id: seeded(seed, pair_id, "again").random())
+    spread = [names[number * len(names) // n_pairs] for number in range(n_pairs)]
+    candidates = theirs[theirs["history_id"].isin(spread)].drop_duplicates("pair_id")
+    luck = candidates["pair_id"].map(lambda pair_id: seeded(seed, pair_id, "again").random())
     chosen = theirs[
-        theirs["pair_id"].isin(met.loc[luck.groupby(met["history_id"]).idxmin(), "pair_id"])
+        theirs["pair_id"].isin(
+            candidates.loc[luck.groupby(candidates["history_id"]).idxmin(), "pair_id"]
+        )
     ]
     questions = []
     for protocol, repeats, together in ARMS:
@@ -486,57 +506,57 @@ def plan_again(
     return questions
 
 
-def _put(
+def _questions_to(
     judges: Sequence[Model],
-    shown: Rows,
-    said: Said,
-    forms: Forms,
+    subjects: Rows,
+    histories: PromptHistories,
+    make_templates: MakeTemplates,
     responders: pd.DataFrame | None = None,
 ) -> list[Question]:
-    """Ask each judge about each row, in the forms that are made for it."""
+    """Ask each judge about each row, by the prompt templates that are made for it."""
     _check_judges(judges)
-    present = {name for about in shown for name in about["by"]}
+    present = {name for about in subjects for name in about["by"]}
     questions: list[Question] = []
     words: dict[tuple[str, ...], tuple[str, ...]] = {}
     for judge in judges:
         flags_of = _judge_flags(judge, responders, present)
-        for about in shown:
-            history, read = said[about["history_id"]]
+        for about in subjects:
+            history, read = histories[about["history_id"]]
             flags = (
                 *(flag for name in about["by"] for flag in flags_of[name]),
                 *read,
-                *about["marks"],
+                *about["text_flags"],
             )
             flags = words.setdefault(flags, tuple(dict.fromkeys(flags)))
-            asked = forms(judge, about, history)
+            with_repeats = make_templates(judge, about, history)
             questions += [
-                Question(about, judge, form, history, about["shown"], flags, repeat)
-                for form, repeat in asked
+                Question(about, judge, template, history, about["shown"], flags, repeat)
+                for template, repeat in with_repeats
             ]
     return questions
 
 
-def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFrame) -> Rows:
+def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, items: pd.DataFrame) -> Rows:
     """Return comparisons or replies, with what is shown of them, sorted by shared prefix.
 
     A server's cache of prefixes then applies.
     """
-    shown, by, sort = ["reply_id"], ["responder"], ["history_id", "reply_id"]
-    if "order" in asked:
-        ab = asked["order"] == "ab"
+    shown_ids, by, sort = ["reply_id"], ["responder"], ["history_id", "reply_id"]
+    if "order" in items:
+        ab = items["order"] == "ab"
         sides = {
-            "first": asked["reply_a"].where(ab, asked["reply_b"]),
-            "second": asked["reply_b"].where(ab, asked["reply_a"]),
+            "first": items["reply_a"].where(ab, items["reply_b"]),
+            "second": items["reply_b"].where(ab, items["reply_a"]),
         }
-        asked, shown, by = (
-            asked.assign(**sides),
+        items, shown_ids, by = (
+            items.assign(**sides),
             ["first", "second"],
             ["responder_a", "responder_b"],
         )
-        sort = ["history_id", *shown, "comparison_id"]
+        sort = ["history_id", *shown_ids, "comparison_id"]
     of = {row["reply_id"]: row for row in _rows_of(replies)}
     _check_replies(
-        histories, replies[replies["reply_id"].isin(set(asked[shown].to_numpy().ravel()))]
+        histories, replies[replies["reply_id"].isin(set(items[shown_ids].to_numpy().ravel()))]
     )
     speaks = {
         name
@@ -549,48 +569,58 @@ def _subjects(histories: pd.DataFrame, replies: pd.DataFrame, asked: pd.DataFram
         "slice",
         *(["seeker"] if "seeker" in histories else []),
     ]
-    table = asked.merge(histories[of_history], on="history_id", how="left").sort_values(sort)
+    table = items.merge(histories[of_history], on="history_id", how="left").sort_values(sort)
     rows = _rows_of(table)
     for about in rows:
-        ids = [about[name] for name in shown]
+        ids = [about[name] for name in shown_ids]
         about["by"] = tuple(about[name] for name in by)
-        about["shown"], about["told"] = (
+        about["shown"], about["labels"] = (
             tuple(of[name].get(what) for name in ids) for what in ("text", "label")
         )
-        about["marks"] = ("instructs_judge",) * (not speaks.isdisjoint(ids))
+        about["text_flags"] = ("instructs_judge",) * (not speaks.isdisjoint(ids))
         if not isinstance(about.setdefault("seeker", None), str):
             about["seeker"] = None
         about["unit"] = UNITS[about["seeker"] is not None]
-        about["marks"] += ("no_reply",) * (about.get("state", "valid") != "valid")
+        about["text_flags"] += ("no_reply",) * (about.get("state", "valid") != "valid")
     return rows
 
 
-def _drawn_forms(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) -> Forms:
-    """Draw the forms of each pair or reply once, the same for both orders and all judges."""
-    drawn: dict[tuple[str, int, str], list[Form]] = {}
+def _draw_templates(protocol: Protocol, rubric: Rubric, repeats: int, seed: int) -> MakeTemplates:
+    """Draw the templates of each pair or reply once, the same for both orders and all judges."""
+    drawn: dict[tuple[str, int, str], list[PromptTemplate]] = {}
     alone = protocol.asks == "reply"
 
-    def forms(judge: Model, about: Mapping[str, Any], history: str) -> Iterator[tuple[Form, int]]:
+    def make_templates(
+        judge: Model, about: Mapping[str, Any], history: str
+    ) -> Iterator[tuple[PromptTemplate, int]]:
         for repeat in range(repeats):
             key = about["reply_id" if alone else "pair_id"], repeat, judge.answer_format
             if key not in drawn:
                 texts = () if alone else (history, *about["shown"])
-                codes, order = draw_form(protocol, rubric, seed, key[0], repeat, texts=texts)
+                codes, order = draw_codes_and_order(
+                    protocol, rubric, seed, key[0], repeat, texts=texts
+                )
                 codes = (
                     ("reply",) if alone else LETTERS if judge.answer_format == "logprob" else codes
                 )
                 split = parts(protocol, order, judge.answer_format)
-                drawn[key] = [Form(protocol, part, codes, judge.answer_format) for part in split]
-            for form in drawn[key]:
+                drawn[key] = [
+                    PromptTemplate(protocol, part, codes, judge.answer_format) for part in split
+                ]
+            for template in drawn[key]:
                 yield (
-                    (replace(form, labels=about["told"]) if protocol.tells_author else form),
+                    (
+                        replace(template, labels=about["labels"])
+                        if protocol.tells_author
+                        else template
+                    ),
                     repeat,
                 )
 
-    return forms
+    return make_templates
 
 
-def draw_form(
+def draw_codes_and_order(
     protocol: Protocol, rubric: Rubric, seed: int, about: str, repeat: int, *, texts: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[Dimension, ...]]:
     """Draw the codes and the order of dimensions for a pair, or for a reply alone."""
@@ -601,7 +631,7 @@ def draw_form(
     return codes, tuple(sorted(order, key=lambda _: generator.random())) if shuffled else order
 
 
-def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> Said:
+def _history_blocks(histories: pd.DataFrame, protocol: Protocol) -> PromptHistories:
     """Write every conversation as judges read it, and say where the labels are wrong."""
     blocks = {}
     for row in _rows_of(histories):
@@ -655,14 +685,14 @@ def _in_json(judges: Sequence[Model]) -> list[Model]:
     They do not apply where there is nothing to choose from.
     """
     letters = [judge.name for judge in judges if judge.answer_format != "json"]
-    said = (
+    error_message = (
         f"{', '.join(letters)} answers in the format logprob, which compares A with B; a score or a"
         " code needs json"
     )
     if letters and len(letters) == len(judges):
-        raise JudgeError(f"{said}.")
+        raise JudgeError(f"{error_message}.")
     if letters:
-        warnings.warn(f"{said}: left out.", stacklevel=4)
+        warnings.warn(f"{error_message}: left out.", stacklevel=4)
     return [judge for judge in judges if judge.answer_format == "json"]
 
 
@@ -670,8 +700,10 @@ def _check_judges(judges: Sequence[Model]) -> None:
     """Refuse a panel that cannot be told apart in the tables."""
     if not judges:
         raise JudgeError("No judge was given; name at least one model.")
-    seen = [(judge.name, judge.answer_format) for judge in judges]
-    twice = sorted({name for name, how in seen if seen.count((name, how)) > 1})
+    identities = [(judge.name, judge.answer_format) for judge in judges]
+    twice = sorted(
+        {name for name, answer_format in identities if identities.count((name, answer_format)) > 1}
+    )
     if twice:
         raise JudgeError(
             f"The judges {', '.join(twice)} are named twice with the same answer format; name each"

@@ -65,10 +65,10 @@ def make_probes() -> dict[str, pd.DataFrame]:
     lines = read_lines(find_root() / "data" / "sample" / "specifics_removed.jsonl")
     bare = {row["history_id"]: row["text"] for _, row in lines}
     rows: list[dict[Any, Any]] = []
-    for place, (history, reply) in enumerate(
+    for number, (history, reply) in enumerate(
         zip(histories.to_dict("records"), base.to_dict("records"), strict=True)
     ):
-        other = base["text"].iloc[(place + 1) % len(base)]
+        other = base["text"].iloc[(number + 1) % len(base)]
         texts = {"base": reply["text"], "other": other, "bare": bare[history["history_id"]]}
         texts |= {rule: say(history["turns"]) for rule, say in RULES.items()}
         for check in CHECKS:
@@ -123,9 +123,11 @@ def rewrite_replies(
         generator = seeded(seed, reply["history_id"], "rewrites")
         half = generator.sample(range(len(PROFILES) // 2), n // 2)
         drawn = generator.sample(list(labels), len(labels)) * n
-        said = generator.sample(drawn[:n], n) if labels else [None] * n
+        labels_drawn = generator.sample(drawn[:n], n) if labels else [None] * n
         for number, label in zip(
-            [way for one in half for way in (one, len(PROFILES) - 1 - one)], said, strict=True
+            [way for one in half for way in (one, len(PROFILES) - 1 - one)],
+            labels_drawn,
+            strict=True,
         ):
             name, text = PROFILES[number], _rewrite(reply["text"], PROFILES[number].split("+"))
             named = {
@@ -183,12 +185,12 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
     """
     table = replies.set_index("reply_id")
     ways = table["responder"].str.split("+")
-    found = {name: ways.map(lambda way, name=name: name in way) for name in REWRITES}
+    features = {name: ways.map(lambda way, name=name: name in way) for name in REWRITES}
     if "label" in table and table["label"].notna().any():
-        found |= {
+        features |= {
             f"said: {AUTHORS[label]}": table["label"] == label for label in ("person", "expert")
         }
-    return pd.DataFrame(found).astype(float)
+    return pd.DataFrame(features).astype(float)
 
 
 def _rewrite(text: str, ways: Sequence[str]) -> str:

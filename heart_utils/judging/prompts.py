@@ -30,7 +30,7 @@ __all__ = [
     "REPLY_INSTRUCTIONS",
     "SEEKER_INSTRUCTIONS",
     "Dimension",
-    "Form",
+    "PromptTemplate",
     "Protocol",
     "ProtocolError",
     "Rubric",
@@ -122,9 +122,11 @@ class Rubric:
             return self
         wanted = [names] if isinstance(names, str) else list(names)
         if not wanted or len({*wanted} & {*self.names}) < len(wanted):
-            said = f"expected some of them, each once, got {', '.join(map(repr, wanted)) or 'none'}"
+            expected = (
+                f"expected some of them, each once, got {', '.join(map(repr, wanted)) or 'none'}"
+            )
             raise RubricError(
-                f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {said}."
+                f"The rubric {self.name!r} has the dimensions {', '.join(self.names)}; {expected}."
             )
         return replace(self, dimensions=tuple(one for one in self.dimensions if one.name in wanted))
 
@@ -274,9 +276,11 @@ def _read_from(
     bare = Path(given).name == given and not Path(given).suffix
     file = shelf / f"{given}.yaml" if bare else Path(given).expanduser().resolve()
     if not file.is_file():
-        there = ", ".join(sorted(path.stem for path in shelf.glob("*.yaml")))
-        said = f"There is no {word} {given!r} (looked for {file})"
-        raise error(f"{said}. By name there are {there}; or give a path to a YAML file.")
+        known_names = ", ".join(sorted(path.stem for path in shelf.glob("*.yaml")))
+        error_message = f"There is no {word} {given!r} (looked for {file})"
+        raise error(
+            f"{error_message}. By name there are {known_names}; or give a path to a YAML file."
+        )
     return file, read_yaml(file, kind, error)
 
 
@@ -305,14 +309,14 @@ def reply_messages(
     # One message, since a conversation may begin with either speaker, and not every provider lets
     # an assistant speak first.
     if language is not None:
-        said = PROMPTS["items"][language]["reply"].format(history=show_turns(turns, language))
-        return ({"role": "user", "content": said},)
-    said = f"The conversation so far:\n\n{show_turns(turns)}\n\n{NEXT[speaker]}"
-    return {"role": "system", "content": instructions}, {"role": "user", "content": said}
+        prompt = PROMPTS["items"][language]["reply"].format(history=show_turns(turns, language))
+        return ({"role": "user", "content": prompt},)
+    prompt = f"The conversation so far:\n\n{show_turns(turns)}\n\n{NEXT[speaker]}"
+    return {"role": "system", "content": instructions}, {"role": "user", "content": prompt}
 
 
 @dataclass(frozen=True)
-class Form:
+class PromptTemplate:
     """The prompt template of one question about a pair or a reply.
 
     It holds the dimensions in the order shown, and what the replies are called.
@@ -325,7 +329,7 @@ class Form:
     labels: tuple[str, ...] = ()
     title: ClassVar[str] = "judgement"
     #: Tokens for an answer in JSON: so many, and for each cell.
-    room: ClassVar[tuple[int, int]] = (200, 120)
+    answer_tokens: ClassVar[tuple[int, int]] = (200, 120)
     #: Ends of a call after which what cannot be read is asked for once more.
     repairable: ClassVar[tuple[str, ...]] = ("ok",)
 
@@ -345,12 +349,14 @@ class Form:
 
     def read(self, call: Call) -> tuple[list[Reading], str | None]:
         """Read what a call answered, one reading a cell, and what is wrong with it."""
-        asked, names = self.protocol, [dimension.name for dimension in self.dimensions]
+        settings, names = self.protocol, [dimension.name for dimension in self.dimensions]
         words = dict(zip(self.codes, ("first", "second"), strict=False)) | (
-            {"tie": "tie"} if asked.ties else {}
+            {"tie": "tie"} if settings.ties else {}
         )
-        letter, once = self.answer_format == "logprob", asked.reasoning == "once"
-        return read_dimensions(call, names, words, answers=asked.answers, letter=letter, once=once)
+        letter, once = self.answer_format == "logprob", settings.reasoning == "once"
+        return read_dimensions(
+            call, names, words, answers=settings.answers, letter=letter, once=once
+        )
 
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
@@ -365,8 +371,8 @@ class Form:
                 f"{name}, written by {AUTHORS[label]}"
                 for name, label in zip(names, self.labels, strict=True)
             ]
-        shown = {words["before"]: history, **dict(zip(names, replies, strict=True))}
-        return _shown(self.protocol.rules, shown, self.task())
+        texts = {words["before"]: history, **dict(zip(names, replies, strict=True))}
+        return _between_markers(self.protocol.rules, texts, self.task())
 
     def task(self) -> str:
         """Write what to judge and how to answer: the part of a prompt that comes last."""
@@ -382,8 +388,8 @@ class Form:
     def answer_form(self) -> str:
         """Describe in words, and by a skeleton, how to answer in JSON."""
         text = _answer_form(self.protocol, self.dimensions)
-        for place, code in zip(PLACES, self.codes, strict=False):
-            text = text.replace(place, code)
+        for placeholder, code in zip(PLACES, self.codes, strict=False):
+            text = text.replace(placeholder, code)
         return text
 
     @property
@@ -450,25 +456,25 @@ def load_codebooks() -> dict[str, Codebook]:
     {'release': 15, 'esconv': 8, 'focus': 4, 'safety': 4, 'risk': 2}
     """
     path = find_root() / "data" / "rubrics" / "strategies.yaml"
-    found: dict[str, Codebook] = read_yaml(path, Codebooks, RubricError).codebooks
-    names = [code.name for codes in found.values() for code in codes]
+    codebooks: dict[str, Codebook] = read_yaml(path, Codebooks, RubricError).codebooks
+    names = [code.name for codes in codebooks.values() for code in codes]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise RubricError(f"{path}: {twice[0]!r} stands twice; each code needs a name of its own.")
-    return found
+    return codebooks
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelsTemplate:
     """A question about which labels of a codebook apply to one reply.
 
-    Its parts are those of :class:`Form`.
+    Its parts are those of :class:`PromptTemplate`.
     """
 
     codes: Codebook
     name: ClassVar[str] = "codes"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "labels"
-    room: ClassVar[tuple[int, int]] = (60, 16)
+    answer_tokens: ClassVar[tuple[int, int]] = (60, 16)
     repairable: ClassVar[tuple[str, ...]] = ("ok", "truncated")
 
     @property
@@ -480,7 +486,7 @@ class Labels:
         """Write the prompt."""
         labels = "\n".join(f"- {code.name}: {code.says}" for code in self.codes)
         words = PROMPTS["units"]["reply"]
-        return _shown(
+        return _between_markers(
             PROMPTS["coder"],
             {words["before"]: history, words["alone"]: replies[0]},
             f"Labels:\n{labels}\n\n{self.answer_form()}",
@@ -509,7 +515,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemsTemplate:
     """A question about which items of a rubric one reply hits, with reasons first.
 
     HeartBench asks in this way.
@@ -522,7 +528,7 @@ class Items:
     name: ClassVar[str] = "heartbench"
     answer_format: ClassVar[str] = "json"
     title: ClassVar[str] = "hits"
-    room: ClassVar[tuple[int, int]] = (500, 60)
+    answer_tokens: ClassVar[tuple[int, int]] = (500, 60)
     repairable: ClassVar[tuple[str, ...]] = ("ok", "truncated")
 
     @property
@@ -533,24 +539,24 @@ class Items:
     def messages(self, history: str, replies: Sequence[str]) -> Messages:
         """Write the prompt."""
         points = ["" if pd.isna(item["points"]) else f"{item['points']:+g}" for item in self.items]
-        shown = "\n".join(
+        item_list = "\n".join(
             f"{number}. [{item['ability']}][{worth}] {item['content']}"
             for number, (item, worth) in enumerate(zip(self.items, points, strict=True), start=1)
         )
-        said = PROMPTS["items"][self.language]["judge"]
+        wording = PROMPTS["items"][self.language]["judge"]
         return (
             {
                 "role": "user",
-                "content": said.format(
-                    n=len(self.items), history=history, reply=replies[0], items=shown
+                "content": wording.format(
+                    n=len(self.items), history=history, reply=replies[0], items=item_list
                 ),
             },
         )
 
     def again(self, answer: str, fault: str) -> Messages:
         """Ask once more for an answer that cannot be used."""
-        said = PROMPTS["items"][self.language]["again"].format(fault=fault, n=len(self.items))
-        return {"role": "assistant", "content": answer}, {"role": "user", "content": said}
+        prompt = PROMPTS["items"][self.language]["again"].format(fault=fault, n=len(self.items))
+        return {"role": "assistant", "content": answer}, {"role": "user", "content": prompt}
 
     @property
     def schema(self) -> JsonObject:
@@ -568,7 +574,10 @@ class Items:
         return read_hits(call, len(self.items))
 
 
-def _shown(rules: str, texts: Mapping[str, str], task: str) -> Messages:
+Template = PromptTemplate | LabelsTemplate | ItemsTemplate
+
+
+def _between_markers(rules: str, texts: Mapping[str, str], task: str) -> Messages:
     """Write a conversation and what is judged between markers, and then the task.
 
     No text can close the markers.
@@ -581,11 +590,11 @@ def _shown(rules: str, texts: Mapping[str, str], task: str) -> Messages:
     }
 
 
-def _once_more(answer: str, fault: str, what: str, form: str) -> Messages:
-    said = f"That answer could not be read: {fault}. Give the same {what} again. {form}"
+def _once_more(answer: str, fault: str, what: str, how_to_answer: str) -> Messages:
+    prompt = f"That answer could not be read: {fault}. Give the same {what} again. {how_to_answer}"
     return {"role": "assistant", "content": answer or "(nothing)"}, {
         "role": "user",
-        "content": said,
+        "content": prompt,
     }
 
 
@@ -634,7 +643,7 @@ def draw_codes(generator: random.Random, texts: Sequence[str] = ()) -> tuple[str
 def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json") -> str:
     """Compute the SHA-256 of a judge's instructions, for a run's manifest.
 
-    Without the conversation and the replies.
+    The conversation and the replies are left out.
 
     Parameters
     ----------
@@ -659,12 +668,15 @@ def prompt_hash(protocol: Protocol, rubric: Rubric, answer_format: str = "json")
     codes = ("reply",) if protocol.asks == "reply" else LETTERS
     turns = [{"speaker": "supporter", "text": "one"}, {"speaker": "seeker", "text": "two"}]
     history = history_block({"turns": turns, "emotion": "three"}, protocol)
-    forms = [
-        Form(protocol, part, codes, answer_format)
+    templates = [
+        PromptTemplate(protocol, part, codes, answer_format)
         for part in parts(protocol, rubric.dimensions, answer_format)
     ]
-    said = [[form.messages(history, ["four", "five"][: len(codes)]), form.schema] for form in forms]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    prompts = [
+        [template.messages(history, ["four", "five"][: len(codes)]), template.schema]
+        for template in templates
+    ]
+    return hashlib.sha256(json.dumps(prompts, sort_keys=True).encode()).hexdigest()
 
 
 def parts(
@@ -699,7 +711,7 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
     words, (first, second) = PROMPTS["answer"], PLACES
     ties = words["ties"] if protocol.ties else dict.fromkeys(words["ties"], "")
     noun = PROMPTS["units"][protocol.unit]["noun"]
-    how = words[protocol.answers].format(first=first, second=second, unit=noun, **ties)
+    instruction = words[protocol.answers].format(first=first, second=second, unit=noun, **ties)
     plus = f"{first} or {second}, then + to +++++"
     cells: Any = {"score": {"score": 0}, "number": {"winner": "...", "margin": 0}, "plus": plus}[
         protocol.answers
@@ -709,7 +721,7 @@ def _answer_form(protocol: Protocol, dimensions: tuple[Dimension, ...]) -> str:
         (one.name for one in dimensions), cells if once else {"reasoning": "...", **cells}
     )
     pattern = json.dumps({"reasoning": "...", **values} if once else values, ensure_ascii=False)
-    return f"{words[protocol.reasoning].format(how=how)} {words['form']}:\n{pattern}"
+    return f"{words[protocol.reasoning].format(how=instruction)} {words['form']}:\n{pattern}"
 
 
 def text_markers(texts: Sequence[str]) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request, supports_schema
 from heart_utils.calls.prices import bound, plan_call
 from heart_utils.calls.rows import failed
-from heart_utils.judging.prompts import Form, Items, Labels, Messages
+from heart_utils.judging.prompts import Messages, Template
 from heart_utils.judging.readings import Reading, was_cut
 
 __all__ = ["Answer", "JudgeError", "Question"]
@@ -34,11 +34,11 @@ class JudgeError(ValueError):
 
 
 class Question(NamedTuple):
-    """One call: a judge, the row `about`, the replies `shown` in order, and the form."""
+    """One call: a judge, the row `about`, the replies `shown` in order, and the prompt template."""
 
     about: Mapping[Any, Any]
     judge: Model
-    form: Form | Labels | Items
+    template: Template
     history: str
     shown: tuple[str, ...]
     flags: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Question(NamedTuple):
     @property
     def messages(self) -> Messages:
         """The prompt."""
-        return self.form.messages(self.history, self.shown)
+        return self.template.messages(self.history, self.shown)
 
     @property
     def reply_is_there(self) -> bool:
@@ -57,17 +57,18 @@ class Question(NamedTuple):
     @property
     def in_json(self) -> bool:
         """Whether it is answered in JSON, which a schema may hold to its form."""
-        return self.form.answer_format == "json"
+        return self.template.answer_format == "json"
 
     def request(self, *, schema: bool) -> Request:
         """Make the request."""
         options: dict[str, object] = {}
         if not self.in_json:
             options |= LETTER_OPTIONS
-        elif not self.judge.limits_room:
-            options["max_tokens"] = self.form.room[0] + self.form.room[1] * len(self.form.cells)
+        elif not self.judge.limits_max_tokens:
+            base, per_cell = self.template.answer_tokens
+            options["max_tokens"] = base + per_cell * len(self.template.cells)
         if schema and self.in_json:
-            what = {"name": self.form.title, "strict": True, "schema": self.form.schema}
+            what = {"name": self.template.title, "strict": True, "schema": self.template.schema}
             options["response_format"] = {"type": "json_schema", "json_schema": what}
         return Request(
             self.judge, self.messages, options, self.repeat, tag=str(self.about["history_id"])
@@ -75,7 +76,7 @@ class Question(NamedTuple):
 
     def repair(self, request: Request, answer: str, fault: str) -> Request:
         """Ask once more, with what was wrong with the answer."""
-        return replace(request, messages=(*request.messages, *self.form.again(answer, fault)))
+        return replace(request, messages=(*request.messages, *self.template.again(answer, fault)))
 
 
 @dataclass
@@ -91,7 +92,7 @@ class Answer:
     @cached_property
     def first(self) -> tuple[list[Reading], str | None]:
         """The first answer's readings, and what is wrong with it."""
-        return self.question.form.read(self.calls[0])
+        return self.question.template.read(self.calls[0])
 
     def readings(self) -> list[tuple[Reading, Call | None, bool]]:
         """Read the answer, and its repair where the first answer could not be read.
@@ -100,16 +101,19 @@ class Answer:
         """
         if not self.calls:
             return [(Reading(self.question.about["state"]), None, False)] * len(
-                self.question.form.cells
+                self.question.template.cells
             )
         merged: list[tuple[Reading, Call | None, bool]] = [
             (reading, self.calls[0], False) for reading in self.first[0]
         ]
         for call in self.calls[1:]:
-            again, _ = self.question.form.read(call)
-            for place, reading in enumerate(again):
-                if merged[place][0].state == "unparsed" and reading.state in ("valid", "abstained"):
-                    merged[place] = (reading, call, True)
+            again, _ = self.question.template.read(call)
+            for position, reading in enumerate(again):
+                if merged[position][0].state == "unparsed" and reading.state in (
+                    "valid",
+                    "abstained",
+                ):
+                    merged[position] = (reading, call, True)
         return merged
 
 
@@ -156,12 +160,12 @@ def ask_questions(
     unread = [
         one
         for one in answers
-        if one.calls[0].status in one.question.form.repairable and one.first[1]
+        if one.calls[0].status in one.question.template.repairable and one.first[1]
     ]
-    asked = question_requests([answer.question for answer in unread], ledger)
+    first_requests = question_requests([answer.question for answer in unread], ledger)
     repairs = [
         (answer, answer.question.repair(request, answer.calls[0].text, str(answer.first[1])))
-        for answer, request in zip(unread, asked, strict=True)
+        for answer, request in zip(unread, first_requests, strict=True)
     ]
     if mode == "replay":  # takes only what was asked, so that a new parser needs no call
         known = ledger.find([request.key for _, request in repairs])
@@ -189,19 +193,19 @@ def ask_questions(
 
 def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
     """Warn of judges whose answers ended before a verdict, and name the remedy."""
-    asked: dict[str, int] = {}
+    n_asked: dict[str, int] = {}
     cut: dict[str, int] = {}
     for answer in answers:
         name, (readings, _) = answer.question.judge.name, answer.first
         unread = answer.question.in_json and any(
             reading.state == "unparsed" for reading in readings
         )
-        asked[name] = asked.get(name, 0) + 1
+        n_asked[name] = n_asked.get(name, 0) + 1
         cut[name] = cut.get(name, 0) + (unread and was_cut(answer.calls[0]))
     for name, n in cut.items():
         if n:
             warnings.warn(
-                f"{name}: {n} of {asked[name]} answers ended within a thought, or were cut off"
+                f"{name}: {n} of {n_asked[name]} answers ended within a thought, or were cut off"
                 " before they were whole; what they say is no verdict. If this judge thinks before"
                 " it answers, give it more room (`max_tokens: 4000` under `options:`) or less to"
                 " think (`reasoning_effort: low`). Either asks all its questions anew.",
@@ -210,12 +214,12 @@ def _tell_of_cut_answers(answers: Sequence[Answer]) -> None:
 
 
 def count_calls(
-    asked: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger
+    requests_by: Iterable[tuple[tuple[str, ...], Request]], *, by: Sequence[str], ledger: Ledger
 ) -> pd.DataFrame:
     """Estimate what requests would take, without asking."""
     rows: list[tuple[Any, ...]] = []
-    asked = iter(asked)
-    while chunk := list(islice(asked, CHUNK)):
+    requests_by = iter(requests_by)
+    while chunk := list(islice(requests_by, CHUNK)):
         # what is damaged is an error, and asked again
         known = ledger.find([request.key for _, request in chunk])
         for who, request in chunk:
@@ -268,15 +272,19 @@ def question_requests(questions: Iterable[Question], ledger: Ledger) -> Iterator
         ]
         known = ledger.statuses([request.key for request in requests])
         others = {
-            place: question.request(schema=not wanted[place])
-            for place, question in enumerate(chunk)
+            position: question.request(schema=not wanted[position])
+            for position, question in enumerate(chunk)
             if question.in_json
             and question.judge.json_schema is None
-            and requests[place].key not in known
+            and requests[position].key not in known
         }
-        there = ledger.statuses([request.key for request in others.values()])
-        for place, request in enumerate(requests):
-            yield others[place] if place in others and others[place].key in there else request
+        recorded = ledger.statuses([request.key for request in others.values()])
+        for position, request in enumerate(requests):
+            yield (
+                others[position]
+                if position in others and others[position].key in recorded
+                else request
+            )
 
 
 def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
@@ -284,13 +292,16 @@ def note_schemas(models: Iterable[Model], ledger: Ledger) -> None:
 
     A later litellm may list another answer.
     """
-    told = {
+    schema_support = {
         model.identity_digest: takes_schema(model, ledger)
         for model in models
         if model.json_schema is None
     }
     ledger.note(
-        {f"{SCHEMA} {digest}": "yes" if schema else "no" for digest, schema in told.items()}
+        {
+            f"{SCHEMA} {digest}": "yes" if schema else "no"
+            for digest, schema in schema_support.items()
+        }
     )
 
 
@@ -301,14 +312,14 @@ def _look_up(
     """Find what is recorded, and keep the prompts of the rest only: they are long."""
     calls: dict[int, Call] = {}
     missing: dict[int, Request] = {}
-    asked = question_requests(questions, ledger)
+    all_requests = question_requests(questions, ledger)
     for start in range(0, len(questions), CHUNK):
-        requests = list(islice(asked, CHUNK))
+        requests = list(islice(all_requests, CHUNK))
         known = ledger.find([request.key for request in requests])
-        for place, request in enumerate(requests, start):
+        for position, request in enumerate(requests, start):
             call = known.get(request.key)
             if call is None or (again and call.status == "error"):
-                missing[place] = request
+                missing[position] = request
             else:
-                calls[place] = call
+                calls[position] = call
     return calls, missing

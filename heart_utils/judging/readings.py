@@ -181,30 +181,30 @@ def _read_answer(
     state, text = "unparsed", _answer_in(call)
     if call.status not in ("ok", "truncated"):
         state, text = ("refused" if call.status == "refused" else "error"), None
-    found = [] if text is None else find_objects(text, names)
-    if not found:
+    objects = [] if text is None else find_objects(text, names)
+    if not objects:
         state = "refused" if state == "unparsed" and REFUSAL.match(call.text) else state
         fault = f"it holds no JSON object {form}" if state == "unparsed" else None
         return [Reading(state)] * len(cells), fault
-    last = found[-1]
+    last = objects[-1]
     readings, fault = read(last.content)
     in_two_ways: dict[str, None] = {}
-    for earlier in found[:-1]:
+    for earlier in objects[:-1]:
         if _is_draft(earlier, last):
             continue
-        for place, (cell, before, now) in enumerate(
+        for position, (cell, before, now) in enumerate(
             zip(cells, read(earlier.content)[0], list(readings), strict=True)
         ):
             if _contradict(before, now):
-                readings[place] = Reading("unparsed", rationale=now.rationale)
+                readings[position] = Reading("unparsed", rationale=now.rationale)
                 in_two_ways[f"{cell} is answered in two ways"] = None
     return readings, "; ".join([*in_two_ways, *([fault] if fault else [])]) or None
 
 
 def _contradict(one: Reading, other: Reading) -> bool:
     """Check whether two readings, neither of them empty, differ."""
-    told = ("valid", "abstained")
-    both = one.state in told and other.state in told
+    conclusive = ("valid", "abstained")
+    both = one.state in conclusive and other.state in conclusive
     return both and (one.state, one.winner, one.score) != (other.state, other.winner, other.score)
 
 
@@ -295,17 +295,17 @@ def find_objects(text: str, names: Sequence[str]) -> list[_Found]:
     else:
         return [] if whole is None else [_Found(whole)]
     mended = TRAILING_COMMA.sub(r"\1", text)
-    found = _whole_objects(text, names)
-    if mended != text and len(more := _whole_objects(mended, names)) > len(found):
-        found = more
+    objects = _whole_objects(text, names)
+    if mended != text and len(more := _whole_objects(mended, names)) > len(objects):
+        objects = more
     # Dimension by dimension only where no whole object speaks of them: the answer was cut short.
-    pieces = None if found else _pieces(text, names) or _pieces(mended, names)
-    return found if pieces is None else [_Found(pieces)]
+    pieces = None if objects else _pieces(text, names) or _pieces(mended, names)
+    return objects if pieces is None else [_Found(pieces)]
 
 
 def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
     """Yield the objects in a text; what a broken one nearby speaks of too is unknown."""
-    found: list[_Found] = []
+    objects: list[_Found] = []
     broken: set[str] = set()
     read_to, start = 0, text.find("{")
     while start >= 0:
@@ -316,16 +316,16 @@ def _whole_objects(text: str, names: Sequence[str]) -> list[_Found]:
             content = None
         mapping = _speaking(content, names)
         if mapping is not None:
-            found.append(_Found(mapping, text[read_to:start]))
+            objects.append(_Found(mapping, text[read_to:start]))
             # without its own key
             broken |= _named(re.sub(r'"\w+"\s*:\s*$', "", text[read_to:start]), names)
             read_to = end
         start = text.find("{", end)
-    if found:
+    if objects:
         broken |= _named(text[read_to:], names)
-        last = found[-1]
-        found[-1] = last._replace(content={**last.content, **dict.fromkeys(broken, TWICE)})
-    return found
+        last = objects[-1]
+        objects[-1] = last._replace(content={**last.content, **dict.fromkeys(broken, TWICE)})
+    return objects
 
 
 def _named(text: str, names: Sequence[str]) -> set[str]:
@@ -352,36 +352,36 @@ def _speaking(content: Any, names: Sequence[str]) -> JsonObject | None:
     inner = (
         _speaking(tidy[key], names) for key in WRAPPERS if isinstance(tidy.get(key), dict | list)
     )
-    found = next((one for one in inner if one is not None), None)
-    return None if found is None else {"reasoning": tidy.get("reasoning"), **found}
+    nested = next((one for one in inner if one is not None), None)
+    return None if nested is None else {"reasoning": tidy.get("reasoning"), **nested}
 
 
 def _pieces(text: str, names: Sequence[str]) -> JsonObject | None:
     """Read the values that are whole in an object that is not."""
-    found: JsonObject = {}
+    values_read: JsonObject = {}
     for name in (*names, "reasoning"):
         opened = [match.end() for match in re.finditer(rf'"{name}"\s*:\s*(?=["{{])', text)]
         values = [
-            value for value in (_value_at(text, place) for place in opened) if value is not None
+            value for value in (_value_at(text, start) for start in opened) if value is not None
         ]
         if values and (name == "reasoning" or len(values) == len(opened)):
-            found |= _once(
+            values_read |= _once(
                 (name, value) for value in (values[:1] if name == "reasoning" else values)
             )
         elif values:
-            found[name] = TWICE
-    return found if any(name in found for name in names) else None
+            values_read[name] = TWICE
+    return values_read if any(name in values_read for name in names) else None
 
 
-def _value_at(text: str, place: int) -> Any:
+def _value_at(text: str, start: int) -> Any:
     try:
-        return DECODER.raw_decode(text, place)[0]
+        return DECODER.raw_decode(text, start)[0]
     except (ValueError, RecursionError):
         return None
 
 
 def _read_cells(
-    found: JsonObject,
+    content: JsonObject,
     *,
     names: Sequence[str],
     words: Mapping[str, str],
@@ -389,11 +389,11 @@ def _read_cells(
     once: bool,
 ) -> Readings:
     """Read what is said on each dimension."""
-    shared = _text(found.get("reasoning")) if once else None
+    shared = _text(content.get("reasoning")) if once else None
     read = [
         (
-            _read_cell(name, found[name], words, answers, shared)
-            if name in found
+            _read_cell(name, content[name], words, answers, shared)
+            if name in content
             else (Reading("unparsed"), f"{name} is missing")
         )
         for name in names
@@ -401,15 +401,15 @@ def _read_cells(
     return [reading for reading, _ in read], "; ".join(fault for _, fault in read if fault) or None
 
 
-def _read_truths(found: JsonObject, *, names: Sequence[str]) -> Readings:
+def _read_truths(content: JsonObject, *, names: Sequence[str]) -> Readings:
     """Read whether each label holds."""
-    said = {name: found.get(name) for name in names}
+    values = {name: content.get(name) for name in names}
     read = {
         name: one if isinstance(one, bool) else TRUTHS.get(str(one).strip().lower())
-        for name, one in said.items()
+        for name, one in values.items()
     }
     faults = [
-        f"{name} is {json.dumps(found.get(name))[:40]}"
+        f"{name} is {json.dumps(content.get(name))[:40]}"
         for name, value in read.items()
         if value is None
     ]
@@ -420,9 +420,9 @@ def _read_truths(found: JsonObject, *, names: Sequence[str]) -> Readings:
     return readings, f"{', '.join(faults)}; expected true or false" if faults else None
 
 
-def _read_list(found: JsonObject, *, n: int) -> Readings:
+def _read_list(content: JsonObject, *, n: int) -> Readings:
     """Read a list of hits."""
-    hits: Any = found.get("hits")
+    hits: Any = content.get("hits")
     fault = None
     if not isinstance(hits, list):
         fault = f"hits is {type(hits).__name__}, expected a list"
@@ -437,7 +437,7 @@ def _read_list(found: JsonObject, *, n: int) -> Readings:
             f"entry {wrong[0] + 1} of hits is {json.dumps(hits[wrong[0]])[:40]}, expected 1, 0 or"
             " null"
         )
-    elif _text(found.get("reason")) is None:
+    elif _text(content.get("reason")) is None:
         fault = "it gives no reason"
     if fault is not None:
         return [Reading("unparsed")] * n, fault
@@ -453,37 +453,37 @@ def _read_cell(
     cells = value if isinstance(value, dict) else {}
     rationale = shared or _text(cells.get("reasoning"))
     if answers == "score":
-        score = _whole(said := cells.get("score", value))
+        score = _whole(given := cells.get("score", value))
         fault = (
-            f"the score on {name} is {said!r}, expected one of 1, 2, 3, 4, 5"
+            f"the score on {name} is {given!r}, expected one of 1, 2, 3, 4, 5"
             if score is None
             else None
         )
         return Reading("unparsed" if fault else "valid", score=score, rationale=rationale), fault
-    said, margin = cells.get("winner", value), _whole(cells.get("margin"))
+    given, margin = cells.get("winner", value), _whole(cells.get("margin"))
     if (
         _once((str(key).strip().lower(), cell) for key, cell in cells.items()).get("winner")
         == TWICE
     ):
-        said = TWICE
-    if answers == "plus" and isinstance(said, str) and (signs := PLUS_SIGNS.fullmatch(said)):
-        said, count = signs[1], len(signs[2])
+        given = TWICE
+    if answers == "plus" and isinstance(given, str) and (signs := PLUS_SIGNS.fullmatch(given)):
+        given, count = signs[1], len(signs[2])
         margin = margin if not count else float(count) if count <= MAX_MARGIN else None
-    if (isinstance(said, str) and said.strip().lower() in NO_ANSWER) or (
-        said is None and "winner" in cells
+    if (isinstance(given, str) and given.strip().lower() in NO_ANSWER) or (
+        given is None and "winner" in cells
     ):
         return Reading("abstained", rationale=rationale), None
-    winner = (words.get(said) or _loosely(said, words)) if isinstance(said, str) else None
+    winner = (words.get(given) or _loosely(given, words)) if isinstance(given, str) else None
     if winner is None:
-        shown = repr(said) if isinstance(said, str) else repr(type(said).__name__)
-        fault = f"the winner on {name} is {shown}, expected one of {', '.join(words)}"
+        shown_value = repr(given) if isinstance(given, str) else repr(type(given).__name__)
+        fault = f"the winner on {name} is {shown_value}, expected one of {', '.join(words)}"
         return Reading("unparsed", rationale=rationale), fault
     return Reading("valid", winner, None if winner == "tie" else margin, rationale=rationale), None
 
 
-def _loosely(said: str, words: Mapping[str, str]) -> str | None:
+def _loosely(answer: str, words: Mapping[str, str]) -> str | None:
     """Read "Reply k482." as K482; a text with both codes, or more than a code, is no verdict."""
-    bare = CALLED.sub("", said.strip(" \t\n\"'*.()[]").lower())
+    bare = CALLED.sub("", answer.strip(" \t\n\"'*.()[]").lower())
     return next((meaning for word, meaning in words.items() if word.lower() == bare), None)
 
 

@@ -117,12 +117,17 @@ class Recipe:
             return []
         return [one for one in map(load_protocol, self.protocols) if one.asks == about]
 
+    @property
+    def seed_file(self) -> Path | None:
+        """The file of the recorded calls that it names, where it is there."""
+        file = find_root() / (self.recorded or "")
+        return file if file.is_file() else None
+
     def open_ledger(self) -> Ledger:
         """Open the ledger of its run, with the recorded calls that it names."""
         from heart_utils.calls.records import open_ledger  # for who asks, and nobody else
 
-        seed = find_root() / (self.recorded or "")
-        return open_ledger(self.run, seed_file=seed if seed.is_file() else None)
+        return open_ledger(self.run, seed_file=self.seed_file)
 
 
 def read_recipe(run: str) -> Recipe:
@@ -259,15 +264,15 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
     ours = [name for name in ("rewrites", "coders", "questions") if getattr(recipe, name)]
     units = {name: load_protocol(name).unit for name in recipe.protocols}
     replies = [name for name, unit in units.items() if unit == "reply"]
-    asked = (*recipe.responders, *recipe.seekers)
-    nameless = [model.name for model in asked if not model.family]
+    models = (*recipe.responders, *recipe.seekers)
+    nameless = [model.name for model in models if not model.family]
     twice = sorted({one.name for one in recipe.seekers} & {one.name for one in recipe.responders})
     alike = [
         f"{one.name} and {other.name}"
         for one, other in combinations(recipe.seekers, 2)
         if one.identity == other.identity and one.options == other.options
     ]
-    families = {model.name: str(model.family).casefold() for model in asked}
+    families = {model.name: str(model.family).casefold() for model in models}
     contestants = {families[one.name]: one.name for one in recipe.responders}
     own = [
         f"{one.name} is of the family {one.family}, and so is the responder"
@@ -345,10 +350,10 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
     given = recipe.histories
     if Path(given).suffix:  # from the root, since chapters run in a folder of their own
         given = str(find_home() / Path(given).expanduser())
-    there = load_histories(given, twins=recipe.twins, **as_options(recipe.reading, recipe.run))
+    loaded = load_histories(given, twins=recipe.twins, **as_options(recipe.reading, recipe.run))
     chosen: dict[str, pd.DataFrame] = {}
     for name in SLICES:  # adversarial histories before their calm twins
-        rows, n = there[there["slice"] == name], recipe.slices.get(name)
+        rows, n = loaded[loaded["slice"] == name], recipe.slices.get(name)
         if n is not None:
             adversarial = chosen["adversarial"]["twin_id"] if name == TWINNED else ()
             last = rows["turns"].map(lambda turns: turns[-1]["speaker"])
@@ -366,13 +371,13 @@ def recipe_histories(recipe: Recipe) -> pd.DataFrame:
                     f" {len(rows)}{hint}."
                 )
             rows = rows.iloc[
-                [place if name == TWINNED else place * len(rows) // n for place in range(n)]
+                [number if name == TWINNED else number * len(rows) // n for number in range(n)]
             ]
         chosen[name] = rows
     histories = pd.concat(chosen.values())
     if histories.empty:
         raise RecipeError(
-            f"slices: {dict(recipe.slices)} leaves none of the {len(there)} histories."
+            f"slices: {dict(recipe.slices)} leaves none of the {len(loaded)} histories."
         )
     chosen_ones = check_table("histories", histories.sort_index())
     return cross_seekers(chosen_ones, [seeker.name for seeker in recipe.seekers])
@@ -466,11 +471,11 @@ def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
 def chosen_questions(recipe: Recipe) -> pd.DataFrame:
     """Load the items of a recipe's questions, or the given number with shortest texts."""
     questions = load_questions(str(recipe.questions))
-    n, there = recipe.n_questions, questions["question_id"].nunique()
+    n, n_present = recipe.n_questions, questions["question_id"].nunique()
     if n is None:
         return questions
-    if n > there:
-        raise RecipeError(f"n_questions: {n} were asked for, and there are {there}.")
+    if n > n_present:
+        raise RecipeError(f"n_questions: {n} were asked for, and there are {n_present}.")
     size = (
         questions.assign(size=questions["content"].str.len())
         .groupby("question_id")

@@ -191,7 +191,7 @@ def lengthen_planned(replies: pd.DataFrame, models: Sequence[Model], *, free: bo
         return replies
     room = FREE_OPTIONS if free else REPLY_OPTIONS
     rooms = {
-        model.name: text_bound(Request(model, (), {} if model.limits_room else room))
+        model.name: text_bound(Request(model, (), {} if model.limits_max_tokens else room))
         for model in models
     }
     fill = [("filler " * rooms[name])[: rooms[name]] for name in replies.loc[planned, "responder"]]
@@ -212,7 +212,7 @@ def skipped_histories(histories: pd.DataFrame) -> pd.DataFrame:
 def reply_request(
     history: Mapping[Any, Any], model: Model, repeat: int, instructions: str, language: str | None
 ) -> Request:
-    options = {} if model.limits_room else REPLY_OPTIONS if language is None else FREE_OPTIONS
+    options = {} if model.limits_max_tokens else REPLY_OPTIONS if language is None else FREE_OPTIONS
     messages = reply_messages(history["turns"], instructions, language)
     return Request(model, messages, options, repeat, stream=True, tag=str(history["history_id"]))
 

@@ -20,8 +20,8 @@ class RespondError(ValueError):
 
 
 def _echo(turns: Sequence[Mapping[str, str]]) -> str:
-    said = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
-    return " ".join(said.split()[:MAX_WORDS])
+    last_words = [turn["text"] for turn in turns if turn["speaker"] == "seeker"][-1]
+    return " ".join(last_words.split()[:MAX_WORDS])
 
 
 def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:

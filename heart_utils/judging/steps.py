@@ -197,8 +197,10 @@ class Conversations(Replies):
         if not tables.replies["flags"].map(lambda flags: "planned" in flags).any():
             return tables.replies
         talks = self._talks(tables.histories, longest=True)
-        found = talk(talks, self.recipe.exchanges, ledger=ledger, max_concurrency=None, mode="dry")
-        replies = conversation_replies(found)
+        conversations = talk(
+            talks, self.recipe.exchanges, ledger=ledger, max_concurrency=None, mode="dry"
+        )
+        replies = conversation_replies(conversations)
         others = tables.replies[~tables.replies["reply_id"].isin(replies["reply_id"])]
         return check_table("replies", pd.concat([replies, others])) if len(others) else replies
 

@@ -163,7 +163,7 @@ class LinearModel:
     def margins(self, rows: Any) -> Array:
         """Compute the linear predictor of each row of features.
 
-        The expected score, or log-odds up to a constant.
+        It is the expected score, or log-odds up to a constant.
         """
         sums = np.asarray(rows @ self.weights).ravel()
         if self.levels is None or self.steps is None:
@@ -333,11 +333,11 @@ class TrainedJudge:
 
     def _refuse_seen(self, rows: pd.DataFrame) -> None:
         for column in ("dialogue_id", "history_id"):
-            seen = rows.loc[rows[column].map(_digest_of(column)).isin(self.seen), column]
-            if len(seen):
+            trained_on = rows.loc[rows[column].map(_digest_of(column)).isin(self.seen), column]
+            if len(trained_on):
                 raise TrainedJudgeError(
-                    f"{self.name!r} was trained on {seen.nunique()} of these dialogues, first"
-                    f" {column} {seen.iloc[0]!r}: its answers there would repeat its labels."
+                    f"{self.name!r} was trained on {trained_on.nunique()} of these dialogues, first"
+                    f" {column} {trained_on.iloc[0]!r}: its answers there would repeat its labels."
                     " `predictions` of `train_judge` holds answers by models that did not see"
                     " them."
                 )
@@ -512,13 +512,13 @@ def train_judge(
         answers = _out_of_fold(margins, replies["dialogue_id"], fold_of_dialogue)
         predictions = _score_rows(judge, replies, answers, unfamiliar)
     else:
-        asked = labels if pairs is None else pd.concat([labels, pairs], ignore_index=True)
-        asked = _pairs_of(asked, replies)
-        a, b = asked["place_a"].to_numpy(), asked["place_b"].to_numpy()
+        votes = labels if pairs is None else pd.concat([labels, pairs], ignore_index=True)
+        votes = _pairs_of(votes, replies)
+        a, b = votes["place_a"].to_numpy(), votes["place_b"].to_numpy()
         answers = _out_of_fold(
-            margins[:, a] - margins[:, b], asked["dialogue_id"], fold_of_dialogue
+            margins[:, a] - margins[:, b], votes["dialogue_id"], fold_of_dialogue
         )
-        predictions = _verdict_rows(judge, asked, answers, unfamiliar[a] | unfamiliar[b])
+        predictions = _verdict_rows(judge, votes, answers, unfamiliar[a] | unfamiliar[b])
     return replace(judge, predictions=predictions)
 
 
@@ -650,11 +650,11 @@ def _read_labels(
         )
     counts = on_line["rater_kind"].eq("human") & on_line["state"].isin(["valid", "inconsistent"])
     kept = on_line[counts]
-    place = pd.Series(replies.index, index=replies["reply_id"])
+    row_of = pd.Series(replies.index, index=replies["reply_id"])
     if kind == "score":
         need_columns(labels, ["reply_id"], TrainedJudgeError)
         data = pd.DataFrame(
-            {"a": kept["reply_id"].map(place), "b": -1, "answer": kept["score"].astype(float)}
+            {"a": kept["reply_id"].map(row_of), "b": -1, "answer": kept["score"].astype(float)}
         )
     else:
         pairs = _pairs_of(kept, replies, one_each=False)
@@ -703,11 +703,11 @@ def _pairs_of(rows: pd.DataFrame, replies: pd.DataFrame, *, one_each: bool = Tru
         )
     rows = rows.drop_duplicates("pair_id") if one_each else rows
     rows = rows.reset_index(drop=True)
-    place = pd.Series(replies.index, index=pd.MultiIndex.from_frame(replies[names]))
+    row_of = pd.Series(replies.index, index=pd.MultiIndex.from_frame(replies[names]))
     pairs = rows[["pair_id", "history_id", "responder_a", "responder_b"]].copy()
     for side in "ab":
         wanted = pd.MultiIndex.from_frame(rows[["history_id", f"responder_{side}"]])
-        pairs[f"place_{side}"] = place.reindex(wanted).to_numpy()
+        pairs[f"place_{side}"] = row_of.reindex(wanted).to_numpy()
         if missing := int(pairs[f"place_{side}"].isna().sum()):
             row = rows[pairs[f"place_{side}"].isna()].iloc[0]
             raise TrainedJudgeError(
@@ -1089,9 +1089,9 @@ def read_sealed(
         raise error(f"{path} cannot be read ({fault.strerror}).") from None
     except ValueError:
         raise error(f"{path} is not JSON; expected a file that `save` wrote.") from None
-    found = content.get("format") if isinstance(content, dict) else None
-    if found != expected:
-        raise error(f"{path} has the format {found!r}; this version reads {expected!r}: {remedy}.")
+    actual = content.get("format") if isinstance(content, dict) else None
+    if actual != expected:
+        raise error(f"{path} has the format {actual!r}; this version reads {expected!r}: {remedy}.")
     digest = content.pop("digest", None)
     if digest != content_digest(content):
         raise error(

@@ -350,16 +350,18 @@ def test_a_claim_that_was_committed_though_nobody_heard_so_is_still_ones_own(led
     assert ledger.money().reserved == 0.25
 
 
-# -- places in a queue
+# -- slots in a queue
 
 
 def test_places_are_handed_out_to_all_processes_together(ledger):
     waits = [
-        who.book({"requests": 2.0}) for who in (ledger, another_process(ledger)) for _ in range(3)
+        who.reserve_slots({"requests": 2.0})
+        for who in (ledger, another_process(ledger))
+        for _ in range(3)
     ]
     assert waits == pytest.approx([0, 2, 4, 6, 8, 10], abs=1.0)
-    assert ledger.book({"requests": 2.0, "tokens": 30.0}) == pytest.approx(12, abs=1.0)
-    assert ledger.book({"tokens": 1.0}) == pytest.approx(30, abs=1.0)
+    assert ledger.reserve_slots({"requests": 2.0, "tokens": 30.0}) == pytest.approx(12, abs=1.0)
+    assert ledger.reserve_slots({"tokens": 1.0}) == pytest.approx(30, abs=1.0)
 
 
 def test_a_queue_that_is_held_is_held_for_all_processes_and_never_for_less(ledger):
@@ -390,11 +392,11 @@ def test_a_wait_that_was_noted_while_the_clock_was_ahead_is_as_long_as_was_asked
 ):
     clock[0] = ahead
     ledger.hold("rest", 8.0)
-    waits = [ledger.book({"pace": 0.5}) for _ in range(4)]
+    waits = [ledger.reserve_slots({"pace": 0.5}) for _ in range(4)]
     clock[0] = 0.0
     ledger.record([])  # as a process that lives does every five seconds
     assert another_process(ledger).held(["rest"]) == {"rest": pytest.approx(8.0, abs=1.5)}
-    assert ledger.book({"pace": 0.5}) == pytest.approx(waits[-1] + 0.5, abs=1.5)
+    assert ledger.reserve_slots({"pace": 0.5}) == pytest.approx(waits[-1] + 0.5, abs=1.5)
     other = another_process(ledger)
     other.record([])  # once moved, and no further
     assert other.held(["rest"])["rest"] == pytest.approx(8.0, abs=2.5)
@@ -416,10 +418,10 @@ def test_a_clock_that_is_set_right_while_a_wait_is_written_makes_it_no_longer(
         meanwhile.setattr(Ledger, "_follow_clock", follow_and_jump)
         ledger.hold("rest", 8.0)
         clock[0] = 20 * 60
-        assert ledger.book({"pace": 0.5}) < 1.0
+        assert ledger.reserve_slots({"pace": 0.5}) < 1.0
     ledger.record([])
     assert ledger.held(["rest"]) == {"rest": pytest.approx(8.0, abs=1.5)}
-    assert ledger.book({"pace": 0.5}) == pytest.approx(0.5, abs=1.5)
+    assert ledger.reserve_slots({"pace": 0.5}) == pytest.approx(0.5, abs=1.5)
 
 
 def test_a_clock_that_was_behind_holds_nothing_for_longer(ledger, clock):
@@ -427,7 +429,7 @@ def test_a_clock_that_was_behind_holds_nothing_for_longer(ledger, clock):
     ledger.hold("rest", 8.0)
     clock[0] = 0.0
     assert ledger.held(["rest"]) == {}
-    assert ledger.book({"pace": 0.5}) <= 0.5
+    assert ledger.reserve_slots({"pace": 0.5}) <= 0.5
 
 
 def test_a_failure_that_was_noted_while_the_clock_was_ahead_is_asked_again_by_the_next_run(
@@ -622,7 +624,7 @@ def failed(kind, said, **cells):
     ],
 )
 def test_what_a_database_says_passes_or_does_not(error, passing):
-    assert bool(database.passes(error)) is passing
+    assert bool(database.is_transient(error)) is passing
 
 
 def lost_connection():
@@ -634,13 +636,14 @@ def lost_connection():
 
 
 @pytest.mark.parametrize(
-    "step", ["find", "statuses", "claim", "record", "release", "money", "clock", "counts", "book"]
+    "step",
+    ["find", "statuses", "claim", "record", "release", "money", "clock", "counts", "reserve_slots"],
 )
 def test_a_step_waits_for_a_database_that_is_away(ledger, monkeypatch, step):
     request = ask("hello")
     arguments = {
         "find": ([request.key],), "statuses": ([request.key],), "claim": ([request], [0.0]), "record": ([],),
-        "release": ([request.key],), "book": ({"q": 1.0},),
+        "release": ([request.key],), "reserve_slots": ({"q": 1.0},),
     }  # fmt: skip
     engine, failures, said = ledger.engine, [1, 2], []
 

@@ -227,7 +227,7 @@ def test_a_model_is_its_name_and_weights_or_its_name_and_address(model, identity
 )
 def test_what_a_model_says_of_itself(changes, embedded, limits):
     model = Model("m", "openai/m", **changes)
-    assert (model.embedded, model.limits_room) == (embedded, limits)
+    assert (model.embedded, model.limits_max_tokens) == (embedded, limits)
     assert (model.max_concurrency, model.timeout_s, model.patience_s, model.answer_format) == (
         8,
         120.0,

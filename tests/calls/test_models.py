@@ -17,7 +17,6 @@ from server import Provider, serving
 
 from heart_utils.calls import database
 from heart_utils.calls.engine import ask_all
-from heart_utils.calls.lanes import make_lanes
 from heart_utils.calls.ledger import Ledger, Money, connect
 from heart_utils.calls.models import (
     Call,
@@ -29,6 +28,7 @@ from heart_utils.calls.models import (
     supports_schema,
 )
 from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
+from heart_utils.calls.queues import make_queues
 from heart_utils.calls.records import ReplayError, export_calls, open_ledger
 
 # for the process that others are forked from
@@ -52,8 +52,8 @@ def ledger(tmp_path):
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
     monkeypatch.setattr("heart_utils.calls.outcomes._WHOLE", set())
-    monkeypatch.setattr("heart_utils.calls.lanes._SILENT", {})
-    monkeypatch.setattr("heart_utils.calls.lanes.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("heart_utils.calls.queues._SILENT", {})
+    monkeypatch.setattr("heart_utils.calls.queues.FIRST_PAUSE_S", 0.01)
 
 
 def model(provider, **settings):
@@ -171,7 +171,7 @@ def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(
 def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(
     provider, ledger, monkeypatch
 ):
-    monkeypatch.setattr("heart_utils.calls.lanes.UNHEARD_S", 1.0)
+    monkeypatch.setattr("heart_utils.calls.queues.NEVER_ANSWERED_S", 1.0)
     provider.faults = {"half": 1.0}
     with pytest.warns(
         UserWarning, match="its queue was stopped.*the stream ended within the answer"
@@ -309,7 +309,7 @@ def test_a_wait_that_a_provider_asks_for_is_kept_by_all_processes(provider, ledg
     provider.script, provider.retry_after = ["429"], "3"
     other = threading.Thread(target=answer_all, args=(ask(judge, "v"), others))
     other.start()
-    while not ledger.held([make_lanes(ask(judge, "v"), None)[0].rest]):
+    while not ledger.held([make_queues(ask(judge, "v"), None)[0].hold_name]):
         time.sleep(0.01)
     answer_all(ask(judge, *(f"w{i}" for i in range(8))), ledger)
     other.join()
@@ -651,7 +651,7 @@ def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
 
 
 def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.lanes.MIN_LOOK_S", 0.05)
+    monkeypatch.setattr("heart_utils.calls.queues.MIN_PROBE_S", 0.05)
     gone = Model(
         "gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0
     )
@@ -666,8 +666,8 @@ def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, m
 def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_is_waited_for(
     provider, ledger, monkeypatch
 ):
-    monkeypatch.setattr("heart_utils.calls.lanes.MIN_LOOK_S", 0.05)
-    monkeypatch.setattr("heart_utils.calls.lanes.UNHEARD_S", 1.0)
+    monkeypatch.setattr("heart_utils.calls.queues.MIN_PROBE_S", 0.05)
+    monkeypatch.setattr("heart_utils.calls.queues.NEVER_ANSWERED_S", 1.0)
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
     with pytest.warns(
         UserWarning,
@@ -700,7 +700,7 @@ def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledge
 def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(
     provider, ledger, monkeypatch, capsys, fault
 ):
-    monkeypatch.setattr("heart_utils.calls.lanes.MIN_LOOK_S", 0.1)
+    monkeypatch.setattr("heart_utils.calls.queues.MIN_PROBE_S", 0.1)
     monkeypatch.setattr("heart_utils.calls.flow.TELL_S", 0.1)
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.faults, provider.latency_s = {fault: 1.0}, 0.01
@@ -725,7 +725,7 @@ def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_a
 
 
 def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.lanes.FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr("heart_utils.calls.queues.FIRST_PAUSE_S", 0.2)
     provider.latency_s, said = 0.02, [None, None, "", None, "", "I hear you."]
 
     def answer(body):

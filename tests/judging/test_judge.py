@@ -15,11 +15,11 @@ from heart_utils.judging.judge import (
     JudgeError,
     answer_rows,
     collect_verdicts,
-    draw_form,
+    draw_codes_and_order,
     plan_codes,
     plan_questions,
 )
-from heart_utils.judging.prompts import Form, load_codebooks, load_protocol, load_rubric
+from heart_utils.judging.prompts import PromptTemplate, load_codebooks, load_protocol, load_rubric
 from heart_utils.judging.questions import Answer, Question, question_requests
 from heart_utils.tables import DIMENSIONS, TableError
 
@@ -35,7 +35,7 @@ def form(name="heart", dimensions=ONE, answer_format="json"):
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric)
     rubric = rubric.select(dimensions) if name == "heart" else rubric
-    return Form(
+    return PromptTemplate(
         protocol,
         rubric.dimensions,
         ("A", "B") if answer_format == "logprob" else ("K482", "T905"),
@@ -420,7 +420,7 @@ def test_both_orders_of_a_pair_have_the_same_codes_and_dimensions_in_the_same_pl
     seen = {}
     for question in plan_questions(*make_study(), [JUDGE]):
         seen.setdefault(question.about["pair_id"], set()).add(
-            (question.form.codes, question.form.dimensions)
+            (question.template.codes, question.template.dimensions)
         )
     assert all(len(forms) == 1 for forms in seen.values())
     assert len(set.union(*seen.values())) == len(seen)
@@ -430,7 +430,7 @@ def test_dimensions_come_in_each_place_about_equally_often():
     protocol, rubric = load_protocol("heart"), load_rubric("heart")
     places = np.zeros((6, 6))
     for pair in range(600):
-        _, shown = draw_form(protocol, rubric, 7, f"pair{pair}", 0, texts=())
+        _, shown = draw_codes_and_order(protocol, rubric, 7, f"pair{pair}", 0, texts=())
         for place, dimension in enumerate(shown):
             places[place, DIMENSIONS.index(dimension.name)] += 1
     # four standard deviations of a binomial
@@ -440,14 +440,14 @@ def test_dimensions_come_in_each_place_about_equally_often():
 def test_what_is_drawn_hangs_on_seed_pair_protocol_and_repeat_alone():
     protocol, rubric = load_protocol("heart"), load_rubric("heart")
     drawn = [
-        draw_form(protocol, rubric, 7, "p", 0, texts=()),
-        draw_form(protocol, rubric, 8, "p", 0, texts=()),
-        draw_form(protocol, rubric, 7, "q", 0, texts=()),
-        draw_form(protocol, rubric, 7, "p", 1, texts=()),
-        draw_form(load_protocol("heart-single"), rubric, 7, "p", 0, texts=()),
+        draw_codes_and_order(protocol, rubric, 7, "p", 0, texts=()),
+        draw_codes_and_order(protocol, rubric, 8, "p", 0, texts=()),
+        draw_codes_and_order(protocol, rubric, 7, "q", 0, texts=()),
+        draw_codes_and_order(protocol, rubric, 7, "p", 1, texts=()),
+        draw_codes_and_order(load_protocol("heart-single"), rubric, 7, "p", 0, texts=()),
     ]
     assert len(set(drawn)) == len(drawn)
-    assert draw_form(protocol, rubric, 7, "p", 0, texts=()) == drawn[0]
+    assert draw_codes_and_order(protocol, rubric, 7, "p", 0, texts=()) == drawn[0]
 
 
 def test_the_place_of_a_dimension_is_the_one_it_was_asked_in(monkeypatch):
@@ -726,7 +726,7 @@ def test_what_is_recorded_takes_nothing_more_in_a_plan(monkeypatch):
 
 def test_a_schema_is_asked_for_strictly_and_of_no_letter():
     question, letter = (plan_questions(*make_study(), [judge])[0] for judge in (JUDGE, LETTERS))
-    schema = {"name": "judgement", "strict": True, "schema": question.form.schema}
+    schema = {"name": "judgement", "strict": True, "schema": question.template.schema}
     asked = question.request(schema=True).options
     assert asked == {
         "max_tokens": 920,

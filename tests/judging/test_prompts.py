@@ -12,9 +12,9 @@ from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import (
     CODE_LETTERS,
     Code,
-    Form,
-    Items,
-    Labels,
+    ItemsTemplate,
+    LabelsTemplate,
+    PromptTemplate,
     ProtocolError,
     draw_codes,
     history_block,
@@ -49,7 +49,7 @@ def form(name="heart", answer_format="json", dimensions=None):
         if answer_format == "logprob"
         else ("K482", "T905")
     )
-    return Form(protocol, rubric.dimensions, codes, answer_format)
+    return PromptTemplate(protocol, rubric.dimensions, codes, answer_format)
 
 
 def test_all_keys_that_a_file_lacks_are_named_at_once(tmp_path):
@@ -113,7 +113,7 @@ def test_a_label_stands_beside_the_reply_shown_in_its_place_whoever_wrote_it():
     dimension = load_rubric("heart").dimensions[:1]
     said = []
     for labels in (("person", "ai"), ("ai", "expert")):
-        told = Form(load_protocol("told"), dimension, ("K", "M"), labels=labels)
+        told = PromptTemplate(load_protocol("told"), dimension, ("K", "M"), labels=labels)
         _, asked = told.messages("Seeker: I am low.", ("One.", "Two."))
         said.append(
             re.findall(r"^Reply (\w), written by ([^:]+):$", asked["content"], flags=re.MULTILINE)
@@ -248,7 +248,7 @@ def test_scores_and_margins_go_from_one_to_five():
 
 @pytest.mark.parametrize("exact", [False, True])
 def test_hits_are_one_nought_or_null_one_an_item_where_a_schema_may_say_so(exact):
-    asked = Items(
+    asked = ItemsTemplate(
         ({"ability": "Warmth", "item": "Q1-1"}, {"ability": "Warmth", "item": "Q1-2"}), "en", exact
     )
     hits, reason = asked.schema["properties"]["hits"], asked.schema["properties"]["reason"]
@@ -276,7 +276,11 @@ def test_an_answer_has_more_room_the_more_is_asked():
         {"ability": "Warmth", "item": f"Q1-{n}", "points": 1, "content": "x"} for n in range(3)
     )
     labels = (Code("question", "It asks."), Code("advice", "It advises."))
-    asked = form(dimensions=["overall", "attunement"]), Items(items, "en"), Labels(labels)
+    asked = (
+        form(dimensions=["overall", "attunement"]),
+        ItemsTemplate(items, "en"),
+        LabelsTemplate(labels),
+    )
     assert [room(one) for one in asked] == [440, 680, 92]
 
 

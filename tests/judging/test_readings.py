@@ -5,7 +5,7 @@ import json
 import pytest
 
 from heart_utils.calls.models import Call
-from heart_utils.judging.prompts import Form, load_protocol, load_rubric
+from heart_utils.judging.prompts import PromptTemplate, load_protocol, load_rubric
 from heart_utils.judging.readings import Reading, read_hits, read_labels, was_cut
 
 CODES = ("K482", "T905")
@@ -16,7 +16,7 @@ def form(name="heart", dimensions=("overall",), answer_format="json"):
     protocol = load_protocol(name)
     rubric = load_rubric(protocol.rubric)
     chosen = rubric.select(dimensions).dimensions if dimensions else rubric.dimensions
-    return Form(
+    return PromptTemplate(
         protocol, chosen, ("A", "B") if answer_format == "logprob" else CODES, answer_format
     )
 

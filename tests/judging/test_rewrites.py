@@ -208,7 +208,7 @@ def test_a_recipe_puts_rewritings_in_the_place_of_given_replies():
             question.about["comparison_id"], ["reply_a", "reply_b"]
         ]
         shown = label[pair].tolist()
-        assert list(question.form.labels) == (
+        assert list(question.template.labels) == (
             shown if question.about["order"] == "ab" else shown[::-1]
         )
     with pytest.raises(JudgeError, match="'told' tells who wrote, and some replies have no label"):

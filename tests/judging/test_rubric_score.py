@@ -14,7 +14,7 @@ from heart_utils.calls.models import Call, Model
 from heart_utils.calls.records import open_ledger
 from heart_utils.heartbench.formula import score_rubric
 from heart_utils.judging.judge import JudgeError
-from heart_utils.judging.prompts import Items
+from heart_utils.judging.prompts import ItemsTemplate
 from heart_utils.judging.readings import read_hits
 from heart_utils.judging.respond import collect_replies
 from heart_utils.sources.heartbench import load_question_histories, load_questions
@@ -298,10 +298,11 @@ ITEM = {"item": "Q1-01", "ability": "warmth", "points": 1.0, "content": "z"}
 
 def test_reasons_come_before_hits_in_prompt_and_schema():
     for language in ("zh", "en"):
-        asked = Items((ITEM,), language).messages("x", ("y",))[0]["content"]
+        asked = ItemsTemplate((ITEM,), language).messages("x", ("y",))[0]["content"]
         assert asked.rindex('"reason"') < asked.rindex('"hits"')
     exact, loose = (
-        Items((ITEM,) * 3, "en", exact=exact).schema["properties"] for exact in (True, False)
+        ItemsTemplate((ITEM,) * 3, "en", exact=exact).schema["properties"]
+        for exact in (True, False)
     )
     assert list(exact) == ["reason", "hits"]
     assert exact["hits"]["minItems"] == exact["hits"]["maxItems"] == 3
@@ -309,7 +310,7 @@ def test_reasons_come_before_hits_in_prompt_and_schema():
 
 
 def test_the_second_question_keeps_the_first_answer():
-    answer, again = Items((ITEM,) * 3, "en").again("{", "it holds no JSON object with hits")
+    answer, again = ItemsTemplate((ITEM,) * 3, "en").again("{", "it holds no JSON object with hits")
     assert answer == {"role": "assistant", "content": "{"}
     assert "no JSON object" in again["content"]
 

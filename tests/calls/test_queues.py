@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from heart_utils.calls import lanes, outcomes
-from heart_utils.calls.lanes import backoff, make_lanes
+from heart_utils.calls import outcomes, queues
 from heart_utils.calls.models import Model, Request
-from heart_utils.calls.outcomes import Failure, Limit, marked, shared_length
+from heart_utils.calls.outcomes import Failure, Limit, shared_length, with_breakpoints
+from heart_utils.calls.queues import backoff, make_queues
 
 JUDGE = Model(
     "judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0
@@ -21,26 +21,26 @@ def ask(words, of=JUDGE, **settings):
     return Request(of, ({"role": "user", "content": words},), **settings)
 
 
-def lane(**settings):
-    return make_lanes([ask("hello", dataclasses.replace(JUDGE, **settings))], None)[0]
+def queue(**settings):
+    return make_queues([ask("hello", dataclasses.replace(JUDGE, **settings))], None)[0]
 
 
 def fail(one, clock=100.0, words="no", kind="again"):
     one.failed(Failure(kind, words), clock)
 
 
-def places(one, request):
+def spacing(one, request):
     """What the queues are given for a request, by what is limited."""
-    [task] = make_lanes([request], None)[0].tasks
+    [task] = make_queues([request], None)[0].tasks
     return {
         name.removeprefix(f"{JUDGE.identity_digest} "): seconds
-        for name, seconds in one.places(task.tokens).items()
+        for name, seconds in one.spacing(task.tokens).items()
     }
 
 
 @pytest.fixture(autouse=True)
 def _nobody_silent(monkeypatch):
-    monkeypatch.setattr(lanes, "_SILENT", {})
+    monkeypatch.setattr(queues, "_SILENT", {})
 
 
 # -- queues
@@ -49,13 +49,13 @@ def _nobody_silent(monkeypatch):
 def test_each_model_has_a_queue_in_the_order_of_its_requests():
     other = dataclasses.replace(JUDGE, name="other", model="openai/other")
     requests = [ask("a"), ask("b", other), ask("c"), ask("d", other)]
-    queues = make_lanes(requests, None)
-    assert [one.model.name for one in queues] == ["judge", "other"]
-    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in queues] == [
+    by_model = make_queues(requests, None)
+    assert [one.model.name for one in by_model] == ["judge", "other"]
+    assert [[task.request.messages[0]["content"] for task in one.waiting] for one in by_model] == [
         ["a", "c"],
         ["b", "d"],
     ]
-    assert [[task.request for task in one.tasks] for one in queues] == [
+    assert [[task.request for task in one.tasks] for one in by_model] == [
         requests[::2],
         requests[1::2],
     ]
@@ -66,7 +66,7 @@ def test_each_model_has_a_queue_in_the_order_of_its_requests():
     [(8, None, 8), (8, 3, 3), (300, None, 256), (300, 400, 256), (2, 9, 2)],
 )
 def test_no_more_is_claimed_at_once_than_is_asked_at_once(own, all_together, batch):
-    [one] = make_lanes([ask("a", dataclasses.replace(JUDGE, max_concurrency=own))], all_together)
+    [one] = make_queues([ask("a", dataclasses.replace(JUDGE, max_concurrency=own))], all_together)
     assert one.batch == batch
 
 
@@ -74,12 +74,12 @@ def test_no_more_is_claimed_at_once_than_is_asked_at_once(own, all_together, bat
 
 
 def test_a_model_is_out_after_five_attempts_without_an_answer_and_back_with_the_first():
-    one = lane()
+    one = queue()
     for n in range(1, 6):
         assert not one.out
         fail(one, 100.0 + n, f"no {n}")
     assert one.out
-    assert (one.failures, one.said, one.silent_since) == (5, "no 5", 101.0)
+    assert (one.failures, one.last_error, one.silent_since) == (5, "no 5", 101.0)
     assert one.silence(111.0) == 10.0
     one.answered()
     assert (one.out, one.failures, one.silent_since, one.silence(120.0), one.answers) == (
@@ -92,16 +92,16 @@ def test_a_model_is_out_after_five_attempts_without_an_answer_and_back_with_the_
 
 
 def test_who_was_given_up_as_silent_is_silent_in_the_next_step_until_it_answers():
-    lanes._SILENT[JUDGE.identity, JUDGE.api_base] = 50.0
-    one = lane()
+    queues._SILENT[JUDGE.identity, JUDGE.api_base] = 50.0
+    one = queue()
     assert one.silence(80.0) == 30.0
     one.answered()
-    assert lanes._SILENT == {}
-    assert lane().silent_since is None
+    assert queues._SILENT == {}
+    assert queue().silent_since is None
 
 
 def test_one_call_at_a_time_looks_whether_a_model_is_back_and_the_pauses_grow():
-    one = lane()
+    one = queue()
     for _ in range(5):
         fail(one)
     assert one.wait(100.2) == pytest.approx(0.3)  # half a second after the last failure
@@ -114,7 +114,7 @@ def test_one_call_at_a_time_looks_whether_a_model_is_back_and_the_pauses_grow():
 
 
 def test_an_answer_during_an_outage_ends_no_wait_that_the_provider_asked_for():
-    one = lane()
+    one = queue()
     for _ in range(5):
         fail(one)
     one.held_until = 160.0
@@ -125,8 +125,8 @@ def test_an_answer_during_an_outage_ends_no_wait_that_the_provider_asked_for():
 def test_the_longest_pause_between_looks_is_half_a_minute_and_no_later_failure_puts_a_look_off(
     monkeypatch,
 ):
-    monkeypatch.setattr(lanes.random, "uniform", lambda *_: 1.0)
-    one = lane()
+    monkeypatch.setattr(queues.random, "uniform", lambda *_: 1.0)
+    one = queue()
     for clock in (100.0, 101.0, 102.0, 103.0, 104.0, 104.4):
         fail(one, clock)
     assert one.wait(104.5) == 0.0  # half a second after the fifth
@@ -153,37 +153,37 @@ def test_who_is_asked_for_whole_answers_is_asked_for_a_stream_again_where_that_f
 
 
 def test_a_model_that_turns_calls_away_is_asked_slower_and_then_faster_again():
-    one, request = lane(), ask("hello")
-    assert places(one, request) == {}
+    one, request = queue(), ask("hello")
+    assert spacing(one, request) == {}
     fail(one, kind="throttled")
-    assert places(one, request) == {"pace": pytest.approx(0.005 * 1.1)}
+    assert spacing(one, request) == {"pace": pytest.approx(0.005 * 1.1)}
     fail(one, kind="throttled")
-    assert places(one, request) == {"pace": pytest.approx(0.005 * 1.1**2)}
+    assert spacing(one, request) == {"pace": pytest.approx(0.005 * 1.1**2)}
     one.answered()
-    assert places(one, request) == {"pace": pytest.approx(0.005 * 1.1**2 * 0.98)}
+    assert spacing(one, request) == {"pace": pytest.approx(0.005 * 1.1**2 * 0.98)}
     for _ in range(9):
         one.answered()
-    assert places(one, request) == {}
+    assert spacing(one, request) == {}
     fail(one)
-    assert places(one, request) == {}
+    assert spacing(one, request) == {}
     for _ in range(400):
         one.failures = 0
         fail(one, kind="throttled")
-    assert places(one, request) == {"pace": 10.0}
-    fresh = lane()
+    assert spacing(one, request) == {"pace": 10.0}
+    fresh = queue()
     for _ in range(9):
         fail(fresh, kind="throttled")
     # once it is out, its pace is not the matter
-    assert places(fresh, request) == {"pace": pytest.approx(0.005 * 1.1**5)}
+    assert spacing(fresh, request) == {"pace": pytest.approx(0.005 * 1.1**5)}
 
 
 def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
     # 100 tokens, 16 around them, 84 of the answer
     request = ask("x" * 400, options={"max_tokens": 84})
-    both = lane(requests_per_minute=30, tokens_per_minute=6000)
-    assert places(both, request) == {"requests": 2.0, "tokens": pytest.approx(60 * 200 / 6000)}
-    assert places(lane(requests_per_minute=30), request) == {"requests": 2.0}
-    assert places(lane(tokens_per_minute=600), request) == {"tokens": pytest.approx(20.0)}
+    both = queue(requests_per_minute=30, tokens_per_minute=6000)
+    assert spacing(both, request) == {"requests": 2.0, "tokens": pytest.approx(60 * 200 / 6000)}
+    assert spacing(queue(requests_per_minute=30), request) == {"requests": 2.0}
+    assert spacing(queue(tokens_per_minute=600), request) == {"tokens": pytest.approx(20.0)}
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_limits_of_the_settings_space_requests_by_number_and_by_tokens():
     ],
 )
 def test_what_headers_leave_is_spread_over_the_time_until_it_is_full(limits, gap):
-    one = lane()
+    one = queue()
     one.limits = tuple(Limit(*limit) for limit in limits)
-    found = places(one, ask("x" * 400, options={"max_tokens": 84}))
+    found = spacing(one, ask("x" * 400, options={"max_tokens": 84}))
     assert found == ({} if gap is None else {"pace": pytest.approx(gap)})
 
 
@@ -221,8 +221,8 @@ def test_a_pause_doubles_up_to_half_a_minute_and_is_as_long_as_a_provider_says()
 
 def test_words_are_cut_at_marks_and_stay_the_same():
     messages = ({"role": "system", "content": "rules"}, {"role": "user", "content": "abcdefgh"})
-    assert marked(messages, []) == list(messages)
-    cut = marked(messages, [2, 5])
+    assert with_breakpoints(messages, []) == list(messages)
+    cut = with_breakpoints(messages, [2, 5])
     assert cut[0] == messages[0]
     kept = {"cache_control": {"type": "ephemeral"}}
     texts = [{"type": "text", "text": text} for text in ("ab", "cde", "fgh")]
