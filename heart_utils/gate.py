@@ -1,6 +1,6 @@
 """Statistics of the release gate, which tests whether a candidate is worse than its baseline.
 
-Tested once, or monitored after every dialogue.
+The test is made once, or the drop is monitored after every dialogue.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 GRID = np.arange(-200, 200) / 200
 # A second moment of 0.12 is a standard deviation of about 0.35, as drops of single dialogues have.
 # A wrong guess makes the bets too timid or too bold and the bound wider; it still holds.
-PRIOR, SECOND_MOMENT, MOST = 10.0, 0.12, 0.95
+SECOND_MOMENT = 0.12
+PRIOR = 10.0  # So many dialogues the guess counts for.
+MOST = 0.95  # A bet of more could lose all capital on one dialogue.
 """Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of
 the capital."""
 
@@ -131,10 +133,11 @@ class Comparison:
         Call it last, when the reports are written.
         """
         if not self.passed:
-            said = "; ".join(self.table.loc[self.table["outcome"] != "passed", "message"])
-            how = "stops" if self.outcome == "failed" else "is inconclusive on"
+            messages = "; ".join(self.table.loc[self.table["outcome"] != "passed", "message"])
+            verb = "stops" if self.outcome == "failed" else "is inconclusive on"
             raise GateFailedError(
-                f"The gate ({self.mode}) {how} {self.candidate!r} against {self.baseline!r}. {said}"
+                f"The gate ({self.mode}) {verb} {self.candidate!r} against {self.baseline!r}."
+                f" {messages}"
             )
 
 
@@ -230,12 +233,12 @@ def compare_responders(
         _drop(part, baseline, candidate, responders=responders, n_resamples=n_resamples, rng=rng)
         for part in parts
     ]
-    rows, boards = zip(*drops, strict=True)
+    rows, ratings = zip(*drops, strict=True)
     table = decide_drops(
         pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable
     )
     return Comparison(
-        table, pd.concat(boards, ignore_index=True), baseline, candidate, mode, max_drop, alpha
+        table, pd.concat(ratings, ignore_index=True), baseline, candidate, mode, max_drop, alpha
     )
 
 
@@ -325,13 +328,13 @@ def compare_anytime(
             "p_holm": min(1.0, last_look["p"] * len(parts)),
             "outcome": "cannot tell" if outcome == "passed" and (follows or floor) else outcome,
         }
-        said = {
+        applies = {
             "anytime, nothing": not stop,
             "anytime, floor": floor,
             f"anytime, {outcome}": stop and not floor,
         }
-        said |= {"turned": follows, "no pass": follows and outcome != "failed"}
-        row["message"] = _say(said, row, margin=100 * margin, max_inconsistent=max_inconsistent)
+        applies |= {"turned": follows, "no pass": follows and outcome != "failed"}
+        row["message"] = _say(applies, row, margin=100 * margin, max_inconsistent=max_inconsistent)
         rows.append(row)
         paths.append(path)
     table, path = pd.DataFrame(rows), pd.concat(paths, ignore_index=True)
@@ -442,16 +445,16 @@ def comparable_parts(
                 f"The {role} {name!r} appears in no verdict. Responders there:"
                 f" {', '.join(known) or 'none'}."
             )
-    met = {
+    opponents_of = {
         name: {*_of(verdicts, name)[["responder_a", "responder_b"]].to_numpy().flat} - {name}
         for name in (baseline, candidate)
     }
-    opponents = met[baseline] & met[candidate]
-    if not opponents and candidate not in met[baseline]:
+    opponents = opponents_of[baseline] & opponents_of[candidate]
+    if not opponents and candidate not in opponents_of[baseline]:
         raise GateError(
-            f"{baseline!r} met {', '.join(sorted(met[baseline]))}; {candidate!r} met"
-            f" {', '.join(sorted(met[candidate]))}. They share no opponent, so nothing compares"
-            " them: judge both against the same responders."
+            f"{baseline!r} met {', '.join(sorted(opponents_of[baseline]))}; {candidate!r} met"
+            f" {', '.join(sorted(opponents_of[candidate]))}. They share no opponent, so nothing"
+            " compares them: judge both against the same responders."
         )
     field = {baseline, candidate, *opponents}
     kept = verdicts[verdicts["responder_a"].isin(field) & verdicts["responder_b"].isin(field)]
@@ -461,10 +464,10 @@ def comparable_parts(
     names = list(kept["dimension"].unique()) if dimensions is None else list(dimensions)
     unknown = sorted(set(names) - set(kept["dimension"]))
     if unknown or not names:
-        there = ", ".join(kept["dimension"].unique())
+        present = ", ".join(kept["dimension"].unique())
         raise GateError(
             f"No verdict compares them on {', '.join(unknown) or 'any dimension'}; there are"
-            f" {there}."
+            f" {present}."
         )
     return [kept[kept["dimension"] == name] for name in names]
 
@@ -510,7 +513,7 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
     if sides[0] == sides[1]:
         return
     only = {baseline: sorted(sides[0] - sides[1]), candidate: sorted(sides[1] - sides[0])}
-    said = "; ".join(
+    differences = "; ".join(
         f"{len(values)} for {name!r} alone"
         f" ({', '.join(map(str, values[:3]))}{', ...' if len(values) > 3 else ''})"
         for name, values in only.items()
@@ -518,7 +521,7 @@ def _check_alike(verdicts: pd.DataFrame, baseline: str, candidate: str, column: 
     )
     raise GateError(
         f"Baseline and candidate do not share all {ALIKE[column]}: {len(sides[0] & sides[1])} in"
-        f" common, {said}. Collect what is missing, so that both meet the same test."
+        f" common, {differences}. Collect what is missing, so that both meet the same test."
     )
 
 
@@ -540,18 +543,20 @@ def _drop(
     row = {**counts, "drop": np.nan, "se": np.nan, "n_dialogues": len(shared)}
     if not won_by_a(entered).ne(0.5).any() or len(shared) < 2:
         return row, pd.DataFrame()
-    fit = fit_ratings(
+    ratings = fit_ratings(
         entered,
         dimension=counts["dimension"],
         responders=responders,
         n_resamples=n_resamples,
         rng=rng,
     )
-    gap = (fit.replicates[baseline] - fit.replicates[candidate]).to_numpy()
+    gap = (ratings.replicates[baseline] - ratings.replicates[candidate]).to_numpy()
     # The same verdicts on both sides differ by rounding alone, which must not pass for a drop.
-    row["drop"] = round(POINTS * (fit.strength[baseline] - fit.strength[candidate]), 6) + 0.0
-    row["se"] = round(POINTS * float(standard_error(gap[:, None], fit.n_clusters)[0]), 6) + 0.0
-    return row, fit.table
+    row["drop"] = (
+        round(POINTS * (ratings.strength[baseline] - ratings.strength[candidate]), 6) + 0.0
+    )
+    row["se"] = round(POINTS * float(standard_error(gap[:, None], ratings.n_clusters)[0]), 6) + 0.0
+    return row, ratings.table
 
 
 def decide_drops(
@@ -565,17 +570,19 @@ def decide_drops(
     """Turn drops into p values, bounds, outcomes and words."""
     limit, tail = (0.0, stats.t.sf) if mode == "regression" else (max_drop, stats.t.cdf)
     freedom = np.maximum(table["n_dialogues"] - 1.0, 1.0)
-    gap, told = table["drop"] - limit, table["se"].notna()
+    gap, measured = table["drop"] - limit, table["se"].notna()
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (gap / table["se"]).where(gap.ne(0) | table["se"].gt(0), 0.0)
-    table["p"] = pd.Series(tail(t, freedom), table.index).where(told)
+    table["p"] = pd.Series(tail(t, freedom), table.index).where(measured)
     table["p_holm"] = holm(table["p"])
     table["level"] = (
-        holm_levels(table["p"], alpha) if mode == "regression" else np.where(told, alpha, np.nan)
+        holm_levels(table["p"], alpha)
+        if mode == "regression"
+        else np.where(measured, alpha, np.nan)
     )
-    reach = table["se"] * stats.t.ppf(1 - table["level"], freedom)
-    table["drop_low"], table["drop_high"] = table["drop"] - reach, table["drop"] + reach
-    table["detectable"] = reach + table["se"] * stats.t.ppf(0.8, freedom)
+    half_width = table["se"] * stats.t.ppf(1 - table["level"], freedom)
+    table["drop_low"], table["drop_high"] = table["drop"] - half_width, table["drop"] + half_width
+    table["detectable"] = half_width + table["se"] * stats.t.ppf(0.8, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
     follows = table["n_inconsistent"] > max_inconsistent * table["n_both_orders"]
     # Two who win and lose alike in every dialogue show no spread, and so not what drop would be
@@ -583,18 +590,24 @@ def decide_drops(
     alike = table["drop"].eq(0) & table["se"].eq(0)
     few = (mode == "regression") & (table["detectable"] > max_detectable)
     table["outcome"] = np.select(
-        [~told, beyond, follows | alike | few], ["cannot tell", "failed", "cannot tell"], "passed"
+        [~measured, beyond, follows | alike | few],
+        ["cannot tell", "failed", "cannot tell"],
+        "passed",
     )
     failed, power = table["outcome"] == "failed", table["detectable"] > 0
-    said = {"nothing": ~told, f"{mode}, failed": failed, f"{mode}, not failed": told & ~failed}
-    said |= {
+    applies = {
+        "nothing": ~measured,
+        f"{mode}, failed": failed,
+        f"{mode}, not failed": measured & ~failed,
+    }
+    applies |= {
         f"{mode}, power": power & ~failed if mode == "regression" else power,
         "alike": alike & ~failed,
     }
-    said |= {
+    applies |= {
         "few": few & ~alike & ~failed,
-        "turned": told & follows,
-        "no pass": told & follows & ~failed,
+        "turned": measured & follows,
+        "no pass": measured & follows & ~failed,
     }
     table["needed"] = np.ceil(table["n_dialogues"] * (table["detectable"] / max_detectable) ** 2)
     numbers = {
@@ -602,7 +615,7 @@ def decide_drops(
         "max_inconsistent": max_inconsistent,
         "max_detectable": max_detectable,
     }
-    words = zip(pd.DataFrame(said).to_dict("records"), table.to_dict("records"), strict=True)
+    words = zip(pd.DataFrame(applies).to_dict("records"), table.to_dict("records"), strict=True)
     table["message"] = [_say(keys, row, **numbers) for keys, row in words]
     columns = [
         "dimension",
@@ -630,12 +643,12 @@ def decide_drops(
     ]
 
 
-def _say(said: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:
+def _say(applies: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:
     """Join the messages that apply to a dimension, with its numbers and its raters."""
     raters = {0: "these raters", 1: "this rater"}.get(
         row["n_raters"], f"these {row['n_raters']} raters"
     )
-    return "".join(MESSAGES[key] for key, holds in said.items() if holds).format(
+    return "".join(MESSAGES[key] for key, holds in applies.items() if holds).format(
         **row,
         **describe_change(row["drop"], row["drop_low"], row["drop_high"]),
         raters=raters,
@@ -725,13 +738,13 @@ def follow_both_orders(
     come between two looks and are counted before those of the first. An equal candidate is stopped
     only if both err.
     """
-    found = []
+    paths = []
     for order in (drops.index, order_dialogues(drops.index)):
         path = follow(drops.loc[order].to_numpy(float), level, alpha)
-        found.append((path, *first_stop(path, margin)))
-    later = max(found, key=lambda one: one[1])
-    if found[0][2] != found[1][2]:
-        return found[0][0], len(drops), "cannot tell"
+        paths.append((path, *first_stop(path, margin)))
+    later = max(paths, key=lambda one: one[1])
+    if paths[0][2] != paths[1][2]:
+        return paths[0][0], len(drops), "cannot tell"
     return later
 
 

@@ -98,13 +98,15 @@ def average_scores(
     where, clusters = pd.factorize(valid["dialogue_id"], sort=True)
     columns = np.column_stack([valid["score"].to_numpy(dtype=float), np.ones(len(valid))])
     total, count = np.moveaxis(sums_by((where, cell), columns, len(clusters), len(cells)), -1, 0)
-    mean, met = total.sum(axis=0) / count.sum(axis=0), (count > 0).sum(axis=0)
+    mean, n_clusters = total.sum(axis=0) / count.sum(axis=0), (count > 0).sum(axis=0)
     low = high = np.full(len(cells), np.nan)
     if n_resamples and len(clusters) > 1:
         drawn = draw_weights(len(clusters), n_resamples, rng)
         replicates = ratio(drawn @ total, drawn @ count)
         # A responder of few dialogues has no mean in a resample that drew none of them.
-        low, high = interval_ends(mean, replicates, met, ci_level, least=scale[0], most=scale[1])
+        low, high = interval_ends(
+            mean, replicates, n_clusters, ci_level, least=scale[0], most=scale[1]
+        )
     columns_of = {
         "score": mean,
         "ci_low": low,
@@ -116,7 +118,9 @@ def average_scores(
     table["n_left_out"] = (
         scores.groupby(["responder", "dimension"]).size().reindex(table.index) - table["n_scores"]
     )
-    return table.assign(n_clusters=met, provisional=met < ENOUGH_CLUSTERS).reset_index()
+    return table.assign(
+        n_clusters=n_clusters, provisional=n_clusters < ENOUGH_CLUSTERS
+    ).reset_index()
 
 
 def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFrame:
@@ -166,9 +170,9 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
         or (vector < 0).any()
         or not np.isclose(vector.sum(), 1, atol=1e-6)
     ):
-        shown = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))
+        listed = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, vector, strict=True))
         raise ScaleError(
-            f"Weights sum to {vector.sum():g} ({shown}); expected none negative and the sum 1."
+            f"Weights sum to {vector.sum():g} ({listed}); expected none negative and the sum 1."
         )
     wide = _wide(means, names)
     table = pd.DataFrame({"responder": wide.index, "score": wide[names].to_numpy() @ vector})
@@ -303,28 +307,28 @@ def pairs_against_scores(
         if group.empty:
             continue
         decided, n_dialogues = group["agree"] != 0, group["dialogue_id"].nunique()
-        found = {
+        row = {
             "rater": rater,
             "dimension": dimension,
             "n_pairs": len(group),
             "n_without_scores": len(every) - len(group),
         }
         ties = (float((group[column] == 0).mean()) for column in ("by_pair", "by_score"))
-        found |= dict(zip(("pairs_undecided", "scores_tied"), ties, strict=True))
-        found |= {
+        row |= dict(zip(("pairs_undecided", "scores_tied"), ties, strict=True))
+        row |= {
             "n_decided": int(decided.sum()),
             "agree": np.nan,
             "ci_low": np.nan,
             "ci_high": np.nan,
         }
         if decided.any():
-            found["agree"] = float((group["agree"] > 0).sum() / decided.sum())
+            row["agree"] = float((group["agree"] > 0).sum() / decided.sum())
         if decided.any() and n_resamples and n_dialogues > 1:
             share = share_ci(group["agree"] > 0, decided, cluster=group["dialogue_id"], rng=rng,
                              n_resamples=n_resamples, ci_level=ci_level)  # fmt: skip
-            found |= {"ci_low": share.ci_low, "ci_high": share.ci_high}
+            row |= {"ci_low": share.ci_low, "ci_high": share.ci_high}
         rows.append(
-            found | {"n_dialogues": n_dialogues, "provisional": n_dialogues < ENOUGH_CLUSTERS}
+            row | {"n_dialogues": n_dialogues, "provisional": n_dialogues < ENOUGH_CLUSTERS}
         )
     return pd.DataFrame(rows)
 
@@ -473,14 +477,16 @@ def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Se
     Count what is left out.
     """
     if fold not in scores:
-        there = ", ".join(map(str, scores.columns))
-        raise ScaleError(f"scores: there is no column {fold!r} to cut folds by; there are {there}.")
+        present = ", ".join(map(str, scores.columns))
+        raise ScaleError(
+            f"scores: there is no column {fold!r} to cut folds by; there are {present}."
+        )
     keys = ["dimension", "reply_id"]
     human = scores["rater_kind"] == "human"
     if not human.any() or human.all():
-        there = "only people's" if human.any() else "no person's"
+        present = "only people's" if human.any() else "no person's"
         raise ScaleError(
-            f"scores hold {there} rows; calibration needs people's scores and a judge's for the"
+            f"scores hold {present} rows; calibration needs people's scores and a judge's for the"
             " same replies."
         )
     valid = scores["state"] == "valid"

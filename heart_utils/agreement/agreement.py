@@ -55,7 +55,7 @@ VOTE_COLUMNS = ("rater", "ambiguity")
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often two parties agree: ``table``, and what did not enter it or entered as a tie."""
+    """How often two rater groups agree: ``table``, and what was left out or entered as a tie."""
 
     table: pd.DataFrame  # one row a group, as `pairwise_agreement` says
     left_out: pd.Series  # state -> answers that do not count
@@ -172,12 +172,12 @@ def pairwise_agreement(
     if len(clusters) > 1 and len(measures) > 1:
         added, n_people = _vary_people(votes, verdicts, pairs, between, by)
         fewest = np.minimum(n_clusters, n_people)
-        for place, (name, (least, most)) in enumerate(MEASURES.items()):
+        for number, (name, (least, most)) in enumerate(MEASURES.items()):
             se = np.sqrt(
-                standard_error(measures[1:, :, place], n_clusters) ** 2
-                + np.maximum(added[:, place], 0.0)
+                standard_error(measures[1:, :, number], n_clusters) ** 2
+                + np.maximum(added[:, number], 0.0)
             )
-            ends = error_ends(measures[0, :, place], se, fewest, ci_level, least=least, most=most)
+            ends = error_ends(measures[0, :, number], se, fewest, ci_level, least=least, most=most)
             columns[f"{name}_low"], columns[f"{name}_high"] = ends
         n_clusters = fewest
     table = pairs.groups.assign(**columns, ci_level=ci_level if len(measures) > 1 else np.nan)
@@ -194,9 +194,9 @@ def pairwise_agreement(
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes that count: the first party's label (a, tie, b) by the second's.
+    """Pairs of votes that count: the first rater group's label (a, tie, b) by the second's.
 
-    Within one party each is two halves.
+    Within one rater group each is two halves.
     """
 
     counts: Array  # (rows, 3, 3)
@@ -206,21 +206,21 @@ class VotePairs:
     # by group: pairs of votes in which neither is a tie, also where ties do not count
     decided_share: Array
     labels: list[int]  # what may be answered
-    own: Array  # (units, 3): what the first party said
+    own: Array  # (units, 3): what the first rater group said
     unit_cluster: Codes
     unit_group: Codes
     unit_authors: Codes
     n_clusters: int
     symmetric: bool
-    # of each pair of votes: the two raters, and its place in `counts`
-    met: tuple[Codes, Codes, Codes]
+    # of each pair of votes: the two raters, and its cell in `counts`
+    rater_pairs: tuple[Codes, Codes, Codes]
 
     def of_rater(self, rater: int, *, first: bool) -> VotePairs:
-        """Keep the pairs of votes in which one rater is the first party, or the second.
+        """Keep the pairs of votes in which one rater is the first rater group, or the second.
 
         Each pair counts once.
         """
-        mine = self.met[2][self.met[0 if first else 1] == rater]
+        mine = self.rater_pairs[2][self.rater_pairs[0 if first else 1] == rater]
         return replace(
             self,
             counts=np.bincount(mine, minlength=self.counts.size)
@@ -229,7 +229,7 @@ class VotePairs:
         )
 
     def sides(self) -> tuple[Array, Array]:
-        """Return the labels of the first party and of the second.
+        """Return the labels of the first rater group and of the second.
 
         If both are the same people, each is the mean of the two.
         """
@@ -243,7 +243,7 @@ class VotePairs:
         )
 
     def sums(self) -> Array:
-        """Sum pairs of votes, equal ones and ties of either party by cluster and group.
+        """Sum pairs of votes, equal ones and ties of either rater group by cluster and group.
 
         The shape is (clusters, groups, 4).
         """
@@ -254,7 +254,7 @@ class VotePairs:
         )
 
     def margins(self) -> Array:
-        """Sum both parties' labels by cluster, group and pair of authors."""
+        """Sum both rater groups' labels by cluster, group and pair of authors."""
         codes = self.unit_cluster[self.unit], self.group, self.unit_authors[self.unit]
         shape = self.n_clusters, len(self.groups), int(self.unit_authors.max()) + 1
         return sums_by(codes, np.concatenate(self.sides(), axis=1), *shape)
@@ -263,39 +263,40 @@ class VotePairs:
         """Collect what the author-only baseline needs."""
         family = self.unit_group * (int(self.unit_authors.max()) + 1) + self.unit_authors
         n_families = int(family.max()) + 1
-        told = sums_by(
+        family_labels = sums_by(
             (self.unit_cluster, family), self.own[:, self.labels], self.n_clusters, n_families
         )
-        found, cell = np.unique(
+        present, cell = np.unique(
             (self.unit_cluster * n_families + family)[self.unit], return_inverse=True
         )
         first = sums_by(
-            (cell, self.group), self.sides()[0][:, self.labels], len(found), len(self.groups)
+            (cell, self.group), self.sides()[0][:, self.labels], len(present), len(self.groups)
         )
-        return AuthorBaseline(told, found // n_families, found % n_families, first)
+        return AuthorBaseline(family_labels, present // n_families, present % n_families, first)
 
 
 @dataclass(frozen=True, eq=False)
 class AuthorBaseline:
     """The author-only baseline: a guess from the two authors' names, without the text.
 
-    It is the first party's commonest label on these two authors in all other clusters.
+    It is the first rater group's commonest label on these two authors in all other clusters.
     """
 
-    told: Array  # (clusters, families, labels): what the first party said of each pair of authors
+    # (clusters, families, labels): what the first rater group said of each pair of authors
+    family_labels: Array
     cluster: Codes  # of each cell, which is a family in a cluster
     family: Codes
     first: Array  # (cells, groups, labels): its labels in the pairs of votes that are compared
 
     def count_right(self, weights: Array) -> Array:
         """Count pairs of votes that match the baseline, refitted under each row of weights."""
-        found = np.zeros((len(weights), self.first.shape[1]))
+        n_right = np.zeros((len(weights), self.first.shape[1]))
         for family in np.unique(self.family):
             cells = np.flatnonzero(self.family == family)
             own, first, total = (
-                self.told[self.cluster[cells], family],
+                self.family_labels[self.cluster[cells], family],
                 self.first[cells],
-                weights @ self.told[:, family],
+                weights @ self.family_labels[:, family],
             )
             drawn = weights[:, self.cluster[cells]]
             right = np.tensordot(drawn, first, 1)[np.arange(len(weights)), :, total.argmax(axis=1)]
@@ -306,13 +307,17 @@ class AuthorBaseline:
             right[turns] = np.tensordot(
                 times * _commonest(total[turns, None] - times * own), first, axes=([1, 2], [0, 2])
             )
-            found += right
-        return found
+            n_right += right
+        return n_right
 
     def right_by_cluster(self) -> Array:
         """Count the same, learnt once from the data and kept, apart by cluster."""
-        answer = _commonest((self.told.sum(axis=0) - self.told)[self.cluster, self.family])
-        return sums_by(self.cluster, np.einsum("cl,cgl->cg", answer, self.first), len(self.told))
+        answer = _commonest(
+            (self.family_labels.sum(axis=0) - self.family_labels)[self.cluster, self.family]
+        )
+        return sums_by(
+            self.cluster, np.einsum("cl,cgl->cg", answer, self.first), len(self.family_labels)
+        )
 
 
 def _commonest(counts: Array) -> Array:
@@ -339,7 +344,7 @@ def pair_votes(
         )
     if len(tuple(between)) != 2 or isinstance(between, str):
         raise AgreementError(
-            f"between names two parties, such as ('human', 'model'); got {between!r}."
+            f"between names two rater groups, such as ('human', 'model'); got {between!r}."
         )
     need_columns(
         table,
@@ -349,12 +354,12 @@ def pair_votes(
     alone = between[1] is None
     first, second = (rater_group(votes.rows, table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
-    said = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
+    by_unit = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
     # Within one group each two raters meet twice, once from either side; halving the counts below
     # makes the table symmetric, since neither of them comes first.
-    met = said[first].merge(said[second], on="unit", suffixes=("", "_other"))
-    met = met[(met["rater"] == met["rater_other"]) == alone]
-    if met.empty:
+    paired = by_unit[first].merge(by_unit[second], on="unit", suffixes=("", "_other"))
+    paired = paired[(paired["rater"] == paired["rater_other"]) == alone]
+    if paired.empty:
         raise AgreementError(
             f"{between[0]} and {between[1]} share no pair: no two raters of them judged the same."
         )
@@ -364,30 +369,32 @@ def pair_votes(
     of_unit = pd.DataFrame(
         {column: unit_values(votes, table, column) for column in shared}, index=votes.units.index
     )
-    labels = of_unit.iloc[met["unit"].to_numpy()].reset_index(drop=True)
+    labels = of_unit.iloc[paired["unit"].to_numpy()].reset_index(drop=True)
     if "rater" in by:
-        labels["rater"] = votes.raters.to_numpy(dtype=object)[met["rater_other"]]
+        labels["rater"] = votes.raters.to_numpy(dtype=object)[paired["rater_other"]]
     if "ambiguity" in by:
         labels["ambiguity"] = _ambiguity(
-            met, votes, rater_group(votes.rows, table, "human"), first, second
+            paired, votes, rater_group(votes.rows, table, "human"), first, second
         )
     group, groups = number_groups(labels[list(by)])
-    decided = ((met["value"] != TIE) & (met["value_other"] != TIE)).to_numpy()
+    decided = ((paired["value"] != TIE) & (paired["value_other"] != TIE)).to_numpy()
     decided_share = np.bincount(group, decided) / np.bincount(group)
     if ties == "exclude":
         if not decided.any():
             raise AgreementError(
-                f"Nothing is decided: each of the {len(met) // (1 + symmetric)} pairs of votes by"
-                f" {between[0]} and {between[1]} holds a tie. Count ties as answers"
+                f"Nothing is decided: each of the {len(paired) // (1 + symmetric)} pairs of votes"
+                f" by {between[0]} and {between[1]} holds a tie. Count ties as answers"
                 " (ties='include'), or collect votes that decide."
             )
-        met, group = met[decided], group[decided]
+        paired, group = paired[decided], group[decided]
     # A table of labels for each unit and group that occurs, not for each combination: most are
     # empty.
-    cells, where = np.unique(met["unit"].to_numpy() * len(groups) + group, return_inverse=True)
-    place = (where * N_LABELS + met["value"].to_numpy()) * N_LABELS + met["value_other"].to_numpy()
+    cells, where = np.unique(paired["unit"].to_numpy() * len(groups) + group, return_inverse=True)
+    label_pair = (where * N_LABELS + paired["value"].to_numpy()) * N_LABELS + paired[
+        "value_other"
+    ].to_numpy()
     counts = (
-        np.bincount(place, minlength=len(cells) * N_LABELS**2)
+        np.bincount(label_pair, minlength=len(cells) * N_LABELS**2)
         .reshape(-1, N_LABELS, N_LABELS)
         .astype(float)
     )
@@ -406,7 +413,7 @@ def pair_votes(
         )[0],
         n_clusters=len(votes.clusters),
         symmetric=symmetric,
-        met=(met["rater"].to_numpy(), met["rater_other"].to_numpy(), place),
+        rater_pairs=(paired["rater"].to_numpy(), paired["rater_other"].to_numpy(), label_pair),
     )
 
 
@@ -416,16 +423,16 @@ def _labels_of_units(votes: Votes, mask: NDArray[np.bool_]) -> Array:
 
 
 def _ambiguity(
-    met: pd.DataFrame,
+    paired: pd.DataFrame,
     votes: Votes,
     people: NDArray[np.bool_],
     first: NDArray[np.bool_],
     second: NDArray[np.bool_],
 ) -> NDArray[np.object_]:
     """Classify how people split on the replies of each pair of votes, without these two votes."""
-    others, row = _labels_of_units(votes, people)[met["unit"]], np.arange(len(met))
+    others, row = _labels_of_units(votes, people)[paired["unit"]], np.arange(len(paired))
     for mine, value in ((first, "value"), (second, "value_other")):
-        others[row, met[value]] -= bool(people[mine].all())
+        others[row, paired[value]] -= bool(people[mine].all())
     n_others = others.sum(axis=1)
     larger = np.maximum(others[:, A], others[:, B]) + others[:, TIE] / 2.0
     return np.asarray(
@@ -475,7 +482,7 @@ def _vary_people(
     """
     if "human" not in between:
         raise AgreementError(
-            f"Raters are drawn anew only where a party is people ('human'); got {between!r}."
+            f"Raters are drawn anew only where a rater group is people ('human'); got {between!r}."
         )
     if pairs.symmetric and "rater" in by:
         raise AgreementError(

@@ -71,7 +71,7 @@ def agreement_with_baselines(
     -------
     pandas.DataFrame
         One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second
-        party's agreement minus this one; both with ``_low`` and ``_high``; ``ci_level``,
+        group's agreement minus this one; both with ``_low`` and ``_high``; ``ci_level``,
         ``n_votes``, ``n_clusters``, ``provisional``.
 
     Raises
@@ -109,23 +109,23 @@ def agreement_with_baselines(
         **_from_order(votes, verdicts, pairs, rater_group(votes.rows, verdicts, between[0])),
     }
     first = pairs.sides()[0]
-    said = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
-    right = pairs.sum_up(np.array(said).reshape(len(guesses), len(first)).T)
+    n_right = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
+    right = pairs.sum_up(np.array(n_right).reshape(len(guesses), len(first)).T)
     weights = np.vstack(
         [np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)]
     )
     sums = pairs.sums()
     total, equal = np.moveaxis(np.tensordot(weights, sums[..., :2], 1), -1, 0)
     by_names = pairs.names().count_right(weights)
-    found = np.concatenate(
+    counts = np.concatenate(
         [np.stack([equal, by_names], axis=-1), np.tensordot(weights, right, 1)], axis=-1
     )
-    share = found / np.where(total > 0, total, np.nan)[..., None]
+    share = counts / np.where(total > 0, total, np.nan)[..., None]
     lead = share[..., :1] - share
     lead[..., 0 if between[1] else slice(None)] = np.nan
     rows, n_clusters = [], (sums[..., 0] > 0).sum(axis=0)
-    for place, who in enumerate([between[1], "author_only", *guesses]):
-        measures = np.stack([share[..., place], lead[..., place]], axis=-1)
+    for number, who in enumerate([between[1], "author_only", *guesses]):
+        measures = np.stack([share[..., number], lead[..., number]], axis=-1)
         ranges = {"agreement": (0.0, 1.0), "lead": (-1.0, 1.0)}
         row = pairs.groups.assign(
             who=who, **interval_columns(ranges, measures[0], measures[1:], n_clusters, ci_level)
@@ -155,7 +155,7 @@ def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dic
     x = np.nan_to_num(gaps.reindex(votes.units["pair_id"]).to_numpy(float))
     varies = x.any(axis=0)  # a feature in which no two replies differ guesses nothing
     x, gaps = x[:, varies], gaps.loc[:, varies]
-    columns = {str(name): np.sign(x[:, [place]]) for place, name in enumerate(gaps)}
+    columns = {str(name): np.sign(x[:, [number]]) for number, name in enumerate(gaps)}
     columns |= {"style": x} if x.shape[1] > 1 else {}
     return {name: _cross_fitted(chosen, pairs) for name, chosen in columns.items()}
 
@@ -178,12 +178,12 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
                 continue
             # A vote for a at some gap is one for b at the opposite gap, so there is no intercept,
             # and both sides win.
-            fit = LogisticRegression(fit_intercept=False).fit(
+            model = LogisticRegression(fit_intercept=False).fit(
                 np.vstack([some, some, -some, -some]),
                 np.repeat([1, 0, 0, 1], len(some)),
                 np.concatenate([*wins.T, *wins.T]),
             )
-            says = np.sign(x[mine[left]] @ fit.coef_[0])
+            says = np.sign(x[mine[left]] @ model.coef_[0])
             guess[mine[left]] = (1.0 + np.outer(says, [1.0, 0.0, -1.0])) / 2.0
     return guess
 
@@ -195,15 +195,15 @@ def _from_order(
     order = (
         table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
     )
-    shown = np.select([order == "ab", order == "ba"], [1.0, -1.0], 0.0)
-    if not shown.any():
+    first_shown = np.select([order == "ab", order == "ba"], [1.0, -1.0], 0.0)
+    if not first_shown.any():
         return {}
     cells, cluster = (votes.unit[mask], votes.value[mask]), votes.cluster[mask]
-    leans = shown * (1.0 - cells[1])  # 1: the reply that was shown first won
+    leans = first_shown * (1.0 - cells[1])  # 1: the reply that was shown first won
     by_cluster = np.bincount(cluster, leans, pairs.n_clusters)
     right = (1.0 + leans * np.sign(by_cluster.sum() - by_cluster)[cluster]) / 2.0
-    said, n_votes = (sums_by(cells, values, len(votes.units), 3) for values in (right, 1.0))
-    return {"first_shown": ratio(said, n_votes, 0.0)}
+    lean_sums, n_votes = (sums_by(cells, values, len(votes.units), 3) for values in (right, 1.0))
+    return {"first_shown": ratio(lean_sums, n_votes, 0.0)}
 
 
 GRID = np.linspace(0.5, 1.0, 41)
@@ -308,7 +308,7 @@ def estimate_ceiling(
     ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
     if not decides:
         ends = max(low, 0.5), float(highest_ceiling(np.array(high)))
-    found = (
+    results = (
         float(agreement[0]),
         float(ceiling[0]),
         *ends,
@@ -317,7 +317,7 @@ def estimate_ceiling(
         int(kept.sum()),
         len(present),
     )
-    return Ceiling(*found, provisional=len(present) < ENOUGH_CLUSTERS)
+    return Ceiling(*results, provisional=len(present) < ENOUGH_CLUSTERS)
 
 
 def highest_ceiling(agreement: Array) -> Array:

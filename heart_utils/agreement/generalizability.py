@@ -335,7 +335,7 @@ def score_differences(
     cells, names, left_out = _cells(scores, facets)
     held = {*fixed, "repeat"}
     kept = [name for name in names[1:] if name not in held]
-    axes = tuple(place for place, name in enumerate(names) if name in held)
+    axes = tuple(axis for axis, name in enumerate(names) if name in held)
     means = cells.mean(axis=axes)
     for name, n in zip(kept, means.shape[1:], strict=True):
         if n < LEAST_RANDOM and name != "dialogue":
@@ -350,14 +350,14 @@ def score_differences(
     rows = []
     for one, other in combinations(range(len(responders)), 2):
         gaps = means[one] - means[other]
-        found = _mean_squares(gaps, kept)
-        squares = {effect: square for effect, (square, _) in found.items()}
-        free = {effect: n for effect, (_, n) in found.items()}
+        mean_squares = _mean_squares(gaps, kept)
+        squares = {effect: square for effect, (square, _) in mean_squares.items()}
+        free = {effect: n for effect, (_, n) in mean_squares.items()}
         error, df = error_of(squares, free, gaps.size)
-        reach = float(stats.t.isf((1.0 - ci_level) / 2.0, df)) * error
+        half_width = float(stats.t.isf((1.0 - ci_level) / 2.0, df)) * error
         middle = float(gaps.mean())
         pair = responders[one], responders[other]
-        rows.append((*pair, middle, error, df, middle - reach, middle + reach))
+        rows.append((*pair, middle, error, df, middle - half_width, middle + half_width))
     columns = ["responder_a", "responder_b", "difference", "standard_error", "df", "ci_low"]
     return pd.DataFrame(rows, columns=[*columns, "ci_high"]).assign(
         ci_level=ci_level,
@@ -420,7 +420,7 @@ def check_reliability(
         )
     if raters == "all":
         cells = cells.mean(axis=2, keepdims=True)
-    told = (n_dialogues, 1, raters != "another")
+    conditions = (n_dialogues, 1, raters != "another")
     study, rater = (
         np.tile(np.arange(n_sets), cells.shape[2]),
         np.repeat(np.arange(cells.shape[2]), n_sets),
@@ -429,10 +429,10 @@ def check_reliability(
     for _ in range(n_halves):
         first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
         predicted, known = (
-            _reliability(_estimates(half, names), *told) for half in (first, second)
+            _reliability(_estimates(half, names), *conditions) for half in (first, second)
         )
         means = np.moveaxis(second[:, : n_sets * n_dialogues], 2, 1).reshape(size).mean(axis=2)
-        other = (study[:, None] != study) & ((rater[:, None] == rater) == told[2])
+        other = (study[:, None] != study) & ((rater[:, None] == rater) == conditions[2])
         covariance = np.cov(means.T)
         spread = np.sqrt(np.outer(np.diag(covariance), np.diag(covariance)))
         alike = covariance[other & (spread > 0)] / spread[other & (spread > 0)]
@@ -487,7 +487,7 @@ def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], t
         for effect, part in parts.items()
         if effect
     }
-    found = {}
+    mean_squares = {}
     for effect, (total, free) in squares.items():
         if "repeat" in effect:
             alike = [
@@ -496,8 +496,8 @@ def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], t
                 if "repeat" in other and ("rater" in other) == ("rater" in effect)
             ]
             total, free = sum(one for one, _ in alike), sum(one for _, one in alike)
-        found[effect] = total / free, free
-    return found
+        mean_squares[effect] = total / free, free
+    return mean_squares
 
 
 def _estimates(cells: Array, names: Sequence[str]) -> dict[str, float]:
@@ -515,7 +515,7 @@ def _estimates(cells: Array, names: Sequence[str]) -> dict[str, float]:
     widest = tuple(size)
     effects = [effect for effect in squares if "repeat" not in effect]
     effects += [tuple(name for name in widest if name != "rater")] if "repeat" in size else []
-    found = {}
+    components = {}
     for effect in sorted(dict.fromkeys([*effects, widest]), key=len):
         wider = [
             (-1) ** (len(one) - len(effect)) * square
@@ -523,10 +523,10 @@ def _estimates(cells: Array, names: Sequence[str]) -> dict[str, float]:
             if set(effect) <= set(one)
         ]
         name = "rest" if effect == widest else "repeat" if "repeat" in effect else ":".join(effect)
-        found[name] = float(sum(wider)) / prod(
+        components[name] = float(sum(wider)) / prod(
             n for other, n in size.items() if other not in effect
         )
-    return found
+    return components
 
 
 def error_of(

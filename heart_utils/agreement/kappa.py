@@ -122,12 +122,12 @@ def cohen_kappa(
             f"Cohen's kappa is of two raters; the table holds {len(votes.raters)}. Or use"
             " krippendorff_alpha."
         )
-    place = np.full((2, len(votes.units)), -1)
-    place[votes.rater, votes.unit] = votes.value
-    both = (place >= 0).all(axis=0)
-    _refuse_one_category(place[:, both], votes)
+    category = np.full((2, len(votes.units)), -1)
+    category[votes.rater, votes.unit] = votes.value
+    both = (category >= 0).all(axis=0)
+    _refuse_one_category(category[:, both], votes)
     size = len(scale)
-    cells = cluster_of_unit(votes)[both], place[0, both], place[1, both]
+    cells = cluster_of_unit(votes)[both], category[0, both], category[1, both]
     apart = np.abs(scale[:, None] - scale) / (scale[-1] - scale[0])
     lost = np.where(apart > 0, apart ** POWERS[weights], 0.0)
 
@@ -268,9 +268,9 @@ def krippendorff_alpha(
         total = margin.sum(axis=-1)
         # Of ordinal answers: how many there are from the middle of one category to the middle of
         # the other.
-        place = np.cumsum(margin, axis=-1) - margin / 2.0 if level == "ordinal" else scale
-        apart = place[..., :, None] - place[..., None, :]
-        distance = np.sign(apart**2) if level == "nominal" else apart**2
+        position = np.cumsum(margin, axis=-1) - margin / 2.0 if level == "ordinal" else scale
+        gap = position[..., :, None] - position[..., None, :]
+        distance = np.sign(gap**2) if level == "nominal" else gap**2
         between = margin[..., :, None] * margin[..., None, :]
         observed = (table * distance).sum(axis=(-1, -2)) / np.where(total > 0, total, np.nan)
         return observed, (between * distance).sum(axis=(-1, -2)) / np.where(
@@ -365,15 +365,20 @@ def icc(
             " more."
         )
     sums = sums_by(cluster_of_unit(votes)[complete], _squares(table[complete]), len(votes.clusters))
-    how = (n_resamples, ci_level, rng)
-    found = _coefficient(
-        f"ICC({kind})", sums, lambda cells: _variances(cells, kind), int(complete.sum()), votes, how
+    resampling = (n_resamples, ci_level, rng)
+    coefficient = _coefficient(
+        f"ICC({kind})",
+        sums,
+        lambda cells: _variances(cells, kind),
+        int(complete.sum()),
+        votes,
+        resampling,
     )
-    if np.isnan(found.value):
+    if np.isnan(coefficient.value):
         raise AgreementError(
             "All rows have the same score: without variance there is nothing to have in common."
         )
-    return found
+    return coefficient
 
 
 def judge_reliability(
@@ -422,7 +427,7 @@ def judge_reliability(
     >>> judge_reliability(scores, person="ann")["value"].round(2).tolist()
     [0.75]
     """
-    found = []
+    results = []
     for dimension, rows in need(
         scores, ["score", "dimension", "responder"], "This needs scores."
     ).groupby("dimension"):
@@ -447,15 +452,15 @@ def judge_reliability(
             for kind in kinds:
                 rest, whole = _variances(_squares(means - means.mean()).sum(axis=0), kind)
                 value = float(1.0 - rest / whole) if whole > 1e-12 else float("nan")
-                found.append((dimension, judge, kind, value, len(means)))
-    return pd.DataFrame(found, columns=["dimension", "judge", "kind", "value", "n_rows"])
+                results.append((dimension, judge, kind, value, len(means)))
+    return pd.DataFrame(results, columns=["dimension", "judge", "kind", "value", "n_rows"])
 
 
 def one_dimension(votes: Votes) -> None:
     """Refuse answers on several dimensions."""
-    found = list(votes.units.get("dimension", pd.Series(dtype=object)).unique())
-    if len(found) > 1:
-        names = ", ".join(map(str, found[:6]))
+    dimensions = list(votes.units.get("dimension", pd.Series(dtype=object)).unique())
+    if len(dimensions) > 1:
+        names = ", ".join(map(str, dimensions[:6]))
         raise AgreementError(
             f"The table holds several dimensions ({names}); a coefficient is of one. Choose one."
         )
@@ -463,9 +468,9 @@ def one_dimension(votes: Votes) -> None:
 
 def cluster_of_unit(votes: Votes) -> Codes:
     """Return the cluster of each unit."""
-    found = np.zeros(len(votes.units), np.intp)
-    found[votes.unit] = votes.cluster
-    return found
+    clusters = np.zeros(len(votes.units), np.intp)
+    clusters[votes.unit] = votes.cluster
+    return clusters
 
 
 def answer_sheet(votes: Votes) -> Array:
@@ -485,8 +490,8 @@ def _on_dimension(table: pd.DataFrame, dimension: str | None) -> pd.DataFrame:
         return table
     rows = need(table, ["dimension"], "A dimension was named.")
     if dimension not in set(rows["dimension"]):
-        there = ", ".join(map(str, rows["dimension"].unique()))
-        raise AgreementError(f"The table has no dimension {dimension!r}. It has {there}.")
+        present = ", ".join(map(str, rows["dimension"].unique()))
+        raise AgreementError(f"The table has no dimension {dimension!r}. It has {present}.")
     return rows[rows["dimension"] == dimension]
 
 
@@ -553,7 +558,7 @@ def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
 def _squares(table: Array) -> Array:
     """Compute the terms of the sums of squares for each row of a complete table.
 
-    One, the sum of squares, the squared total, and the row itself.
+    The columns are one, the sum of squares, the squared total, and the row itself.
     """
     return np.column_stack(
         [np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table]
@@ -578,10 +583,15 @@ def _variances(sums: Array, kind: str) -> tuple[Array, Array]:
 
 
 def _coefficient(
-    name: str, sums: Array, parts: Parts, n_units: int, votes: Votes, how: tuple[int, float, Rng]
+    name: str,
+    sums: Array,
+    parts: Parts,
+    n_units: int,
+    votes: Votes,
+    resampling: tuple[int, float, Rng],
 ) -> Coefficient:
     """Compute one minus a ratio of two parts, and resample the clusters that hold answers."""
-    n_resamples, ci_level, rng = how
+    n_resamples, ci_level, rng = resampling
     sums = sums[sums.reshape(len(sums), -1).any(axis=1)]
     n_clusters = len(sums)
     weights = np.vstack([np.ones(n_clusters), draw_weights(n_clusters, n_resamples, rng)])

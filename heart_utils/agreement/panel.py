@@ -104,9 +104,11 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
             f"The test needs {LEAST_RATERS} people or more with {LEAST_ITEMS} items or more that"
             f" {judge} and another person answered too; there are {len(rows)} of {len(people)}."
         )
-    found = pd.DataFrame(rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"])
-    return found.assign(
-        rejected=stats.false_discovery_control(found["p_value"], method="by") <= FALSE_DISCOVERIES
+    results = pd.DataFrame(
+        rows, columns=["rater", "n_items", "judge_wins", "rater_wins", "p_value"]
+    )
+    return results.assign(
+        rejected=stats.false_discovery_control(results["p_value"], method="by") <= FALSE_DISCOVERIES
     )
 
 
@@ -169,8 +171,11 @@ def effective_judges(
         )
     one_dimension(votes)
     sheet = answer_sheet(votes)
-    said, by_people = sheet[:, by_judge], sheet[:, votes.raters.isin(people_only(table)["rater"])]
-    complete, n_people = ~np.isnan(said).any(axis=1), (~np.isnan(by_people)).sum(axis=1)
+    by_judges, by_people = (
+        sheet[:, by_judge],
+        sheet[:, votes.raters.isin(people_only(table)["rater"])],
+    )
+    complete, n_people = ~np.isnan(by_judges).any(axis=1), (~np.isnan(by_people)).sum(axis=1)
     single = not (complete & (n_people >= 2)).any()
     used = complete & (n_people >= (1 if single else 2))
     if not used.any():
@@ -184,7 +189,7 @@ def effective_judges(
         # Crossed over the same few people, their levels would count as errors that judges make
         # apart.
         people = people - people.mean(axis=0) + people.mean()
-    sums = sums_by(where, _error_columns(said[used], people, single=single), len(present))
+    sums = sums_by(where, _error_columns(by_judges[used], people, single=single), len(present))
     drawn, rows = (
         np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
         @ sums,
@@ -195,8 +200,8 @@ def effective_judges(
         # The interval is of rho, and is carried over: n_eff has no bound above.
         low, high = interval_of(float(rho[0]), rho[1:], len(present), ci_level, most=1.0)
         with np.errstate(divide="ignore"):
-            n_eff = said.shape[1] / np.maximum(
-                1.0 + (said.shape[1] - 1.0) * np.array([rho[0], high, low]), 0.0
+            n_eff = by_judges.shape[1] / np.maximum(
+                1.0 + (by_judges.shape[1] - 1.0) * np.array([rho[0], high, low]), 0.0
             )
         rows.append((reliability, rho[0], low, high, *n_eff, ci_level))
     columns = [
@@ -209,10 +214,10 @@ def effective_judges(
         "n_eff_high",
         "ci_level",
     ]
-    found = pd.DataFrame(rows, columns=columns).assign(
+    results = pd.DataFrame(rows, columns=columns).assign(
         n_units=int(used.sum()), n_clusters=len(present)
     )
-    return found.assign(provisional=len(present) < ENOUGH_CLUSTERS)
+    return results.assign(provisional=len(present) < ENOUGH_CLUSTERS)
 
 
 def _closeness(one: Array, others: Array, kind: str) -> Array:
@@ -222,20 +227,29 @@ def _closeness(one: Array, others: Array, kind: str) -> Array:
     return np.asarray(-np.sqrt(np.nanmean((others - one[:, None]) ** 2, axis=1)))
 
 
-def _error_columns(said: Array, people: Array, *, single: bool) -> Array:
+def _error_columns(by_judges: Array, people: Array, *, single: bool) -> Array:
     """Compute for each unit the terms from which covariances of errors are summed.
 
-    Squares, the squared sum, people's own, and each judge's error.
+    The columns are squares, the squared sum, people's own, and each judge's error.
     """
-    n_people, n_judges = (~np.isnan(people)).sum(axis=1), said.shape[1]
+    n_people, n_judges = (~np.isnan(people)).sum(axis=1), by_judges.shape[1]
     total, squares = np.nansum(people, axis=1), np.nansum(people**2, axis=1)
-    mean, judges = total / n_people, said.sum(axis=1)
+    mean, judges = total / n_people, by_judges.sum(axis=1)
     # The mean of H1 H2 over all ordered pairs of different people; with one person, of H squared.
-    crossed = squares / n_people if single else (total**2 - squares) / (n_people * (n_people - 1.0))
-    alone = (said**2).sum(axis=1) - 2.0 * judges * mean + n_judges * crossed
-    together = judges**2 - 2.0 * n_judges * judges * mean + n_judges**2 * crossed
+    mean_square = (
+        squares / n_people if single else (total**2 - squares) / (n_people * (n_people - 1.0))
+    )
+    alone = (by_judges**2).sum(axis=1) - 2.0 * judges * mean + n_judges * mean_square
+    together = judges**2 - 2.0 * n_judges * judges * mean + n_judges**2 * mean_square
     return np.column_stack(
-        [np.ones(len(said)), alone, together, squares / n_people, mean, said - mean[:, None]]
+        [
+            np.ones(len(by_judges)),
+            alone,
+            together,
+            squares / n_people,
+            mean,
+            by_judges - mean[:, None],
+        ]
     )
 
 
@@ -326,20 +340,22 @@ def calibrate_abstention(
             "wrong must be 0 or 1, confidence and cluster complete, with two clusters or more; got"
             f" {got}."
         )
-    places = np.clip(np.ceil(np.array(COVERAGES) * len(wrong)).astype(int) - 1, 0, len(wrong) - 1)
+    positions = np.clip(
+        np.ceil(np.array(COVERAGES) * len(wrong)).astype(int) - 1, 0, len(wrong) - 1
+    )
     rows = []
-    for threshold in dict.fromkeys(np.sort(confidence)[::-1][places]):
+    for threshold in dict.fromkeys(np.sort(confidence)[::-1][positions]):
         taken = confidence >= threshold
         n = np.bincount(where[taken], minlength=len(clusters)).astype(float)
-        said = np.bincount(where[taken], wrong[taken], len(clusters)).astype(float)
-        share = said.sum() / n.sum()
-        found = {
+        n_wrong = np.bincount(where[taken], wrong[taken], len(clusters)).astype(float)
+        share = n_wrong.sum() / n.sum()
+        measures = {
             "threshold": threshold,
             "coverage": taken.mean(),
             "risk": share,
-            "risk_high": risk_bound(said, n, EXCEEDED),
+            "risk_high": risk_bound(n_wrong, n, EXCEEDED),
         }
-        rows.append({**found, "n_votes": int(n.sum()), "n_clusters": int((n > 0).sum())})
+        rows.append({**measures, "n_votes": int(n.sum()), "n_clusters": int((n > 0).sum())})
     table = pd.DataFrame(rows)
     return table.assign(passed=(table["risk_high"] <= risk).cummin())
 

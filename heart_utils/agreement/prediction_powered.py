@@ -211,15 +211,17 @@ def prediction_powered_ratings(
     plain, bread = covariance(alone, correction=UNBIASED), alone.bread
     # How far the judge, beside each of people's verdicts and in each dialogue, is from its mean on
     # the pair.
-    beside = judged.apart[people.cluster, people.a, people.b]
-    scores = _Scores.of(alone, beside, judged)
+    judge_deviation = judged.deviation[people.cluster, people.a, people.b]
+    scores = _Scores.of(alone, judge_deviation, judged)
     trust = (
         scores.weights(labelled, bread) if weight is None else np.full(len(labelled), float(weight))
     )
     powered, robust = alone, plain
     try:
-        corrected = _with_judge(alone, trust[people.cluster] * beside)
-        by_judge = covariance(corrected, trust[:, None] * scores.judge, correction=UNBIASED)
+        corrected = _with_judge(alone, trust[people.cluster] * judge_deviation)
+        by_judge = covariance(
+            corrected, trust[:, None] * scores.judge_everywhere, correction=UNBIASED
+        )
         if trust.any() and (weight is not None or np.trace(by_judge) < np.trace(plain)):
             powered, robust = corrected, by_judge
     except ConvergenceError:  # the judge's differences put somebody beyond all wins or all losses
@@ -230,7 +232,7 @@ def prediction_powered_ratings(
     # The correlation of people's and the judge's scores, in the metric of strengths.
     one, other = (
         (some[labelled] - some[labelled].mean(axis=0)) @ bread
-        for some in (scores.own, scores.beside)
+        for some in (scores.people, scores.judge_here)
     )
     rho_squared = float(ratio((one * other).sum() ** 2, (one**2).sum() * (other**2).sum()))
     by_dialogue = covariance(
@@ -280,7 +282,7 @@ class _Judged:
     """The judge's mean verdict on each pair, one matrix a dialogue, and which pairs it saw."""
 
     wins: Array
-    seen: Array
+    judged_pairs: Array
 
     @classmethod
     def read(cls, entries: Entries, mine: Truths) -> _Judged:
@@ -296,38 +298,40 @@ class _Judged:
     @property
     def n_cells(self) -> int:
         """How many pairs of dialogues it saw."""
-        return int(self.seen.sum() / 2.0)
+        return int(self.judged_pairs.sum() / 2.0)
 
     @cached_property
     def mean(self) -> Array:
         """Its mean wins on each pair."""
-        return ratio(self.wins.sum(axis=0), self.seen.sum(axis=0), 0.0)
+        return ratio(self.wins.sum(axis=0), self.judged_pairs.sum(axis=0), 0.0)
 
     @cached_property
-    def apart(self) -> Array:
+    def deviation(self) -> Array:
         """How far it is from its mean, on each pair of each dialogue."""
-        return np.asarray(self.wins - self.seen * self.mean)
+        return np.asarray(self.wins - self.judged_pairs * self.mean)
 
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
     """How each dialogue moves the mean wins of each responder, shape (dialogues, responders)."""
 
-    own: Array  # by people's verdicts
-    beside: Array  # by the judge's, beside people's
-    judge: Array  # by the judge's, through its mean over all dialogues
+    people: Array  # by people's verdicts
+    judge_here: Array  # by the judge's, on what people judged
+    judge_everywhere: Array  # by the judge's, through its mean over all dialogues
 
     @classmethod
-    def of(cls, model: BradleyTerry, beside: Array, judged: _Judged) -> _Scores:
+    def of(cls, model: BradleyTerry, judge_deviation: Array, judged: _Judged) -> _Scores:
         entries, n, size = model.entries, len(judged.wins), len(model.theta)
         weight = fit_weights(entries, "pairs")
         sides = entries.cluster, entries.a, entries.b
         games = sums_by(sides[1:], weight, size, size)
         # A pair that people did not judge moves nobody.
-        means = ratio(games + games.T, judged.seen.sum(axis=0), 0.0)
-        own = sums_of_scores(model, entries.cluster, n)
+        means = ratio(games + games.T, judged.judged_pairs.sum(axis=0), 0.0)
+        by_people = sums_of_scores(model, entries.cluster, n)
         return cls(
-            own, sums_of_sides(*sides, weight * beside, n, size), (judged.apart * means).sum(axis=2)
+            by_people,
+            sums_of_sides(*sides, weight * judge_deviation, n, size),
+            (judged.deviation * means).sum(axis=2),
         )
 
     def weights(self, labelled: Truths, inverse: Array) -> Array:
@@ -337,20 +341,24 @@ class _Scores:
         """
         n, n_all = int(labelled.sum()), len(labelled)
         # By how much the judge's verdicts beside people's differ from its mean over all dialogues.
-        apart = (self.beside - self.judge)[labelled]
+        difference = (self.judge_here - self.judge_everywhere)[labelled]
         # rounding, where people judged all that the judge did
-        apart[np.abs(apart) < NEGLIGIBLE] = 0.0
+        difference[np.abs(difference) < NEGLIGIBLE] = 0.0
         learnt = labelled_weights(
-            n * self.own[labelled], n * apart, n_all * self.judge, n / n_all, inverse
+            n * self.people[labelled],
+            n * difference,
+            n_all * self.judge_everywhere,
+            n / n_all,
+            inverse,
         )
-        found = np.full(n_all, learnt.mean())
-        found[labelled] = learnt
-        return found
+        weights_by_dialogue = np.full(n_all, learnt.mean())
+        weights_by_dialogue[labelled] = learnt
+        return weights_by_dialogue
 
 
-def _with_judge(alone: BradleyTerry, moved: Array) -> BradleyTerry:
+def _with_judge(alone: BradleyTerry, shift: Array) -> BradleyTerry:
     """Fit again after moving what people said by the judge's differences."""
-    entries = replace(alone.entries, share=alone.entries.share - moved)
+    entries = replace(alone.entries, share=alone.entries.share - shift)
     counts = count_wins(entries, weights="pairs").total()
     theta = fit_strengths(counts[:, 0], alone.penalised, alone.theta)[0]
     return replace(alone, entries=entries, counts=counts, theta=theta)
@@ -365,8 +373,8 @@ def _check(
     name: str,
     judge: str,
 ) -> None:
-    if len(deaf := np.flatnonzero(labelled & ~judged.seen.any(axis=(1, 2)))):
-        first = f"{name} {clusters[deaf[0]]}, which people judged ({len(deaf)} such)"
+    if len(unjudged := np.flatnonzero(labelled & ~judged.judged_pairs.any(axis=(1, 2)))):
+        first = f"{name} {clusters[unjudged[0]]}, which people judged ({len(unjudged)} such)"
         raise AgreementError(
             f"{judge} gave no verdict on {first}. Where people judged, the judge must too."
         )
@@ -391,10 +399,10 @@ def _check(
 
 
 def labelled_weights(
-    own: Array, apart: Array, elsewhere: Array, share: float, inverse: Array
+    people_scores: Array, difference: Array, judge_everywhere: Array, share: float, inverse: Array
 ) -> Array:
     """Estimate the weight of the judge in each labelled dialogue from all the others."""
-    one, other, rest = own @ inverse, apart @ inverse, elsewhere @ inverse
+    one, other, rest = people_scores @ inverse, difference @ inverse, judge_everywhere @ inverse
     shared = _left_out(one, other)
     spread = _left_out(other, other) + share * (1.0 - share) * rest.var(axis=0, ddof=1).sum()
     return np.clip(ratio(shared, spread, 0.0), 0.0, 1.0)
@@ -420,12 +428,12 @@ def _table(
     ci_level: float,
 ) -> pd.DataFrame:
     """Build the table of strengths with intervals, next to the judge's own."""
-    reach, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
+    quantile, by_judge = stats.t.ppf((1.0 + ci_level) / 2.0, n - 1), find_separated(judged[None])[0]
     centre, judge = centring(penalised), fit_strengths(judged[None], by_judge)[0]
     columns: dict[str, pd.Index | Array] = {"responder": names}
     for three, (theta, robust) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
         variance = np.diag(centre @ robust @ centre.T)
-        half = np.where(penalised, np.nan, reach * np.sqrt(np.maximum(variance, 0.0)))
+        half = np.where(penalised, np.nan, quantile * np.sqrt(np.maximum(variance, 0.0)))
         columns |= dict(
             zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True)
         )

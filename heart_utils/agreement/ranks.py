@@ -65,7 +65,7 @@ def rank_agreement(
     Raises
     ------
     AgreementError
-        If a party has no score, or the parties share no history.
+        If a rater group has no score, or the groups share no history.
 
     Examples
     --------
@@ -299,16 +299,18 @@ def track_recipients(
     [[1.0, 3.0]]
     """
     drop = ["distress_before", "distress_after"]
-    asked = [
+    report_columns = [
         column for name in outcomes for column in (drop if name == "distress_drop" else [name])
     ]
-    if missing := [name for name in ("history_id", "dialogue_id", *asked) if name not in histories]:
+    if missing := [
+        name for name in ("history_id", "dialogue_id", *report_columns) if name not in histories
+    ]:
         raise AgreementError(
             f"histories have no column {', '.join(missing)}; only ESConv's seekers answered."
         )
-    told = (
+    reports = (
         histories.assign(distress_drop=histories[drop[0]] - histories[drop[1]])
-        if drop[0] in asked
+        if drop[0] in report_columns
         else histories
     )
     need_columns(values, ["history_id", "value", *by], AgreementError)
@@ -319,7 +321,7 @@ def track_recipients(
             " to `by`."
         )
     joined = values.dropna(subset="value").merge(
-        told[["history_id", "dialogue_id", *outcomes]], on="history_id"
+        reports[["history_id", "dialogue_id", *outcomes]], on="history_id"
     )
     if joined[list(outcomes)].isna().to_numpy().all():
         raise AgreementError("No history with a value has an outcome by its seeker.")
@@ -329,10 +331,10 @@ def track_recipients(
         clusters = pd.Index(joined.loc[joined[outcome].notna(), "dialogue_id"].unique())
         drawn = draw_weights(len(clusters), n_resamples, rng)
         for group, part in joined.groupby(list(by), sort=True):
-            found = _correlate(
+            correlation = _correlate(
                 part, outcome, clusters.get_indexer(pd.Index(part["dialogue_id"])), drawn, ci_level
             )
-            rows.append({**dict(zip(by, group, strict=True)), "outcome": outcome, **found})
+            rows.append({**dict(zip(by, group, strict=True)), "outcome": outcome, **correlation})
     return pd.DataFrame(rows)
 
 
@@ -340,8 +342,8 @@ def _correlate(
     part: pd.DataFrame, outcome: str, where: Codes, drawn: Array, ci_level: float
 ) -> dict[str, object]:
     """Compute Spearman's correlation with mid-ranks, in the data and in each resample."""
-    there = part[outcome].notna().to_numpy()
-    rows, where = part[there], where[there]
+    has_outcome = part[outcome].notna().to_numpy()
+    rows, where = part[has_outcome], where[has_outcome]
     n_clusters = len(np.unique(where))
     x, y = (
         np.unique(rows[column].to_numpy(float), return_inverse=True)[1]
@@ -354,12 +356,17 @@ def _correlate(
     )
     ranks = ranks - (weights * ranks).sum(axis=-1, keepdims=True) / total
     (xx, xy), (_, yy) = np.einsum("irn,jrn->ijr", ranks, weights * ranks)
-    found = ratio(xy, np.where(xx * yy > 1e-18, np.sqrt(xx * yy), 0.0))
+    correlations = ratio(xy, np.where(xx * yy > 1e-18, np.sqrt(xx * yy), 0.0))
     low, high = interval_of(
-        float(found[0]), found[1:], max(n_clusters, 1), ci_level, least=-1.0, most=1.0
+        float(correlations[0]), correlations[1:], max(n_clusters, 1), ci_level, least=-1.0, most=1.0
     )
-    counts = {"n": len(rows), "n_missing": int((~there).sum()), "n_clusters": n_clusters}
-    ends = {"correlation": float(found[0]), "ci_low": low, "ci_high": high, "ci_level": ci_level}
+    counts = {"n": len(rows), "n_missing": int((~has_outcome).sum()), "n_clusters": n_clusters}
+    ends = {
+        "correlation": float(correlations[0]),
+        "ci_low": low,
+        "ci_high": high,
+        "ci_level": ci_level,
+    }
     return {**ends, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}
 
 

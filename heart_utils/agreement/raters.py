@@ -32,7 +32,7 @@ POOL = "human"
 """The responder for which several people write."""
 LARGEST_SD = 20.0
 ENOUGH_DIALOGUES = 10
-"""A writer judged in fewer has no row of their own on the board, but counts in the average."""
+"""A writer judged in fewer has no row on the leaderboard, but counts in the average."""
 
 PRIOR = 1.0
 """Of reliabilities: what is added to each count of right and wrong answers."""
@@ -109,9 +109,9 @@ def rater_quality(
         & verdicts["verdict"].notna()
     ]
     if rows.empty:
-        there = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
+        present = ", ".join(sorted(verdicts["dimension"].unique())) or "none"
         raise AgreementError(
-            f"No valid verdict has the dimension {dimension!r}; the table has {there}."
+            f"No valid verdict has the dimension {dimension!r}; the table has {present}."
         )
     rows = rows[rows["repeat"] == 0]
     twice = rows.duplicated(["rater", "pair_id"])
@@ -183,13 +183,15 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
         "straight_line": quality["run_p"] < rule.max_p,
         "unreliable": quality["reliability"] < rule.min_reliability,
     }
-    seen = pd.DataFrame(words).fillna(False).astype(bool)
+    shows_sign = pd.DataFrame(words).fillna(False).astype(bool)
     # A long run is one side chosen often: both show the same thing, so they count once.
     count = (
-        seen["fast"].astype(int) + (seen["one_sided"] | seen["straight_line"]) + seen["unreliable"]
+        shows_sign["fast"].astype(int)
+        + (shows_sign["one_sided"] | shows_sign["straight_line"])
+        + shows_sign["unreliable"]
     )
-    signs = [list(seen.columns[row]) for row in seen.to_numpy()]
-    excluded = seen["failed_checks"] | (count >= rule.signs_needed)
+    signs = [list(shows_sign.columns[row]) for row in shows_sign.to_numpy()]
+    excluded = shows_sign["failed_checks"] | (count >= rule.signs_needed)
     return pd.DataFrame(
         {
             "rater": quality["rater"],
@@ -204,8 +206,8 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 class WriterRatings:
     """How writers are rated, together and apart."""
 
-    pooled: Ratings = field(repr=False)  # the board on which all writers are one responder
-    # the board on which each writer is a responder, named ``human/writer-1a2b``
+    pooled: Ratings = field(repr=False)  # the leaderboard on which all writers are one responder
+    # the leaderboard on which each writer is a responder, named ``human/writer-1a2b``
     split: Ratings = field(repr=False)
     # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues
     # or more, and not penalised
@@ -220,7 +222,7 @@ class WriterRatings:
     sd_low: float
     sd_high: float
 
-    def board(self) -> pd.DataFrame:
+    def leaderboard(self) -> pd.DataFrame:
         """Build the leaderboard of writers judged often enough, with the average writer."""
         few = self.writers.loc[~self.writers["enough"], "writer"]
         table = self.split.table[~self.split.table["responder"].isin(few)]
@@ -301,8 +303,8 @@ def rate_writers(
     12
     """
     rng = as_rng(rng)
-    apart = split_writers(verdicts, comparisons, replies)
-    names = _names(apart)
+    by_writer = split_writers(verdicts, comparisons, replies)
+    names = _names(by_writer)
     writers = [name for name in names if name.startswith(f"{POOL}/")]
     count = len(writers)
     if count < 3 or count == len(names):
@@ -322,7 +324,7 @@ def rate_writers(
         ours = responders[responders["responder"] == POOL].iloc[[0] * count]
         responders = pd.concat([responders, ours.assign(responder=writers)], ignore_index=True)
     split = fit_ratings(
-        apart,
+        by_writer,
         responders=responders,
         dimension=dimension,
         n_resamples=n_resamples,
@@ -368,14 +370,14 @@ def split_writers(
         raise RatingsError(
             f"No verdict is about {POOL!r}; judged were {', '.join(_names(verdicts)[:5])}."
         )
-    shown, author = (
+    by_comparison, author = (
         comparisons.set_index("comparison_id"),
         replies.set_index("reply_id")["author_id"],
     )
     split = verdicts.copy()
     for side in ("a", "b"):
         ours = verdicts[f"responder_{side}"] == POOL
-        writer = verdicts.loc[ours, "comparison_id"].map(shown[f"reply_{side}"]).map(author)
+        writer = verdicts.loc[ours, "comparison_id"].map(by_comparison[f"reply_{side}"]).map(author)
         if writer.isna().any():
             first = verdicts.loc[writer.index[writer.isna()][0], "comparison_id"]
             raise RatingsError(
@@ -417,9 +419,9 @@ def dawid_skene(
 
     Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806.
 
-    From ``item``, ``rater``, ``answer``: by ``rater``, ``truth`` and ``answer`` its ``probability``
-    and ``count``, plus `prior`. Under a `mirror`, such as a for b, a rater errs alike on a class
-    and on its image.
+    It takes ``item``, ``rater``, ``answer`` and returns ``probability`` and ``count``, plus
+    `prior`, of each ``rater``, ``truth`` and ``answer``. Under a `mirror`, such as a for b, a rater
+    errs alike on a class and on its image.
     """
     columns = ["item", "rater", "answer"]
     need_columns(answers, columns, AgreementError)
@@ -438,14 +440,14 @@ def dawid_skene(
         raise AgreementError(
             f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back."
         )
-    said = pd.Index(classes).get_indexer(pd.Index(answers["answer"].astype(str)))
+    answer_code = pd.Index(classes).get_indexer(pd.Index(answers["answer"].astype(str)))
     swap = [classes.index(mirror[name]) for name in classes] if mirror else None
-    posterior = sums_by((items, said), 1.0, len(item_names), len(classes))
+    posterior = sums_by((items, answer_code), 1.0, len(item_names), len(classes))
     posterior /= posterior.sum(axis=1, keepdims=True)
     for _ in range(MOST_STEPS):
         prevalence = posterior.mean(axis=0)
         counts = sums_by(
-            (raters, said), posterior[items], len(rater_names), len(classes)
+            (raters, answer_code), posterior[items], len(rater_names), len(classes)
         ).transpose(0, 2, 1)
         if swap is not None:
             prevalence, counts = (
@@ -457,7 +459,7 @@ def dawid_skene(
             counts + prior, (counts + prior).sum(axis=2, keepdims=True), 1 / len(classes)
         )
         log_joint = np.tile(np.log(np.maximum(prevalence, 1e-300)), (len(item_names), 1))
-        np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, said])
+        np.add.at(log_joint, items, np.log(np.maximum(errors, 1e-300))[raters, :, answer_code])
         before, posterior = posterior, softmax(log_joint, axis=1)
         moved = float(np.abs(posterior - before).max())
         if moved < TOLERANCE:
@@ -498,15 +500,15 @@ def _sides(rows: pd.DataFrame) -> pd.DataFrame:
     """
     sided = rows[(rows["verdict"] != "tie") & rows["order"].notna()]
     first = (sided["verdict"] == "a") == (sided["order"] == "ab")
-    found = []
+    side_rows = []
     for rater, chosen in first.groupby(sided["rater"], sort=True):
         run, p = (
             _longest_run(chosen.to_numpy()),
             float(binomtest(int(chosen.sum()), len(chosen)).pvalue),
         )
-        found.append((rater, float(chosen.mean()), p, run, _run_probability(len(chosen), run)))
+        side_rows.append((rater, float(chosen.mean()), p, run, _run_probability(len(chosen), run)))
     return pd.DataFrame(
-        found, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]
+        side_rows, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]
     ).set_index("rater")
 
 

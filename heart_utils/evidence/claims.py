@@ -104,14 +104,14 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
 def _compute(row: object, names: dict[str, object]) -> float:
     name, check = (str(getattr(row, column)) for column in ("claim_id", "check"))
     try:
-        found = float(eval(check, dict(names)))  # noqa: S307, the ledger is a file of the project
+        value = float(eval(check, dict(names)))  # noqa: S307, the ledger is a file of the project
     except Exception as error:
         raise ClaimsError(
             f"The check of claim {name}, {check!r}, cannot be computed: {error!r}."
         ) from error
-    if np.isnan(found):
+    if np.isnan(value):
         raise ClaimsError(
             f"The check of claim {name}, {check!r}, gives no number; a claim that it names has"
             " none."
         )
-    return found
+    return value

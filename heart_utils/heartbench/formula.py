@@ -1,6 +1,6 @@
 """HeartBench scores from item-wise hits, and the leaderboard of their means.
 
-By formula, veto or a plainer rule.
+A score follows the published formula, with a veto, or a plainer rule.
 """
 
 from __future__ import annotations
@@ -207,10 +207,11 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     need_columns(hits, ["responder", "rater", "item", "score", "state"], RubricError)
     if hits.empty:
         raise RubricError("hits: no row; expected one per responder, rater and item.")
-    place = pd.Index(rubric["item"]).get_indexer(hits["item"])
-    if (place < 0).any():
+    item_position = pd.Index(rubric["item"]).get_indexer(hits["item"])
+    if (item_position < 0).any():
         raise RubricError(
-            f"hits.item: {hits['item'].to_numpy()[place < 0][0]!r} is no item of these questions."
+            f"hits.item: {hits['item'].to_numpy()[item_position < 0][0]!r} is no item of these"
+            " questions."
         )
     score = pd.to_numeric(hits["score"], errors="coerce").to_numpy(dtype=float)
     valid = hits["state"].to_numpy() == "valid"
@@ -222,13 +223,13 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
             f" {hits['item'].iloc[row]!r}) has {hits['score'].iloc[row]}. What could not be judged"
             " needs a state that says so, such as 'abstained'."
         )
-    rows = rubric.iloc[place].assign(
+    rows = rubric.iloc[item_position].assign(
         rater=hits["rater"].to_numpy(), responder=hits["responder"].to_numpy()
     )
     rows = rows.assign(
         hit=valid & (score == 1),
         failure=hits["state"].where(~valid).to_numpy(dtype=object),
-        place=place,
+        place=item_position,
     )
     rows = pd.DataFrame(rows.sort_values(["rater", "responder", "place"], ignore_index=True))
     given = (
@@ -270,8 +271,8 @@ def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
         .sum()
         .assign(n_items=cells.size(), state=cells["failure"].first())
     )
-    found: pd.DataFrame = sums.assign(state=sums["state"].fillna("valid")).reset_index()
-    return found
+    ability_rows: pd.DataFrame = sums.assign(state=sums["state"].fillna("valid")).reset_index()
+    return ability_rows
 
 
 def _strata(rows: pd.DataFrame) -> list[str]:
@@ -346,16 +347,16 @@ def rubric_board(
         "ci_high": high.ravel(),
         "ci_level": ci_level if n_resamples else np.nan,
     }
-    board = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
-    board["provisional"] = board["n_questions"] < ENOUGH_CLUSTERS
+    by_responder = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
+    by_responder["provisional"] = by_responder["n_questions"] < ENOUGH_CLUSTERS
     overall = (
-        board["score"]
+        by_responder["score"]
         .groupby(level=["rater", "responder"], sort=False)
         .transform(lambda of_one: of_one.iloc[0])
     )
-    found = board.assign(_overall=overall).reset_index()
-    found = found.sort_values(["rater", "_overall"], ascending=[True, False], ignore_index=True)
-    return found.drop(columns="_overall")
+    rows = by_responder.assign(_overall=overall).reset_index()
+    rows = rows.sort_values(["rater", "_overall"], ascending=[True, False], ignore_index=True)
+    return rows.drop(columns="_overall")
 
 
 def ability_variance(
@@ -431,12 +432,12 @@ def _replicates(
     good = (cells["state"] == "valid").to_numpy()
     shape = (len(questions), len(keys), len(abilities))
     score, present, items = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    place = (question[good], key[good], ability[good])
-    score[place], present[place], items[place] = cells["score"][good], 1.0, cells["n_items"][good]
+    cell = (question[good], key[good], ability[good])
+    score[cell], present[cell], items[cell] = cells["score"][good], 1.0, cells["n_items"][good]
     by_ability = _weighted(draws, score, present)
     if mean == "ability":
-        there = ~np.isnan(by_ability)
-        overall = ratio(np.nansum(by_ability, axis=2), there.sum(axis=2).astype(float))
+        has_score = ~np.isnan(by_ability)
+        overall = ratio(np.nansum(by_ability, axis=2), has_score.sum(axis=2).astype(float))
     elif mean == "question":
         n = present.sum(axis=2)
         own = np.nan_to_num(ratio(score.sum(axis=2), n))
@@ -490,14 +491,16 @@ def _mean(replicates: Array) -> Array:
 def _counts(cells: pd.DataFrame) -> pd.DataFrame:
     table = cells.assign(n_questions=cells["state"] == "valid", n_vetoed=cells.get("vetoed", False))
     table["n_unscored"] = ~table["n_questions"]
-    how = {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
+    aggregations = {"n_questions": "any", "n_unscored": "sum", "n_vetoed": "any"}
     overall = (
         table.groupby(["rater", "responder", "question_id"])
-        .agg(how)
+        .agg(aggregations)
         .reset_index()
         .assign(ability="overall")
     )
     counts: pd.DataFrame = (
-        pd.concat([table, overall]).groupby(["rater", "responder", "ability"])[list(how)].sum()
+        pd.concat([table, overall])
+        .groupby(["rater", "responder", "ability"])[list(aggregations)]
+        .sum()
     )
     return counts.astype(int)

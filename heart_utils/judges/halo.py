@@ -110,7 +110,7 @@ def measure_halo(
         _second(table[0], pairs, raters, dimensions).assign(kinds=name)
         for name, pairs in meetings.items()
     ]
-    shares = [_first_share(table[:, place, :, place]) for place in range(len(raters))]
+    shares = [_first_share(table[:, number, :, number]) for number in range(len(raters))]
     ends = [tested(share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares]
     of_raters = pd.DataFrame(ends).assign(first_share=[share[0] for share in shares], rater=raters)
     return Halo(
@@ -175,23 +175,23 @@ def _distinct(
 ) -> pd.DataFrame:
     """Test for each dimension whether raters agree more about it than across dimensions."""
     # (resamples, pairs, dimensions, dimensions)
-    crossed = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)
-    both = (crossed + crossed.swapaxes(2, 3)) / 2.0
+    across_raters = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)
+    both = (across_raters + across_raters.swapaxes(2, 3)) / 2.0
     diagonal = np.eye(len(dimensions), dtype=bool)
     convergent = _nanmean(both[:, :, diagonal], (1,))
     discriminant = _nanmean(np.where(diagonal, np.nan, both), (1, 3))
     difference = convergent - discriminant
-    found = pd.DataFrame([tested(values, n_clusters, ci_level) for values in difference.T])
-    found = found.assign(
+    tests = pd.DataFrame([tested(values, n_clusters, ci_level) for values in difference.T])
+    tests = tests.assign(
         dimension=dimensions,
         convergent=convergent[0],
         discriminant=discriminant[0],
         difference=difference[0],
     )
-    known, found["p_holm"] = found["p"].notna(), holm(found["p"])
-    shown = (found["p_holm"] <= 1.0 - ci_level) & (found["ci_low"] > 0)
-    return found.assign(
-        label=np.select([~known, shown], ["no variation to compare", ""], NOT_DISTINCT)
+    known, tests["p_holm"] = tests["p"].notna(), holm(tests["p"])
+    distinct = (tests["p_holm"] <= 1.0 - ci_level) & (tests["ci_low"] > 0)
+    return tests.assign(
+        label=np.select([~known, distinct], ["no variation to compare", ""], NOT_DISTINCT)
     )
 
 
@@ -200,21 +200,23 @@ def _second(
 ) -> pd.DataFrame:
     """Compare, for two raters and a dimension, agreement on it with correlations within a rater."""
     rows = []
-    for (one, other), (place, dimension) in product(pairs, enumerate(dimensions)):
+    for (one, other), (number, dimension) in product(pairs, enumerate(dimensions)):
         within = np.delete(
-            np.stack([table[rater, place, rater] for rater in (one, other)]), place, axis=1
+            np.stack([table[rater, number, rater] for rater in (one, other)]), number, axis=1
         )
         rows.append(
             (
                 raters[one],
                 raters[other],
                 dimension,
-                table[one, place, other, place],
+                table[one, number, other, number],
                 float(_nanmean(within, (0, 1))),
             )
         )
-    found = pd.DataFrame(rows, columns=["one", "other", "dimension", "convergent", "same_rater"])
-    return found.assign(holds=found["convergent"] > found["same_rater"])
+    comparisons = pd.DataFrame(
+        rows, columns=["one", "other", "dimension", "convergent", "same_rater"]
+    )
+    return comparisons.assign(holds=comparisons["convergent"] > comparisons["same_rater"])
 
 
 def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:

@@ -82,15 +82,19 @@ def position_bias(
         # Two valid answers, or one row that was joined before it came: GPT-4's in MT-Bench have no
         # order.
         judged = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["order"].isna()]
-        shown = valid[valid["order"].notna()]
-        first = shown["verdict"].map(SHARES).astype(float).to_numpy()
-        first = np.where(shown["order"] == "ab", first, 1.0 - first)
+        with_order = valid[valid["order"].notna()]
+        first = with_order["verdict"].map(SHARES).astype(float).to_numpy()
+        first = np.where(with_order["order"] == "ab", first, 1.0 - first)
         failed, turned = (
             ~theirs["state"].isin(["valid", "inconsistent"]),
             judged["state"].eq("inconsistent"),
         )
         measures = {
-            "first_share": (first, shown["dialogue_id"], "no valid verdict names the order shown"),
+            "first_share": (
+                first,
+                with_order["dialogue_id"],
+                "no valid verdict names the order shown",
+            ),
             "inconsistent_share": (
                 turned,
                 judged["dialogue_id"],
@@ -162,13 +166,13 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     [[0.0, 1.0], [1.0, 0.0]]
     """
     text = replies.dropna(subset=["text"]).set_index("reply_id")["text"]
-    found = {
+    features = {
         "log2_words": np.log(text.str.count(r"\S+").clip(lower=1)) / np.log(2.0),
         "list_marks": text.str.contains(LIST_LINE),
         "first_person": text.str.contains(FIRST_PERSON),
         "question": text.str.contains("?", regex=False),
     }
-    return pd.DataFrame(found, index=text.index).astype(float)
+    return pd.DataFrame(features, index=text.index).astype(float)
 
 
 def feature_gaps(comparisons: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
@@ -297,20 +301,20 @@ def _share(
     ci_level: float,
 ) -> dict[str, object]:
     """Compute the mean of zeros, halves and ones, with an interval."""
-    said, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
-    value, low, high, why = said.mean() if n_clusters else np.nan, np.nan, np.nan, without
+    outcomes, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
+    value, low, high, why = outcomes.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
-        found = share_ci(
-            said, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level
+        interval = share_ci(
+            outcomes, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level
         )
-        low, high, why = found.ci_low, found.ci_high, ""
+        low, high, why = interval.ci_low, interval.ci_high, ""
     elif n_clusters:
         why = "one dialogue only, so no interval"
     return {
         "value": value,
         "ci_low": low,
         "ci_high": high,
-        "n": len(said),
+        "n": len(outcomes),
         "n_clusters": n_clusters,
         "why": why,
         "provisional": n_clusters < ENOUGH_CLUSTERS,
@@ -351,13 +355,13 @@ def fit_logistic(
     codes, n = pd.factorize(clusters)[0], clusters.nunique()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # separation is told by the coefficients
-        how = {"cov_type": "cluster", "cov_kwds": {"groups": codes, "use_correction": False}}
-        fit = GLM(won, design, family=families.Binomial()).fit(
-            maxiter=100, tol=1e-9, tol_criterion="params", **how
+        clustered = {"cov_type": "cluster", "cov_kwds": {"groups": codes, "use_correction": False}}
+        fitted = GLM(won, design, family=families.Binomial()).fit(
+            maxiter=100, tol=1e-9, tol_criterion="params", **clustered
         )
-    if not fit.converged or np.abs(fit.params).max() > LARGEST:
+    if not fitted.converged or np.abs(fitted.params).max() > LARGEST:
         return pd.DataFrame(), "the verdicts follow it without exception"
-    beta, se = fit.params, fit.bse * np.sqrt(n / (n - 1.0))
+    beta, se = fitted.params, fitted.bse * np.sqrt(n / (n - 1.0))
     if not se.all():
         return pd.DataFrame(), "every pair is a tie or undecided"
     low, high = stats.t.interval(ci_level, n - 1, beta, se)
@@ -453,13 +457,13 @@ def compare_answers(
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         for one, other in combinations(sorted(theirs[by].dropna().unique()), 2):
-            met = theirs[theirs[by] == one].merge(
+            both = theirs[theirs[by] == one].merge(
                 theirs[theirs[by] == other], on=key, suffixes=("", "_after")
             )
-            valid = met[(met["state"] == "valid") & (met["state_after"] == "valid")]
+            valid = both[(both["state"] == "valid") & (both["state_after"] == "valid")]
             if len(valid["dialogue_id"].unique()) > 1:
                 same = valid["verdict"].eq(valid["verdict_after"])
-                found = share_ci(
+                same_share = share_ci(
                     same,
                     1,
                     cluster=valid["dialogue_id"],
@@ -473,14 +477,14 @@ def compare_answers(
                         dimension,
                         one,
                         other,
-                        found.estimate,
-                        found.ci_low,
-                        found.ci_high,
+                        same_share.estimate,
+                        same_share.ci_low,
+                        same_share.ci_high,
                         len(valid),
                         # fmt: skip
-                        len(met) - len(valid),
-                        found.n_clusters,
-                        found.provisional,
+                        len(both) - len(valid),
+                        same_share.n_clusters,
+                        same_share.provisional,
                     )
                 )
     columns = [

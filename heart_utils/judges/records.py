@@ -52,7 +52,7 @@ def words_of_record(records: Sequence[Record], judge: str, *, dimension: str | N
         if record.judge == judge and dimension in (None, record.dimension)
     ]
     if dimension is None:
-        said = [f"{record.dimension}: {record.describe()}" for record in own]
+        descriptions = [f"{record.dimension}: {record.describe()}" for record in own]
     else:
-        said = [record.describe() for record in own]
-    return "; ".join(said) or NOT_CALIBRATED
+        descriptions = [record.describe() for record in own]
+    return "; ".join(descriptions) or NOT_CALIBRATED

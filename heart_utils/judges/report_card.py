@@ -153,7 +153,7 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
     for rater, card in grades.groupby("rater", sort=True):
         answered = card[card["n"] > 0]
         spoilt = answered[answered["expected"] == "worse"]
-        told = int((spoilt["outcome"] == "recognised").sum())
+        n_recognised = int((spoilt["outcome"] == "recognised").sum())
         wrong = list(answered.loc[answered["outcome"] == "prefers the spoilt one", "probe"])
         paid = list(answered.loc[answered["outcome"] == "rewards it", "probe"])
         contradicted = float(answered["contradicted"].mean()) if len(answered) else np.nan
@@ -165,26 +165,28 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
             else []
         )
         reasons += (
-            [f"recognises {told} of {len(spoilt)} spoilt replies"] if 2 * told < len(spoilt) else []
+            [f"recognises {n_recognised} of {len(spoilt)} spoilt replies"]
+            if 2 * n_recognised < len(spoilt)
+            else []
         )
         missing = len(card) - len(answered)
         if not len(answered):
             finding, reasons = "no valid answer", []
         elif reasons:
             finding = "not to be trusted"
-        elif told == len(spoilt) and not missing:
+        elif n_recognised == len(spoilt) and not missing:
             finding = "passed these probes"
         else:
             finding, reasons = (
                 "not shown to be trustworthy",
-                [f"recognises {told} of {len(spoilt)} spoilt replies"],
+                [f"recognises {n_recognised} of {len(spoilt)} spoilt replies"],
             )
         rows.append(
             {
                 "rater": rater,
                 "finding": finding,
                 "reasons": "; ".join(reasons),
-                "told": told,
+                "told": n_recognised,
                 "of": len(spoilt),
                 # fmt: skip
                 "contradicted": contradicted,

@@ -84,7 +84,7 @@ def repeat_reliability(
         ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"],
         BiasError,
     )
-    key = _question(verdicts, apart="repeat")
+    key = _question(verdicts, without="repeat")
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         valid = theirs[theirs["state"] == "valid"]
@@ -133,7 +133,7 @@ def repeat_reliability(
                 }
             )
             continue
-        found = bootstrap_ci(
+        interval = bootstrap_ci(
             sums,
             _intraclass,
             cluster="dialogue_id",
@@ -143,8 +143,12 @@ def repeat_reliability(
             least=-1.0,
             most=1.0,
         )
-        ends = {"ci_low": found.ci_low, "ci_high": found.ci_high, "provisional": found.provisional}
-        rows.append(row | {"reliability": found.estimate} | ends)
+        ends = {
+            "ci_low": interval.ci_low,
+            "ci_high": interval.ci_high,
+            "provisional": interval.provisional,
+        }
+        rows.append(row | {"reliability": interval.estimate} | ends)
     if not rows:
         raise BiasError(
             "No pair was asked again in the same order: a repeat has the same pair_id and order,"
@@ -236,10 +240,10 @@ def price_of_repeats(
         )
     rows = rows[rows["state"] == "valid"]
     repeats = sorted(rows["repeat"].unique())
-    asked = rows.groupby(_question(rows, apart="repeat"), dropna=False)["repeat"].transform(
+    n_repeats = rows.groupby(_question(rows, without="repeat"), dropna=False)["repeat"].transform(
         "nunique"
     )
-    rows = rows[asked == len(repeats)]
+    rows = rows[n_repeats == len(repeats)]
     if len(repeats) < 2 or rows.empty:
         raise BiasError(
             f"No question on {dimension!r} was answered in two repeats; ask again, as with"
@@ -328,7 +332,7 @@ def measure_drift(
         raise BiasError(
             f"Verdicts in the column {by!r} are of {len(dates)} dates; drift needs two."
         )
-    key = [*_question(valid, apart="repeat"), "dialogue_id"]
+    key = [*_question(valid, without="repeat"), "dialogue_id"]
     key = [column for column in key if column != by]
     # a setting that is absent is one, too
     sizes = valid.groupby([*key, by, "verdict"], dropna=False).size()
@@ -336,27 +340,28 @@ def measure_drift(
     rows = []
     for one, other in combinations(dates, 2):
         for (rater, dimension), theirs in counts.groupby(level=["rater", "dimension"], sort=True):
-            here, there = theirs[one], theirs[other]
-            words = sorted({*here, *there})
-            here, there = (
-                side.reindex(columns=words, fill_value=0).to_numpy(float) for side in (here, there)
+            earlier, later = theirs[one], theirs[other]
+            words = sorted({*earlier, *later})
+            earlier, later = (
+                side.reindex(columns=words, fill_value=0).to_numpy(float)
+                for side in (earlier, later)
             )
-            met = (here.sum(axis=1) > 0) & (there.sum(axis=1) > 0)
-            within = _equal(here) + _equal(there)
-            pairs = _pairs(here.sum(axis=1)) + _pairs(there.sum(axis=1))
+            in_both = (earlier.sum(axis=1) > 0) & (later.sum(axis=1) > 0)
+            within = _equal(earlier) + _equal(later)
+            pairs = _pairs(earlier.sum(axis=1)) + _pairs(later.sum(axis=1))
             sums = pd.DataFrame(
                 {
                     "within": ratio(within, pairs, 0.0),
                     "between": ratio(
-                        (here * there).sum(axis=1), here.sum(axis=1) * there.sum(axis=1), 0.0
+                        (earlier * later).sum(axis=1), earlier.sum(axis=1) * later.sum(axis=1), 0.0
                     ),
                     "met": 1.0,
                     "dialogue_id": theirs.index.get_level_values("dialogue_id"),
                 }
-            )[met & (pairs > 0)]
+            )[in_both & (pairs > 0)]
             if sums["dialogue_id"].nunique() < LEAST_DIALOGUES:
                 continue
-            found = bootstrap_ci(
+            drift = bootstrap_ci(
                 sums,
                 _beyond,
                 cluster="dialogue_id",
@@ -374,14 +379,14 @@ def measure_drift(
                     "other": other,
                     "same_within": float(sums["within"].mean()),
                     "same_between": float(sums["between"].mean()),
-                    "drift": found.estimate,
-                    "ci_low": found.ci_low,
-                    "ci_high": found.ci_high,
+                    "drift": drift.estimate,
+                    "ci_low": drift.ci_low,
+                    "ci_high": drift.ci_high,
                     "ci_level": ci_level,
-                    "p": p_value(found.estimate, found.replicates, found.n_clusters),
+                    "p": p_value(drift.estimate, drift.replicates, drift.n_clusters),
                     "n_questions": len(sums),
-                    "n_clusters": found.n_clusters,
-                    "provisional": found.provisional,
+                    "n_clusters": drift.n_clusters,
+                    "provisional": drift.provisional,
                 }
             )
     if not rows:
@@ -392,9 +397,9 @@ def measure_drift(
     return pd.DataFrame(rows)
 
 
-def _question(verdicts: pd.DataFrame, *, apart: str) -> list[str]:
+def _question(verdicts: pd.DataFrame, *, without: str) -> list[str]:
     """Name the columns that two answers to one question share."""
-    return [column for column in SAME if column in verdicts and column != apart]
+    return [column for column in SAME if column in verdicts and column != without]
 
 
 def _intraclass(sums: pd.DataFrame) -> Array:

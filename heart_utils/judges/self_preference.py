@@ -132,12 +132,14 @@ def self_preference(
         codes = np.searchsorted(clusters, wide["dialogue_id"].to_numpy(str))
         for judge, theirs, neutral, rivals in ties.itertuples(index=False):
             own = wide["responder"].isin(theirs).to_numpy()
-            asked = own | wide["responder"].isin(neutral).to_numpy()
+            compared = own | wide["responder"].isin(neutral).to_numpy()
             for against, others in (("judges", rivals), ("people", people)):
                 if others:
                     values = wide[[judge, *others]].to_numpy(float, na_value=np.nan)
-                    there = asked & ~np.isnan(values).any(axis=1)
-                    ceiling = float((values[there, 0] == HIGHEST).mean()) if there.any() else np.nan
+                    complete = compared & ~np.isnan(values).any(axis=1)
+                    ceiling = (
+                        float((values[complete, 0] == HIGHEST).mean()) if complete.any() else np.nan
+                    )
                     about = {
                         "rater": judge,
                         "dimension": dimension,
@@ -145,11 +147,13 @@ def self_preference(
                         "ceiling": ceiling,
                     }
                     about |= {
-                        "n_replies": int(there.sum()),
-                        "n_left_out": int((asked & ~there).sum()),
+                        "n_replies": int(complete.sum()),
+                        "n_left_out": int((compared & ~complete).sum()),
                     }
-                    found = _contrast(values[there], own[there], codes[there], weights, ci_level)
-                    rows += [about | row for row in found]
+                    contrasts = _contrast(
+                        values[complete], own[complete], codes[complete], weights, ci_level
+                    )
+                    rows += [about | row for row in contrasts]
     table = pd.DataFrame(rows)
     table["provisional"] = table["n_clusters"] < ENOUGH_CLUSTERS
     return table.assign(p_holm=holm(table["p"], [table["against"], table["scale"]]))

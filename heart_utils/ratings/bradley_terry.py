@@ -30,7 +30,9 @@ Truths = NDArray[np.bool_]
 Ladder = tuple[Codes, Array]  # the level of each entry, and the scores of levels
 
 WIN = np.array([0.5])  # scores of the levels, where there is no other than a win
-PRIOR = 0.25  # wins and losses against the mean responder that someone who separates is lent, each
+PRIOR = (
+    0.25  # wins and losses against the mean responder, added for who always wins or always loses
+)
 RELEASED_RIDGE = 1e-6  # times the squared strengths, taken off HEART's log-likelihood
 # on squared alphas: invisible, but keeps a level finite that separates together with strengths
 LEVEL_RIDGE = 1e-6
@@ -55,14 +57,14 @@ class NotComparableError(RatingsError):
 
     def __init__(self, groups: list[list[str]]) -> None:
         self.groups = sorted(groups, key=lambda group: (-len(group), group))
-        apart = ", ".join(name for group in self.groups[1:] for name in group)
-        shown = "; ".join(
+        separate = ", ".join(name for group in self.groups[1:] for name in group)
+        group_names = "; ".join(
             ", ".join(group[:MAX_SHOWN]) + (", ..." if len(group) > MAX_SHOWN else "")
             for group in self.groups
         )
         super().__init__(
-            f"{apart} cannot be rated with the others: no comparison links them (groups: {shown}). "
-            "Drop them, or collect comparisons that do."
+            f"{separate} cannot be rated with the others: no comparison links them (groups:"
+            f" {group_names}). Drop them, or collect comparisons that do."
         )
 
 
@@ -104,16 +106,16 @@ class WinMatrices:
         # Else each resample that has one of a pair's few dialogues would find nearly the same mean.
         if self.per_pair is None:
             return self
-        met = (
+        n_met = (
             np.asarray(self.flat.sum(axis=0))
             .reshape(self.n_levels, self.size, self.size)
             .sum(axis=0)
         )
-        met = met + met.T
-        if met[met > 0].mean() >= SPARSE:
+        n_met = n_met + n_met.T
+        if n_met[n_met > 0].mean() >= SPARSE:
             return self
         scale = np.tile(
-            np.divide(self.per_pair, met, out=np.zeros(met.shape), where=met > 0).ravel(),
+            np.divide(self.per_pair, n_met, out=np.zeros(n_met.shape), where=n_met > 0).ravel(),
             self.n_levels,
         )
         flat = (
@@ -140,7 +142,7 @@ def count_wins(
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
     weight, per_pair = entry_weights(entries, weights)
     columns = n_levels * size**2
-    place = np.concatenate(
+    columns_won = np.concatenate(
         [
             (level * size + entries.a) * size + entries.b,
             (level * size + entries.b) * size + entries.a,
@@ -150,10 +152,10 @@ def count_wins(
     cell = np.concatenate([cell, cell])
     if n_cells * columns <= DENSE_CELLS:
         flat: Any = np.bincount(
-            cell * columns + place, weights=won, minlength=n_cells * columns
+            cell * columns + columns_won, weights=won, minlength=n_cells * columns
         ).reshape(n_cells, columns)
     else:
-        flat = coo_array((won, (cell, place)), shape=(n_cells, columns)).tocsr()
+        flat = coo_array((won, (cell, columns_won)), shape=(n_cells, columns)).tocsr()
     return WinMatrices(flat, size, n_levels, per_pair)
 
 
@@ -207,7 +209,7 @@ class BradleyTerry:
     counts: Array  # wins by level, shape (1, levels, responders, responders)
     theta: Array  # strengths with mean zero
     alpha: Array  # propensities of all levels but the smallest win, which has zero
-    penalised: Truths  # who was lent the weak prior
+    penalised: Truths  # who was given the weak prior
 
     @classmethod
     def fit(
@@ -225,8 +227,13 @@ class BradleyTerry:
             counts = count_wins(entries, weights=weights, levels=(level, len(scores))).total()
         check_comparable(counts[0].sum(axis=0), entries.responders)
         penalised = _separated(counts, scores)[0] & (ridge == 0.0)
-        found, size = fit_levels(counts, scores, penalised, ridge=ridge)[0], len(entries.responders)
-        return cls(entries, weights, level, scores, counts, found[:size], found[size:], penalised)
+        estimates, size = (
+            fit_levels(counts, scores, penalised, ridge=ridge)[0],
+            len(entries.responders),
+        )
+        return cls(
+            entries, weights, level, scores, counts, estimates[:size], estimates[size:], penalised
+        )
 
     def tally(self, cells: tuple[Codes, int] | None = None) -> WinMatrices:
         """Sum the entries by cluster, or by finer cells."""
@@ -256,8 +263,8 @@ class BradleyTerry:
         # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once
         # is all there is of it.
         (up, down), pair, free = self._steps, (self.entries.a, self.entries.b), _free(self.scores)
-        said = (2.0 * self.entries.share - 1.0) * self.scores[self.level]
-        beyond = (said - np.tensordot(self.scores, up - down, 1)[pair])[:, None]
+        observed = (2.0 * self.entries.share - 1.0) * self.scores[self.level]
+        beyond = (observed - np.tensordot(self.scores, up - down, 1)[pair])[:, None]
         levels = (self.level[:, None] == free[None, :]) - (up + down)[free][:, pair[0], pair[1]].T
         return np.asarray(
             fit_weights(self.entries, self.weights)[:, None] * np.hstack([beyond, levels])
@@ -282,9 +289,11 @@ class BradleyTerry:
     def information(self) -> Array:
         """The negative second derivative of the log-likelihood by strengths and propensities."""
         prior = np.where(self.penalised, PRIOR, 0.0)[None]
-        seen = _sums(self.counts, self.scores)
+        observed = _sums(self.counts, self.scores)
         base, ridge = np.zeros((1, len(self.scores))), np.zeros(1)
-        return np.asarray(_terms(self._found()[None], *seen, base, prior, ridge, self.scores)[1][0])
+        return np.asarray(
+            _terms(self._found()[None], *observed, base, prior, ridge, self.scores)[1][0]
+        )
 
     @cached_property
     def bread(self) -> Array:
@@ -354,14 +363,14 @@ def fit_levels(
     """
     n, size = len(counts), counts.shape[2]
     absent = counts.sum(axis=(2, 3)) == 0
-    found = np.zeros((n, size + len(scores) - 1)) if start is None else np.tile(start, (n, 1))
-    found[:, size:][absent[:, _free(scores)]] = 0.0
+    estimates = np.zeros((n, size + len(scores) - 1)) if start is None else np.tile(start, (n, 1))
+    estimates[:, size:][absent[:, _free(scores)]] = 0.0
     prior = np.broadcast_to(np.where(penalised, PRIOR, 0.0), (n, size))
     penalty = np.broadcast_to(np.asarray(ridge, dtype=float), n)
     data = *_sums(counts, scores), np.where(absent, NEVER, 0.0), prior, penalty
     moving = np.arange(n)
     for _ in range(MAX_STEPS):
-        gradient, curvature = _terms(found[moving], *data, scores)
+        gradient, curvature = _terms(estimates[moving], *data, scores)
         try:
             move = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
         except (
@@ -374,10 +383,10 @@ def fit_levels(
             + np.abs(move[:, size:]).max(axis=1, initial=0.0)
         )
         damped = np.where(wide > FULL_STEP, np.log1p(wide) / np.maximum(wide, FULL_STEP), 1.0)
-        found[moving] += move * damped[:, None]
-        still = wide > TOLERANCE * (1.0 + np.abs(found[moving]).max(axis=1))
+        estimates[moving] += move * damped[:, None]
+        still = wide > TOLERANCE * (1.0 + np.abs(estimates[moving]).max(axis=1))
         if not still.any():
-            return found
+            return estimates
         if not still.all():
             moving, data = moving[still], tuple(part[still] for part in data)
     raise ConvergenceError(
@@ -400,14 +409,14 @@ def _sums(counts: Array, scores: Array) -> tuple[Array, Array, Array]:
     return games + games.swapaxes(1, 2), scored, counts[:, _free(scores)].sum(axis=(2, 3))
 
 
-def _steps(found: Array, base: Array, scores: Array) -> tuple[Array, Array]:
+def _steps(estimates: Array, base: Array, scores: Array) -> tuple[Array, Array]:
     """Compute the probability of each level for either side.
 
     Each has the shape (replicates, levels, responders, responders).
     """
     free = _free(scores)
-    theta, alpha = found[:, : found.shape[1] - len(free)], base.copy()
-    alpha[:, free] += found[:, found.shape[1] - len(free) :]
+    theta, alpha = estimates[:, : estimates.shape[1] - len(free)], base.copy()
+    alpha[:, free] += estimates[:, estimates.shape[1] - len(free) :]
     gap, half = (
         (theta[:, :, None] - theta[:, None, :])[:, None],
         np.where(scores == 0.0, 0.5, 1.0)[:, None, None],
@@ -422,25 +431,30 @@ def _steps(found: Array, base: Array, scores: Array) -> tuple[Array, Array]:
 
 
 def _terms(
-    found: Array,
+    estimates: Array,
     games: Array,
     scored: Array,
-    seen: Array,
+    observed: Array,
     base: Array,
     prior: Array,
     ridge: Array,
     scores: Array,
 ) -> tuple[Array, Array]:
     """Compute the gradient and the negative Hessian by strengths and propensities."""
-    (n, size), free, width = prior.shape, _free(scores), found.shape[1]
-    theta, alpha = found[:, :size], found[:, size:]
+    (n, size), free, width = prior.shape, _free(scores), estimates.shape[1]
+    theta, alpha = estimates[:, :size], estimates[:, size:]
     if len(free):
-        up, down = _steps(found, base, scores)
+        up, down = _steps(estimates, base, scores)
         lead, level = up - down, up + down
         # Level by level: einsum, tensordot and matmul take two to four times as long.
-        mean = reduce(np.add, (score * lead[:, place] for place, score in enumerate(scores)))
+        mean = reduce(
+            np.add, (score * lead[:, level_number] for level_number, score in enumerate(scores))
+        )
         spread = (
-            reduce(np.add, (score**2 * level[:, place] for place, score in enumerate(scores)))
+            reduce(
+                np.add,
+                (score**2 * level[:, level_number] for level_number, score in enumerate(scores)),
+            )
             - mean**2
         )
     else:  # the same of one level, in half the time
@@ -463,7 +477,7 @@ def _terms(
         both = np.einsum("rlx,rmx,rx->rlm", flat, flat, games.reshape(n, -1), optimize=True)
         curvature[:, size:, size:] = -both / 2.0
         curvature[:, kinds, kinds] += expected + LEVEL_RIDGE
-        gradient[:, size:] = seen - expected - LEVEL_RIDGE * alpha
+        gradient[:, size:] = observed - expected - LEVEL_RIDGE * alpha
     if prior.any():
         prior_gradient, prior_hessian = prior_terms(theta, prior)
         gradient[:, :size] += prior_gradient

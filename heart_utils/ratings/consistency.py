@@ -92,27 +92,29 @@ def consistency(
     check_clusters(n_clusters, "dialogue_id")
     model = BradleyTerry.fit(entries, "pairs")
     chance = model.chance
-    count, residual, same, apart = _products(entries, chance)
-    told = count > 1
+    count, residual, same_opponent, other_opponents = _products(entries, chance)
+    measured = count > 1
     weights = np.vstack([np.ones(n_clusters), draw_weights(n_clusters, n_resamples, rng)])
-    off, spread = _spread(weights, told, residual, same, apart)
+    mean_residual, spread = _spread(weights, measured, residual, same_opponent, other_opponents)
     against_all = (chance.sum(axis=1) - np.diag(chance)) / (len(chance) - 1)
-    mean = np.clip(against_all + off, 1e-6, 1.0 - 1e-6)
+    mean = np.clip(against_all + mean_residual, 1e-6, 1.0 - 1e-6)
     tenth = mean - np.sign(spread) * (mean - _low_end(mean, np.abs(spread)))
-    n_used = told.sum(axis=0)
+    n_used = measured.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
-    reach = [quantile * standard_error(found[1:], n_used) for found in (spread, tenth)]
+    half_widths = [
+        quantile * standard_error(replicates[1:], n_used) for replicates in (spread, tenth)
+    ]
     table = pd.DataFrame(
         {"responder": entries.responders, "mean": mean[0], "sd": np.maximum(spread[0], 0.0)}
     )
     table["sd_low"], table["sd_high"] = (
-        np.maximum(spread[0] - reach[0], 0.0),
-        np.clip(spread[0] + reach[0], 0.0, 0.5),
+        np.maximum(spread[0] - half_widths[0], 0.0),
+        np.clip(spread[0] + half_widths[0], 0.0, 0.5),
     )
     table["tenth"] = np.minimum(tenth[0], mean[0])
     table["tenth_low"], table["tenth_high"] = (
-        np.maximum(tenth[0] - reach[1], 0.0),
-        np.minimum(tenth[0] + reach[1], 1.0),
+        np.maximum(tenth[0] - half_widths[1], 0.0),
+        np.minimum(tenth[0] + half_widths[1], 1.0),
     )
     counts = {"ci_level": ci_level, "n_clusters": n_used, "n_single": (count == 1).sum(axis=0)}
     return table.assign(
@@ -140,14 +142,23 @@ def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Arr
         for weights in (None, residual, residual**2)
     )
     mean = ratio(total, count, 0.0)
-    met, again = (count > 0).sum(axis=2).astype(float), (count > 1).sum(axis=2).astype(float)
-    same = ratio(ratio(total**2 - squares, count * (count - 1.0), 0.0).sum(axis=2), again)
-    apart = ratio(mean.sum(axis=2) ** 2 - (mean**2).sum(axis=2), met * (met - 1.0))
-    return count.sum(axis=2), ratio(mean.sum(axis=2), met), same, apart
+    n_opponents, again = (
+        (count > 0).sum(axis=2).astype(float),
+        (count > 1).sum(axis=2).astype(float),
+    )
+    same_opponent = ratio(ratio(total**2 - squares, count * (count - 1.0), 0.0).sum(axis=2), again)
+    other_opponents = ratio(
+        mean.sum(axis=2) ** 2 - (mean**2).sum(axis=2), n_opponents * (n_opponents - 1.0)
+    )
+    return count.sum(axis=2), ratio(mean.sum(axis=2), n_opponents), same_opponent, other_opponents
 
 
 def _spread(
-    weights: Array, told: NDArray[np.bool_], residual: Array, same: Array, apart: Array
+    weights: Array,
+    measured: NDArray[np.bool_],
+    residual: Array,
+    same_opponent: Array,
+    other_opponents: Array,
 ) -> tuple[Array, Array]:
     """Compute the mean residual and the spread under each row of weights.
 
@@ -155,14 +166,14 @@ def _spread(
     """
 
     def average(values: Array) -> Array:
-        there = told & ~np.isnan(values)
-        return ratio(weights @ np.where(there, values, 0.0), weights @ there)
+        known = measured & ~np.isnan(values)
+        return ratio(weights @ np.where(known, values, 0.0), weights @ known)
 
-    n, n_others = weights @ told, told.shape[1] - 1
-    one, two = average(same), average(apart)
+    n, n_others = weights @ measured, measured.shape[1] - 1
+    one, two = average(same_opponent), average(other_opponents)
     if n_others > 1:
         by_both = two + (np.nansum(two, axis=1, keepdims=True) - two) / n_others
-        one = np.where((~np.isnan(same) & told).any(axis=0), one, by_both)
+        one = np.where((~np.isnan(same_opponent) & measured).any(axis=0), one, by_both)
     off = average(residual)
     around = ratio((average(residual**2) - off**2) * n, np.maximum(n - 1.0, 0.0))
     # The fit puts the residuals' mean near zero and so takes away what one more dialogue would
@@ -252,11 +263,11 @@ def head_to_head(
     a_person = person[entries.a] & model[entries.b]
     meet = a_person | (model[entries.a] & person[entries.b])
     if not meet.any():
-        there = (
+        counted_kinds = (
             f"there are {int(person.sum())} people and {int(model.sum())} models among"
             f" {', '.join(entries.responders)}"
         )
-        raise RatingsError(f"No person's reply meets a model's on {dimension!r}: {there}.")
+        raise RatingsError(f"No person's reply meets a model's on {dimension!r}: {counted_kinds}.")
     to_person = np.where(a_person, entries.share, 1.0 - entries.share)
     neither = entries.tie | entries.inconsistent | (to_person == 0.5)
     outcome = np.select(
@@ -267,7 +278,7 @@ def head_to_head(
     rows = verdicts.iloc[entries.rows[meet]]
     parts, rows = [], rows.assign(outcome=outcome)
     for group, of_group in rows.groupby(list(by), sort=True) if by else [((), rows)]:
-        said, drawn = (
+        outcomes, drawn = (
             of_group["outcome"],
             of_group[clusters[0]] if len(clusters) == 1 else of_group[clusters],
         )
@@ -279,9 +290,9 @@ def head_to_head(
             refuse_few_raters(codes[0], codes[1], (clusters[0], clusters[1]), where)
         for name in (*OUTCOMES, "models_of_decided"):
             decided = name == "models_of_decided"
-            found = share_ci(
-                said == ("models" if decided else name),
-                said.isin(OUTCOMES[:2]) if decided else 1,
+            share = share_ci(
+                outcomes == ("models" if decided else name),
+                outcomes.isin(OUTCOMES[:2]) if decided else 1,
                 cluster=drawn,
                 rng=rng,
                 n_resamples=n_resamples,
@@ -289,21 +300,21 @@ def head_to_head(
             )
             of_share = {
                 "outcome": name,
-                "share": found.estimate,
-                "ci_low": found.ci_low,
-                "ci_high": found.ci_high,
+                "share": share.estimate,
+                "ci_low": share.ci_low,
+                "ci_high": share.ci_high,
             }
             counted = {
                 "ci_level": ci_level,
-                "n_verdicts": len(said),
-                "n_clusters": found.n_clusters,
+                "n_verdicts": len(outcomes),
+                "n_clusters": share.n_clusters,
             }
             parts.append(
                 {
                     **dict(zip(by, group, strict=True)),
                     **of_share,
                     **counted,
-                    "provisional": found.provisional,
+                    "provisional": share.provisional,
                 }
             )
     return pd.DataFrame(parts).assign(simulated=is_simulated(rows))

@@ -127,10 +127,10 @@ def twin_contrasts(
         )
     )
     if not paired.any():
-        there = ", ".join(sorted(set(map(str, of_slice))))
+        slices_present = ", ".join(sorted(set(map(str, of_slice))))
         raise RatingsError(
-            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are {there}."
-            " Judge both."
+            f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are"
+            f" {slices_present}. Judge both."
         )
     kept = twin & paired[entries.cluster]
     used = verdicts.iloc[entries.rows[kept]]
@@ -149,26 +149,29 @@ def twin_contrasts(
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
     flips = _flips(n_clusters, n_flips, rng)
     slices = [_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone)]
-    boards = [BradleyTerry.fit(entries, "pairs", counts=tally.total(cells)) for cells in slices]
+    fits = [BradleyTerry.fit(entries, "pairs", counts=tally.total(cells)) for cells in slices]
 
-    def apart(adversarial: Array, calm: Array) -> Array:
-        """Fit both boards to the cells of each and give the contrasts of their strengths."""
-        found = [
-            board.refit(tally.total(cells))
-            for board, cells in zip(boards, (adversarial, calm), strict=True)
+    def contrast_difference(adversarial: Array, calm: Array) -> Array:
+        """Fit both to the cells of each, and return the contrasts of their strengths."""
+        strengths = [
+            fit.refit(tally.total(cells))
+            for fit, cells in zip(fits, (adversarial, calm), strict=True)
         ]
-        return np.asarray((found[0] - found[1]) @ matrix.T)
+        return np.asarray((strengths[0] - strengths[1]) @ matrix.T)
 
-    gaps = [board.theta @ matrix.T for board in boards]
+    gaps = [fit.theta @ matrix.T for fit in fits]
     delta = gaps[0] - gaps[1]
-    again = apart(_cells(drawn, 0 * drawn), _cells(0 * drawn, drawn))
+    again = contrast_difference(_cells(drawn, 0 * drawn), _cells(0 * drawn, drawn))
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far
     # away the truth may be.
-    held = ((matrix != 0) & (boards[0].penalised | boards[1].penalised)).any(axis=1)
+    held = ((matrix != 0) & (fits[0].penalised | fits[1].penalised)).any(axis=1)
     low, high = (
         np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level)
     )
-    as_wide = np.abs(apart(_cells(~flips, flips), _cells(flips, ~flips))) >= np.abs(delta) - SAME
+    as_wide = (
+        np.abs(contrast_difference(_cells(~flips, flips), _cells(flips, ~flips)))
+        >= np.abs(delta) - SAME
+    )
     exact = len(flips) == 2**n_clusters
     p_value = as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips))
     table = pd.DataFrame(
@@ -208,7 +211,7 @@ def _weights(
             )
         if strangers := ", ".join(sorted({*one, *other} - set(names))):
             raise RatingsError(
-                f"The contrast {name!r} names {strangers}, who is not on the board:"
+                f"The contrast {name!r} names {strangers}, who is not on the leaderboard:"
                 f" {', '.join(names)}."
             )
         row[names.get_indexer(pd.Index(list(one)))] = 1.0 / len(one)

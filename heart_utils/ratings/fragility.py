@@ -94,10 +94,10 @@ def find_fragility(
     def flips(removed: Codes) -> bool:
         return leads_without(removed) not in (leader, None)
 
-    found = None
+    smallest = None
     moved = influences(model, deletions(model) if unit == "verdict" else model.residuals)
     for promise, taken in _candidates(model.theta, moved, codes, len(names), order):
-        limit = len(taken) if found is None else len(found) - 1
+        limit = len(taken) if smallest is None else len(smallest) - 1
         high = min(promise or limit, limit)
         while high < limit and not flips(taken[:high]):
             high = min(2 * high, limit)
@@ -107,10 +107,12 @@ def find_fragility(
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if flips(taken[:middle]) else (middle, high)
-        found = taken[:high]
-    if found is None:
+        smallest = taken[:high]
+    if smallest is None:
         return Fragility(unit, leader, "", None, len(names), names[:0])
-    return Fragility(unit, leader, leads_without(found) or "", len(found), len(names), names[found])
+    return Fragility(
+        unit, leader, leads_without(smallest) or "", len(smallest), len(names), names[smallest]
+    )
 
 
 def _candidates(
@@ -120,14 +122,14 @@ def _candidates(
 
     Each order comes with the number of removals predicted to end the lead.
     """
-    found: list[tuple[int | None, Codes]] = []
+    candidates: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
         shift = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)
         taken = np.argsort(-shift, kind="stable")
         taken = taken[shift[taken] > 0]
         enough = np.flatnonzero(np.cumsum(shift[taken]) > theta[order[0]] - theta[rival])
-        found.append((int(enough[0]) + 1 if len(enough) else None, taken))
-    return sorted(found, key=lambda one: one[0] or np.inf)[:N_RIVALS]
+        candidates.append((int(enough[0]) + 1 if len(enough) else None, taken))
+    return sorted(candidates, key=lambda one: one[0] or np.inf)[:N_RIVALS]
 
 
 def influences(model: BradleyTerry, residual: Array) -> Array:

@@ -106,31 +106,31 @@ class RaterModel:
         """Compute the difference of strengths in each answer."""
         return np.asarray(theta[self.entries.a] - theta[self.entries.b])
 
-    def split(self, found: Array) -> tuple[Array, Array, Array, Array]:
+    def split(self, estimates: Array) -> tuple[Array, Array, Array, Array]:
         """Split the parameters into strengths, gamma, delta and nu."""
-        theta, rest = found[: self.size], found[self.size :].reshape(3, -1)
+        theta, rest = estimates[: self.size], estimates[self.size :].reshape(3, -1)
         return theta, np.exp(rest[0]), rest[1], np.where(self.ties_used, np.exp(rest[2]), 0.0)
 
-    def answers(self, found: Array) -> tuple[Array, Array, Array]:
+    def answers(self, estimates: Array) -> tuple[Array, Array, Array]:
         """Compute the probability of each answer: a, b, tie."""
-        theta, gamma, delta, nu = self.split(found)
+        theta, gamma, delta, nu = self.split(estimates)
         gap = gamma[self.rater] * self.gaps(theta) + delta[self.rater] * self.side
         # 1 / (2 cosh(gap / 2)), without overflow
         weight = nu[self.rater] * np.sqrt(expit(gap) * expit(-gap))
         return expit(gap) / (1.0 + weight), expit(-gap) / (1.0 + weight), weight / (1.0 + weight)
 
-    def value(self, found: Array) -> float:
+    def value(self, estimates: Array) -> float:
         """Compute the penalised log-likelihood."""
-        up, down, tie = self.answers(found)
+        up, down, tie = self.answers(estimates)
         share = self.won + 0.5
         likely = np.where(
             self.tie > 0,
             np.log(np.maximum(tie, 1e-300)),
             share * np.log(up) + (1.0 - share) * np.log(down),
         )
-        return float(likely.sum() + self.priors(found)[0])
+        return float(likely.sum() + self.priors(estimates)[0])
 
-    def priors(self, found: Array) -> tuple[float, Array, Array]:
+    def priors(self, estimates: Array) -> tuple[float, Array, Array]:
         """Compute value, gradient and negative Hessian of the priors.
 
         Log gamma has a normal prior; the other parameters have pseudo-counts of games won and lost.
@@ -139,27 +139,28 @@ class RaterModel:
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
         # equals tie with probability nu / (2 + nu)
-        lead = found - np.repeat([0.0, np.log(2.0)], [size + 2 * n, n])
+        lead = estimates - np.repeat([0.0, np.log(2.0)], [size + 2 * n, n])
         value = (
-            -games @ (np.logaddexp(0.0, lead) + np.logaddexp(0.0, -lead)) - normal @ found**2 / 2.0
+            -games @ (np.logaddexp(0.0, lead) + np.logaddexp(0.0, -lead))
+            - normal @ estimates**2 / 2.0
         )
         held = np.concatenate([np.zeros(size + 2 * n), ~self.ties_used])
         won = expit(lead)
         return (
             float(value),
-            games * (1.0 - 2.0 * won) - normal * found,
+            games * (1.0 - 2.0 * won) - normal * estimates,
             2.0 * games * won * (1.0 - won) + normal + held,
         )
 
-    def design(self, found: Array) -> Any:
+    def design(self, estimates: Array) -> Any:
         """Differentiate each answer's gap, and its rater's log nu, by each parameter.
 
         The matrices are sparse.
         """
-        theta, gamma, _, _ = self.split(found)
+        theta, gamma, _, _ = self.split(estimates)
         row, slope, n = np.arange(len(self.rater)), gamma[self.rater], len(self.rater)
         of_gamma, of_delta, of_nu = (
-            self.size + place * len(self.anchors) + self.rater for place in range(3)
+            self.size + number * len(self.anchors) + self.rater for number in range(3)
         )
         cells = [
             (row, self.entries.a, slope),
@@ -170,14 +171,14 @@ class RaterModel:
             (n + row, of_nu, self.ties_used[self.rater].astype(float)),
         ]
         rows, columns, values = (np.concatenate(part) for part in zip(*cells, strict=True))
-        return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(found)))
+        return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(estimates)))
 
-    def residuals(self, found: Array) -> tuple[Array, Any]:
+    def residuals(self, estimates: Array) -> tuple[Array, Any]:
         """Compute residuals by gap and by log nu, and the expected information of both.
 
         The information is a sparse matrix.
         """
-        up, down, tie = self.answers(found)
+        up, down, tie = self.answers(estimates)
         mean = (up - down) / 2.0
         by_gap, by_both, by_tie = (sparse.diags_array(part) for part in (
             (up + down) / 4.0 - mean**2, -mean * tie, tie * (1.0 - tie)
@@ -195,57 +196,57 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
     n = len(model.anchors)
     start = np.concatenate([model.start, np.zeros(2 * n), np.full(n, -0.5)])
 
-    def slopes(place: Array) -> tuple[Array, Array]:
-        gradient, information, _ = derivatives(model, free @ place)
+    def slopes(point: Array) -> tuple[Array, Array]:
+        gradient, information, _ = derivatives(model, free @ point)
         return -free.T @ gradient, free.T @ information @ free
 
-    found = optimize.minimize(
-        lambda place: -model.value(free @ place),
+    estimates = optimize.minimize(
+        lambda point: -model.value(free @ point),
         free.T @ start,
         method="trust-exact",
-        jac=lambda place: slopes(place)[0],
-        hess=lambda place: slopes(place)[1],
+        jac=lambda point: slopes(point)[0],
+        hess=lambda point: slopes(point)[1],
         options={"gtol": GRADIENT, "maxiter": MAX_STEPS},
     ).x
     # rounding of the value ends the search a step early
-    last = np.linalg.solve(*slopes(found)[::-1])
-    if np.abs(last).max() > NEAR * (1.0 + np.abs(found).max()):
+    last = np.linalg.solve(*slopes(estimates)[::-1])
+    if np.abs(last).max() > NEAR * (1.0 + np.abs(estimates).max()):
         raise ConvergenceError(
             f"Strengths and raters still move after {MAX_STEPS} steps. Leave out raters with few"
             " answers."
         )
-    found = np.asarray(free @ (found - last))
-    _, information, residual = derivatives(model, found)
+    estimates = np.asarray(free @ (estimates - last))
+    _, information, residual = derivatives(model, estimates)
     bread = free @ np.linalg.inv(free.T @ information @ free) @ free.T
-    sums = by_cluster(model, model.design(found), residual)
+    sums = by_cluster(model, model.design(estimates), residual)
     sums -= sums.mean(axis=0)
-    return found, np.asarray(n_clusters / (n_clusters - 1.0) * bread @ (sums.T @ sums) @ bread)
+    return estimates, np.asarray(n_clusters / (n_clusters - 1.0) * bread @ (sums.T @ sums) @ bread)
 
 
-def derivatives(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
+def derivatives(model: RaterModel, estimates: Array) -> tuple[Array, Array, Array]:
     """Compute gradient and negative Hessian of the penalised fit, and answers' residuals."""
-    gradient, information, residual = scores(model, found)
-    theta, gamma, _, _ = model.split(found)
+    gradient, information, residual = scores(model, estimates)
+    theta, gamma, _, _ = model.split(estimates)
     gammas, slope = model.size + model.rater, residual[: len(model.rater)] * gamma[model.rater]
     cross = np.zeros(information.shape)  # from the product of gamma and strength
     np.add.at(cross, (model.entries.a, gammas), slope)
     np.add.at(cross, (model.entries.b, gammas), -slope)
     cross += cross.T
     np.add.at(cross, (gammas, gammas), slope * model.gaps(theta))
-    _, prior_gradient, own = model.priors(found)
+    _, prior_gradient, own = model.priors(estimates)
     return gradient + prior_gradient, information - cross + np.diag(own), residual
 
 
-def scores(model: RaterModel, found: Array) -> tuple[Array, Array, Array]:
+def scores(model: RaterModel, estimates: Array) -> tuple[Array, Array, Array]:
     """Compute gradient and information of the likelihood without priors, and the residuals."""
-    design, (residual, curvature) = model.design(found), model.residuals(found)
+    design, (residual, curvature) = model.design(estimates), model.residuals(estimates)
     return design.T @ residual, (design.T @ curvature @ design).toarray(), residual
 
 
 def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
     """Sum what each answer adds to the gradient, one row a cluster."""
-    place = np.tile(model.entries.cluster, 2), np.arange(len(residual))
-    of = sparse.csr_array((residual, place), shape=(len(model.entries.clusters), len(residual)))
+    cells = np.tile(model.entries.cluster, 2), np.arange(len(residual))
+    of = sparse.csr_array((residual, cells), shape=(len(model.entries.clusters), len(residual)))
     return np.asarray((of @ design).toarray())
 
 
@@ -257,7 +258,9 @@ class CommonOrder:
     df: int  # what strengths by rater have more
     # by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
     inflation: float
-    p_value: float  # small: raters do not share one order, and one board for all of them hides it
+    p_value: (
+        float  # small: raters do not share one order, and one leaderboard for all of them hides it
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,13 +364,13 @@ def fit_judge_aware(
     model = RaterModel.of(
         verdicts, entries, rater, people if people.any() else np.ones(len(names), bool)
     )
-    found, covariance = fit_raters(model)
+    estimates, covariance = fit_raters(model)
     size, n_clusters = model.size, len(entries.clusters)
     separated = model.prior > 0
-    centre = np.eye(len(found))
+    centre = np.eye(len(estimates))
     centre[:size, :size] = centring(separated)
-    theta, covariance = (centre @ found)[:size], centre @ covariance @ centre.T
-    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(
+    theta, covariance = (centre @ estimates)[:size], centre @ covariance @ centre.T
+    half_widths = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(
         np.maximum(np.diag(covariance), 0.0)
     )
     draws = as_rng(rng).multivariate_normal(
@@ -376,7 +379,7 @@ def fit_judge_aware(
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any
     # rank is open.
     low, high = np.where(
-        separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], reach[:size])
+        separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], half_widths[:size])
     )
     ends = np.where(separated, [[-np.inf], [np.inf]], np.nan)
     best, worst = Differences(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
@@ -394,25 +397,25 @@ def fit_judge_aware(
         "rank_high": worst,
         "chance": expit(theta[:, None] - theta[None, :]),
         "penalised": separated,
-        "n_clusters": entries.met(entries.cluster, n_clusters),
+        "n_clusters": entries.count_judged_in(entries.cluster, n_clusters),
     }
     return JudgeAware(
         table=lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, columns),
-        raters=_raters(model, found, reach, kinds),
+        raters=_raters(model, estimates, half_widths, kinds),
         anchor="people" if people.any() else "consensus",
-        common_order=_test_common_order(model, found),
+        common_order=_test_common_order(model, estimates),
         left_out=entries.left_out,
     )
 
 
-def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
+def _test_common_order(model: RaterModel, estimates: Array) -> CommonOrder:
     """Test whether all raters share one order of strengths, by a score test.
 
     The statistic is corrected for dialogues (Rao and Scott).
     """
-    gamma, size, n, entries = model.split(found)[1], model.size, len(model.rater), model.entries
-    gradient, information, residual = scores(model, found)
-    design, curvature = model.design(found), model.residuals(found)[1]
+    gamma, size, n, entries = model.split(estimates)[1], model.size, len(model.rater), model.entries
+    gradient, information, residual = scores(model, estimates)
+    design, curvature = model.design(estimates), model.residuals(estimates)[1]
     columns = np.concatenate([model.rater * size + entries.a, model.rater * size + entries.b])
     slope = np.concatenate([gamma[model.rater], -gamma[model.rater]])
     own = sparse.csr_array(
@@ -434,10 +437,12 @@ def _test_common_order(model: RaterModel, found: Array) -> CommonOrder:
     return CommonOrder(statistic, df, inflation, float(stats.chi2.sf(statistic / inflation, df)))
 
 
-def _raters(model: RaterModel, found: Array, reach: Array, kinds: pd.Series) -> pd.DataFrame:
-    _, gamma, delta, nu = model.split(found)
+def _raters(
+    model: RaterModel, estimates: Array, half_widths: Array, kinds: pd.Series
+) -> pd.DataFrame:
+    _, gamma, delta, nu = model.split(estimates)
     n = len(gamma)
-    log_reach, delta_reach = reach[model.size :].reshape(3, n)[:2]
+    log_reach, delta_reach = half_widths[model.size :].reshape(3, n)[:2]
     delta = np.where(
         np.bincount(model.rater, weights=model.side != 0, minlength=n) > 0, delta, np.nan
     )

@@ -103,13 +103,13 @@ def pool_strengths(
             effect,
             _design_effect(replace(plain, theta=strength, penalised=np.zeros(size, bool))),
         )
-    reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance)
+    half_width = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance)
     table = pd.DataFrame(
         {"responder": entries.responders.astype("str"), "plain": plain.theta, "strength": strength}
     )
     table = table.assign(
-        ci_low=strength - reach,
-        ci_high=strength + reach,
+        ci_low=strength - half_width,
+        ci_high=strength + half_width,
         ci_level=ci_level,
         n_verdicts=entries.n_verdicts(),
     )

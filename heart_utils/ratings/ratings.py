@@ -69,15 +69,15 @@ def lay_out(
     responders: pd.DataFrame | None,
     entries: Entries,
     settings: Mapping[str, Any],
-    found: Mapping[str, Any],
+    estimates: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Build the ratings table, best responder first, from the estimates in `found`.
+    """Build the ratings table, best responder first, from the estimates in `estimates`.
 
-    `found` is in the order of the responders' names.
+    `estimates` is in the order of the responders' names.
     """
     size, n_verdicts = len(entries.responders), entries.n_verdicts()
     n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
-    chance = np.where(np.eye(size, dtype=bool), 0.0, found["chance"])
+    chance = np.where(np.eye(size, dtype=bool), 0.0, estimates["chance"])
     columns = {
         **{
             column: _common(verdicts, column, entries)
@@ -89,19 +89,21 @@ def lay_out(
             "source" if responders is None else kinds_of(responders, entries.responders)
         ),
         **{
-            column: found[column]
+            column: estimates[column]
             for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised")
         },
         "ci_level": settings["ci_level"] if settings["interval"] else np.nan,
         **{
-            column: pd.Series(found[column], dtype="Int64", index=range(size))
+            column: pd.Series(estimates[column], dtype="Int64", index=range(size))
             for column in ("rank_low", "rank_high")
         },
         "win_probability": chance.sum(axis=1) / (size - 1),
         "n_verdicts": n_verdicts,
         "tie_share": n_ties / n_verdicts,
         "provisional": (
-            (found["n_clusters"] < ENOUGH_CLUSTERS) | np.isnan(found["ci_low"]) | found["penalised"]
+            (estimates["n_clusters"] < ENOUGH_CLUSTERS)
+            | np.isnan(estimates["ci_low"])
+            | estimates["penalised"]
         ),
         "simulated": is_simulated(verdicts.iloc[entries.rows]),
     }
@@ -110,7 +112,7 @@ def lay_out(
         ("rating_low", "ci_low"),
         ("rating_high", "ci_high"),
     ):
-        columns[rating] = CENTRE + POINTS * found[end]
+        columns[rating] = CENTRE + POINTS * estimates[end]
     table = pd.DataFrame({column: columns[column] for column in TABLES["ratings"]})
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
 
@@ -190,19 +192,20 @@ class Ratings:
     settings: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return f"{self._said()}\n{self._shown().to_string(index=False)}"
+        return f"{self._summary()}\n{self._leaderboard().to_string(index=False)}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{html.escape(self._said())}</p>\n{self._shown().to_html(index=False, border=0)}"
+        table = self._leaderboard().to_html(index=False, border=0)
+        return f"<p>{html.escape(self._summary())}</p>\n{table}"
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         """Describe in one line the method, the data and the intervals."""
         among = (
             f", one of {self.settings['n_dimensions']} dimensions"
             if self.settings["n_dimensions"] > 1
             else ""
         )
-        board, level = (
+        which, level = (
             f"{self.settings['dimension']}{among}, {self.settings['method']}",
             self.settings["ci_level"],
         )
@@ -210,9 +213,9 @@ class Ratings:
         over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
         interval = over if population else "no interval"
         weighing = WEIGHING.get(str(self.settings["weights"]), "")
-        return f"Ratings ({board}): {self.n_verdicts:,} verdicts, {interval}{weighing}"
+        return f"Ratings ({which}): {self.n_verdicts:,} verdicts, {interval}{weighing}"
 
-    def _shown(self) -> pd.DataFrame:
+    def _leaderboard(self) -> pd.DataFrame:
         """Round what a reader of a leaderboard looks for."""
         rows = self.table
         first, last = rows["rank_low"].astype("string"), rows["rank_high"].astype("string")
@@ -221,13 +224,13 @@ class Ratings:
             f"{low:.0f} to {high:.0f}"
             for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)
         ]
-        shown = {
+        first_columns = {
             "Rank": rank,
             "Written by": rows["responder"],
             "Rating": rows["rating"].round().astype(int),
         }
         interval = pd.Series(ends).mask(rows["rating_low"].isna(), "")
-        return pd.DataFrame({**shown, "Interval": interval, "Verdicts": rows["n_verdicts"]})
+        return pd.DataFrame({**first_columns, "Interval": interval, "Verdicts": rows["n_verdicts"]})
 
     def ranks(self, *, simultaneous: bool = True) -> pd.DataFrame:
         """List the ranks that each responder may hold.
@@ -243,13 +246,13 @@ class Ratings:
             Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
         """
         gaps, size = self.gaps, len(self.strength)
-        found = (
+        rank_ends = (
             gaps.ranks()
             if simultaneous
             else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
         )
         return pd.DataFrame(
-            {"responder": self.strength.index, "rank_low": found[0], "rank_high": found[1]}
+            {"responder": self.strength.index, "rank_low": rank_ends[0], "rank_high": rank_ends[1]}
         )
 
     def differences(self) -> pd.DataFrame:
@@ -263,7 +266,7 @@ class Ratings:
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
-        reach = (
+        margin = (
             self.gaps.margins_of_error()
             if len(self.replicates)
             else np.full((len(names),) * 2, np.nan)
@@ -273,10 +276,10 @@ class Ratings:
             "better": names[one],
             "worse": names[other],
             "difference": gap,
-            "ci_low": gap - reach[one, other],
+            "ci_low": gap - margin[one, other],
         }
         pairs |= {
-            "ci_high": gap + reach[other, one],
+            "ci_high": gap + margin[other, one],
             "ci_level": self.settings["ci_level"],
             "win_probability": chance,
         }
@@ -409,7 +412,7 @@ def fit_ratings(
     # One fit serves estimates and intervals: resamples only sum its win matrices under other
     # weights.
     model = fit_model(entries, method, weights, margins)
-    gaps, found = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
+    gaps, estimates = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
     varies = (
         "benchmark"
         if clusters == ("rater",)
@@ -434,8 +437,8 @@ def fit_ratings(
     # The model and its gaps are in the order of names, the table in that of ranks; everything that
     # a reader sees is brought into the table's order at the end.
     chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
-    found |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
-    table = lay_out(verdicts, responders, entries, settings, found)
+    estimates |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
+    table = lay_out(verdicts, responders, entries, settings, estimates)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
         table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
@@ -521,7 +524,7 @@ def fit_boards(
             **settings,
             **({"dimension": group[by.index("dimension")]} if "dimension" in by else {}),
         }
-        # a generator of its own, so that no board depends on which others there are
+        # a generator of its own, so that no leaderboard depends on which others there are
         if seed is not None:
             chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
         try:
@@ -544,14 +547,17 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
     """Boards by group."""
 
     def __missing__(self, group: tuple[Any, ...]) -> Ratings:
-        said = [", ".join(map(str, values)) for values in (group, *self)]
-        raise RatingsError(f"There is no board of {said[0]!r}; there are {'; '.join(said[1:])}.")
+        group_names = [", ".join(map(str, values)) for values in (group, *self)]
+        raise RatingsError(
+            f"There is no leaderboard of {group_names[0]!r}; there are"
+            f" {'; '.join(group_names[1:])}."
+        )
 
 
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
     """Choose the interval if none is named.
 
-    A bootstrap over one kind of cluster, a sandwich over two.
+    It is a bootstrap over one kind of cluster, a sandwich over two.
     """
     if len(clusters) not in (1, 2):
         raise RatingsError(

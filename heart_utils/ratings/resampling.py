@@ -226,16 +226,18 @@ def bootstrap_ci(
         [np.bincount(codes, weights=column, minlength=len(names)) for column in values.T]
     )
     weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
-    found = np.asarray(
+    all_values = np.asarray(
         statistic(pd.DataFrame(weights @ sums, columns=numbers.columns)), dtype=float
     )
-    replicates = found[1:]
+    replicates = all_values[1:]
     defined = replicates[~np.isnan(replicates)]
-    low, high = interval_of(float(found[0]), defined, len(names), ci_level, least=least, most=most)
+    low, high = interval_of(
+        float(all_values[0]), defined, len(names), ci_level, least=least, most=most
+    )
     se, few = float(standard_error(defined[:, None], len(names))[0]), len(names) < ENOUGH_CLUSTERS
     n_undefined = len(replicates) - len(defined)
     return Interval(
-        float(found[0]), low, high, se, ci_level, len(names), n_undefined, few, replicates
+        float(all_values[0]), low, high, se, ci_level, len(names), n_undefined, few, replicates
     )
 
 
@@ -290,11 +292,11 @@ def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
     Efron (1982), section 5.6, https://doi.org/10.1137/1.9781611970319.
     """
     n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
-    there = ~np.isnan(replicates)
-    count = there.sum(axis=0)
-    known = np.where(there, replicates, 0.0)
+    is_known = ~np.isnan(replicates)
+    count = is_known.sum(axis=0)
+    known = np.where(is_known, replicates, 0.0)
     mean = known.sum(axis=0) / np.maximum(count, 1)
-    squares = (np.where(there, replicates - mean, 0.0) ** 2).sum(axis=0)
+    squares = (np.where(is_known, replicates - mean, 0.0) ** 2).sum(axis=0)
     variance = squares / np.maximum(count - 1, 1) * n / np.maximum(n - 1.0, 1.0)
     return np.where((count > 1) & (n > 1), np.sqrt(variance), np.nan)
 
@@ -351,11 +353,15 @@ def error_ends(
             # As many observations as have this error; at an end, or where all clusters agree to the
             # digit, the clusters.
             number = np.where((inside > 0) & (se != 0), inside / se**2, n)
-        place, shrink = (estimate - least) / (most - least), 1.0 + quantile**2 / number
-        centre = (place + quantile**2 / (2.0 * number)) / shrink
-        room = np.maximum(place * (1.0 - place), 0.0)
-        reach = quantile / shrink * np.sqrt(room / number + (quantile / (2.0 * number)) ** 2)
-        low, high = (least + (most - least) * end for end in (centre - reach, centre + reach))
+        position, shrink = (estimate - least) / (most - least), 1.0 + quantile**2 / number
+        centre = (position + quantile**2 / (2.0 * number)) / shrink
+        variance = np.maximum(position * (1.0 - position), 0.0)
+        half_width = (
+            quantile / shrink * np.sqrt(variance / number + (quantile / (2.0 * number)) ** 2)
+        )
+        low, high = (
+            least + (most - least) * end for end in (centre - half_width, centre + half_width)
+        )
     absent = np.isnan(se) | np.isnan(estimate)
     return np.where(absent, np.nan, np.maximum(low, least)), np.where(
         absent, np.nan, np.minimum(high, most)
@@ -390,8 +396,8 @@ def interval_columns(
     `ranges` maps the name of a measure to its range; measures are in the last axis.
     """
     columns: dict[str, Array] = {}
-    for place, (name, (least, most)) in enumerate(ranges.items()):
-        value, again = estimate[..., place], replicates[..., place]
+    for number, (name, (least, most)) in enumerate(ranges.items()):
+        value, again = estimate[..., number], replicates[..., number]
         low, high = interval_ends(value, again, n_clusters, ci_level, least=least, most=most)
         columns |= {name: value, f"{name}_low": low, f"{name}_high": high}
     return columns
@@ -413,13 +419,11 @@ def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
     if n_clusters < MANY_CLUSTERS:
         return by_t
     drawn = np.sort(replicates[~np.isnan(replicates)])
-    place = np.interp(0.0, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
-    beyond, least_seen = min(place, 1.0 - place), 1.0 / (len(drawn) - 1)
+    position = np.interp(0.0, drawn, np.arange(len(drawn))) / (len(drawn) - 1)
+    beyond, least_seen = min(position, 1.0 - position), 1.0 / (len(drawn) - 1)
     factor = np.sqrt(n_clusters / (n_clusters - 1.0))
-    found = float(
-        2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1)
-    )
-    return min(found, by_t, 1.0) if beyond < least_seen else min(found, 1.0)
+    p = float(2.0 * stats.t.sf(-stats.norm.ppf(max(beyond, least_seen)) / factor, n_clusters - 1))
+    return min(p, by_t, 1.0) if beyond < least_seen else min(p, 1.0)
 
 
 def holm(p: pd.Series, by: list[pd.Series] | None = None) -> pd.Series:
@@ -482,7 +486,7 @@ def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[fl
 def _degrees(share: Array) -> float:
     """Compute the degrees of freedom of that variance from the clusters' shares of weight.
 
-    One less than the number of equal clusters.
+    With equal clusters it is one less than their number.
     """
     # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002),
     # https://www150.statcan.gc.ca/n1/pub/12-001-x/

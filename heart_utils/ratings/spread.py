@@ -49,7 +49,7 @@ def spread_of(
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
     unknown = np.full(size, np.nan)
-    found: Columns = {
+    estimates: Columns = {
         "ci_low": unknown,
         "ci_high": unknown,
         "n_clusters": np.zeros(size, int),
@@ -57,54 +57,54 @@ def spread_of(
         "rank_high": None,
     }
     if interval is None or interval == "released":
-        reach = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
+        half_widths = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
         return Differences(theta, np.empty((0, size)), 0, ci_level, 0.0), {
-            **found,
-            "ci_low": theta - reach,
-            "ci_high": theta + reach,
+            **estimates,
+            "ci_low": theta - half_widths,
+            "ci_high": theta + half_widths,
         }
     check_clusters(groups[0][1], clusters[0])
     if len(groups) > 1:
         refuse_few_raters(groups[0][0], groups[1][0], (clusters[0], clusters[1]))
-    met, n_clusters = (
-        np.min([entries.met(*group) for group in groups], axis=0),
+    clusters_met, n_clusters = (
+        np.min([entries.count_judged_in(*group) for group in groups], axis=0),
         min(n for _, n in groups),
     )
-    found["n_clusters"] = met
+    estimates["n_clusters"] = clusters_met
     # nobody was told apart, so nothing can be said about how well
     if not (entries.share != 0.5).any():
         gaps = Differences(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
-        return gaps, found | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
-    alone = one_sided_ends(model, met, ci_level)
-    bounds = one_sided_ends(model, met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
+        return gaps, estimates | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
+    alone = one_sided_ends(model, clusters_met, ci_level)
+    bounds = one_sided_ends(model, clusters_met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
     n_effective = min(effective_clusters(model, *group) for group in groups)
     rng = as_rng(rng)
     if interval == "sandwich":
         robust = centre @ covariance(model) @ centre.T
-        reach = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
+        half_widths = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
         draws, ends = (
             rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh"),
-            (theta - reach, theta + reach),
+            (theta - half_widths, theta + half_widths),
         )
     else:
         draws = draw_strengths(model, n_resamples, rng) @ centre.T
-        ends = interval_ends(theta, draws, met, ci_level)
+        ends = interval_ends(theta, draws, clusters_met, ci_level)
     gaps = Differences(theta, draws, n_clusters, ci_level, n_effective, bounds)
     low, high = np.where(model.penalised, alone, ends)
-    return gaps, found | dict(
+    return gaps, estimates | dict(
         zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True)
     )
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
     """Build the matrix that sets the mean strength of two-way linked responders to zero."""
-    # If it were the mean of all, a lent strength would move everybody's zero by more than their
-    # intervals allow for.
+    # If it were the mean of all, a strength held by the prior would move everybody's zero by more
+    # than their intervals allow for.
     unit, linked = np.eye(len(penalised)), ~penalised
     return np.asarray(unit if linked.all() or not linked.any() else unit - linked / linked.sum())
 
 
-def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float) -> Array:
+def one_sided_ends(model: BradleyTerry, clusters_met: NDArray[np.int64], ci_level: float) -> Array:
     """Bound the strength of who never lost or never won.
 
     Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404.
@@ -121,7 +121,7 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
         games = wins[one] + wins[:, one]
         for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
             clear = others & (games > 0) & (lost == 0)
-            weight = met[one] * games[clear] / games[others].sum()
+            weight = clusters_met[one] * games[clear] / games[others].sum()
             # if nobody is linked, all keep mean zero: the others move against this one
             gap = mean - theta[clear]
 
@@ -130,12 +130,12 @@ def one_sided_ends(model: BradleyTerry, met: NDArray[np.int64], ci_level: float)
             ) -> float:
                 return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
 
-            found = (
+            bound = (
                 optimize.brentq(excess, -LARGEST, LARGEST)
                 if excess(-LARGEST) < 0.0 < excess(LARGEST)
                 else -np.inf
             )
-            ends[side, one] = sign * found * scale
+            ends[side, one] = sign * bound * scale
     return ends
 
 
@@ -147,12 +147,12 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
     # That is somewhat too wide, as variance within both enters more than once: Owen (2007),
     # https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
-    places: list[Any] = [slice(None)]
+    codes_of_cells: list[Any] = [slice(None)]
     if len(groups) > 1:
         cells = interaction_codes(*groups[0], *groups[1])
-        places = [np.zeros(cells[1], np.intp) for _ in groups]
-        for place, (code, _) in zip(places, groups, strict=True):
-            place[cells[0]] = code
+        codes_of_cells = [np.zeros(cells[1], np.intp) for _ in groups]
+        for cell_codes, (code, _) in zip(codes_of_cells, groups, strict=True):
+            cell_codes[cells[0]] = code
     drawn = [draw_weights(n, n_resamples, rng) for _, n in groups]
     matrices, draws = model.tally(cells).resampled(), np.empty((n_resamples, len(model.theta)))
     # some rows at a time for the memory's sake
@@ -161,21 +161,24 @@ def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generat
         rows = slice(first, first + chunk)
         weights = reduce(
             np.multiply,
-            (weight[rows][:, place] for weight, place in zip(drawn, places, strict=True)),
+            (
+                weight[rows][:, cell_codes]
+                for weight, cell_codes in zip(drawn, codes_of_cells, strict=True)
+            ),
         )
         draws[rows] = model.refit(matrices.total(weights))
     return draws
 
 
 def covariance(
-    model: BradleyTerry, beside: Array | float = 0.0, *, correction: float = 1.0
+    model: BradleyTerry, added_scores: Array | float = 0.0, *, correction: float = 1.0
 ) -> Array:
     """Compute the covariance of strengths over new clusters, and new raters if they vary.
 
-    `beside` are scores of the clusters, shape (clusters, responders), that move the fit without
-    being part of it. A score is divided by what a cluster's leverage leaves of it, to the power of
-    `correction`: 1 is a jackknife and a little too wide, 1/2 is without bias where the model is
-    right.
+    `added_scores` are scores of the clusters, shape (clusters, responders), that move the fit
+    without being part of it. A score is divided by what a cluster's leverage leaves of it, to the
+    power of `correction`: 1 is a jackknife and a little too wide, 1/2 is without bias where the
+    model is right.
     """
     # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023),
     # https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
@@ -184,7 +187,7 @@ def covariance(
     meat = np.sum(
         [
             _meat(model, *group, also, correction)
-            for group, also in zip(groups, (beside, 0.0), strict=False)
+            for group, also in zip(groups, (added_scores, 0.0), strict=False)
         ],
         axis=0,
     )
@@ -192,13 +195,13 @@ def covariance(
         by_cell = sums_of_scores(model, *interaction_codes(*groups[0], *groups[1]))
         meat -= by_cell.T @ by_cell
     size = len(model.theta)
-    found = (bread @ meat @ bread)[:size, :size]
-    values, vectors = np.linalg.eigh((found + found.T) / 2.0)
+    estimated = (bread @ meat @ bread)[:size, :size]
+    values, vectors = np.linalg.eigh((estimated + estimated.T) / 2.0)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def _meat(
-    model: BradleyTerry, group: Codes, n_groups: int, beside: Array | float, correction: float
+    model: BradleyTerry, group: Codes, n_groups: int, added_scores: Array | float, correction: float
 ) -> Array:
     """Sum the squared scores of each group (the meat of the sandwich).
 
@@ -206,7 +209,7 @@ def _meat(
     """
     size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
     root = np.linalg.cholesky(model.bread[:size, :size])
-    turned = (sums[:, :size] + beside) @ root  # here leverage is a symmetric matrix
+    turned = (sums[:, :size] + added_scores) @ root  # here leverage is a symmetric matrix
     for groups, information in _information_by(model, group, n_groups):
         leverage, axes = np.linalg.eigh(root.T @ information @ root)
         along = (turned[groups, None] @ axes) / (1.0 - NEARLY * leverage[:, None]) ** correction
@@ -248,13 +251,13 @@ def _information_by(
     for first in range(0, n_groups, chunk):
         n = min(chunk, n_groups - first)
         rows = (group >= first) & (group < first + n)
-        place = (group[rows] - first) * size**2 + a[rows] * size + b[rows]
-        found = np.asarray(
-            -np.bincount(place, slope[rows], n * size**2).reshape(n, size, size), dtype=float
+        cells = (group[rows] - first) * size**2 + a[rows] * size + b[rows]
+        information = np.asarray(
+            -np.bincount(cells, slope[rows], n * size**2).reshape(n, size, size), dtype=float
         )
-        found += found.swapaxes(1, 2)
-        found[:, np.arange(size), np.arange(size)] -= found.sum(axis=2)
-        yield slice(first, first + n), found
+        information += information.swapaxes(1, 2)
+        information[:, np.arange(size), np.arange(size)] -= information.sum(axis=2)
+        yield slice(first, first + n), information
 
 
 def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
@@ -348,9 +351,9 @@ class Differences:
             open_[np.arange(size) != alone] = False
             open_[:, alone] = np.arange(size) != alone
         p_value, ahead = stats.t.sf(statistic, df), np.zeros((size, size), bool)
-        while (found := open_ & (p_value < level_of_one(open_, df, self.ci_level))).any():
-            ahead |= found
-            open_ &= ~found
+        while (rejected := open_ & (p_value < level_of_one(open_, df, self.ci_level))).any():
+            ahead |= rejected
+            open_ &= ~rejected
         return 1 + ahead.sum(axis=0), size - ahead.sum(axis=1)
 
 
@@ -391,8 +394,8 @@ def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
     shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
     if len(open_) < 3 or not open_.any():
         return shared
-    place = max(known for known in DEGREES if known <= max(df, 1.0))
-    return max(shared, _level(len(open_), place, ci_level, np.packbits(open_).tobytes()))
+    tabulated = max(known for known in DEGREES if known <= max(df, 1.0))
+    return max(shared, _level(len(open_), tabulated, ci_level, np.packbits(open_).tobytes()))
 
 
 @lru_cache(maxsize=512)
@@ -410,7 +413,7 @@ def _equals(size: int, df: int) -> NDArray[np.float32]:
     """
     rng = np.random.default_rng([size, df])
     n_draws = int(np.clip(MOST_CELLS // size**2, 1_000, N_DRAWS))
-    found = np.empty((n_draws, size * size), np.float32)
+    studentized = np.empty((n_draws, size * size), np.float32)
     for first in range(0, n_draws, 1_000):
         n = min(1_000, n_draws - first)
         if df < size:
@@ -425,7 +428,7 @@ def _equals(size: int, df: int) -> NDArray[np.float32]:
         variance = (own[:, :, None] + own[:, None, :] - 2.0 * product) / df
         strength = rng.normal(size=(n, size))
         gap = strength[:, :, None] - strength[:, None, :]
-        found[first : first + n] = (gap / np.sqrt(np.where(variance > 0, variance, 1.0))).reshape(
-            n, -1
-        )
-    return found
+        studentized[first : first + n] = (
+            gap / np.sqrt(np.where(variance > 0, variance, 1.0))
+        ).reshape(n, -1)
+    return studentized

@@ -84,20 +84,20 @@ class Entries:
     def groups(self) -> list[tuple[Codes, int]]:
         """Return each group that is resampled: clusters and, if they vary, raters.
 
-        Each as the codes of the entries and the number of groups.
+        Each is a pair: the codes of the entries and the number of groups.
         """
-        found = [(self.cluster, len(self.clusters))]
+        of_clusters = [(self.cluster, len(self.clusters))]
         return (
-            found
+            of_clusters
             if self.rater is None or self.raters is None
-            else [*found, (self.rater, len(self.raters))]
+            else [*of_clusters, (self.rater, len(self.raters))]
         )
 
-    def met(self, codes: Codes, n: int) -> NDArray[np.int64]:
+    def count_judged_in(self, codes: Codes, n: int) -> NDArray[np.int64]:
         """Count the clusters, or other groups, in which each responder was judged."""
-        there = np.zeros((n, len(self.responders)), bool)
-        there[codes, self.a] = there[codes, self.b] = True
-        return np.asarray(there.sum(axis=0))
+        judged = np.zeros((n, len(self.responders)), bool)
+        judged[codes, self.a] = judged[codes, self.b] = True
+        return np.asarray(judged.sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -264,11 +264,11 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     >>> won_by_a(verdicts).tolist()
     [1.0, 0.5, 0.5, nan]
     """
-    rows, found = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
+    rows, shares = np.arange(len(verdicts)), np.full(len(verdicts), np.nan)
     state = _states(verdicts, rows)
     counts = np.flatnonzero((state == VALID) | (state == INCONSISTENT))
-    found[counts] = _said(verdicts, counts, state[counts] == INCONSISTENT)[1]
-    return pd.Series(found, index=verdicts.index, name="won_by_a")
+    shares[counts] = _said(verdicts, counts, state[counts] == INCONSISTENT)[1]
+    return pd.Series(shares, index=verdicts.index, name="won_by_a")
 
 
 def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
@@ -298,10 +298,10 @@ def rater_group(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]
         raise AgreementError(f"The table has no column {column}, so nobody is known to be {who}.")
     mask = (table[column] == who).to_numpy(dtype=bool)[rows]
     if not mask.any():
-        there = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
+        present = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
         raise AgreementError(
             f"No answer that counts is by {who!r}. {column} is:"
-            f" {there}.{_other_parties(rows, table)}"
+            f" {present}.{_other_parties(rows, table)}"
         )
     return mask
 
@@ -313,8 +313,11 @@ def _other_parties(rows: Codes, table: pd.DataFrame) -> str:
     names = [str(name) for name in table["rater"].iloc[rows].value_counts().index]
     if len(names) < 2:
         return " There is one rater alone, and agreement takes two."
-    shown = [name for name in names if not looks_like_person(name)][:2] or ["one rater", "another"]
-    both = ", ".join(map(repr, shown)) if len(shown) == 2 else "'one rater', 'another'"
+    examples = [name for name in names if not looks_like_person(name)][:2] or [
+        "one rater",
+        "another",
+    ]
+    both = ", ".join(map(repr, examples)) if len(examples) == 2 else "'one rater', 'another'"
     return (
         f" {len(names)} raters are there: between=({both}) compares two, krippendorff_alpha(rows)"
         " all at once."
@@ -339,17 +342,17 @@ def word_codes(
     Where the column may be empty, an empty cell is -1.
     """
     codes, names = pd.factorize(verdicts[column])
-    place = np.array(
+    positions = np.array(
         [*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1]
     )
-    found = place[codes[rows]]
+    word_code = positions[codes[rows]]
     refuse(
-        found < (-1 if nullable else 0),
+        word_code < (-1 if nullable else 0),
         rows,
         verdicts[column],
         f"`{column}` must be one of {', '.join(vocabulary)}",
     )
-    return found
+    return word_code
 
 
 def name_codes(
@@ -378,9 +381,10 @@ def refuse(wrong: NDArray[np.bool_], rows: Codes, values: pd.Series, rule: str) 
     if not wrong.any():
         return
     bad = values.iloc[rows[wrong]]
-    shown = ", ".join(f"row {row} has {value!r}" for row, value in bad.head(MAX_SHOWN).items())
+    examples = ", ".join(f"row {row} has {value!r}" for row, value in bad.head(MAX_SHOWN).items())
     raise VerdictsError(
-        f"verdicts: {rule}; {shown}{', ...' if len(bad) > MAX_SHOWN else ''} ({len(bad)} in all)."
+        f"verdicts: {rule}; {examples}{', ...' if len(bad) > MAX_SHOWN else ''} ({len(bad)} in"
+        " all)."
     )
 
 
@@ -393,9 +397,9 @@ def need(table: pd.DataFrame, columns: Sequence[str], advice: str = "") -> pd.Da
         )
     missing = [column for column in columns if column not in table]
     if missing:
-        there = ", ".join(map(str, table.columns))
+        present = ", ".join(map(str, table.columns))
         raise VerdictsError(
-            f"verdicts lack the column {', '.join(missing)}. They have {there}. {advice}".rstrip()
+            f"verdicts lack the column {', '.join(missing)}. They have {present}. {advice}".rstrip()
         )
     return table
 
@@ -431,14 +435,14 @@ def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Cod
     refuse(
         codes < 0, np.arange(len(verdicts)), verdicts["dimension"], "`dimension` must not be empty"
     )
-    found = np.flatnonzero(np.asarray(names) == dimension)
-    if len(verdicts) and not len(found):
-        there = ", ".join(map(str, names))
+    matching = np.flatnonzero(np.asarray(names) == dimension)
+    if len(verdicts) and not len(matching):
+        present = ", ".join(map(str, names))
         raise VerdictsError(
-            f"verdicts have no dimension {dimension!r}. They have {there}: name one, as in"
+            f"verdicts have no dimension {dimension!r}. They have {present}: name one, as in"
             f" dimension={names[0]!r}."
         )
-    return np.flatnonzero(codes == found[0]) if len(found) else np.arange(0)
+    return np.flatnonzero(codes == matching[0]) if len(matching) else np.arange(0)
 
 
 def _said(
@@ -483,11 +487,13 @@ def _left_out(state: Codes, counts: NDArray[np.bool_], what: str) -> pd.Series:
         .rename("left_out")
     )
     if not counts.any():
-        said = (
+        counts_by_state = (
             ", ".join(f"{count} {name}" for name, count in left_out.items())
             or "the table has no row"
         )
-        raise VerdictsError(f"No {what}: {said}. `state` says what became of each answer.")
+        raise VerdictsError(
+            f"No {what}: {counts_by_state}. `state` says what became of each answer."
+        )
     return left_out
 
 
@@ -514,8 +520,8 @@ def _scores(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Array]:
     refuse(
         np.isnan(score), rows, table["score"], "`score` must be a number in each row that is valid"
     )
-    found, codes = np.unique(score, return_inverse=True)
-    return codes.astype(np.intp), found
+    levels, codes = np.unique(score, return_inverse=True)
+    return codes.astype(np.intp), levels
 
 
 def _sides(
@@ -540,8 +546,8 @@ def _code_rows(table: pd.DataFrame, keys: Sequence[str], rows: Codes) -> tuple[C
     for key in used:
         # Whole columns are coded, then rows chosen among the codes: to take rows out of a column of
         # texts costs far more.
-        found, values = pd.factorize(pd.factorize(table[key], use_na_sentinel=False)[0][rows])
-        codes = codes * max(len(values), 1) + found
+        key_codes, values = pd.factorize(pd.factorize(table[key], use_na_sentinel=False)[0][rows])
+        codes = codes * max(len(values), 1) + key_codes
     _, first, unit = np.unique(codes, return_index=True, return_inverse=True)
     return unit, table[used].iloc[rows[first]].reset_index(drop=True)
 
@@ -649,13 +655,13 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """
     need(verdicts, ["pair_id", "order", "verdict"], "Orders are joined by them.")
     every = np.arange(len(verdicts))
-    shown, word = (word_codes(verdicts, name, every, words, nullable=True) for name, words in
+    order_code, word = (word_codes(verdicts, name, every, words, nullable=True) for name, words in
                    (("order", ORDERS), ("verdict", WORDS)))  # fmt: skip
     state = _states(verdicts, every)
     verdicts = verdicts.reset_index(drop=True)
     keys = [column for column in KEY if column in verdicts]
     group = np.asarray(verdicts.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
-    first, second = _find_pairs(verdicts, group, shown)
+    first, second = _find_pairs(verdicts, group, order_code)
     if not len(first):
         return verdicts
     share = np.where(state == VALID, np.array([*SHARES.values(), np.nan])[word], np.nan)
@@ -667,26 +673,28 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     )
     rest = np.setdiff1d(every, np.concatenate([first, second]))
     whole = pd.concat([verdicts.iloc[rest], joined]) if len(rest) else joined
-    place = np.concatenate([group[rest], group[first]])
-    return whole.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
+    pair_number = np.concatenate([group[rest], group[first]])
+    return whole.iloc[np.argsort(pair_number, kind="stable")].reset_index(drop=True)
 
 
-def _find_pairs(verdicts: pd.DataFrame, group: Codes, shown: Codes) -> tuple[Codes, Codes]:
+def _find_pairs(verdicts: pd.DataFrame, group: Codes, order_code: Codes) -> tuple[Codes, Codes]:
     """Find the rows that show a pair as ab and as ba to one rater."""
-    twice = pd.DataFrame({"group": group, "shown": shown}).duplicated().to_numpy()
+    twice = pd.DataFrame({"group": group, "shown": order_code}).duplicated().to_numpy()
     if twice.any():
         row = verdicts.iloc[int(np.argmax(twice))]
         cells = {column: row[column] for column in KEY[:4] if column in verdicts}
         cells |= {"rater": show_rater(cells["rater"])} if "rater" in cells else {}
-        said = redact_message(", ".join(f"{column} {cell!r}" for column, cell in cells.items()))
+        key_values = redact_message(
+            ", ".join(f"{column} {cell!r}" for column, cell in cells.items())
+        )
         raise VerdictsError(
-            f"One rater answered the same order twice: {said}, order {row['order']!r}"
+            f"One rater answered the same order twice: {key_values}, order {row['order']!r}"
             f" ({int(twice.sum())} such rows). Number repeated answers with `repeat`."
         )
-    place = np.full((int(group.max(initial=-1)) + 1, 3), -1)
-    place[group, shown] = np.arange(len(group))
-    both = (place[:, :2] >= 0).all(axis=1)
-    return place[both, 0], place[both, 1]
+    row_of = np.full((int(group.max(initial=-1)) + 1, 3), -1)
+    row_of[group, order_code] = np.arange(len(group))
+    both = (row_of[:, :2] >= 0).all(axis=1)
+    return row_of[both, 0], row_of[both, 1]
 
 
 def _join(
@@ -698,9 +706,9 @@ def _join(
     both, some = valid & other_valid, valid | other_valid
     opposed = both & (np.abs(word - other_word) == 1.0)
     lead = np.where(both, (word + other_word) / 2.0, np.where(valid, word, other_word))
-    said = np.select([opposed | np.isnan(lead), lead > 0.5, lead < 0.5], [3, 0, 1], 2)
+    word_code = np.select([opposed | np.isnan(lead), lead > 0.5, lead < 0.5], [3, 0, 1], 2)
     joined = one.copy()
-    joined["verdict"] = _take(["a", "b", "tie", None], said)
+    joined["verdict"] = _take(["a", "b", "tie", None], word_code)
     joined["state"] = _take(
         list(STATES),
         np.select([opposed, some], [INCONSISTENT, VALID], np.maximum(state, other_state)),
@@ -717,9 +725,9 @@ def _join(
     )
     if "margin" in one:
         named, other_named = both & (word == lead.round()), both & (other_word == lead.round())
-        margin = _numbers(one, "margin", np.where(both, (said < 2) & named, valid))
+        margin = _numbers(one, "margin", np.where(both, (word_code < 2) & named, valid))
         other_margin = _numbers(
-            two, "margin", np.where(both, (said < 2) & other_named, other_valid)
+            two, "margin", np.where(both, (word_code < 2) & other_named, other_valid)
         )
         joined["margin"] = pd.DataFrame([margin, other_margin]).mean().to_numpy()
     if "flags" in one:

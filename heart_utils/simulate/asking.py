@@ -1,6 +1,6 @@
 """Which votes to ask people for: designs that ask for a part of them.
 
-Evaluated on published votes or with known truth.
+They are evaluated on published votes or with known truth.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def ask_for_votes(
     people = people.iloc[rng.permutation(len(people))]
     by_cell = people.groupby(CELL, sort=False)
     cells = by_cell.size().rename("most").reset_index()
-    cell, place, most = (
+    cell, vote_number, most = (
         by_cell.ngroup().to_numpy(),
         by_cell.cumcount().to_numpy(),
         cells["most"].to_numpy(float),
@@ -56,10 +56,10 @@ def ask_for_votes(
         return np.asarray(np.floor(expected) + (rng.random(len(expected)) < expected % 1.0))
 
     def rows(votes: Array, counts: Array) -> pd.DataFrame:
-        asked = place < votes[cell]
+        sampled = vote_number < votes[cell]
         return pd.concat(
             [
-                people[asked].assign(stands_for=(counts / np.maximum(votes, 1.0))[cell[asked]]),
+                people[sampled].assign(stands_for=(counts / np.maximum(votes, 1.0))[cell[sampled]]),
                 judges,
             ]
         )
@@ -93,16 +93,16 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
     return np.asarray(np.clip(scale * worth, low, most))
 
 
-def _worth_of_pairs(found: PoweredRatings) -> pd.DataFrame:
+def _worth_of_pairs(estimate: PoweredRatings) -> pd.DataFrame:
     """Compute how far votes on each pair change the differences that are still open.
 
     It is the root of the summed squares.
     """
-    ranks = found.ranks()
+    ranks = estimate.ranks()
     low, high, theta = (
         ranks["rank_low"].to_numpy(),
         ranks["rank_high"].to_numpy(),
-        found.table["strength"].to_numpy(),
+        estimate.table["strength"].to_numpy(),
     )
     chance = expit(theta[:, None] - theta)
     information = chance * (1.0 - chance) * (1.0 - np.eye(len(theta)))
@@ -162,21 +162,21 @@ def compare_designs(
     )
     designs |= {f"{n} dialogues": label_some(verdicts, n, rng) for n in sizes}
     rows = []
-    for design, asked in designs.items():
-        stands_for = "stands_for" if "stands_for" in asked else None
+    for design, sampled in designs.items():
+        stands_for = "stands_for" if "stands_for" in sampled else None
         # nothing is left to the judge, or it is not asked
-        weight = 0.0 if asked is verdicts else None
-        found = prediction_powered_ratings(
-            asked, rater="rater", stands_for=stands_for, weight=weight
+        weight = 0.0 if sampled is verdicts else None
+        estimate = prediction_powered_ratings(
+            sampled, rater="rater", stands_for=stands_for, weight=weight
         )
-        row = {"design": design, "votes": (asked["rater_kind"] == "human").sum() / n_votes}
-        rows += [row | {"judge": judge} | _known(found, judge, truth) for judge in (False, True)]
+        row = {"design": design, "votes": (sampled["rater_kind"] == "human").sum() / n_votes}
+        rows += [row | {"judge": judge} | _known(estimate, judge, truth) for judge in (False, True)]
     return pd.DataFrame(rows)
 
 
-def _known(found: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[str, float]:
+def _known(estimate: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[str, float]:
     """Measure what one estimate knows, and where the truth is known, whether that is right."""
-    ranks, table = found.ranks(judge=judge), found.table
+    ranks, table = estimate.ranks(judge=judge), estimate.table
     low, high = (table[f"{'ci' if judge else 'people'}_{end}"] for end in ("low", "high"))
     row = {
         "apart": float((ranks["rank_low"] - 1).sum()),
@@ -184,8 +184,8 @@ def _known(found: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[
     }
     row |= {
         "width": float((high - low).mean()),
-        "saving": found.saving,
-        "most_saving": found.most_saving,
+        "saving": estimate.saving,
+        "most_saving": estimate.most_saving,
     }
     if truth is None:
         return row

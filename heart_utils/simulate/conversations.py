@@ -116,12 +116,14 @@ def plan_conversations(
         plan = {"n_starts": n_starts, "n_seekers": n_seekers, "n_repeats": n_repeats}
         plan |= {"n_raters": n_raters, "n_conversations": n_starts * a_start}
         shift = find_shift(power, df, ci_level=ci_level, n_contrasts=n_contrasts)
-        found = {"smallest_gap": error * shift}
+        precision = {"smallest_gap": error * shift}
         if gap is not None:
-            found["power"] = find_chance(
+            precision["power"] = find_chance(
                 gap / error, df, ci_level=ci_level, n_contrasts=n_contrasts
             )
-        rows.append({**plan, "cost": n_starts * price, "standard_error": error, "df": df, **found})
+        rows.append(
+            {**plan, "cost": n_starts * price, "standard_error": error, "df": df, **precision}
+        )
     if not rows:
         raise AgreementError(f"A budget of {budget:,g} buys no design with two starts.")
     # Of equal errors the one with more seekers comes first: it says more of seekers.
@@ -223,15 +225,17 @@ def find_chance(shift: float, df: float, *, ci_level: float = 0.95, n_contrasts:
     """
     if not np.isfinite(df):
         return float("nan")
-    reach = stats.t.isf((1.0 - ci_level) / (2.0 * n_contrasts), df)
-    return float(stats.nct.sf(reach, df, shift))
+    quantile = stats.t.isf((1.0 - ci_level) / (2.0 * n_contrasts), df)
+    return float(stats.nct.sf(quantile, df, shift))
 
 
-def find_shift(power: float, df: float, **how: Any) -> float:
+def find_shift(power: float, df: float, **options: Any) -> float:
     """Find the difference, in standard errors, that is found with some power; see find_chance."""
     if not np.isfinite(df):
         return float("nan")
     most = 10.0
-    while find_chance(most, df, **how) < power:
+    while find_chance(most, df, **options) < power:
         most *= 2.0
-    return float(optimize.brentq(lambda shift: find_chance(shift, df, **how) - power, 0.0, most))
+    return float(
+        optimize.brentq(lambda shift: find_chance(shift, df, **options) - power, 0.0, most)
+    )

@@ -97,10 +97,10 @@ def simulate_coverage(
     rows = [row for _ in range(n_studies) for row in _one_study(design, rng, n_resamples, ci_level)]
     keys = ["interval", "population", "quantity"]
     groups = pd.DataFrame(rows, columns=[*keys, "holds", "width"]).groupby(keys, sort=False)
-    found = groups.agg(
+    coverage = groups.agg(
         coverage=("holds", "mean"), mc_error=("holds", "sem"), width=("width", "mean")
     ).reset_index()
-    return found.assign(promised=ci_level, n_studies=n_studies, simulated=True)
+    return coverage.assign(promised=ci_level, n_studies=n_studies, simulated=True)
 
 
 def _one_study(
@@ -150,7 +150,7 @@ def _one_study(
     single = fit_strengths(cells.astype(float), np.zeros(size, bool), model.theta)
     reach = 1.96 / np.sqrt(entries.n_verdicts())
     both, released = "dialogues_and_raters", (model.theta - reach, model.theta + reach)
-    found = [  # what is for nobody is compared with the truth for dialogues
+    intervals = [  # what is for nobody is compared with the truth for dialogues
         ("dialogues", "dialogues", of_dialogues, here),
         ("dialogues, for other raters", both, of_dialogues, anywhere),
         ("dialogues, sandwich", "dialogues", by_error(covariance(fixed), n_dialogues), here),
@@ -160,7 +160,7 @@ def _one_study(
         ("released formula", "none", released, here),
     ]
     rows = []
-    for interval, population, (low, high), truth in found:
+    for interval, population, (low, high), truth in intervals:
         true = (contrasts @ truth)[: len(low)]
         for quantity, at in {"strength": slice(size), "difference": slice(size, len(low))}.items():
             if len(low[at]):
@@ -185,9 +185,9 @@ def draw_study(
     else:
         luck = rng.random((pair.size, design.n_raters))
         rater = np.argsort(luck, axis=1)[:, :votes].ravel()
-    there = theta + rng.normal(0.0, design.dialogue_sd, (n_dialogues, size))
+    strengths = theta + rng.normal(0.0, design.dialogue_sd, (n_dialogues, size))
     a, b = (side[np.repeat(pair.ravel(), votes)] for side in pairs)
-    gap = there[dialogue, a] - there[dialogue, b] + tastes[rater, a] - tastes[rater, b]
+    gap = strengths[dialogue, a] - strengths[dialogue, b] + tastes[rater, a] - tastes[rater, b]
     share, tie = expected_share(gap, design.ties)
     luck = rng.random(len(gap))
     word = np.where(luck < share - tie / 2.0, 0, np.where(luck < share + tie / 2.0, 1, 2))
@@ -230,7 +230,11 @@ def limiting_strengths(strengths: Array, spread: float, pairs: Pairs, nu: float 
 
 
 def place_strengths(
-    place: Callable[[float], Array], shown: float, spread: float, pairs: Pairs, nu: float = 0.0
+    strengths_at: Callable[[float], Array],
+    fitted_gap: float,
+    spread: float,
+    pairs: Pairs,
+    nu: float = 0.0,
 ) -> Array:
     """Find strengths for which the fit converges to a given gap between the first two.
 
@@ -238,11 +242,13 @@ def place_strengths(
     """
 
     def missed(distance: float) -> float:
-        fitted = limiting_strengths(place(distance)[None], spread, pairs, nu)
-        return float(fitted[0] - fitted[1]) - shown
+        fitted = limiting_strengths(strengths_at(distance)[None], spread, pairs, nu)
+        return float(fitted[0] - fitted[1]) - fitted_gap
 
-    return place(
-        float(optimize.brentq(missed, 0.0, 4.0 * shown * (1.0 + spread))) if shown else 0.0
+    return strengths_at(
+        float(optimize.brentq(missed, 0.0, 4.0 * fitted_gap * (1.0 + spread)))
+        if fitted_gap
+        else 0.0
     )
 
 
@@ -423,10 +429,10 @@ def check_saving(
             people[people["dialogue_id"].isin(order[:n_held_out])], n_resamples=0
         ).strength
         for n in n_labelled:
-            found = prediction_powered_ratings(
+            powered_ratings = prediction_powered_ratings(
                 label_some(verdicts, n, rng, among=order[n_held_out:])
             )
-            table = found.table.set_index("responder")
+            table = powered_ratings.table.set_index("responder")
             alone, powered = (
                 ((table[name] - target) ** 2).sum() for name in ("people_strength", "strength")
             )
@@ -434,19 +440,21 @@ def check_saving(
                 {
                     "n_labelled": n,
                     "gain": float(alone - powered),
-                    "variance": found.people_variance,
-                    "estimated": found.saving,
-                    "at_most": found.most_saving,
-                    "rho_squared": found.rho_squared,
-                    "weight": found.weight,
+                    "variance": powered_ratings.people_variance,
+                    "estimated": powered_ratings.saving,
+                    "at_most": powered_ratings.most_saving,
+                    "rho_squared": powered_ratings.rho_squared,
+                    "weight": powered_ratings.weight,
                 }
             )
     drawn = pd.DataFrame(rows).groupby("n_labelled")
     mean = drawn.mean()
     saved, error = mean["gain"] / mean["variance"], drawn["gain"].sem() / mean["variance"]
-    told = mean[["estimated", "at_most", "rho_squared", "weight"]]
+    estimates = mean[["estimated", "at_most", "rho_squared", "weight"]]
     return (
-        pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error}).join(told).reset_index()
+        pd.DataFrame({"n_pool": n_pool, "saved": saved, "saved_se": error})
+        .join(estimates)
+        .reset_index()
     )
 
 
@@ -517,8 +525,8 @@ def check_coverage(
             at.between(made[f"{who}_low"], made[f"{who}_high"]).mean() for who in ("ci", "people")
         ]
         held.append({"n_labelled": n, "powered": inside[0], "people": inside[1]})
-    found = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])
-    return found.set_axis([" ".join(name) for name in found.columns], axis=1).reset_index()
+    summary = pd.DataFrame(held).groupby("n_labelled").agg(["mean", "sem"])
+    return summary.set_axis([" ".join(name) for name in summary.columns], axis=1).reset_index()
 
 
 NULLS = ("regenerated", "re-asked")
@@ -607,7 +615,7 @@ def simulate_gate(
             again = _verdicts(theta + stable + turned, moving, n_dimensions, rng)
             verdicts = pd.concat([once, again], ignore_index=True)
             if mode == "anytime":
-                found = compare_anytime(
+                comparison = compare_anytime(
                     verdicts,
                     baseline=SIDES[BASELINE],
                     candidate=SIDES[CANDIDATE],
@@ -615,7 +623,7 @@ def simulate_gate(
                     n_releases=n_runs,
                 )
             else:
-                found = compare_responders(
+                comparison = compare_responders(
                     verdicts,
                     baseline=SIDES[BASELINE],
                     candidate=SIDES[CANDIDATE],
@@ -626,8 +634,10 @@ def simulate_gate(
                     n_resamples=n_resamples,
                     rng=rng,
                 )
-            first = found.table.reindex(columns=["drop", "se", "outcome", "n_dialogues"]).iloc[0]
-            rows.append({"study": study, "run": run, "passed": found.passed, **first})
+            first = comparison.table.reindex(columns=["drop", "se", "outcome", "n_dialogues"]).iloc[
+                0
+            ]
+            rows.append({"study": study, "run": run, "passed": comparison.passed, **first})
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)
 
 
@@ -653,8 +663,8 @@ def _verdicts(
     shape = (n_dimensions, *gap.shape)
     first, second = (rng.random(shape) < expit(gap + lean) for lean in (POSITION, -POSITION))
     dimension, dialogue, pair = (index.ravel() for index in np.indices(shape))
-    same, said = (first == second).ravel(), np.where(first.ravel(), "a", "b").astype(object)
-    said[~same] = None
+    same, verdict = (first == second).ravel(), np.where(first.ravel(), "a", "b").astype(object)
+    verdict[~same] = None
     ids = np.array([f"d{number}" for number in range(len(quality))], dtype=object)
     lines = np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)
     sides = np.array(SIDES, dtype=object)
@@ -665,5 +675,5 @@ def _verdicts(
     }
     who = {"responder_a": sides[one[pair]], "responder_b": sides[other[pair]], "rater": "judge 1"}
     return pd.DataFrame(
-        {**where, **who, "verdict": said, "state": np.where(same, "valid", "inconsistent")}
+        {**where, **who, "verdict": verdict, "state": np.where(same, "valid", "inconsistent")}
     )

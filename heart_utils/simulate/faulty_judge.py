@@ -60,33 +60,38 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
     common, own = rng.normal(size=(n_pairs, 1)), rng.normal(size=size)
     worth = np.sqrt(CORRELATION) * common + np.sqrt(1.0 - CORRELATION) * own
     lead = 1.0 + rng.integers(0, 5, size)
-    place = np.argsort(rng.random(size), axis=1)  # of each dimension in its call
+    position = np.argsort(rng.random(size), axis=1)  # of each dimension in its call
     bound, turned, copied, tired = (
         rng.random(size) < share
         for share in (
             faults.leans,
             faults.hangs_on_words,
             faults.carries_over,
-            faults.tires * place,
+            faults.tires * position,
         )
     )
     tables = []
     for (protocol, repeat), order in product(CALLS, ("ab", "ba")):
         together = protocol != "heart-single"
-        said = np.where(bound, 0 if order == "ab" else 1, (worth < 0).astype(int))
+        answer = np.where(bound, 0 if order == "ab" else 1, (worth < 0).astype(int))
         if protocol == "heart-reworded":
-            said = np.where(turned, 1 - said, said)
+            answer = np.where(turned, 1 - answer, answer)
         if together:
-            first = np.take_along_axis(said, np.argmin(place, axis=1)[:, None], axis=1)
-            said = np.where(copied, first, said)
-            said = np.where(tired, TIE, said)
-        said = np.where(rng.random(size) < faults.forgets, rng.integers(0, 2, size), said)
+            first = np.take_along_axis(answer, np.argmin(position, axis=1)[:, None], axis=1)
+            answer = np.where(copied, first, answer)
+            answer = np.where(tired, TIE, answer)
+        answer = np.where(rng.random(size) < faults.forgets, rng.integers(0, 2, size), answer)
         margin = np.where(
             rng.random(size) < faults.boasts, LARGEST, np.where(bound, SMALLEST, lead)
         )
         tables.append(
             _lay_out(
-                said, margin, place if together else np.zeros_like(place), protocol, repeat, order
+                answer,
+                margin,
+                position if together else np.zeros_like(position),
+                protocol,
+                repeat,
+                order,
             )
         )
     return pd.concat(tables, ignore_index=True)
@@ -120,13 +125,14 @@ def recover_faults(
     >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
     0.82
     """
-    how: Resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+    resampling: Resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for name, faults in PLANTED:
         drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
-        measured = _measure(name, drawn, faults, how)
+        measured = _measure(name, drawn, faults, resampling)
         rows += [
-            (name, measure, planted, *found, ci_level, True) for measure, planted, found in measured
+            (name, measure, planted, *estimated, ci_level, True)
+            for measure, planted, estimated in measured
         ]
     return pd.DataFrame(
         rows,
@@ -144,26 +150,26 @@ def recover_faults(
 
 
 def _lay_out(
-    said: NDArray[np.int_],
+    answer: NDArray[np.int_],
     margin: NDArray[np.float64],
-    place: NDArray[np.intp],
+    position: NDArray[np.intp],
     protocol: str,
     repeat: int,
     order: str,
 ) -> pd.DataFrame:
     """Make one row an answer of one kind of call."""
-    pair = np.repeat([f"p{number:05d}" for number in range(len(said))], len(DIMENSIONS))
+    pair = np.repeat([f"p{number:05d}" for number in range(len(answer))], len(DIMENSIONS))
     return pd.DataFrame(
         {
             "pair_id": pair,
             "dialogue_id": pair,
             "rater": "judge",
-            "dimension": np.tile(DIMENSIONS, len(said)),
-            "dimension_position": place.ravel(),
-            "verdict": WORD[said.ravel()],
+            "dimension": np.tile(DIMENSIONS, len(answer)),
+            "dimension_position": position.ravel(),
+            "verdict": WORD[answer.ravel()],
             "state": "valid",
             "order": order,
-            "margin": np.where(said.ravel() == TIE, np.nan, margin.ravel()),
+            "margin": np.where(answer.ravel() == TIE, np.nan, margin.ravel()),
             "protocol": protocol,
             "repeat": repeat,
             "simulated": True,
@@ -172,7 +178,7 @@ def _lay_out(
 
 
 def _measure(
-    name: str, drawn: pd.DataFrame, faults: Faults, how: Resampling
+    name: str, drawn: pd.DataFrame, faults: Faults, resampling: Resampling
 ) -> Iterator[tuple[str, float, Any]]:
     """Compute the measures that one fault changes: in words, expected and estimated.
 
@@ -181,23 +187,25 @@ def _measure(
     one = drawn[drawn["dimension"] == DIMENSIONS[0]]
     alone = one[one["protocol"] == "heart-single"]
     if name == "forgets":
-        found = compare_answers(one[one["protocol"] == "heart"], by="repeat", **how).iloc[0]
+        repeated = compare_answers(one[one["protocol"] == "heart"], by="repeat", **resampling).iloc[
+            0
+        ]
         kept = (1.0 - faults.forgets) ** 2
         yield (
             "the same answer when asked once more",
             kept + (1.0 - kept) / 2.0,
-            found[["same_share", *ENDS]],
+            repeated[["same_share", *ENDS]],
         )
     elif name == "hangs on words":
-        met = one[one["protocol"].isin(["heart", "heart-reworded"])]
-        found = compare_answers(met, by="protocol", **how).iloc[0]
+        pair_rows = one[one["protocol"].isin(["heart", "heart-reworded"])]
+        repeated = compare_answers(pair_rows, by="protocol", **resampling).iloc[0]
         yield (
             "the same answer in other words",
             1.0 - faults.hangs_on_words,
-            found[["same_share", *ENDS]],
+            repeated[["same_share", *ENDS]],
         )
     elif name == "leans":
-        shares = position_bias(alone, **how).set_index("measure")[["value", *ENDS]]
+        shares = position_bias(alone, **resampling).set_index("measure")[["value", *ENDS]]
         yield "wins of the reply shown first", 0.5 + faults.leans / 2.0, shares.loc["first_share"]
         yield (
             "pairs contradicted in the other order",
@@ -216,39 +224,41 @@ def _measure(
             sums,
             lambda s: s["yes_sum"] / s["yes"] - s["no_sum"] / s["no"],
             cluster=by_pair["pair_id"],
-            **how,
+            **resampling,
         )
         # leads from 1 to 5 are as frequent as each other
         by_hand = (3.0 - SMALLEST) * (1.0 - faults.boasts)
         yield "margin where its orders agree, minus where they do not", by_hand, _ends(gap)
     elif name == "carries over":
-        apart = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
+        by_chance = 0.5 + np.arcsin(CORRELATION) / np.pi  # two normals correlated so have one sign
         share = faults.carries_over  # of three dimensions, two pairs hold the first
-        together = apart + (1 - apart) * (2.0 * share + share**2) / 3.0
+        together = by_chance + (1 - by_chance) * (2.0 * share + share**2) / 3.0
         joined = combine_orders(drawn[drawn["repeat"] == 0])
-        said = joined.assign(
+        answers = joined.assign(
             said=joined["verdict"].where(joined["state"] == "valid", "inconsistent")
         )
         overlap = {}
-        for protocol, wide in said.pivot_table(
+        for protocol, wide in answers.pivot_table(
             "said", ["protocol", "pair_id"], "dimension", "first"
         ).groupby("protocol"):
             same = np.sum(
                 [wide[one] == wide[other] for one, other in combinations(DIMENSIONS, 2)], axis=0
             )
             overlap[protocol] = _ends(
-                share_ci(same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **how)
+                share_ci(
+                    same, len(DIMENSIONS), cluster=wide.index.to_frame()["pair_id"], **resampling
+                )
             )
-        yield "two dimensions alike, one a call", apart, overlap["heart-single"]
+        yield "two dimensions alike, one a call", by_chance, overlap["heart-single"]
         yield "two dimensions alike, all in one call", together, overlap["heart"]
     else:
         last = drawn[
             (drawn["protocol"] == "heart") & (drawn["dimension_position"] == len(DIMENSIONS) - 1)
         ]
-        ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **how)
+        ties = share_ci(last["verdict"].eq("tie"), 1, cluster=last["dialogue_id"], **resampling)
         planted = faults.tires * (len(DIMENSIONS) - 1)
         yield "ties on the dimension asked last", planted, _ends(ties)
 
 
-def _ends(found: Interval) -> tuple[float, float, float]:
-    return found.estimate, found.ci_low, found.ci_high
+def _ends(interval: Interval) -> tuple[float, float, float]:
+    return interval.estimate, interval.ci_low, interval.ci_high

@@ -173,11 +173,13 @@ def _margins(settings: Settings) -> Array:
     taste = np.sqrt(2.0) * RATER_SD * nodes
     shares = []
     for gaps in (against, np.concatenate([against, among])):
-        there = gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes  # (pairs, dialogues)
+        dialogue_gaps = (
+            gaps[:, None] + np.sqrt(2.0) * settings.dialogue_sd * nodes
+        )  # (pairs, dialogues)
         shares.append(
-            [share @ weights for share in davidson(there[..., None] + taste, settings.ties)]
+            [share @ weights for share in davidson(dialogue_gaps[..., None] + taste, settings.ties)]
         )
-    judged = expit(settings.discrimination * there)
+    judged = expit(settings.discrimination * dialogue_gaps)
     wins, _, ties = (share @ weights for share in shares[0])
     won, lost, _ = shares[1]
     decided = (((won + lost) ** 2) @ weights).mean()

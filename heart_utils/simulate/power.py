@@ -316,13 +316,13 @@ def plan_study(
         parts = _parts(design, gap)
         total = sum(parts.values())
         shares = {name: part / total for name, part in parts.items()}
-        found = {
+        detectable = {
             "n_verdicts": design.n_verdicts,
             "gap": gap,
             "gap_points": POINTS * gap,
             "win_probability": expit(gap),
         }
-        rows.append(asdict(design) | found | shares | {"why": ""})
+        rows.append(asdict(design) | detectable | shares | {"why": ""})
     return pd.DataFrame(rows, columns=[*(field.name for field in fields(Design)), *PLANNED])
 
 
@@ -348,9 +348,9 @@ def inverse_met(design: Design) -> float:
 
     Chance makes that number uneven.
     """
-    met = design.dialogues_a_pair
-    uneven = (1.0 - design.pairs / design.n_compared) / met
-    return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / met
+    n_dialogues = design.dialogues_a_pair
+    uneven = (1.0 - design.pairs / design.n_compared) / n_dialogues
+    return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / n_dialogues
 
 
 def _parts(design: Design, gap: float) -> dict[str, float]:
@@ -389,7 +389,7 @@ def _parts(design: Design, gap: float) -> dict[str, float]:
 def shared_covariances(design: Design) -> dict[str, float]:
     """Compute 16 times the covariance of two verdicts, between equals, that share something.
 
-    A reply, both replies, or a rater's taste.
+    What is shared is a reply, both replies, or a rater's taste.
     """
     reply, taste = design.dialogue_sd**2, design.rater_sd**2
     variance = 2.0 * (reply + taste)

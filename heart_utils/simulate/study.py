@@ -416,23 +416,27 @@ def simulate_study(
     # of shape (dimensions, plain or adversarial, responders)
     theta -= theta.mean(axis=-1, keepdims=True)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
-    there = in_slice + dialogue_sd * _correlated(rng, in_slice.shape)
+    strength_in = in_slice + dialogue_sd * _correlated(rng, in_slice.shape)
     histories = histories_table(slices, n_dialogues)
     kinds = ["human" if name.startswith("human") else "model" for name in names]
-    met = _draw_pairs(rng, len(slices), len(names), pairs)
-    pairs_met = pairs_table(histories, names, *met)
+    pairs_drawn = _draw_pairs(rng, len(slices), len(names), pairs)
+    pairs_met = pairs_table(histories, names, *pairs_drawn)
     lines = list(dimensions)
     every = [(panel, _names_of(panel, number)) for number, panel in enumerate(panels)]
-    judged = [_judge(rng, *panel, there, met, pairs_met, orders, lines) for panel in every]
-    scored = [_score(rng, *panel, there, histories, names, lines) for panel in every if scores]
+    judged = [
+        _judge(rng, *panel, strength_in, pairs_drawn, pairs_met, orders, lines) for panel in every
+    ]
+    scored = [
+        _score(rng, *panel, strength_in, histories, names, lines) for panel in every if scores
+    ]
     verdicts = pd.concat(judged, ignore_index=True)
-    shown = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id")
+    orders_drawn = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id")
     return Study(
         histories=histories,
         responders=_finish("responders", responder=names, responder_kind=kinds, family=names),
         replies=replies_table(histories, names),
         comparisons=_finish(
-            "comparisons", **shown.merge(pairs_met, on="pair_id"), protocol="simulated"
+            "comparisons", **orders_drawn.merge(pairs_met, on="pair_id"), protocol="simulated"
         ),
         verdicts=verdicts,
         scores=pd.concat(scored, ignore_index=True) if scores else empty_table("scores"),
@@ -465,33 +469,33 @@ def _judge(
     rng: Generator,
     panel: Panel,
     raters: list[str],
-    there: Array,
-    met: Met,
+    strength_in: Array,
+    pairs_drawn: Met,
     pairs: pd.DataFrame,
     orders: str,
     lines: list[str],
 ) -> pd.DataFrame:
     """Simulate the verdicts of one panel.
 
-    `there` holds strengths in each dialogue, (dimensions, histories, responders).
+    `strength_in` holds strengths in each dialogue, (dimensions, histories, responders).
     """
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
-    history, one, other = (part[pair] for part in met)
-    taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, there.shape[2]))
+    history, one, other = (part[pair] for part in pairs_drawn)
+    taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, strength_in.shape[2]))
     gap = (
-        there[:, history, one]
+        strength_in[:, history, one]
         + taste[:, rater, one]
-        - there[:, history, other]
+        - strength_in[:, history, other]
         - taste[:, rater, other]
     )
     lean = (panel.discrimination * gap + panel.position_bias * np.where(a_first, 1.0, -1.0)).ravel()
     wins, _, ties = davidson(lean, panel.ties)
     luck, failed = rng.random(len(lean)), rng.random(len(lean)) < panel.failures
-    said = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
+    answer = np.select([luck < wins, luck < wins + ties], [0, 2], 1)
     # the likelier letter is the answer, so that it does not contradict `p_a`
     if panel.answer_format == "logprob":
-        said = np.where(lean > 0.0, 0, 1)
-    said = np.where(failed, 3, said)
+        answer = np.where(lean > 0.0, 0, 1)
+    answer = np.where(failed, 3, answer)
     n, dimension = len(lines), np.repeat(np.arange(len(lines)), len(pair))
     return verdicts_table(
         pairs,
@@ -501,9 +505,9 @@ def _judge(
         rater_kind=panel.kind,
         dimension=words(lines, dimension),
         dimension_position=pd.array(dimension, dtype="Int64"),
-        verdict=words(["a", "b", "tie", None], said),
+        verdict=words(["a", "b", "tie", None], answer),
         state=words(["valid", "unparsed"], failed.astype(int)),
-        margin=np.where(said < 2, _margins(rng, np.where(said == 1, -lean, lean)), np.nan),
+        margin=np.where(answer < 2, _margins(rng, np.where(answer == 1, -lean, lean)), np.nan),
         p_a=np.where(failed | (panel.answer_format != "logprob"), np.nan, expit(lean)),
         answer_format=words([panel.answer_format], np.zeros(len(lean), int)),
     )
@@ -535,22 +539,24 @@ def _score(
     rng: Generator,
     panel: Panel,
     raters: list[str],
-    there: Array,
+    strength_in: Array,
     histories: pd.DataFrame,
     names: list[str],
     lines: list[str],
 ) -> pd.DataFrame:
     """Simulate the scores that one rater of a panel assigns to each reply, cut to 1..5.
 
-    Its strength there, plus the rater's severity and noise.
+    A score is the reply's strength there, plus the rater's severity and noise.
     """
-    dimension, history, responder = np.unravel_index(np.arange(there.size), there.shape)
+    dimension, history, responder = np.unravel_index(np.arange(strength_in.size), strength_in.shape)
     rater = np.broadcast_to(
-        rng.integers(0, panel.n_raters, (1, *there.shape[1:])), there.shape
+        rng.integers(0, panel.n_raters, (1, *strength_in.shape[1:])), strength_in.shape
     ).ravel()
     severity = rng.normal(0.0, SEVERITY_SD, panel.n_raters)
     felt = (
-        panel.discrimination * there.ravel() + severity[rater] + rng.logistic(0.0, 0.5, there.size)
+        panel.discrimination * strength_in.ravel()
+        + severity[rater]
+        + rng.logistic(0.0, 0.5, strength_in.size)
     )
     rows = histories[["history_id", "dialogue_id"]].take(history).reset_index(drop=True)
     author, by = words(names, responder), words(raters, rater)
@@ -693,11 +699,11 @@ def simulate_writers(
     turns = rng.permutation(n_writers)[np.arange(n_dialogues * writers_per_history) % n_writers]
     histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)
     wrote = pd.MultiIndex.from_arrays([histories, np.array(names, dtype=object)[turns]])
-    asked = pd.MultiIndex.from_frame(study.replies[["history_id", "responder"]]).isin(wrote)
-    replies = study.replies[asked | study.replies["responder"].isin(list(models))]
-    met = study.comparisons[["reply_a", "reply_b"]].isin(set(replies["reply_id"])).all(axis=1)
+    was_written = pd.MultiIndex.from_frame(study.replies[["history_id", "responder"]]).isin(wrote)
+    replies = study.replies[was_written | study.replies["responder"].isin(list(models))]
+    both_kept = study.comparisons[["reply_a", "reply_b"]].isin(set(replies["reply_id"])).all(axis=1)
     both = study.comparisons[["responder_a", "responder_b"]].isin(names).all(axis=1)
-    comparisons = study.comparisons[met & ~both]
+    comparisons = study.comparisons[both_kept & ~both]
     verdicts = study.verdicts[study.verdicts["comparison_id"].isin(comparisons["comparison_id"])]
     author = "writer-" + replies["responder"].str.removeprefix("human_")
     replies = replies.assign(author_id=author.where(replies["responder"].isin(names), None))

@@ -104,7 +104,7 @@ def test_the_average_weighs_writers_alike_and_not_replies(rng):
 def test_boards_show_the_pool_and_each_writer(rng):
     study, found = rated(rng, n_dialogues=100)
     assert set(found.pooled.strength.index) == {"human", *MODELS}
-    board = check_table("ratings", found.board()).set_index("responder")
+    board = check_table("ratings", found.leaderboard()).set_index("responder")
     assert set(board.index) == {*truth_of(study).index, *MODELS, "average writer"}
     assert board.loc["average writer", "strength"] == pytest.approx(
         board.loc[truth_of(study).index, "strength"].mean()
@@ -120,7 +120,7 @@ def test_who_wrote_little_is_in_the_average_and_not_on_the_board(rng, monkeypatc
     study = simulate_writers(MODELS, rng=rng, n_dialogues=40)
     found = rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=50, rng=rng)
     assert not found.writers["enough"].any()  # 40 dialogues of 3 writers, 12 writers: 10 each
-    assert set(found.board()["responder"]) == {*MODELS, "average writer"}
+    assert set(found.leaderboard()["responder"]) == {*MODELS, "average writer"}
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_dialogues_without_a_twin_are_counted(study):
 
 def test_what_is_no_contrast_is_refused(study):
     cases = {
-        "names nobody, who is not on the board": (["nobody"], ["human_01"]),
+        "names nobody, who is not on the leaderboard": (["nobody"], ["human_01"]),
         "'x' needs two groups that do not overlap": (["human_01"], []),
         "do not overlap, got ": (["human_01"], ["human_01", "model_01"]),
     }

@@ -127,7 +127,7 @@ def test_few_raters_or_nested_ones_or_judges_cannot_stand_for_others(people, rng
         head_to_head(nested, WHO, rng=rng, cluster=BOTH)
     with pytest.raises(AgreementError, match="3 of 'rater' are too few"):
         pairwise_agreement(few, between=("human", "human"), cluster=BOTH)
-    with pytest.raises(AgreementError, match=r"only where a party is people"):
+    with pytest.raises(AgreementError, match=r"only where a rater group is people"):
         pairwise_agreement(people, between=("p1", "m0"), cluster=BOTH)
     with pytest.raises(AgreementError, match="and 'rater'; got"):
         pairwise_agreement(people, cluster=["dialogue_id", "slice"])

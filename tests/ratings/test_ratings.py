@@ -700,7 +700,7 @@ def test_a_board_that_is_not_there_lists_those_that_are_and_no_verdict_is_no_boa
     )
     boards = fit_boards(votes, by=["dimension"], n_resamples=0)
     with pytest.raises(
-        RatingsError, match="There is no board of 'empaty'; there are empathy; safety."
+        RatingsError, match="There is no leaderboard of 'empaty'; there are empathy; safety."
     ):
         boards[("empaty",)]
     assert boards.get(("empaty",)) is None
@@ -780,5 +780,5 @@ def test_a_category_without_verdicts_gets_no_board():
     )
     boards = fit_boards(votes, by=["emotion"], dimension="overall", n_resamples=0)
     assert list(boards) == [("anger",), ("fear",)]
-    with pytest.raises(RatingsError, match="no board of 'joy'; there are anger; fear"):
+    with pytest.raises(RatingsError, match="no leaderboard of 'joy'; there are anger; fear"):
         boards[("joy",)]
