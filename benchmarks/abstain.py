@@ -44,7 +44,7 @@ N_QUESTIONS, N_VOTES = (10, 15, 20, 25, 29, 30, 40, 80), (5, 30)
 def run(quick: bool) -> Iterator[Figure]:
     """Yield how often the true risk of accepted votes exceeds the stated one, and their share.
 
-    In percent of studies.
+    Both are percentages of studies.
     """
     n_studies = 20 if quick else 1000
     yield from by_whole_questions(n_studies, quick)

@@ -134,7 +134,7 @@ def _loop_seconds(verdicts: pd.DataFrame, n_resamples: int) -> float:
 def _held(name: str, held: Array, note: str = "", *, at_most: float = HIGH) -> Figure:
     """Report the coverage of intervals, from their share in each study.
 
-    With the Monte Carlo error.
+    The Monte Carlo error stands beside it.
     """
     share, n = 100 * float(np.mean(held)), len(held)
     # The error of a share of .95 where all intervals of few studies hold and none would be seen.
@@ -230,7 +230,7 @@ def _coverage_of_ceiling(n: int) -> Iterator[Figure]:
 def _coverage_of_judges(n: int) -> Iterator[Figure]:
     """Simulate three judges with correlated errors, and three people.
 
-    On conversations of four replies.
+    Each conversation has four replies.
     """
     for rho, n_dialogues in ((0.2, 100), (0.6, 100), (0.6, 40)):
         truth, held = 3 / (1 + 2 * rho), []

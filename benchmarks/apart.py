@@ -91,7 +91,7 @@ def run(quick: bool) -> Iterator[Figure]:
 def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[Figure]:
     """Yield how often a range misses a true rank, and mean width against Bonferroni's.
 
-    For responders in even steps.
+    Strengths of responders are in even steps.
     """
     n_clusters, size = int(sizes[0]), int(sizes[1])
     theta, where = (

@@ -1,6 +1,6 @@
 """What half of the human votes shows of the ranks, by how votes are chosen.
 
-Coverage, false ranks and the bound.
+Measured are coverage, false ranks and the bound.
 """
 
 from __future__ import annotations

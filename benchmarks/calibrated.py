@@ -134,7 +134,7 @@ def _figures(studies: pd.DataFrame, name: str, kind: str) -> Iterator[Figure]:
 def find_drop() -> float:
     """Find the log-odds drop of one reply that people's votes show as `DROP` points.
 
-    Rating points, by bisection on many votes.
+    It is found by bisection on many votes, in rating points.
     """
     low, high = 0.0, 2.0
     for _ in range(12):

@@ -84,7 +84,7 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
 def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> list[tuple[int, int]]:
     """List the sites of statements whose names reach a number that is printed.
 
-    By cell and place.
+    A site is a cell and a place in it.
     """
     needed: set[str] = set()
     found = []

@@ -61,7 +61,7 @@ def run(quick: bool) -> Iterator[Figure]:
 def log_odds() -> np.ndarray:
     """Compute the mean effects that produce the shares of :data:`TRUTH`.
 
-    Over histories, replies and both orders.
+    The mean is over histories, replies and both orders.
     """
     spread = np.sqrt(2.0 * SD_REPLY**2 + SD_EFFECT**2) * np.random.default_rng(0).normal(
         size=100_000
@@ -78,7 +78,7 @@ def log_odds() -> np.ndarray:
 def designs(n: int) -> Iterator[np.ndarray]:
     """Rewrite `n` replies of two sentences ten times, and yield differences of features.
 
-    Shape (histories, pairs, features).
+    The shape is (histories, pairs, features).
     """
     given: dict[str, object] = {
         "responder": "given",

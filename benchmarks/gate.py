@@ -1,6 +1,6 @@
 """How often the gate stops an equal candidate: once, and within eight releases.
 
-Against one baseline.
+All are compared with one baseline.
 """
 
 from __future__ import annotations

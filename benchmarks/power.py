@@ -1,6 +1,6 @@
 """How often a study finds the smallest gap that the book prints for its design.
 
-Simulated studies.
+Studies are simulated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SMALLER: dict[str, Any] = {"dialogue_sd": 0.5, "rater_sd": 0.35}
 def run(quick: bool) -> Iterator[Figure]:
     """Yield the share of studies that find the gap, by the leaderboard and by one named pair.
 
-    In percent.
+    The shares are percentages.
     """
     n_studies = 40 if quick else 500
     published = {"dialogue_sd": calibrate().dialogue_sd, "tie_share": 0.174}

@@ -1,6 +1,6 @@
 """What a server's prefix cache saves: prompts sorted by history beside shuffled ones.
 
-Live with the embedded model, one call at a time, on recorded replies of the sample.
+It runs live with the embedded model, one call at a time, on recorded replies of the sample.
 """
 
 from __future__ import annotations

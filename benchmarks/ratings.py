@@ -113,7 +113,7 @@ def evalica_seconds(rows: pd.DataFrame, n_resamples: int) -> float:
 def elsewhere(sizes: dict[str, Any]) -> tuple[float, float, float]:
     """Fit a study of some size in a process of its own, and measure seconds and memory.
 
-    MB above the table, and MB at the peak.
+    Memory is in MB: above the table, and at the peak.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_fit, (sizes,))

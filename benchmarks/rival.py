@@ -148,7 +148,7 @@ def simulated(rng: np.random.Generator) -> tuple[Array, Array, Array]:
 def mentalalign() -> tuple[Array, Array]:
     """Return whom of two authors a clinician scored higher, and a judge's difference.
 
-    On the same questions.
+    Both are about the same questions.
     """
     scores = open_run("public").read("scores", "mentalalign")
     scores = scores[(scores["dimension"] == DIMENSION) & scores["responder"].isin(AUTHORS)]

@@ -1,6 +1,6 @@
 """Bias of estimated spreads between dialogues, and coverage of their intervals.
 
-Simulated studies.
+Studies are simulated.
 """
 
 from __future__ import annotations

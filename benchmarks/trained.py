@@ -1,6 +1,6 @@
 """Prediction-powered ratings with a judge trained on the labels: coverage and widths.
 
-Simulated studies.
+Studies are simulated.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def count_words(texts: Sequence[str]) -> Array:
 def draw(rng: np.random.Generator) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Draw replies whose words follow their quality, people's votes, and a biased judge's.
 
-    One person's vote a pair.
+    Each pair has one person's vote.
     """
     quality = STRENGTHS + rng.normal(0.0, QUALITY_SD, (N_DIALOGUES, 3))
     dialogues = np.array([f"h{number}" for number in range(N_DIALOGUES)])

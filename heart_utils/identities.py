@@ -134,26 +134,26 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
     ... ]
     [True, True, False, False, False]
     """
-    said = str(word).strip()
-    if CODE.fullmatch(said):
+    text = str(word).strip()
+    if CODE.fullmatch(text):
         return False
-    if EMAIL.search(said) or PROLIFIC.search(said):
+    if EMAIL.search(text) or PROLIFIC.search(text):
         return True
     if not human:
         return False
     contact = (
-        "@" in said
-        or any(pattern.search(said) for pattern in (LINK, IP, WORKER))
-        or NUMBER.fullmatch(said)
+        "@" in text
+        or any(pattern.search(text) for pattern in (LINK, IP, WORKER))
+        or NUMBER.fullmatch(text)
     )
-    return bool(contact) or _names_somebody(said)
+    return bool(contact) or _names_somebody(text)
 
 
-def _names_somebody(said: str) -> bool:
-    if SHORT_WORKER.fullmatch(said):
+def _names_somebody(text: str) -> bool:
+    if SHORT_WORKER.fullmatch(text):
         return True
-    parts = re.findall(r"[^\W\d_]+", said.casefold())
-    return bool(NAME.fullmatch(said)) and not any(
+    parts = re.findall(r"[^\W\d_]+", text.casefold())
+    return bool(NAME.fullmatch(text)) and not any(
         part in WORDS["roles"] or part.removesuffix("s") in WORDS["roles"] for part in parts
     )
 
@@ -315,7 +315,7 @@ def code_rows(
     tuple
         The table, and column -> what kind of values were replaced in it.
     """
-    rows, human, told = rows.copy(), _human(rows), dict[str, str]()
+    rows, human, changes = rows.copy(), _human(rows), dict[str, str]()
     people = {
         column: _people(column, rows[column], human, column in every)
         for column in (*PEOPLE, *WRITERS)
@@ -326,8 +326,8 @@ def code_rows(
     for prefix in codes:
         named = {
             person
-            for column, found in people.items()
-            for person in found
+            for column, people_found in people.items()
+            for person in people_found
             if PEOPLE.get(column, "writer") == prefix
         }
         named |= {
@@ -338,27 +338,27 @@ def code_rows(
             if prefix == "writer"
         }
         codes[prefix] = code(sorted(named), prefix) if named else {}
-    for column, found in people.items():
-        if found:
+    for column, people_found in people.items():
+        if people_found:
             rows[column] = rows[column].replace(
-                {person: codes[PEOPLE.get(column, "writer")][person] for person in found}
+                {person: codes[PEOPLE.get(column, "writer")][person] for person in people_found}
             )
-            told[column] = describe_people(found)
+            changes[column] = describe_people(people_found)
     for column, cells in ids.items():
         if changed := {
             cell: now for cell in cells if (now := _without_people(cell, codes["writer"])) != cell
         }:
             rows[column] = rows[column].replace(changed)
-            told[column] = KINDS[0][1]
+            changes[column] = KINDS[0][1]
     for column in [
         name for name in (*WORDS_OF_PEOPLE, *(READ_TEXTS if texts else ())) if name in rows
     ]:
         kept = _redacted(column, rows[column], human)
         if (changed := kept.ne(rows[column]) & rows[column].notna()).any():
-            rows[column], told[column] = kept, f"contacts in {int(changed.sum())} texts"
+            rows[column], changes[column] = kept, f"contacts in {int(changed.sum())} texts"
             if "flags" in rows and column in WORDS_OF_PEOPLE:
                 rows["flags"] = _flagged(rows["flags"], changed)
-    return rows, told
+    return rows, changes
 
 
 def _human(rows: pd.DataFrame) -> pd.Series:
@@ -417,8 +417,8 @@ def _addressed(cells: pd.Series) -> list[str]:
 
 def _without_people(cell: str, codes: Mapping[str, str]) -> str:
     """Replace by codes the addresses and known writers of which an id is made."""
-    cell = EMAIL.sub(lambda found: codes[found[0]], cell)
-    return PROLIFIC.sub(lambda found: codes.get(found[0], found[0]), cell)
+    cell = EMAIL.sub(lambda match: codes[match[0]], cell)
+    return PROLIFIC.sub(lambda match: codes.get(match[0], match[0]), cell)
 
 
 def _redacted(column: str, cells: pd.Series, human: pd.Series) -> pd.Series:
@@ -465,7 +465,7 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
     {'rater': 'e-mail addresses (1 row)'}
     """
     human, sure = _human(rows), [person for person in known if looks_like_person(person)]
-    found: dict[str, str] = {}
+    findings: dict[str, str] = {}
     for column in map(str, rows.columns):
         texts = rows[column].dropna().map(str)
         if rows[column].dtype.kind in "biuf" or texts.empty:
@@ -478,8 +478,8 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
             kind = (
                 describe_people(texts[wrong]) if column in PEOPLE else describe_cells(texts[wrong])
             )
-            found[column] = f"{kind} ({n} {'row' if n == 1 else 'rows'})"
-    return found
+            findings[column] = f"{kind} ({n} {'row' if n == 1 else 'rows'})"
+    return findings
 
 
 def _left_in(column: str, word: str, sure: Collection[str], known: Collection[str]) -> bool:
@@ -525,10 +525,10 @@ def refuse_identities(
     """
     faults = []
     for name, rows in tables.items():
-        found = find_identities(rows, known).items()
+        findings = find_identities(rows, known).items()
         faults += [
             f"{name}.{column}: {kind}"
-            for column, kind in found
+            for column, kind in findings
             if name not in kept or column not in PEOPLE
         ]
     sure = [person for person in known if looks_like_person(person)]

@@ -93,7 +93,7 @@ class Run:
         """
         files = self._files(table, part)
         if not files:
-            said = (
+            error_message = (
                 f"The run {self.name!r} has no {table}{f' of {part}' if part else ''} (looked in"
                 f" {self.folder}). It holds"
             )
@@ -101,7 +101,7 @@ class Run:
                 f"`make book RUN={self.name}` or `make collect RUN={self.name}` writes them, or"
                 " `run.write` yours."
             )
-            raise RunError(f"{said} {', '.join(self.tables()) or 'no table yet'}. {make}")
+            raise RunError(f"{error_message} {', '.join(self.tables()) or 'no table yet'}. {make}")
         frames = [read_parquet(file) for file in files]
         try:
             return check_table(table, pd.concat(frames, ignore_index=True))
@@ -241,18 +241,18 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; a run is a folder of tables.")
     if not folder.exists() and not create:
-        there = sorted(path.name for path in (find_home() / "runs").glob("*") if path.is_dir())
+        known_runs = sorted(path.name for path in (find_home() / "runs").glob("*") if path.is_dir())
         raise RunError(
             f"There is no run {name!r} (looked in {folder}). Runs here:"
-            f" {', '.join(there) or 'none yet'}."
+            f" {', '.join(known_runs) or 'none yet'}."
         )
     version = _read_manifest(folder).get("format", FORMAT)
     if not isinstance(version, int) or version > FORMAT:
-        said = (
+        error_message = (
             f"{folder} was written by a newer version of this project (run format {version}; this"
             f" one reads up to {FORMAT})"
         )
-        raise RunError(f"{said}. Update the project.")
+        raise RunError(f"{error_message}. Update the project.")
     return Run(folder.name, folder, root)
 
 
@@ -308,12 +308,12 @@ def find_root() -> Path:
     packed = Path(__file__).resolve().parent
     if not given and (packed / "data").is_dir():
         return packed
-    said = (
+    error_message = (
         "The project's root (a folder with pyproject.toml and heart_utils/) was not found from"
         f" {candidates[0]}"
     )
     raise RunError(
-        f"{said}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
+        f"{error_message}. Set HEART_ROOT to it, or install the checkout with `pip install -e .`."
     )
 
 
@@ -421,9 +421,9 @@ def code_people_in(
         known_people() != known
         or any(column in (*WORDS_OF_PEOPLE, *READ_TEXTS) for column in kinds)
     ):
-        said = ", ".join(f"{table}.{column} ({kind})" for column, kind in kinds.items())
+        columns = ", ".join(f"{table}.{column} ({kind})" for column, kind in kinds.items())
         warnings.warn(
-            f"People are told by {said}. Their ids are codes now, and contacts are taken out of"
+            f"People are told by {columns}. Their ids are codes now, and contacts are taken out of"
             f" texts; who is who stands in {file} alone, which only its owner can read and no"
             " release packs. keep_ids=True leaves all as it is.",
             stacklevel=5 if texts else 3,
@@ -472,9 +472,9 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
     try:
         keys = read_csv_text(key_file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError, OSError) as error:
-        said = "Restore it, or delete it to give everyone a new code."
+        remedy = "Restore it, or delete it to give everyone a new code."
         raise RunError(
-            f"The key file {key_file} cannot be read ({type(error).__name__}). {said}"
+            f"The key file {key_file} cannot be read ({type(error).__name__}). {remedy}"
         ) from None
     if list(keys.columns) != ["code", "person"]:
         raise RunError(
@@ -573,9 +573,10 @@ def read_parquet(file: Path) -> pd.DataFrame:
     try:
         return pd.read_parquet(file)
     except Exception as error:  # pyarrow has no common class for a damaged file
-        said = f"{file} cannot be read as a table ({type(error).__name__}: {error})"
+        error_message = f"{file} cannot be read as a table ({type(error).__name__}: {error})"
         raise TableError(
-            f"{said}. It may have been cut short; delete it and run the step that writes it again."
+            f"{error_message}. It may have been cut short; delete it and run the step that writes"
+            " it again."
         ) from error
 
 
@@ -618,9 +619,9 @@ def csv_text(table: pd.DataFrame) -> str:
     return str(escaped.to_csv(index=False))
 
 
-def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
+def read_csv_text(text: str, **options: Any) -> pd.DataFrame:
     """Read what ``csv_text`` wrote, with its texts as they were."""
-    table: pd.DataFrame = pd.read_csv(StringIO(text), **how)
+    table: pd.DataFrame = pd.read_csv(StringIO(text), **options)
     for name in table.columns[table.dtypes == "str"]:
         table[name] = table[name].str.replace(rf"^'(?={COMPUTED.pattern})", "", regex=True)
     return table
@@ -628,4 +629,4 @@ def read_csv_text(text: str, **how: Any) -> pd.DataFrame:
 
 def visible_text(text: str) -> str:
     r"""Make invisible controls, and marks that turn the direction of a text, visible."""
-    return OBEYED.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+    return OBEYED.sub(lambda match: f"[U+{ord(match[0]):04X}]", text)

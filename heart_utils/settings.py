@@ -71,15 +71,15 @@ def read_strictly(
 
     `faults` were found elsewhere and come first.
     """
-    found = list(faults)
+    all_faults = list(faults)
     text = json.dumps(content, default=str)
     try:
         made = _reader(kind).validate_json(text, strict=True, extra="forbid")
     except ValidationError as fault:
         known = list(getattr(kind, "__dataclass_fields__", {}))
-        found += _words(fault.errors(), known, json.loads(text))
-    if found:
-        raise error(f"{where}: {' '.join(found)}")
+        all_faults += _words(fault.errors(), known, json.loads(text))
+    if all_faults:
+        raise error(f"{where}: {' '.join(all_faults)}")
     return made
 
 
@@ -90,11 +90,11 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
     """Describe each fault once: of keys by mapping, of values with all that would be right."""
-    told: dict[object, str] = {}
+    sentences: dict[object, str] = {}
     expected: dict[object, list[str]] = {}
     for fault in faults:
-        place = _place(fault["loc"], content)
-        *path, name = [str(part) for part in place] or ["the whole"]
+        path_given = _place(fault["loc"], content)
+        *path, name = [str(part) for part in path_given] or ["the whole"]
         at = f"{' '.join(path)}: " if path else ""
         if fault["type"] in KEYS:
             mapping = fault["loc"][:-1]
@@ -108,10 +108,10 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
             amiss = [verb + " " + ", ".join(of) for verb, of in names.items() if of]
             at = f"{' '.join(map(str, mapping))}: " if mapping else ""
             keys = "" if mapping else f" The keys are {', '.join(known)}."
-            told["keys", mapping] = f"{at}{' and '.join(amiss)}.{keys}"
+            sentences["keys", mapping] = f"{at}{' and '.join(amiss)}.{keys}"
         elif fault["type"] == "value_error":
             inside, words = " ".join(map(str, fault["loc"])), str(fault["ctx"]["error"])
-            told[place] = f"{inside}: {words}" if inside else words
+            sentences[path_given] = f"{inside}: {words}" if inside else words
         else:
             wanted = EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
             wanted += (
@@ -119,12 +119,12 @@ def _words(faults: list[Any], known: list[str], content: Any) -> list[str]:
                 if wanted == "text" and isinstance(fault["input"], (int, float))
                 else ""
             )
-            expected.setdefault(place, []).append(wanted)
-            told[place] = (
+            expected.setdefault(path_given, []).append(wanted)
+            sentences[path_given] = (
                 f"{at}{name} is {said(fault['input'])}, expected"
-                f" {' or '.join(dict.fromkeys(expected[place]))}."
+                f" {' or '.join(dict.fromkeys(expected[path_given]))}."
             )
-    return list(told.values())
+    return list(sentences.values())
 
 
 def _place(path: Sequence[Any], content: Any) -> tuple[Any, ...]:

@@ -55,22 +55,22 @@ class Column:
     def expected(self) -> str:
         """Describe in words what a cell must hold."""
         if self.words:
-            said = "one of " + ", ".join(self.words)
+            words = "one of " + ", ".join(self.words)
         elif self.kind in ("number", "count"):
-            said = "a whole number" if self.kind == "count" else "a number"
+            words = "a whole number" if self.kind == "count" else "a number"
             if self.low is not None and self.high is not None:
-                said += f" from {self.low:g} to {self.high:g}"
+                words += f" from {self.low:g} to {self.high:g}"
             elif self.low is not None:
-                said += f" of {self.low:g} or more"
+                words += f" of {self.low:g} or more"
         else:
-            said = {"text": "text", "truth": "true or false", "list": "a list"}[self.kind]
-        return said + (", or nothing" if self.nullable else ", in every row")
+            words = {"text": "text", "truth": "true or false", "list": "a list"}[self.kind]
+        return words + (", or nothing" if self.nullable else ", in every row")
 
 
-def _columns_of(said: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
+def _columns_of(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Column]:
     cells = {
         names: Column(**{**about, "words": tuple(about.get("words", ()))})
-        for names, about in said.items()
+        for names, about in settings.items()
     }
     return {name: cell for names, cell in cells.items() for name in names.split()}
 
@@ -149,7 +149,7 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
     heart_utils.tables.TableError: There is no table called 'seats'. The tables are ...
     """
     columns = table_columns(name)
-    said = dict(table.attrs)  # which pandas would copy with each column
+    attributes = dict(table.attrs)  # which pandas would copy with each column
     unsaid = SAID["tables"][name].get("unsaid", {})
     table = table.assign(
         **{column: value for column, value in unsaid.items() if column not in table}
@@ -186,7 +186,7 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
         _check_keys(name, typed)
     _check_sense(name, typed)
     typed = typed.reset_index(drop=True)
-    typed.attrs = said
+    typed.attrs = attributes
     return typed
 
 
@@ -337,19 +337,21 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
     twice = pd.Series(come_again(group_numbers(table[key] for key in keys)), table.index)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
-        shown = "; ".join(f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows())
+        examples = "; ".join(
+            f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows()
+        )
         advice = REPEATED if "repeat" in keys and name == "verdicts" else ""
         raise TableError(
             f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each"
-            f" to appear once. {shown}.{advice}",
+            f" to appear once. {examples}.{advice}",
             table.index[twice],
         )
 
 
 def _check_sense(name: str, table: pd.DataFrame) -> None:
 
-    def refuse(column: str, wrong: pd.Series, shown: str, expected: str) -> None:
-        refuse_rows(name, column, wrong, table[shown], expected)
+    def refuse(column: str, wrong: pd.Series, shown_column: str, expected: str) -> None:
+        refuse_rows(name, column, wrong, table[shown_column], expected)
 
     if name in ("comparisons", "verdicts"):
         same = table["responder_a"] == table["responder_b"]
@@ -360,10 +362,10 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
             "a responder other than responder_a (nobody is compared with itself)",
         )
     if name == "verdicts":
-        said = table["verdict"].notna() | table["p_a"].notna()
+        has_verdict = table["verdict"].notna() | table["p_a"].notna()
         refuse(
             "verdict",
-            (table["state"] == "valid") & ~said,
+            (table["state"] == "valid") & ~has_verdict,
             "state",
             "a verdict where the state is valid",
         )
@@ -377,7 +379,7 @@ def _check_sense(name: str, table: pd.DataFrame) -> None:
                 "the chance that a is better, which does not contradict the verdict",
             )
         failed = table["state"].isin(["abstained", "refused", "unparsed", "error"])
-        refuse("verdict", failed & said, "state", "no verdict where the state is a failure")
+        refuse("verdict", failed & has_verdict, "state", "no verdict where the state is a failure")
     if answer := {"scores": "score", "replies": "text"}.get(name):
         refuse(
             answer,
@@ -453,8 +455,8 @@ def count_exchanges(turns: Sequence[Mapping[str, Any]]) -> int:
 def _check_ends(conversations: pd.DataFrame) -> None:
     """Refuse conversations that lost turns, or whose state contradicts how they ended."""
 
-    def refuse(column: str, wrong: pd.Series, shown: pd.Series, expected: str) -> None:
-        refuse_rows("conversations", column, wrong, shown, expected)
+    def refuse(column: str, wrong: pd.Series, shown_cells: pd.Series, expected: str) -> None:
+        refuse_rows("conversations", column, wrong, shown_cells, expected)
 
     table, reason = conversations, conversations["stop_reason"]
     n = table["turns"].map(count_exchanges).astype("int64")
@@ -493,12 +495,12 @@ def refuse_rows(
     if not wrong.any():
         return
     bad = values[wrong]
-    shown = ", ".join(
+    examples = ", ".join(
         f"{called(row)} has {show_cell(str(values.name), value)}"
         for row, value in bad.head(MAX_ROWS_SHOWN).items()
     )
     more = f" ({len(bad) - MAX_ROWS_SHOWN} more rows)" if len(bad) > MAX_ROWS_SHOWN else ""
-    raise TableError(f"{name}.{column}: expected {expected}; {shown}{more}.", bad.index)
+    raise TableError(f"{name}.{column}: expected {expected}; {examples}{more}.", bad.index)
 
 
 def called(row: object) -> str:

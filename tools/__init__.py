@@ -11,7 +11,7 @@ __all__ = ["current_commit"]
 def current_commit(root: Path) -> str:
     """Return the project's commit, with ``+changes`` if files differ from it."""
     try:
-        said = [
+        outputs = [
             subprocess.run(
                 ["git", "-C", str(root), *words], capture_output=True, text=True, check=True
             ).stdout.strip()
@@ -22,4 +22,4 @@ def current_commit(root: Path) -> str:
         ]
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return said[0] + ("+changes" if said[1] else "")
+    return outputs[0] + ("+changes" if outputs[1] else "")

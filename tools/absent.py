@@ -35,12 +35,12 @@ def page_without(notebook: Path, run: str, reason: str = "") -> str:
     words = "\n\n".join(
         "".join(cell["source"]) for cell in read_cells(notebook) if cell["cell_type"] == "markdown"
     )
-    headed = [(found["label"], found["heading"]) for found in HEADED.finditer(words)]
+    headed = [(match["label"], match["heading"]) for match in HEADED.finditer(words)]
     title = next(
         (line for line in words.splitlines() if line.startswith("# ")), f"# {notebook.stem}"
     )
-    said = f"The run `{run}` leaves this chapter out, so it has no figures here."
-    said += (
+    reason_text = f"The run `{run}` leaves this chapter out, so it has no figures here."
+    reason_text += (
         f" {reason.strip()}"
         if reason
         else f" Name `{notebook.stem}` under `chapters:` in\n`params/{run}.yaml` to have it run."
@@ -50,7 +50,7 @@ def page_without(notebook: Path, run: str, reason: str = "") -> str:
     return "\n".join(
         [
             f"{above}{title}\n",
-            f"{said}\n",
+            f"{reason_text}\n",
             *(re.sub(r"^(\([^\n]+\n)#+", r"\1##", part) for part in parts),
         ]
     )
@@ -77,5 +77,5 @@ def unglue(text: str, present: set[str]) -> str:
     'So *(not in this run)* of them.'
     """
     return GLUED.sub(
-        lambda found: found[0] if found["chapter"] in present else "*(not in this run)*", text
+        lambda match: match[0] if match["chapter"] in present else "*(not in this run)*", text
     )

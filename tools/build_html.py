@@ -91,16 +91,16 @@ def build_html(stage: Path, html: Path) -> None:
         if not (stage / "book" / "extra" / page.relative_to(part)).is_file():
             page.unlink()
     words = (stage / "built_on.txt").read_text(encoding="utf-8")
-    shown: set[str] = set()
+    linked: set[str] = set()
     for page in part.rglob("*.html"):
         text = page.read_text(encoding="utf-8").replace(BUILT_ON, words)
         for kind, script in UNUSED.items():
             if kind != page.stem:
                 text = re.sub(rf'\s*<script[^>]*["/]{script}\.js[^>]*></script>', "", text)
-        shown.update(PICTURE.findall(text))
+        linked.update(PICTURE.findall(text))
         page.write_text(text, encoding="utf-8")
     for picture in (part / "_images").glob("*"):
-        if picture.name not in shown:
+        if picture.name not in linked:
             picture.unlink()
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)

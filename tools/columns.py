@@ -1,6 +1,6 @@
 """What is kept of an official file, by name, and the refusal of a changed file.
 
-With other words, numbers, columns or rows.
+A file is changed that has other words, numbers, columns or rows.
 """
 
 from __future__ import annotations
@@ -59,20 +59,20 @@ def _refuse(source: Source, file: str, values: pd.Series, wrong: pd.Series, expe
 def keep_columns(name: str, file: str, table: pd.DataFrame, used: Sequence[str]) -> pd.DataFrame:
     """Keep the columns that are used, by name; refuse a table that is not the known one.
 
-    With a column gone or new, or other rows.
+    Another table has a column less or more, or other rows.
     """
     missing = [column for column in used if column not in table]
     if missing:
         raise DataError(f"{name}/{file}: missing {', '.join(missing)}.")
-    known = next(there for there in find_source(name).files if there.file == file)
-    for what, found, expected in (
+    known = next(entry for entry in find_source(name).files if entry.file == file)
+    for what, actual, expected in (
         ("columns", table.shape[1], known.columns),
         ("rows", len(table), known.rows),
     ):
-        if expected is not None and found != expected:
-            said = f"{name}/{file}: {found} {what}, {expected} were expected"
+        if expected is not None and actual != expected:
+            error_message = f"{name}/{file}: {actual} {what}, {expected} were expected"
             raise DataError(
-                f"{said}. The official file has changed: read what is new, then mend"
+                f"{error_message}. The official file has changed: read what is new, then mend"
                 " data/sources.yaml."
             )
     return table[list(used)]

@@ -71,38 +71,44 @@ def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
         "n_clusters": int(counsellor.max()) + 1,
         "cluster": "counsellor and client",
     }
-    found = []
+    estimates = []
     for _, part in sorted(
         rows.groupby(pd.qcut(rows["lat_med"], 5), observed=True), key=lambda pair: pair[0].left
     ):
         stratum = f"{part['lat_med'].min():g} to {part['lat_med'].max():g} s"
-        found.append(
+        estimates.append(
             _row("score", "mean by wait", stratum, value=part["score"].mean(), n=len(part))
         )
     for outcome, column in facts["outcomes"].items():
         rank = float(stats.spearmanr(rows[column], rows["lat_med"])[0])
-        found.append(_row(outcome, "rank correlation", "counsellor's wait", value=rank, **counts))
+        estimates.append(
+            _row(outcome, "rank correlation", "counsellor's wait", value=rank, **counts)
+        )
     rank = float(stats.spearmanr(rows["score"], rows["clat_med"])[0])
-    found.append(_row("score", "rank correlation", "client's own wait", value=rank, **counts))
-    said, own = (np.log2(rows[[count, "chars_c"]].to_numpy(float)) for count in ("n", "nc"))
+    estimates.append(_row("score", "rank correlation", "client's own wait", value=rank, **counts))
+    counts_of_both, own = (
+        np.log2(rows[[count, "chars_c"]].to_numpy(float)) for count in ("n", "nc")
+    )
     ways: dict[str, tuple[list[np.ndarray], list[np.ndarray]]] = {
         "all sessions": ([], []),
         "same client": ([client], []),
         "same client and counsellor": ([client, counsellor], []),
-        "and messages of both, characters": ([client, counsellor], list(said.T)),
+        "and messages of both, characters": ([client, counsellor], list(counts_of_both.T)),
         "and the counsellor's messages, characters": ([client, counsellor], list(own.T)),
     }
     for stratum, (same, held) in ways.items():
         slope, error = _slope(score.to_numpy(), wait.to_numpy(), held, same, (client, counsellor))
         ends = _ends(slope, error, counts["n_clusters"] - 1)
-        found.append(_row("score", "SD per doubling of the wait", stratum, **ends, **counts))
-    found.append(_row("score", "SD in points", "all sessions", value=rows["score"].std(), **counts))
+        estimates.append(_row("score", "SD per doubling of the wait", stratum, **ends, **counts))
+    estimates.append(
+        _row("score", "SD in points", "all sessions", value=rows["score"].std(), **counts)
+    )
     for stratum, codes in {"client": client, "counsellor": counsellor}.items():
         rest = rows["score"] - rows["score"].groupby(codes).transform("mean")
         n_groups = int(codes.max()) + 1
         explained = 1 - (rest**2).sum() / (len(rows) - n_groups) / rows["score"].var()
-        found.append(_row("score", "variance explained", stratum, value=explained, **counts))
-    return _estimates(source, found)
+        estimates.append(_row("score", "variance explained", stratum, value=explained, **counts))
+    return _estimates(source, estimates)
 
 
 def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
@@ -118,7 +124,7 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
     answered = rows[rows["score"] > 0]
     keys = ["conversation", "model", "profile"]
     wide = answered.pivot_table(index=keys, columns="expert", values="score").round(DIGITS)
-    found = []
+    estimates = []
     for model, part in answered.groupby("model"):
         by_profile = part.groupby("profile")["score"].mean()
         ends = _ends(
@@ -127,16 +133,16 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
             len(by_profile) - 1,
         )
         counts = {"n": len(part), "n_clusters": len(by_profile), "cluster": "profile"}
-        found.append(_row(ALL, "mean of 6", str(model), **ends, **counts))
+        estimates.append(_row(ALL, "mean of 6", str(model), **ends, **counts))
     zeros = int((rows["score"] == 0).sum())
-    found.append(_row(ALL, "not applicable", "all", value=zeros, n=len(rows)))
-    found += _experts_agree(wide.reset_index(), [str(expert) for expert in wide.columns])
+    estimates.append(_row(ALL, "not applicable", "all", value=zeros, n=len(rows)))
+    estimates += _experts_agree(wide.reset_index(), [str(expert) for expert in wide.columns])
     for quantity, value in zip(("ICC(2,1)", "ICC(2,4)"), _icc(wide.to_numpy(float)), strict=True):
-        found.append(_row(ALL, quantity, "all", value=value, n=len(wide)))
+        estimates.append(_row(ALL, quantity, "all", value=value, n=len(wide)))
     for criterion, part in rows.groupby("criterion"):
         one = part.pivot_table(index="conversation", columns="expert", values="score")
         ranks = one.where(one > 0).corr("spearman").to_numpy()[np.triu_indices(one.shape[1], 1)]
-        found.append(
+        estimates.append(
             _row(
                 str(criterion).replace("_", " "),
                 "rank correlation",
@@ -150,8 +156,8 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
     cells = cells.groupby(["responder", "dialogue_id", "rater"])["score"].mean().reset_index()
     counts = {"n": len(cells), "n_clusters": cells["dialogue_id"].nunique(), "cluster": "profile"}
     for component, variance in variance_components(cells).table["estimate"].items():
-        found.append(_row(ALL, "variance", str(component), value=variance, **counts))
-    return _estimates(source, found)
+        estimates.append(_row(ALL, "variance", str(component), value=variance, **counts))
+    return _estimates(source, estimates)
 
 
 def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
@@ -160,7 +166,7 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
     file, rows = _read_used(source, files)
     need_words(source, file, rows, "multiplier", facts["doses"])
     rows = rows[rows["study_id"] == "longitudinal"]
-    found = []
+    estimates = []
     for outcome in facts["outcomes"]:
         need_score(source, file, rows.dropna(subset=outcome), outcome, facts["scale"])
         for dose in facts["doses"]:
@@ -171,7 +177,7 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
                     "n_clusters": part["ppt_id"].nunique(),
                     "cluster": "participant",
                 }
-                found.append(
+                estimates.append(
                     _row(
                         outcome,
                         f"mean in week {str(week)[1:]}",
@@ -198,8 +204,10 @@ def read_relationship_seeking(source: Source, files: Files) -> pd.DataFrame:
             counts = dict.fromkeys(("n", "n_clusters"), len(warm) + len(cold)) | {
                 "cluster": "participant"
             }
-            found.append(_row(outcome, "warm less cold", f"week {str(week)[1:]}", **ends, **counts))
-    return _estimates(source, found)
+            estimates.append(
+                _row(outcome, "warm less cold", f"week {str(week)[1:]}", **ends, **counts)
+            )
+    return _estimates(source, estimates)
 
 
 def read_sage(source: Source, files: Files) -> pd.DataFrame:
@@ -241,8 +249,8 @@ def read_ieval(source: Source, files: Files) -> pd.DataFrame:
         "dialogue_id": seeker,
         "responder": rows["bot"].str.lower(),
     }
-    asked = rows[list(facts["scales"])].rename(columns=facts["dimensions"])
-    wide = asked.assign(**about, rater=seeker, group=rows["valence"])
+    ratings = rows[list(facts["scales"])].rename(columns=facts["dimensions"])
+    wide = ratings.assign(**about, rater=seeker, group=rows["valence"])
     kept = [*about, "rater", "group"]
     return wide.melt(kept, None, "dimension", "score").assign(
         rater_kind="human", protocol="own_conversation"
@@ -257,28 +265,28 @@ def read_mibot(source: Source, files: Files) -> pd.DataFrame:
     facts = source.reading
     file, rows = _read_used(source, files)
     smoker = pd.Series(
-        [f"smoker_{place:03d}" for place in range(1, len(rows) + 1)], index=rows.index
+        [f"smoker_{row_number:03d}" for row_number in range(1, len(rows) + 1)], index=rows.index
     )
     parts = []
     for group, prefix in facts["times"].items():
         for column, dimension in facts["rulers"].items():
             need_score(source, file, rows, prefix + column, facts["ruler"])
-            told = {
+            answers = {
                 "score": rows[prefix + column],
                 "dimension": dimension,
                 "item": None,
                 "group": group,
             }
-            parts.append(pd.DataFrame(told | {"rater": smoker}))
+            parts.append(pd.DataFrame(answers | {"rater": smoker}))
     for number in range(1, facts["n_items"] + 1):
         need_score(source, file, rows, f"CAREQ{number}", facts["care"])
-        told = {
+        answers = {
             "score": rows[f"CAREQ{number}"],
             "dimension": "care",
             "item": f"{number:02d}",
             "group": "after",
         }
-        parts.append(pd.DataFrame(told | {"rater": smoker}))
+        parts.append(pd.DataFrame(answers | {"rater": smoker}))
     scores = pd.concat(parts, ignore_index=True)
     no_answer = (scores["dimension"] == "care") & (scores["score"] == 0)  # the item does not apply
     state = no_answer.map({True: "abstained", False: "valid"})
@@ -316,8 +324,8 @@ def read_reflections(source: Source, files: Files) -> pd.DataFrame:
     need_words(source, file, rows, "reflection_source", facts["authors"])
     need_words(source, file, rows, "coherent_and_context_consistent", facts["answers"])
     numbers = {
-        name: f"context_{place:02d}"
-        for place, name in enumerate(sorted(rows["annomi_dialogue_id"].unique()), 1)
+        name: f"context_{number:02d}"
+        for number, name in enumerate(sorted(rows["annomi_dialogue_id"].unique()), 1)
     }
     about = pd.DataFrame(
         {
@@ -356,8 +364,8 @@ def _row(outcome: str, quantity: str, stratum: str, **numbers: Any) -> dict[str,
     return {"outcome": outcome, "quantity": quantity, "stratum": stratum, **numbers}
 
 
-def _estimates(source: Source, found: list[dict[str, Any]]) -> pd.DataFrame:
-    table = pd.DataFrame(found).assign(study=source.name)
+def _estimates(source: Source, estimates: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(estimates).assign(study=source.name)
     numbers = ["value", "se", "ci_low", "ci_high"]
     table = table.reindex(
         columns=[*table.columns, *(name for name in numbers if name not in table)]
@@ -389,8 +397,8 @@ def _slope(
     )
 
     def rest(column: np.ndarray) -> np.ndarray:
-        fit = lsqr(design, column, atol=1e-12, btol=1e-12, iter_lim=5_000)[0]
-        return np.asarray(column - design @ fit)
+        coefficients = lsqr(design, column, atol=1e-12, btol=1e-12, iter_lim=5_000)[0]
+        return np.asarray(column - design @ coefficients)
 
     x_rest, y_rest = rest(x), rest(y)
     slope = float(x_rest @ y_rest / (x_rest @ x_rest))
@@ -426,9 +434,9 @@ def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any
         )
     both = pd.concat(rows, ignore_index=True)
     untied = both[both["seen"] != 0].assign(won=lambda pair: 1.0 * (pair["seen"] > 0))
-    found = []
+    estimates = []
     for stratum, part in [("all", untied), *untied.groupby("stratum")]:
-        found.append(_share("two experts agree", stratum, part))
+        estimates.append(_share("two experts agree", stratum, part))
     names = []
     for expert in experts:  # the order of the models by what the other three gave
         means = (
@@ -436,12 +444,12 @@ def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any
             .mean()
             .mean(axis=1)
         )
-        told = np.sign(table["one"].map(means) - table["other"].map(means))
-        names.append(table.assign(seen=table[expert] * told))
+        direction = np.sign(table["one"].map(means) - table["other"].map(means))
+        names.append(table.assign(seen=table[expert] * direction))
     alone = pd.concat(names, ignore_index=True)
     alone = alone[alone["seen"] != 0].assign(won=lambda pair: 1.0 * (pair["seen"] > 0))
-    found.append(_share("an expert agrees with the models' names alone", "all", alone))
-    found.append(
+    estimates.append(_share("an expert agrees with the models' names alone", "all", alone))
+    estimates.append(
         _row(
             ALL,
             "a tie for one of two experts",
@@ -453,10 +461,10 @@ def _experts_agree(wide: pd.DataFrame, experts: list[str]) -> list[dict[str, Any
     ranks = wide[experts].corr("spearman")
     for first, second in combinations(experts, 2):
         rank = float(ranks[first][second])
-        found.append(
+        estimates.append(
             _row(ALL, "rank correlation", f"{first} and {second}", value=rank, n=len(wide))
         )
-    return found
+    return estimates
 
 
 def _share(quantity: str, stratum: str, rows: pd.DataFrame) -> dict[str, Any]:

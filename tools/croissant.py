@@ -88,26 +88,26 @@ def describe_folder(folder: Path, *, url: str = "") -> dict[str, Any]:
     CroissantError
         If a column has no sentence, or a sentence no column.
     """
-    said = yaml.safe_load((folder / "croissant.yaml").read_text(encoding="utf-8"))
+    description = yaml.safe_load((folder / "croissant.yaml").read_text(encoding="utf-8"))
     described: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS,
-        "name": said["name"],
-        "description": " ".join(said["description"].split()),
-        "license": said["licence"],
+        "name": description["name"],
+        "description": " ".join(description["description"].split()),
+        "license": description["licence"],
         # The property is required and no address is known: the file that stands beside this one is
         # named.
         "url": url or "README.md",
-        "version": str(said["version"]),
-        "datePublished": str(said["published"]),
-        "creator": {"@type": "sc:Organization", "name": said["creator"]},
-        "citeAs": " ".join(said["cite"].split()),
+        "version": str(description["version"]),
+        "datePublished": str(description["published"]),
+        "creator": {"@type": "sc:Organization", "name": description["creator"]},
+        "citeAs": " ".join(description["cite"].split()),
         "inLanguage": "en",
         "isLiveDataset": False,
     }
     described |= {
-        f"rai:{name}": " ".join(text.split()) for name, text in said.get("rai", {}).items()
+        f"rai:{name}": " ".join(text.split()) for name, text in description.get("rai", {}).items()
     }
     described["distribution"] = [
         {
@@ -120,11 +120,11 @@ def describe_folder(folder: Path, *, url: str = "") -> dict[str, Any]:
             "encodingFormat": FORMATS[Path(name).suffix],
             "sha256": checksum(folder / name),
         }
-        for name, entry in said["files"].items()
+        for name, entry in description["files"].items()
     ]
     described["recordSet"] = [
         _record_set(folder / name, entry)
-        for name, entry in said["files"].items()
+        for name, entry in description["files"].items()
         if "columns" in entry
     ]
     return described

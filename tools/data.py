@@ -62,11 +62,11 @@ def write_public() -> None:
 def compare_public(name: str) -> list[str]:
     """Derive a set again and name what differs from ``data/public``."""
     folder = open_run(PUBLIC).folder
-    said = []
+    differences = []
     for table, rows in derive_tables(name).items():
         file = folder / table / f"{name}.parquet"
         if not file.is_file():
-            said.append(f"{file} is not there.")
+            differences.append(f"{file} is not there.")
             continue
         try:
             # Through the same format, which gives back arrays for lists.
@@ -75,16 +75,16 @@ def compare_public(name: str) -> list[str]:
             pd.testing.assert_frame_equal(shipped, again, check_exact=True)
         except AssertionError as error:
             words = " ".join(str(error).split())
-            said.append(
+            differences.append(
                 f"{file} (left) is not what the official files give (right): {words[:WORDS]} ..."
             )
             continue
         if shipped.attrs != again.attrs:
-            said.append(f"{file}: the notes are not what the official files give.")
+            differences.append(f"{file}: the notes are not what the official files give.")
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     if any(manifest[key] != value for key, value in _manifest().items()):
-        said.append(f"{folder / 'manifest.json'} is not what data/sources.yaml says.")
-    return said
+        differences.append(f"{folder / 'manifest.json'} is not what data/sources.yaml says.")
+    return differences
 
 
 def show_status() -> None:
@@ -139,20 +139,22 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in (*COMMANDS, *SOURCES):
         print(USAGE, file=sys.stderr)
         return 2
-    asked = arguments[0]
-    if asked == "list":
+    command = arguments[0]
+    if command == "list":
         for source in SOURCES.values():
             print(f"{source.name:14} {source.licence:13} {source.title}")
         return 0
-    if asked == "status":
+    if command == "status":
         show_status()
         return 0
     try:
-        if asked == "write":
+        if command == "write":
             write_public()
         mirror = os.environ.get("HEART_DATA_MIRROR")
         for source in (
-            () if asked in COMMANDS else [SOURCES[name] for name in (*SOURCES[asked].needs, asked)]
+            ()
+            if command in COMMANDS
+            else [SOURCES[name] for name in (*SOURCES[command].needs, command)]
         ):
             if mirror:
                 print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
@@ -161,8 +163,8 @@ def main(arguments: list[str]) -> int:
                 f"  {len(files)} files, checked, in"
                 f" {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}"
             )
-        names = [name for name in PUBLISHED if asked in (*COMMANDS, name)]
-        differences = [said for name in names for said in compare_public(name)]
+        names = [name for name in PUBLISHED if command in (*COMMANDS, name)]
+        differences = [difference for name in names for difference in compare_public(name)]
     except (DataError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
@@ -175,7 +177,7 @@ def main(arguments: list[str]) -> int:
     if differences:
         print("\n".join(differences), file=sys.stderr)
     elif names:
-        made = SOURCES[asked].derivation if asked in SOURCES else ", ".join(names)
+        made = SOURCES[command].derivation if command in SOURCES else ", ".join(names)
         print(f"  data/public holds what these files give: {made}")
     return 1 if differences else 0
 

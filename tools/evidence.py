@@ -101,7 +101,7 @@ def mark_chapter(
     """
     flow = Flow(absent)
     notes: dict[str, list[TableNote]] = {}
-    shown: dict[int, Kinds] = {}
+    kinds_shown: dict[int, Kinds] = {}
     origins: dict[int, str] = {}
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "code":
@@ -114,10 +114,10 @@ def mark_chapter(
                 if is_table(source)
             }
             if "figure" in cell["metadata"].get("mystnb", {}):
-                shown[number] = weigh(sources, notes, run.name)
+                kinds_shown[number] = weigh(sources, notes, run.name)
                 origins[number] = whose_data(sources, notes, run.name)
     glued = {key: weigh(sources, notes, run.name) for key, sources in flow.glued.items()}
-    for number, kinds in shown.items():
+    for number, kinds in kinds_shown.items():
         figure = cells[number]["metadata"]["mystnb"]["figure"]
         figure["caption"] = f"{figure['caption']} {chips(kinds)}".strip()
         if figure_data(cells[number]):
@@ -127,18 +127,18 @@ def mark_chapter(
         {name: glued},
         name,
     )
-    _mark_headings(cells, name, shown)
-    tables = {note.table: note for found in notes.values() for note in found}
+    _mark_headings(cells, name, kinds_shown)
+    tables = {note.table: note for table_notes in notes.values() for note in table_notes}
     if tables:
         listed = "\n".join(
             f"- {note.table}: {note.source}; licence {note.licence}."
             for _, note in sorted(tables.items())
         )
-        said = (
+        fold = (
             "```{dropdown} The tables that this page was made from, and their"
             f" licences\n{listed}\n```"
         )
-        cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": said})
+        cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": fold})
     return Evidence(glued, list(tables.values()))
 
 
@@ -155,32 +155,32 @@ def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str
     >>> weigh({"measured/esconv"}, {}, "sample")
     {'measured': ['ESConv']}
     """
-    found: dict[str, set[str]] = {}
+    sources_of: dict[str, set[str]] = {}
     own = "demo" if run == "sample" else "measured"
     for source in sources:
         kind, _, rest = source.partition("/")
         if kind in KINDS:
-            found.setdefault(kind, set()).update({NAMES.get(rest, rest)} - {""})
+            sources_of.setdefault(kind, set()).update({NAMES.get(rest, rest)} - {""})
         elif source == "run":
-            found.setdefault(own, set())
+            sources_of.setdefault(own, set())
         for note in notes.get(source, []):
             if MADE_UP & set(note.rows):
-                found.setdefault("simulated", set())
+                sources_of.setdefault("simulated", set())
             if set(note.rows) - MADE_UP:
                 public = source.startswith("public/")
                 part = source.rpartition("/")[2]
-                found.setdefault("measured" if public else own, set()).update(
+                sources_of.setdefault("measured" if public else own, set()).update(
                     {NAMES.get(part, part)} if public else ()
                 )
-    return {kind: sorted(found[kind]) for kind in KINDS if kind in found}
+    return {kind: sorted(sources_of[kind]) for kind in KINDS if kind in sources_of}
 
 
 def figure_data(cell: Mapping[str, Any]) -> str:
     """Return the numbers of a cell's figure as CSV, or an empty text without a figure."""
-    found = (
+    pieces = (
         "".join(output.get("data", {}).get(FIGURE_DATA, "")) for output in cell.get("outputs", [])
     )
-    return next(filter(None, found), "")
+    return next(filter(None, pieces), "")
 
 
 def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> str:
@@ -196,7 +196,7 @@ def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run
     ... )
     'measured: MentalAlign (MIT); simulated: this project, CC0-1.0'
     """
-    said: dict[str, set[str]] = {}
+    sources_of: dict[str, set[str]] = {}
     for source in sources:
         tables = notes.get(source, [])
         for kind in weigh([source], notes, run):
@@ -206,8 +206,10 @@ def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run
                 words = {f"run {run} ({note.licence})" for note in tables}
             else:
                 words = {OURS.get(kind, f"run {run}")}
-            said.setdefault(kind, set()).update(words)
-    return "; ".join(f"{kind}: {', '.join(sorted(said[kind]))}" for kind in KINDS if kind in said)
+            sources_of.setdefault(kind, set()).update(words)
+    return "; ".join(
+        f"{kind}: {', '.join(sorted(sources_of[kind]))}" for kind in KINDS if kind in sources_of
+    )
 
 
 def _licensed(source: str, tables: Iterable[TableNote]) -> set[str]:
@@ -238,8 +240,8 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
     """Refuse a chip in a paragraph whose numbers rest on something else."""
     for paragraph in re.split(r"\n\s*\n|\n(?=- )", text):
         named = dict(ROLE.findall(paragraph))
-        said = set(named)
-        if not said:
+        chip_kinds = set(named)
+        if not chip_kinds:
             continue
         numbers = {
             key: glued.get(chapter or page, {}).get(key, {})
@@ -249,11 +251,11 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
         wrong = [
             f"`{key}` rests on {', '.join(kinds)}"
             for key, kinds in numbers.items()
-            if kinds and not said & set(kinds)
+            if kinds and not chip_kinds & set(kinds)
         ]
-        if wrong or (rest_on and said - rest_on):
+        if wrong or (rest_on and chip_kinds - rest_on):
             raise NotebookError(
-                f"{page}: a paragraph is marked {', '.join(sorted(said))}, and"
+                f"{page}: a paragraph is marked {', '.join(sorted(chip_kinds))}, and"
                 f" {'; '.join(wrong) or f'its numbers rest on {chr(44).join(sorted(rest_on))}'}:"
                 f" {paragraph[:80]!r}"
             )
@@ -266,32 +268,34 @@ def check_chips(text: str, glued: Mapping[str, Mapping[str, Kinds]], page: str) 
             )
 
 
-def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, Kinds]) -> None:
+def _mark_headings(
+    cells: list[dict[str, Any]], name: str, kinds_shown: Mapping[int, Kinds]
+) -> None:
     """Write chips below each heading whose section shows something, and the strip below the title.
 
     The strip also names the sections whose words carry a chip: a sentence may rest on what no
     figure of its section shows.
     """
-    found: list[tuple[int, int, int, Kinds]] = []  # cell, line, level, what its section rests on
+    headings: list[tuple[int, int, int, Kinds]] = []  # cell, line, level, what its section rests on
     in_text: dict[int, set[str]] = {}  # number of a section -> kinds of the chips in its text
     n_sections = 0
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "markdown":
             fenced = False
-            for place, line in enumerate(cell["source"].splitlines()):
+            for line_number, line in enumerate(cell["source"].splitlines()):
                 fenced ^= line.startswith("```")
                 if not fenced and (heading := re.match(r"(#{1,3}) ", line)):
-                    found.append((number, place, len(heading[1]), {}))
+                    headings.append((number, line_number, len(heading[1]), {}))
                     n_sections += len(heading[1]) == 2
                 in_text.setdefault(n_sections, set()).update(kind for kind, _ in ROLE.findall(line))
-        elif number in shown:
-            open_ = len(found)
+        elif number in kinds_shown:
+            open_ = len(headings)
             depth = 4
             for at in range(open_ - 1, -1, -1):
-                if found[at][2] < depth:
-                    depth = found[at][2]
-                    for kind, names in shown[number].items():
-                        kept = found[at][3].setdefault(kind, [])
+                if headings[at][2] < depth:
+                    depth = headings[at][2]
+                    for kind, names in kinds_shown[number].items():
+                        kept = headings[at][3].setdefault(kind, [])
                         kept += [one for one in names if one not in kept]
     chapter = name.partition("_")[0].lstrip("0")
     sections: dict[str, list[str]] = {}
@@ -299,33 +303,37 @@ def _mark_headings(cells: list[dict[str, Any]], name: str, shown: Mapping[int, K
     lines = [cell["source"].splitlines() for cell in cells]
     added: list[tuple[int, int, str]] = []
     count = 0
-    for number, place, level, kinds in found:
+    for number, line_number, level, kinds in headings:
         kinds = {kind: kinds[kind] for kind in KINDS if kind in kinds}
         if level == 2:
             count, above = count + 1, kinds
             label = f"{name.replace('_', '-')}-part-{count}"
-            added.append((number, place, f"({label})="))
+            added.append((number, line_number, f"({label})="))
             for kind in (
-                {*kinds, *in_text[count]} if "Exercises" not in lines[number][place] else ()
+                {*kinds, *in_text[count]} if "Exercises" not in lines[number][line_number] else ()
             ):
                 sections.setdefault(kind, []).append(f"{{ref}}`{chapter}.{count} <{label}>`")
         if level > 1 and kinds and (level == 2 or kinds != above):
             added.append(
-                (number, place + 1, f"\n:::{{container}} heart-evidence\n{chips(kinds)}\n:::\n")
+                (
+                    number,
+                    line_number + 1,
+                    f"\n:::{{container}} heart-evidence\n{chips(kinds)}\n:::\n",
+                )
             )
-    if found and sections:
-        said = " ".join(
+    if headings and sections:
+        strip = " ".join(
             f"{chips({kind: []})} {', '.join(sections[kind])}" for kind in KINDS if kind in sections
         )
         added.append(
             (
-                found[0][0],
-                found[0][1] + 1,
-                f"\n:::{{container}} heart-strip\nThis chapter rests on {said} ({LEGEND})\n:::\n",
+                headings[0][0],
+                headings[0][1] + 1,
+                f"\n:::{{container}} heart-strip\nThis chapter rests on {strip} ({LEGEND})\n:::\n",
             )
         )
-    for number, place, text in sorted(added, reverse=True):
-        lines[number].insert(place, text)
+    for number, line_number, text in sorted(added, reverse=True):
+        lines[number].insert(line_number, text)
     for cell, its in zip(cells, lines, strict=True):
         if cell["cell_type"] == "markdown":
             cell["source"] = "\n".join(its)

@@ -164,8 +164,10 @@ def _explain(notebook: Path, source: str, cause: str, traceback: list[str]) -> s
         f"cell {number} of {len(sources)}" if number else "the cell with the injected parameters"
     )
     first = source.strip().splitlines()[0]
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback)).rstrip()
-    lines = shown.removesuffix(cause).rstrip().splitlines()  # the cause is said once, at the end
+    plain_text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(traceback)).rstrip()
+    lines = (
+        plain_text.removesuffix(cause).rstrip().splitlines()
+    )  # the cause is said once, at the end
     return "\n".join(
         [
             f"{notebook.name}: {where} failed, the one that begins `{first}`",

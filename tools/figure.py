@@ -46,16 +46,18 @@ def read_figure(copy: Path, name: str) -> Figure:
         If no cell has the name, or its cell drew nothing.
     """
     words = {cell["id"]: cell["metadata"].get("mystnb", {}) for cell in read_cells(copy)}
-    names = [said["figure"]["name"] for said in words.values() if "figure" in said]
+    names = [metadata["figure"]["name"] for metadata in words.values() if "figure" in metadata]
     for cell in read_cells(copy):
-        said = words[cell["id"]]
-        if said.get("figure", {}).get("name") != name:
+        metadata = words[cell["id"]]
+        if metadata.get("figure", {}).get("name") != name:
             continue
         for output in cell.get("outputs", []):
             if "image/svg+xml" in output.get("data", {}):
                 drawn = "".join(output["data"]["image/svg+xml"]).encode()
                 return Figure(
-                    drawn, said.get("image", {}).get("alt", ""), said["figure"].get("caption", "")
+                    drawn,
+                    metadata.get("image", {}).get("alt", ""),
+                    metadata["figure"].get("caption", ""),
                 )
         raise NotebookError(f"{copy}: the cell of {name!r} drew nothing.")
     raise NotebookError(f"{copy} has no figure {name!r}. It has {', '.join(names) or 'none'}.")

@@ -89,9 +89,9 @@ class Flow:
                 if _is_bound(part)
             }
             self.rests = {name: its for name, its in self.rests.items() if name not in own}
-            found = set().union(*(self._of(part) for part in node.body))
+            sources = set().union(*(self._of(part) for part in node.body))
             self.used, self.rests = outside
-            self.rests[node.name] = found
+            self.rests[node.name] = sources
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             if node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -109,7 +109,7 @@ class Flow:
                 self._of(node.test)
             self._branch(node)
         else:
-            found = self._of(node)
+            sources = self._of(node)
             if (
                 isinstance(node, ast.Expr)
                 and isinstance(node.value, ast.Call)
@@ -117,7 +117,7 @@ class Flow:
             ):
                 changed = _base(node.value.func)  # as in rows.append(row)
                 if changed and changed not in self.runs and changed not in self.imported:
-                    self.rests[changed] = self.rests.get(changed, set()) | found
+                    self.rests[changed] = self.rests.get(changed, set()) | sources
 
     def _branch(self, node: ast.If | ast.For | ast.While | ast.With | ast.Try) -> None:
         """Follow each branch of a statement; then a name may rest on what any branch assigned."""
@@ -125,11 +125,13 @@ class Flow:
         ways = [node.body, *([other] if other else [])]
         if isinstance(node, ast.Try):
             ways = [[*node.body, *other], *(handler.body for handler in node.handlers)]
-            asked = set().union(*(self._look(line) for line in node.body))
+            condition_sources = set().union(*(self._look(line) for line in node.body))
             # then the data at hand decide
-            if any(source.startswith("measured/") for source in asked):
+            if any(source.startswith("measured/") for source in condition_sources):
                 ways = (
-                    ways[1:] if asked & {f"measured/{name}" for name in self.absent} else ways[:1]
+                    ways[1:]
+                    if condition_sources & {f"measured/{name}" for name in self.absent}
+                    else ways[:1]
                 )
         before, after = self.rests, []
         for way in ways:
@@ -156,10 +158,10 @@ class Flow:
             for one, its in zip(target.elts, value.elts, strict=True):  # type: ignore[attr-defined]
                 self._bind(one, its, sure=sure)
             return
-        found = self._of(value)
+        sources = self._of(value)
         for name in (part for part in ast.walk(target) if isinstance(part, ast.Name)):
             sole = sure and isinstance(name.ctx, ast.Store)  # df["x"] = y adds to what df rests on
-            self.rests[name.id] = found if sole else self.rests.get(name.id, set()) | found
+            self.rests[name.id] = sources if sole else self.rests.get(name.id, set()) | sources
             self.tables[name.id] = self._texts(value)
             self.runs.pop(name.id, None)
             if isinstance(value, ast.Call) and _called(value) == "open_run":
@@ -167,9 +169,9 @@ class Flow:
 
     def _of(self, node: ast.AST) -> set[str]:
         """Return the sources of an expression, and record that the cell uses them."""
-        found = self._look(node)
-        self.used |= found
-        return found
+        sources = self._look(node)
+        self.used |= sources
+        return sources
 
     def _look(self, node: ast.AST) -> set[str]:
         if isinstance(node, ast.NamedExpr):
@@ -211,11 +213,11 @@ class Flow:
                 self.rests,
                 {name: its for name, its in self.rests.items() if name not in own},
             )
-            found = set().union(*(self._look(child) for child in ast.iter_child_nodes(node)))
+            sources = set().union(*(self._look(child) for child in ast.iter_child_nodes(node)))
             self.rests = outside | {
                 name: its for name, its in self.rests.items() if name not in own
             }
-            return found
+            return sources
         inside = [self._look(child) for child in ast.iter_child_nodes(node)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             inside.append(FOLDERS.get(_text(node.right), set()))
@@ -226,12 +228,12 @@ class Flow:
         first = call.args[0]
         if isinstance(first, ast.Dict):
             prefix = next((_text(word.value) for word in call.keywords if word.arg == "prefix"), "")
-            found = {
+            glued_sources = {
                 prefix + _text(key): self._look(value)
                 for key, value in zip(first.keys, first.values, strict=True)
                 if key
             }
-            self.glued |= found
+            self.glued |= glued_sources
         elif _text(first):
             self.glued[_text(first)] = self._look(call.args[1])
 

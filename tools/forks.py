@@ -38,11 +38,11 @@ def ask(arguments: list[str]) -> int:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(os.environ[PLACE])
         socket.send_fds(line, [json.dumps(arguments).encode()], [0, 1, 2])
-        said = line.makefile()
-        fork = int(said.readline())
+        replies = line.makefile()
+        fork = int(replies.readline())
         for sent in (signal.SIGINT, signal.SIGTERM):
             signal.signal(sent, lambda number, _: os.kill(fork, number))
-        return int(said.readline() or 1)
+        return int(replies.readline() or 1)
 
 
 def serve(command: list[str]) -> int:

@@ -54,7 +54,7 @@ def write_full_study(run: Run) -> list[str]:
 def add_times(study: Study, *, rng: np.random.Generator, rho: float = LATENCY_RHO) -> Study:
     """Name makers of a study's models, and add times to its replies.
 
-    To the first word and to the last.
+    The times are those to the first word and to the last.
     """
     truth = study.truth[
         (study.truth["slice"] == "standard") & (study.truth["rater_kind"] == "human")

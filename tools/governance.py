@@ -87,13 +87,13 @@ def shared_inputs(notes: Iterable[TableNote], *, sets: Iterable[Source] = ()) ->
 
 def absent_sets() -> set[str]:
     """Name the absent data sets with terms of their own, which no chapter could use."""
-    found = set()
+    absent = set()
     for source in _unshipped():
         try:
             find_data(source.name)
         except DataError:
-            found.add(source.name)
-    return found
+            absent.add(source.name)
+    return absent
 
 
 def _unshipped() -> list[Source]:

@@ -159,7 +159,7 @@ def _fork_kernel(
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # both do, since whoever comes second must find it done
         return _Fork(pid)
-    status, said = 1, os.dup(2)  # which the kernel will read itself
+    status, error_stream = 1, os.dup(2)  # which the kernel will read itself
     try:
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
@@ -182,6 +182,6 @@ def _fork_kernel(
     except SystemExit as stopped:
         status = stopped.code if isinstance(stopped.code, int) else 1
     except BaseException:
-        os.write(said, traceback.format_exc().encode())
+        os.write(error_stream, traceback.format_exc().encode())
     finally:
         os._exit(status)

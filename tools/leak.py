@@ -86,17 +86,17 @@ class Withheld:
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.vocabulary: dict[str, int] = {}
-        found: dict[int, list[npt.NDArray[np.uint64]]] = {RUN: [], RUN_CJK: []}
+        digests: dict[int, list[npt.NDArray[np.uint64]]] = {RUN: [], RUN_CJK: []}
         for text in dict.fromkeys(texts):
             tokens = _tokens(text)
             numbers = [self.vocabulary.setdefault(token, len(self.vocabulary)) for token in tokens]
             length = RUN_CJK if re.search(f"[{CJK}]", text) else RUN
-            found[length].append(_digests(np.array(numbers, dtype=np.int64), length))
+            digests[length].append(_digests(np.array(numbers, dtype=np.int64), length))
         # so that each digest has a place before the end
         last = np.array([np.iinfo(np.uint64).max], dtype=np.uint64)
         self.runs = {
             length: np.unique(np.concatenate([*runs, last]))
-            for length, runs in found.items()
+            for length, runs in digests.items()
             if runs
         }
 
@@ -121,7 +121,11 @@ class Withheld:
         for length, runs in self.runs.items():
             digests = _digests(numbers, length)
             alike = np.flatnonzero(runs[np.searchsorted(runs, digests)] == digests)
-            hits = [int(place) for place in alike if (numbers[place : place + length] >= 0).all()]
+            hits = [
+                int(position)
+                for position in alike
+                if (numbers[position : position + length] >= 0).all()
+            ]
             if hits:
                 count += len(hits)
                 words = words or " ".join(tokens[hits[0] : hits[0] + length])
@@ -213,7 +217,7 @@ def find_leaks(published: Iterable[tuple[str, str]], withheld: Withheld) -> list
         # part them.
         views = [text] if not name.endswith(".html") else [text, re.sub(r"<[^>]*>", " ", text)]
         counted, words = max(
-            (withheld.find(_unescaped(view)) for view in views), key=lambda found: found[0]
+            (withheld.find(_unescaped(view)) for view in views), key=lambda leak: leak[0]
         )
         if counted:
             leaks.append(Leak(name, words, counted))
@@ -223,7 +227,7 @@ def find_leaks(published: Iterable[tuple[str, str]], withheld: Withheld) -> list
 def _unescaped(text: str) -> str:
     """Turn entities and the escapes of JSON into what they stand for."""
     return ESCAPE.sub(
-        lambda found: chr(int(found[1], 16)) if found[1] else " ",
+        lambda match: chr(int(match[1], 16)) if match[1] else " ",
         html.unescape(PICTURE.sub(" ", text)),
     )
 
@@ -235,15 +239,15 @@ def _tokens(text: str) -> list[str]:
 def _digests(numbers: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.uint64]:
     """Compute a 64-bit number for each run of `length` words.
 
-    A polynomial in the words' own numbers.
+    It is a polynomial in the words' own numbers.
     """
     if len(numbers) < length:
         return np.empty(0, dtype=np.uint64)
     mixed = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     digest = np.zeros(len(numbers) - length + 1, dtype=np.uint64)
-    for place in range(length):
-        digest = digest * np.uint64(0xD6E8FEB86659FD93) + mixed[place : place + len(digest)]
+    for offset in range(length):
+        digest = digest * np.uint64(0xD6E8FEB86659FD93) + mixed[offset : offset + len(digest)]
     return digest
 
 

@@ -38,9 +38,9 @@ ANCHORS = (
 def count_cells(notebook: Path) -> dict[str, float]:
     """Count words, visible code cells with their lines, and the share of folded lines.
 
-    Lines as median, longest, and words to a line.
+    Lines are summed up as median, longest, and words to a line.
     """
-    words, seen, folded, wide = 0, [], 0, 0
+    words, visible, folded, wide = 0, [], 0, 0
     for cell in read_cells(notebook):
         if cell["cell_type"] == "markdown":
             words += _count_words(cell["source"])
@@ -54,16 +54,16 @@ def count_cells(notebook: Path) -> dict[str, float]:
         if HIDING & set(cell["metadata"].get("tags", [])):
             folded += lines
         else:
-            seen.append(lines)
-    shown = pd.Series(seen, dtype=float)
+            visible.append(lines)
+    visible_lines = pd.Series(visible, dtype=float)
     return {
         "words": words,
-        "code cells": len(shown),
-        "median lines": shown.median(),
-        "longest": shown.max(),
-        "words a line": words / shown.sum(),
-        "folded share": folded / (folded + shown.sum()),
-        f"over {NARROW}": wide / (folded + shown.sum()),
+        "code cells": len(visible_lines),
+        "median lines": visible_lines.median(),
+        "longest": visible_lines.max(),
+        "words a line": words / visible_lines.sum(),
+        "folded share": folded / (folded + visible_lines.sum()),
+        f"over {NARROW}": wide / (folded + visible_lines.sum()),
     }
 
 
@@ -107,7 +107,7 @@ def _count_words(text: str) -> int:
 def count_screens(pages: list[Path]) -> dict[str, float]:
     """Measure how high the built pages are, in screens of 1,000 pixels.
 
-    Empty without Chromium and playwright.
+    The result is empty without Chromium and playwright.
     """
     chromium = (
         shutil.which("chromium")

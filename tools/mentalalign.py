@@ -124,12 +124,12 @@ def _plain(questions: pd.Series) -> pd.Series:
 def _join(people: pd.Series, judges: pd.Series, as_published: bool) -> pd.DataFrame:
     """Join each row of the people's file with its history.
 
-    That of the judges' row with the same question, or with its number.
+    It is that of the judges' row with the same question, or with its number.
     """
     numbers = pd.Series([f"mentalalign-{row + 1:04d}" for row in range(len(judges))])
-    asked, judged = _plain(people), _plain(judges)
-    match = pd.Series(numbers.to_numpy(), index=judged).reindex(asked).reset_index(drop=True)
-    twice = asked.duplicated(keep=False)
+    rated, judged = _plain(people), _plain(judges)
+    match = pd.Series(numbers.to_numpy(), index=judged).reindex(rated).reset_index(drop=True)
+    twice = rated.duplicated(keep=False)
     places = pd.DataFrame(
         {
             "other_question": match.isna(),
@@ -138,9 +138,9 @@ def _join(people: pd.Series, judges: pd.Series, as_published: bool) -> pd.DataFr
     )
     places["moved"] = match.notna() & (match != numbers) & ~twice
     if as_published:
-        first = pd.Series(numbers.to_numpy(), index=asked)
+        first = pd.Series(numbers.to_numpy(), index=rated)
         return places.assign(
-            history_id=numbers, dialogue_id=asked.map(first[~first.index.duplicated()])
+            history_id=numbers, dialogue_id=rated.map(first[~first.index.duplicated()])
         )
     dialogue = match.where(match.notna(), numbers + "-people")
     return places.assign(
@@ -160,8 +160,8 @@ def _cells(rater: str, table: pd.DataFrame, places: pd.DataFrame | None) -> pd.D
         read = [_read_cell(cell) for cell in table[column]]
         part = pd.DataFrame([scores for scores, _ in read], columns=list(ATTRIBUTES), dtype=object)
         marks = pd.Series([marks for _, marks in read], dtype=object)
-        found = {flag: [flag in cell for cell in marks] for flag in CELL_FLAGS}
-        parts.append(part.assign(responder=responder, marks=marks, **found, **where))
+        flag_columns = {flag: [flag in cell for cell in marks] for flag in CELL_FLAGS}
+        parts.append(part.assign(responder=responder, marks=marks, **flag_columns, **where))
     return pd.concat(parts, ignore_index=True).assign(rater=rater)
 
 
@@ -177,10 +177,10 @@ def _read_cell(cell: Any) -> tuple[list[Any], list[str]]:
     inner = bare[bare.find("{") : bare.rfind("}") + 1]
     marks += ["words_around"] if inner != bare and inner else []
     try:
-        found = json.loads(inner)
+        content = json.loads(inner)
     except json.JSONDecodeError:
         return nothing, [*marks, "not_json"]
-    values = [found.get(attribute.capitalize()) for attribute in ATTRIBUTES]
+    values = [content.get(attribute.capitalize()) for attribute in ATTRIBUTES]
     return values, [*marks, "all_zeros"] if all(value == 0 for value in values) else marks
 
 
@@ -188,22 +188,22 @@ def _scores(cells: pd.DataFrame, as_published: bool) -> pd.DataFrame:
     """Turn cells into one row an attribute, each with its state and flags."""
     ids = [column for column in cells if column not in (*ATTRIBUTES, "marks")]
     long = cells.melt(ids, value_vars=list(ATTRIBUTES), var_name="dimension", value_name="said")
-    said = pd.to_numeric(long["said"], errors="coerce")
-    fits = said.notna() if as_published else said.between(LOW, HIGH) & (said % 1 == 0)
+    numbers = pd.to_numeric(long["said"], errors="coerce")
+    fits = numbers.notna() if as_published else numbers.between(LOW, HIGH) & (numbers % 1 == 0)
     state = pd.Series("valid", index=long.index).where(fits, "error")
     state = state.where(long["said"].notna() | fits, "abstained")
     families = load_responders("mentalalign").set_index("responder")["family"]
     flags = {
         **{flag: long[flag] for flag in CELL_FLAGS},
         "null": long["said"].isna() & ~long["empty"] & ~long["not_json"],
-        "out_of_range": long["said"].notna() & ~said.between(LOW, HIGH) & (said != 0),
+        "out_of_range": long["said"].notna() & ~numbers.between(LOW, HIGH) & (numbers != 0),
         "own_family": (
             long["responder"].map(families) == FACTS["families"].get(long["rater"].iloc[0])
         ),
         **{flag: long[flag] for flag in ROW_FLAGS if flag in long},
     }
     kept = ["history_id", "dialogue_id", "responder", "rater", "dimension"]
-    rows = long[kept].assign(protocol="likert", score=said.where(fits))
+    rows = long[kept].assign(protocol="likert", score=numbers.where(fits))
     rows["rater_kind"] = "human" if long["rater"].iloc[0] == CLINICIANS else "model"
     rows["reply_id"] = long["history_id"] + "--" + long["responder"]
     rows["flags"] = _flags(pd.DataFrame(flags))
@@ -253,5 +253,5 @@ def _blocks(scores: pd.DataFrame, places: pd.DataFrame) -> pd.Series:
     of_row = pd.Series(
         block.to_numpy(), index=[f"mentalalign-{row + 1:04d}" for row in range(len(places))]
     )
-    found = scores["history_id"].map(of_history)
-    return found.where(found.notna(), scores["history_id"].map(of_row))
+    blocks = scores["history_id"].map(of_history)
+    return blocks.where(blocks.notna(), scores["history_id"].map(of_row))

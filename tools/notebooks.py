@@ -120,7 +120,7 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
         raise NotebookError(
             f"{notebook}: cells {tagged} are tagged parameters; papermill wants one."
         )
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for number in tagged:
         for statement in ast.parse(cells[number - 1]["source"]).body:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -136,8 +136,8 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
                     f" as `seed = 1`; found `{ast.unparse(statement)}`. Derive values in the next"
                     " cell."
                 )
-            found[target.id] = value
-    return found
+            parameters[target.id] = value
+    return parameters
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

@@ -134,7 +134,7 @@ def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
             for who in (*people, *models)
         }
         histories = {
-            id_: f"{group}-{place:03d}" for place, id_ in enumerate(rated["crowd"][of["id"]], 1)
+            id_: f"{group}-{number:03d}" for number, id_ in enumerate(rated["crowd"][of["id"]], 1)
         }
         for who, table in rated.items():
             file = f"{group}__{who}_ratings.csv"
@@ -168,12 +168,12 @@ def read_empathic_comm(source: Source, files: Files) -> pd.DataFrame:
 def read_recipients(source: Source, files: Files) -> pd.DataFrame:
     """Read what 455 people felt about one reply to their trouble.
 
-    By a person or an AI, labelled as either.
+    A person or an AI wrote it, and it was labelled as either.
     """
     facts = source.reading
     own_file, observed_file = files
-    asked = ["id", "responseR", "labelR", *facts["trust"], *facts["items"]]
-    own = keep_columns(source.name, own_file, pd.read_csv(files[own_file]), asked).copy()
+    columns_used = ["id", "responseR", "labelR", *facts["trust"], *facts["items"]]
+    own = keep_columns(source.name, own_file, pd.read_csv(files[own_file]), columns_used).copy()
     observed = keep_columns(
         source.name, observed_file, pd.read_csv(files[observed_file]), ["OriginalDiscloserID"]
     )
@@ -190,7 +190,7 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
         *observed["OriginalDiscloserID"],
         *own.loc[~own["id"].isin(observed["OriginalDiscloserID"]), "id"],
     ]
-    number = own["id"].map({name: f"{place:03d}" for place, name in enumerate(names, 1)})
+    number = own["id"].map({name: f"{position:03d}" for position, name in enumerate(names, 1)})
     about = {
         "rater": "recipient_" + number,
         "history_id": "perceived_empathy-" + number,
@@ -209,20 +209,20 @@ def read_recipients(source: Source, files: Files) -> pd.DataFrame:
 def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     """Read classes of replies to ten hard moments.
 
-    80 replies of therapists, 350 of each of five models, ten of each of five bots.
+    There are 80 replies of therapists, 350 of each of five models, ten of each of five bots.
     """
     facts = source.reading
     (file,) = files
-    asked = [*facts["used"], facts["by_people"], facts["by_model"]]
-    rows = keep_columns(source.name, file, pd.read_csv(files[file]), asked)
+    columns_used = [*facts["used"], facts["by_people"], facts["by_model"]]
+    rows = keep_columns(source.name, file, pd.read_csv(files[file]), columns_used)
     by_people, by_model = rows[facts["by_people"]], rows[facts["by_model"]]
     need_words(source, file, rows, "participant_type", facts["writers"])
     responder = rows["participant_type"].map(facts["writers"])
-    said = by_people.fillna(by_model)
-    score = (said == rows["verification_correct"]).astype(float).where(said.notna())
+    answer = by_people.fillna(by_model)
+    score = (answer == rows["verification_correct"]).astype(float).where(answer.notna())
     for wrong, what in (
-        (said.notna() & ~said.isin(["yes", "no"]), "a class that is neither yes nor no"),
-        (said.isna() & rows["model_response"].notna(), "a reply without a class"),
+        (answer.notna() & ~answer.isin(["yes", "no"]), "a class that is neither yes nor no"),
+        (answer.isna() & rows["model_response"].notna(), "a reply without a class"),
         # The release counts a missing reply as not right.
         ((score == 1) != rows["correct_response"], "a class that contradicts correct_response"),
     ):
@@ -235,9 +235,9 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     # messages.
     codes = pd.Series(pd.factorize(rows["transcript_index"])[0], index=rows.index)
     messages = rows["message_number"].fillna(0).astype(int).astype(str)
-    shown = rows["id"] + "-t" + (codes + 1).astype(str).str.zfill(2) + "-" + messages
-    history = rows["id"].where(codes < 0, shown)
-    place = rows.groupby(["id", "participant_type"]).cumcount() + 1
+    history_shown = rows["id"] + "-t" + (codes + 1).astype(str).str.zfill(2) + "-" + messages
+    history = rows["id"].where(codes < 0, history_shown)
+    reply_number = rows.groupby(["id", "participant_type"]).cumcount() + 1
     people = responder == "therapist"
     # The release numbers its therapists, and gives several of them the same number: who wrote is
     # not known closer than that.
@@ -246,7 +246,7 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
     reply = history + "--" + responder
     return pd.DataFrame(
         {
-            "reply_id": reply.where(~people, reply + "_" + place.astype(str)),
+            "reply_id": reply.where(~people, reply + "_" + reply_number.astype(str)),
             "history_id": history,
             "dialogue_id": rows["id"],
             "responder": responder,
@@ -254,7 +254,7 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
             "rater_kind": by_people.notna().map({True: "human", False: "model"}.get),
             "dimension": "appropriate",
             "score": score,
-            "state": said.notna().map({True: "valid", False: "error"}.get),
+            "state": answer.notna().map({True: "valid", False: "error"}.get),
             "protocol": "yes_no",
             "group": rows["condition"].str.partition(",")[0].str.replace(" ", "_"),
             "flags": [["own_family"] if name == "gpt-4o" else [] for name in responder],
@@ -266,7 +266,7 @@ def read_therapists(source: Source, files: Files) -> pd.DataFrame:
 def read_welivita(source: Source, files: Files) -> pd.DataFrame:
     """Read which of two replies to one of 2,000 messages a stranger rated higher.
 
-    A person's, or one of two of GPT-4.
+    One is a person's, the other one of two of GPT-4.
     """
     arms, ratings = source.reading["arms"], source.reading["ratings"]
     (file,) = files
@@ -302,13 +302,13 @@ def read_welivita(source: Source, files: Files) -> pd.DataFrame:
     parts = []
     for a, b in itertools.combinations(arms, 2):
         longer = (words[a] - words[b]).clip(-1, 1).map({1: "a", 0: "same", -1: "b"})
-        said = {
+        answers = {
             "score_a": rows[f"rating_{arms[a]}"],
             "score_b": rows[f"rating_{arms[b]}"],
             "longer": longer,
         }
-        said |= {"empathy_a": level[a], "empathy_b": level[b]}
-        parts.append(pd.DataFrame(about | said).assign(responder_a=a, responder_b=b))
+        answers |= {"empathy_a": level[a], "empathy_b": level[b]}
+        parts.append(pd.DataFrame(about | answers).assign(responder_a=a, responder_b=b))
     pairs = pd.concat(parts, ignore_index=True)
     keys = ["responder_a", "responder_b", "cluster"]
     by_batch = _tally(pairs, [*keys, "longer", "empathy_a", "empathy_b"], by="batch")
@@ -327,17 +327,21 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
     people, models, scales = facts["people"], facts["models"], facts["scales"]
     (file,) = files
     rows = pd.json_normalize(json.loads(files[file].read_text(encoding="utf-8")))
-    shown = ["Reddit ID", "appraisal_dimension_id"]
+    reply_keys = ["Reddit ID", "appraisal_dimension_id"]
     used = [
         f"human_eval_annotation_{number}.{what}"
         for number in (1, 2)
         for what in ("annotator", *scales)
     ]
-    rows = keep_columns(source.name, file, rows, [*shown, "model", "pipeline", "method", *used])
+    rows = keep_columns(
+        source.name, file, rows, [*reply_keys, "model", "pipeline", "method", *used]
+    )
     need_words(source, file, rows, "model", people | models)
     plain = rows["pipeline"].isin(facts["plain"])
-    posts = {post: f"post_{place:02d}" for place, post in enumerate(rows["Reddit ID"].unique(), 1)}
-    about = rows[[*shown, "model"]].assign(
+    posts = {
+        post: f"post_{position:02d}" for position, post in enumerate(rows["Reddit ID"].unique(), 1)
+    }
+    about = rows[[*reply_keys, "model"]].assign(
         cluster=rows["Reddit ID"].map(posts),
         setup=rows["pipeline"].where(plain, rows["pipeline"] + " " + rows["method"]),
         stratum=plain.map({True: "plain", False: "guided"}),
@@ -355,11 +359,11 @@ def read_resort(source: Source, files: Files) -> pd.DataFrame:
         parts.append(about.join(given).melt([*about, "annotator"], None, "dimension", "score"))
     scores = pd.concat(parts, ignore_index=True)
     names = {
-        name: f"psychologist_{place}"
-        for place, name in enumerate(sorted(scores["annotator"].unique()), 1)
+        name: f"psychologist_{position}"
+        for position, name in enumerate(sorted(scores["annotator"].unique()), 1)
     }
     scores["rater"] = scores["annotator"].map(names)
-    same = [*shown, "cluster", "rater", "dimension"]
+    same = [*reply_keys, "cluster", "rater", "dimension"]
     a = scores.assign(responder_a=scores["model"].map(people)).dropna(subset="responder_a")
     b = scores.assign(responder_b=scores["model"].map(models)).dropna(subset="responder_b")
     pairs = a[[*same, "responder_a", "score"]].merge(

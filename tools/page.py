@@ -45,20 +45,22 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
     '# Pairs: 1,200 [measured: Yin et al.]'
     """
 
-    def plain(found: re.Match[str]) -> str:
-        role, said = found["role"], found["said"]
+    def plain(match: re.Match[str]) -> str:
+        role, target = match["role"], match["said"]
         if role.startswith("glue"):
-            name, _, how = said.partition(":")
-            return format(glued[name], how) if name in glued else "(in the book)"
+            name, _, number_format = target.partition(":")
+            return format(glued[name], number_format) if name in glued else "(in the book)"
         if role in CHIPS:
-            return f"[{role}]" if said == "-" else f"[{role}: {said}]"
+            return f"[{role}]" if target == "-" else f"[{role}: {target}]"
         # "chapter %s <who-is-preferred>": numbers are the book's
-        if role == "numref" and "%s" in said:
-            words, _, label = said.rstrip(">").partition("%s <")
+        if role == "numref" and "%s" in target:
+            words, _, label = target.rstrip(">").partition("%s <")
             return f"{words}*{label.replace('-', ' ')}*"
         if role == "math":
-            return f"${said}$"
-        return f"({said})" if role.startswith("cite") else said.partition("<")[0].strip() or said
+            return f"${target}$"
+        return (
+            f"({target})" if role.startswith("cite") else target.partition("<")[0].strip() or target
+        )
 
     return ROLE.sub(plain, LABEL.sub("", text))
 
@@ -104,7 +106,9 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
             cell["source"] = fill_in(cell["source"], glued)
         elif cell["cell_type"] == "code":
             cell["outputs"] = [
-                shown for shown in cell["outputs"] if "scrapbook" not in shown.get("metadata", {})
+                output
+                for output in cell["outputs"]
+                if "scrapbook" not in output.get("metadata", {})
             ]
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)  # type: ignore[no-untyped-call]
     html, _ = exporter.from_notebook_node(written)

@@ -47,7 +47,7 @@ def fill_pipeline(page: Path, run: Run) -> str:
 def follow_one_pair(run: Run) -> dict[str, Any] | None:
     """Choose the first history with a pair judged in both orders, and return its rows.
 
-    From each table.
+    They come from each table.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def follow_one_pair(run: Run) -> dict[str, Any] | None:
     judged = judged[judged["dimension"] == pair["dimension"]].sort_values("order")
     [joined] = combine_orders(judged).to_dict("records")
     history = histories.set_index("history_id", drop=False).loc[pair["history_id"]]
-    shown = comparisons.set_index("comparison_id").loc[judged["comparison_id"]]
-    reply_ids = shown[["reply_a", "reply_b"]].iloc[0]
+    judged_pairs = comparisons.set_index("comparison_id").loc[judged["comparison_id"]]
+    reply_ids = judged_pairs[["reply_a", "reply_b"]].iloc[0]
     texts = replies.set_index("reply_id").loc[reply_ids, "text"]
     orders = [_describe(one) for one in judged.to_dict("records")]
     rows = ratings[
@@ -134,11 +134,11 @@ def _choose_pair(
 
     Among its pairs, one that the judge did not write.
     """
-    asked = verdicts.groupby(
+    by_question = verdicts.groupby(
         ["history_id", "pair_id", "rater", "dimension", "responder_a", "responder_b"],
         as_index=False,
     )
-    pairs = asked.agg(
+    pairs = by_question.agg(
         n_orders=("order", "nunique"), n_rows=("order", "size"), flags=("flags", "first")
     )
     pairs = pairs[(pairs["n_orders"] == 2) & (pairs["n_rows"] == 2)]
@@ -146,7 +146,7 @@ def _choose_pair(
         return None
     ranks = pairs[["responder_a", "responder_b"]].map(lambda who: KNOWN_BEST.index(kinds[who]))
     places = pairs["history_id"].map(
-        {name: place for place, name in enumerate(histories["history_id"])}
+        {name: number for number, name in enumerate(histories["history_id"])}
     )
     own = pairs["flags"].map(lambda flags: "own_reply" in list(flags))
     order = pd.DataFrame(

@@ -250,12 +250,12 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
             for module in modules
             for depth in range(1, module.count(".") + 1)
         }
-        found = [root.joinpath(*module.split(".")) for module in modules]
+        paths = [root.joinpath(*module.split(".")) for module in modules]
         code = {
-            path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in found
+            path / "__init__.py" if path.is_dir() else path.with_suffix(".py") for path in paths
         }
         # named after their module
-        pages = {page for path in found for page in path.parent.glob(f"pages/{path.name}*")}
+        pages = {page for path in paths for page in path.parent.glob(f"pages/{path.name}*")}
         reached[chapter.name] = files | code | pages
     return reached
 
@@ -277,9 +277,9 @@ def _own_dimension(root: Path, run: str, recipe: object) -> str | None:
     """
     votes, names = root / "runs" / run / "verdicts.parquet", list[str]()
     if isinstance(recipe, dict):
-        for protocol, asked in (recipe.get("protocols") or {}).items():
+        for protocol, dimensions in (recipe.get("protocols") or {}).items():
             try:
-                names += asked or load_rubric(load_protocol(protocol).rubric).names
+                names += dimensions or load_rubric(load_protocol(protocol).rubric).names
             except (ValueError, OSError):  # `make collect` says what is wrong with it
                 return None
     elif votes.is_file():
@@ -387,8 +387,10 @@ def _data_found(root: Path) -> bytes:
     """
     mirror = os.environ.get("HEART_DATA_MIRROR")
     elsewhere = [Path(mirror)] if mirror else [cache_folder()]
-    found = dict.fromkeys([root / "data", *elsewhere], "*")
-    lines = b"".join(_checksums(folder, folder.rglob(pattern)) for folder, pattern in found.items())
+    folders = dict.fromkeys([root / "data", *elsewhere], "*")
+    lines = b"".join(
+        _checksums(folder, folder.rglob(pattern)) for folder, pattern in folders.items()
+    )
     # A chapter draws the same without the tables of simulations that are kept.
     return b"".join(line for line in lines.splitlines(keepends=True) if b"  simulated/" not in line)
 

@@ -103,7 +103,7 @@ def pack_run(run: Run, lab: str) -> bytes:
         "responders": responders.loc[_names(verdicts), "responder_kind"].to_dict(),
         "histories": _histories(run, verdicts),
     }
-    packed_rows, said = (
+    packed_rows, manifest_text = (
         verdicts.assign(rationale=None),
         json.dumps(manifest, sort_keys=True, ensure_ascii=False),
     )
@@ -113,7 +113,10 @@ def pack_run(run: Run, lab: str) -> bytes:
         else []
     )
     refuse_identities(
-        {"verdicts": packed_rows}, {"its manifest": said}, known=known_people(run), kept=with_ids
+        {"verdicts": packed_rows},
+        {"its manifest": manifest_text},
+        known=known_people(run),
+        kept=with_ids,
     )
     table = pa.Table.from_pandas(packed_rows, preserve_index=False)
     kept = {
@@ -160,8 +163,8 @@ def join_packs(files: Sequence[Path]) -> Pooled:
             )
         faults += [
             f"{name}: nothing says how {key} was asked."
-            for key, seen in manifest["prompts"].items()
-            if seen is None
+            for key, prompt in manifest["prompts"].items()
+            if prompt is None
         ]
     for one, other in combinations(packs, 2):
         faults += [f"{one[0]} and {other[0]}: {fault}" for fault in _apart(one[1:], other[1:])]
@@ -188,30 +191,39 @@ def _apart(
     one: tuple[pd.DataFrame, dict[str, Any]], other: tuple[pd.DataFrame, dict[str, Any]]
 ) -> list[str]:
     """List what keeps two files from being pooled."""
-    (mine, here), (theirs, there) = one, other
-    faults = [f"both are of the lab {here['lab']!r}."] if here["lab"] == there["lab"] else []
+    (mine, my_manifest), (theirs, their_manifest) = one, other
+    faults = (
+        [f"both are of the lab {my_manifest['lab']!r}."]
+        if my_manifest["lab"] == their_manifest["lab"]
+        else []
+    )
     shared = set(mine.query("rater_kind == 'model'")["rater"]) & set(theirs["rater"])
     faults += [
         f"nothing says which model was served as {rater}, a judge of both."
-        for rater in sorted(shared - (here["served"].keys() & there["served"].keys()))
+        for rater in sorted(
+            shared - (my_manifest["served"].keys() & their_manifest["served"].keys())
+        )
     ]
-    said = {
+    descriptions = {
         "rubrics": "the rubric of {}",
         "prompts": "what judges are told under {}",
         "served": "the model served as {}",
         "responders": "the kind of {}",
     }
-    for entry, words in said.items():
-        both = here[entry].keys() & there[entry].keys()
+    for entry, words in descriptions.items():
+        both = my_manifest[entry].keys() & their_manifest[entry].keys()
         faults += [
-            f"{words.format(name)} differs ({here[entry][name]} and {there[entry][name]})."
+            f"{words.format(name)} differs ({my_manifest[entry][name]} and"
+            f" {their_manifest[entry][name]})."
             for name in sorted(both)
-            if here[entry][name] != there[entry][name]
+            if my_manifest[entry][name] != their_manifest[entry][name]
         ]
     only = sorted(set(mine["protocol"]) ^ set(theirs["protocol"]))
     faults += [f"not both judged under the protocol {', '.join(only)}."] if only else []
-    both = here["histories"].keys() & there["histories"].keys()
-    changed = [name for name in both if here["histories"][name] != there["histories"][name]]
+    both = my_manifest["histories"].keys() & their_manifest["histories"].keys()
+    changed = [
+        name for name in both if my_manifest["histories"][name] != their_manifest["histories"][name]
+    ]
     faults += (
         [f"{len(changed)} histories have the same id and other words, such as {min(changed)!r}."]
         if changed
@@ -224,11 +236,11 @@ def _apart(
 
 def _copied(mine: pd.DataFrame, theirs: pd.DataFrame) -> list[str]:
     """Name judges whose answers are in both files: the same calls, which must count once."""
-    told = [
+    with_calls = [
         table.assign(**table[[*ASKED, *ANSWERED]].astype(object).fillna("none").astype(str))
         for table in (mine, theirs)
     ]
-    common = told[0].merge(told[1], on=ASKED, suffixes=("", "_theirs"))
+    common = with_calls[0].merge(with_calls[1], on=ASKED, suffixes=("", "_theirs"))
     same = pd.concat([common[name] == common[f"{name}_theirs"] for name in ANSWERED], axis=1).all(
         axis=1
     )
@@ -268,20 +280,20 @@ def _served(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
 
     Where the ledger knows.
     """
-    asked = verdicts.dropna(subset=["call_id"]).groupby("rater")["call_id"].unique()
-    if asked.empty or not (run.folder / "ledger.sqlite").is_file():
+    calls_of = verdicts.dropna(subset=["call_id"]).groupby("rater")["call_id"].unique()
+    if calls_of.empty or not (run.folder / "ledger.sqlite").is_file():
         return {}
     ledger = open_ledger(run)
     try:
-        found = {
+        models_of = {
             str(rater): sorted(
                 {call.served_model for call in ledger.find(list(ids)).values() if call.served_model}
             )
-            for rater, ids in asked.items()
+            for rater, ids in calls_of.items()
         }
     finally:
         ledger.close()
-    return {rater: ", ".join(models) for rater, models in found.items() if models}
+    return {rater: ", ".join(models) for rater, models in models_of.items() if models}
 
 
 def _histories(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
@@ -291,11 +303,11 @@ def _histories(run: Run, verdicts: pd.DataFrame) -> dict[str, str]:
     """
     if not run.has("histories"):
         return {}
-    told = run.read("histories").set_index("history_id")["turns"]
+    turns_of = run.read("histories").set_index("history_id")["turns"]
     words = {
-        name: repr([(turn["speaker"], turn["text"]) for turn in told[name]])
+        name: repr([(turn["speaker"], turn["text"]) for turn in turns_of[name]])
         for name in verdicts["history_id"].unique()
-        if name in told
+        if name in turns_of
     }
     return {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in words.items()}
 
@@ -317,24 +329,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     join.add_argument("files", nargs="+", type=Path)
     join.add_argument("--run", default="pool", help="the run to write (pool)")
     join.add_argument("--dimension", default="overall")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if asked.command == "pack":
-            file = find_root() / "build" / "pool" / f"{asked.lab.strip().replace('/', '-')}.parquet"
-            write_atomically(file, pack_run(open_run(asked.run, create=False), asked.lab))
+        if options.command == "pack":
+            file = (
+                find_root() / "build" / "pool" / f"{options.lab.strip().replace('/', '-')}.parquet"
+            )
+            write_atomically(file, pack_run(open_run(options.run, create=False), options.lab))
             print(f"{file}: verdicts and manifest, without any conversation, reply or reason.")
         else:
-            _join(asked)
+            _join(options)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
     return 0
 
 
-def _join(asked: argparse.Namespace) -> None:
-    pooled = join_packs(asked.files)
-    found = pooled.rate(asked.dimension)
-    run = open_run(asked.run)
+def _join(options: argparse.Namespace) -> None:
+    pooled = join_packs(options.files)
+    ratings = pooled.rate(options.dimension)
+    run = open_run(options.run)
     run.write("verdicts", pooled.verdicts)
     licence = strictest_licence([manifest["licence"] for manifest in pooled.manifests.values()])
     about = {
@@ -353,12 +367,12 @@ def _join(asked: argparse.Namespace) -> None:
         "rank_high",
         "provisional",
     ]
-    shown = found.table.sort_values("rating", ascending=False)[columns].round(0)
+    rounded = ratings.table.sort_values("rating", ascending=False)[columns].round(0)
     print(
-        f"{asked.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs,"
+        f"{options.dimension}, {len(pooled.verdicts):,} verdicts of {len(pooled.manifests)} labs,"
         " resampled as clusters:"
     )
-    print(shown.to_string(index=False))
+    print(rounded.to_string(index=False))
     print(
         f"Provisional: {len(pooled.manifests)} labs are few to speak of other labs. The verdicts"
         f" are in {run.folder}."

@@ -23,9 +23,9 @@ def _program(name: str) -> str:
         shutil.which(name),
         *sorted(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), reverse=True),
     ]
-    for place in places:
-        if place:
-            return place
+    for path in places:
+        if path:
+            return path
     raise PostgresqlMissing("install Debian's package postgresql")
 
 

@@ -79,9 +79,9 @@ def find_faults(root: Path) -> list[str]:
     version, entry = _version(root), _entry(root)
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     if entry is None or entry["version"] != version:
-        said = f"the newest entry is {entry['version']}" if entry else "there is no entry at all"
+        state = f"the newest entry is {entry['version']}" if entry else "there is no entry at all"
         faults.append(
-            f"CHANGELOG.md: {said}, the version is {version}. Write an entry `## {version},"
+            f"CHANGELOG.md: {state}, the version is {version}. Write an entry `## {version},"
             " YYYY-MM-DD` above it."
         )
     else:
@@ -198,12 +198,12 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         for name, text in read_published(file)
         if any(map(text.__contains__, named))
     )
-    if told := [f"{file}, {redact_message(name)}" for file, name in listed]:
+    if people_named := [f"{file}, {redact_message(name)}" for file, name in listed]:
         for file in packed:
             file.unlink()
         raise ReleaseError(
-            f"Somebody whom a key file names stands in: {'; '.join(told[:5])}. Put the code in the"
-            " place of the name."
+            f"Somebody whom a key file names stands in: {'; '.join(people_named[:5])}. Put the"
+            " code in the place of the name."
         )
     if leaks:
         for file in packed:
@@ -251,12 +251,12 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
     }
     kept = [file for file in files if may_publish(licences[file])]
     if not kept:
-        found = (
+        refused = (
             ", ".join(f"{file} ({licence})" for file, licence in licences.items()) or "it has none"
         )
         raise ReleaseError(
-            f"No table of the run {name} may be passed on: {found}. If they are yours to share, say"
-            f" so: open_run({name!r}).record(tables={{'verdicts': {{'licence': 'CC0-1.0'}}}})."
+            f"No table of the run {name} may be passed on: {refused}. If they are yours to share,"
+            f" say so: open_run({name!r}).record(tables={{'verdicts': {{'licence': 'CC0-1.0'}}}})."
         )
     with tempfile.TemporaryDirectory() as held:
         folder = Path(held)
@@ -267,9 +267,9 @@ def pack_run(root: Path, name: str, out: Path) -> Path:
         for given in (root / "params" / f"{name}.yaml", root / "requirements.txt"):
             if given.is_file():
                 shutil.copyfile(given, folder / given.name)
-        said = _methods_of(run) if Path("verdicts.parquet") in kept else ""
-        (folder / "methods.md").write_text(said, encoding="utf-8")
-        (folder / "references.bib").write_text(_cited(root, said, noted), encoding="utf-8")
+        methods = _methods_of(run) if Path("verdicts.parquet") in kept else ""
+        (folder / "methods.md").write_text(methods, encoding="utf-8")
+        (folder / "references.bib").write_text(_cited(root, methods, noted), encoding="utf-8")
         listed = [
             f"{file}: {licence if file in kept else f'left out, {licence}'}"
             for file, licence in licences.items()
@@ -292,15 +292,15 @@ def _refuse_keys(run: Run) -> None:
     Whoever copies the folder would pass it on.
     """
     for file in sorted(file for file in run.folder.rglob("*") if file.is_file()):
-        place = file.relative_to(run.folder)
+        path = file.relative_to(run.folder)
         if file.suffix == ".parquet":
             is_key = {"code", "person"} <= set(pq.read_schema(file).names)
         else:
             with file.open("rb") as opened:
-                is_key = opened.read(11) == b"code,person" and place.parts[0] != "keys"
+                is_key = opened.read(11) == b"code,person" and path.parts[0] != "keys"
         if is_key:
             raise ReleaseError(
-                f"{place} in the run {run.name!r} is a key file: it says whose each code is. Keep"
+                f"{path} in the run {run.name!r} is a key file: it says whose each code is. Keep"
                 " it in keys/ alone, or apart from the run, and delete this copy."
             )
 
@@ -312,7 +312,7 @@ def _methods_of(run: Run) -> str:
     return "\n\n".join(methods(run, board) for board in boards.values()) + "\n"
 
 
-def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
+def _cited(root: Path, methods: str, noted: dict[str, Any]) -> str:
     """Return BibTeX for this project, HEART, and what the methods cite.
 
     The citations of the data are notes.
@@ -324,7 +324,7 @@ def _cited(root: Path, said: str, noted: dict[str, Any]) -> str:
     )
     own += f"  version = {{{citation['version']}}},\n  year = {{2026}}\n}}\n"
     entries = re.split(r"\n(?=@)", (root / "book" / "references.bib").read_text(encoding="utf-8"))
-    keys = {"iyer2026heart", *re.findall(r"@(\w+)\]", said)}
+    keys = {"iyer2026heart", *re.findall(r"@(\w+)\]", methods)}
     chosen = [
         entry.strip() + "\n"
         for entry in entries
@@ -369,16 +369,16 @@ def zip_folder(folder: Path, *, prefix: str, when: int) -> bytes:
 
 
 def _version(root: Path) -> str:
-    found = VERSION.search((root / "heart_utils" / "__init__.py").read_text(encoding="utf-8"))
-    if found is None:
+    match = VERSION.search((root / "heart_utils" / "__init__.py").read_text(encoding="utf-8"))
+    if match is None:
         raise ReleaseError('heart_utils/__init__.py has no line `__version__ = "X.Y.Z"`.')
-    return found[1]
+    return match[1]
 
 
 def _entry(root: Path) -> dict[str, str] | None:
     """Return the newest entry of the changes."""
-    found = ENTRY.search((root / "CHANGELOG.md").read_text(encoding="utf-8"))
-    return found.groupdict() if found else None
+    match = ENTRY.search((root / "CHANGELOG.md").read_text(encoding="utf-8"))
+    return match.groupdict() if match else None
 
 
 def _git(root: Path, *words: str) -> str:

@@ -66,16 +66,16 @@ def read_settings(root: Path) -> Settings:
     SettingsError
         If a key is unknown, or the repository is no web address.
     """
-    said = (
+    own_table = (
         tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
         .get("tool", {})
         .get("heart", {})
     )
-    if strangers := sorted(set(said) - set(Settings.__dataclass_fields__)):
+    if strangers := sorted(set(own_table) - set(Settings.__dataclass_fields__)):
         raise SettingsError(
             f"pyproject.toml, [tool.heart]: no setting is called {', '.join(strangers)}."
         )
-    settings = Settings(**said)
+    settings = Settings(**own_table)
     if settings.repository and not settings.repository.startswith("https://"):
         raise SettingsError(
             f"pyproject.toml, [tool.heart]: repository is {settings.repository!r}; expected an"

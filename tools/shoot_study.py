@@ -118,13 +118,13 @@ def _rating(visitor: Visitor, pictures: Path) -> None:
     visitor.page.check('[name="practice_2"][value="Reply B"]')
     visitor.next("#practice_2_usual_text")
     visitor.next(".pairwise-tile")
-    seen: set[str] = set()
-    while seen < {"comparison", "check"}:
+    kinds_shot: set[str] = set()
+    while kinds_shot < {"comparison", "check"}:
         kind = "check" if ".check-" in visitor.item() else "comparison"
-        if kind not in seen:
+        if kind not in kinds_shot:
             visitor.page.wait_for_selector(".pairwise-content")
             _shoot(visitor.page, pictures / f"rating-{kind}.png")
-            seen.add(kind)
+            kinds_shot.add(kind)
         visitor.rate("A", 3, "It stays with what was said.")
     while visitor.page.query_selector(".pairwise-tile"):
         visitor.rate("A", 3, "It stays with what was said.")

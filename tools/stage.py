@@ -98,7 +98,9 @@ def stage_book(root: Path, plan: Plan) -> Path:
         words = page.read_text(encoding="utf-8")
         if (kept := unglue(words, ran)) != words:
             write_atomically(page, kept.encode())
-        check_chips(kept, {name: said.glued for name, said in evidence.items()}, page.name)
+        check_chips(
+            kept, {name: evidence_of.glued for name, evidence_of in evidence.items()}, page.name
+        )
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     settings = read_settings(root)
     config |= launch_buttons(settings)
@@ -132,12 +134,14 @@ def stage_book(root: Path, plan: Plan) -> Path:
         _stage_own_front(stage, plan)
     _stage_practice(stage)
     write_governance(
-        root, stage / "book", [note for said in evidence.values() for note in said.notes]
+        root,
+        stage / "book",
+        [note for evidence_of in evidence.values() for note in evidence_of.notes],
     )
     return stage
 
 
-def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> tuple[Evidence, str]:
+def _stage_copy(copy: Path, staged: Path, run: Run, absent: set[str]) -> tuple[Evidence, str]:
     """Mark a chapter's evidence, and fold the cell in which papermill repeats the values.
 
     Sections that this run does not fill are left out, and come back as prose.
@@ -161,15 +165,15 @@ def _stage_copy(copy: Path, place: Path, run: Run, absent: set[str]) -> tuple[Ev
             name := cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
         ):
             write_atomically(
-                place.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode()
+                staged.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode()
             )
         for output in cell.get("outputs", []):
             # MyST-NB warns of a kind of output that it does not show
             output.get("data", {}).pop(FIGURE_DATA, None)
-    place.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
+    staged.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
     newest = max(copy.stat().st_mtime_ns, *(file.stat().st_mtime_ns for file in MARKERS))
     # so that Sphinx reads again only what ran again, or is marked in another way
-    os.utime(place, ns=(newest, newest))
+    os.utime(staged, ns=(newest, newest))
     return evidence, moved
 
 
@@ -284,8 +288,10 @@ def _stage_front_figure(stage: Path) -> None:
         )
         # The rows with which its reader can ask it come along.
         for page in _shown_html(stage / FRONT_FIGURE[0], f'data-figure="{FRONT_FIGURE[1]}"'):
-            asked = page.replace(f'data-figure="{FRONT_FIGURE[1]}"', 'data-figure="fig-front"')
-            front += f"\n``````{{raw}} html\n{asked}\n``````\n"
+            interactive = page.replace(
+                f'data-figure="{FRONT_FIGURE[1]}"', 'data-figure="fig-front"'
+            )
+            front += f"\n``````{{raw}} html\n{interactive}\n``````\n"
     write_atomically(stage / "book" / "front.txt", front.encode())
 
 
@@ -302,7 +308,7 @@ def _shown_html(copy: Path, words: str) -> list[str]:
 
 def _stage_practice(stage: Path) -> None:
     """Move the practice comparisons from the chapter about raters to their page."""
-    copy, shown = (
+    copy, practice_text = (
         stage / "notebooks" / PRACTICE,
         "This book has no comparisons to practise on: its run has no replies, or no verdicts.",
     )
@@ -313,10 +319,10 @@ def _stage_practice(stage: Path) -> None:
                 page = "".join(output.get("data", {}).get("text/html", ""))
                 if 'class="heart-practice' in page:
                     cell["outputs"].remove(output)
-                    shown = f"``````{{raw}} html\n{page}\n``````\n"
+                    practice_text = f"``````{{raw}} html\n{page}\n``````\n"
         copy.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
         os.utime(copy, ns=(time, time))
-    write_atomically(stage / "book" / "practice.txt", shown.encode())
+    write_atomically(stage / "book" / "practice.txt", practice_text.encode())
 
 
 def api_pages() -> dict[str, str]:

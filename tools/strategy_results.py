@@ -207,10 +207,10 @@ def score_labels(
         return sums_of(sums, "both").sum(axis=1) / sums_of(sums, "given").sum(axis=1)
 
     def macro_f1(sums: pd.DataFrame) -> pd.Series:
-        given, found, both = (sums_of(sums, what) for what in ("given", "found", "both"))
-        return (2 * both / (given + found)).where(given > 0).mean(axis=1)
+        given, predicted, both = (sums_of(sums, what) for what in ("given", "found", "both"))
+        return (2 * both / (given + predicted)).where(given > 0).mean(axis=1)
 
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "cluster": labels["dialogue_id"],
         "rng": rng,
         "n_resamples": n_resamples,
@@ -218,17 +218,20 @@ def score_labels(
         "most": 1.0,
     }
     made = {
-        "accuracy": bootstrap_ci(cells, accuracy, **how),
-        "macro_f1": bootstrap_ci(cells, macro_f1, **how),
+        "accuracy": bootstrap_ci(cells, accuracy, **options),
+        "macro_f1": bootstrap_ci(cells, macro_f1, **options),
     }
-    rows = {name: (found.estimate, found.ci_low, found.ci_high) for name, found in made.items()}
+    rows = {
+        name: (predicted.estimate, predicted.ci_low, predicted.ci_high)
+        for name, predicted in made.items()
+    }
     return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "ci_low", "ci_high"])
 
 
 def _gaps(test: pd.DataFrame, chances: pd.DataFrame) -> pd.DataFrame:
     """Compute how much more often each strategy occurs in the first half of a dialogue.
 
-    In truth, and by each estimate.
+    The rows hold the truth and each estimate.
     """
     halves = test.assign(
         reply_id=test["turn_id"], half=np.where(test["position"] < 0.5, "first", "second")
@@ -339,13 +342,13 @@ def corrected_gap(
     rows = []
     for code, mine in both.groupby("code", sort=True):
         known = mine.dropna(subset=["probability"])
-        found, given = (
+        by_prediction, given = (
             _half_gaps(known, column, kind, between)
             for column in ("probability", "probability_given")
         )
-        found, given = found.dropna(), given.dropna()
-        given = given[given.index.isin(found.index)]
-        n, n_all = len(given), len(found)
+        by_prediction, given = by_prediction.dropna(), given.dropna()
+        given = given[given.index.isin(by_prediction.index)]
+        n, n_all = len(given), len(by_prediction)
         counts = {
             "code": code,
             "ci_level": ci_level,
@@ -360,9 +363,9 @@ def corrected_gap(
             )
             rows.append(counts | {"why": why})
             continue
-        own, elsewhere = given.to_numpy()[:, None], found.to_numpy()[:, None]
-        beside, share, unit = found[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
-        apart = beside - share * elsewhere[found.index.isin(given.index)]
+        own, elsewhere = given.to_numpy()[:, None], by_prediction.to_numpy()[:, None]
+        beside, share, unit = by_prediction[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
+        apart = beside - share * elsewhere[by_prediction.index.isin(given.index)]
         weights = labelled_weights(own, apart, elsewhere, share, unit)
         estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
         reach = stats.t.ppf((1 + ci_level) / 2, n - 1)

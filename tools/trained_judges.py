@@ -191,7 +191,7 @@ def learning_curve(rated: Rated, sizes: Sequence[int] = SIZES) -> pd.DataFrame:
 
 def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Array]:
     """Train on the replies chosen, and predict the held-out scores, by each method."""
-    learnt, asked = rated.part(chosen), rated.replies[held]
+    learnt, held_out = rated.part(chosen), rated.replies[held]
     means = learnt.means()
     train = partial(
         train_judge,
@@ -207,12 +207,12 @@ def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Arra
     # What the words add within an author, upon the author's mean.
     known = centred.score(learnt.replies.assign(**_renamed(learnt.replies)))
     usual = known.groupby("responder")["score"].mean()
-    words = centred.score(asked)["score"].to_numpy()
-    at = asked["responder"]
+    words = centred.score(held_out)["score"].to_numpy()
+    at = held_out["responder"]
     return {
-        "words": plain.score(asked)["score"].to_numpy(),
+        "words": plain.score(held_out)["score"].to_numpy(),
         "author": at.map(by_author).to_numpy(),
-        "length": level + slope * _log_words(asked["text"]),
+        "length": level + slope * _log_words(held_out["text"]),
         "words_and_author": at.map(by_author).to_numpy() + words - at.map(usual).to_numpy(),
     }
 
@@ -280,12 +280,12 @@ def _measure_guesses(
         made["words_and_author_less_author", "right_person_or_gpt4"] = gain
         return made
 
-    found = measure(np.arange(n_batches))
+    measured = measure(np.arange(n_batches))
     again = pd.DataFrame(
         [measure(rng.integers(n_batches, size=n_batches)) for _ in range(N_RESAMPLES)]
     )
     rows = []
-    for (guess, what), value in found.items():
+    for (guess, what), value in measured.items():
         ends = interval_of(
             value, again[guess, what].to_numpy(), n_batches, CI_LEVEL, least=-1.0, most=1.0
         )
@@ -326,7 +326,7 @@ def _rank_correlation(guesses: Array, score: Array) -> float:
 def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
     """Train on each part of each set and test on each other, by rho within an author's replies.
 
-    On average over authors.
+    The correlations are averaged over authors.
 
     On the set that a judge was trained on, answers come from a fold without the dialogue, whoever
     wrote the reply.
@@ -429,7 +429,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
             values["guess"].corr(both.mean(axis=1))
         )
 
-    found = []
+    ceiling_rows = []
     for within in (False, True):
         rng = estimate_rng(SEED, f"two raters of RESORT, within authors: {within}")
         clusters = list(groups)
@@ -444,7 +444,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
             interval_of(value[k], again[:, k], len(clusters), CI_LEVEL, least=-1.0, most=1.0)
             for k in (0, 1)
         ]
-        found.append(
+        ceiling_rows.append(
             {
                 "data": "resort, empathy",
                 "within_author": within,
@@ -457,7 +457,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
                 "judge_high": ends[1][1],
             }
         )
-    table = pd.concat([pd.DataFrame(found), _experts()], ignore_index=True)
+    table = pd.concat([pd.DataFrame(ceiling_rows), _experts()], ignore_index=True)
     low = table["reliability"].clip(lower=0.0)
     return table.assign(ceiling_one=np.sqrt(low), ceiling_two=np.sqrt(2 * low / (1 + low)))
 
@@ -475,8 +475,8 @@ def _experts() -> pd.DataFrame:
         by_dimension[name] = float(
             np.mean([wide[one][other] for one, other in combinations(wide.columns, 2)])
         )
-    found = pd.Series(by_dimension)
-    rows = [("median", found.median()), ("highest", found.max())]
+    correlations = pd.Series(by_dimension)
+    rows = [("median", correlations.median()), ("highest", correlations.max())]
     about = {"within_author": False, "n_replies": scores["reply_id"].nunique()}
     return pd.DataFrame(
         [{"data": f"empathic_comm, {which} of 21", "reliability": r, **about} for which, r in rows]
@@ -516,14 +516,14 @@ def savings(rated: Rated) -> pd.DataFrame:
             votes = pd.concat(
                 [people[people["dialogue_id"].isin(chosen)], by_judge], ignore_index=True
             )
-            found = prediction_powered_ratings(votes, judge="trained")
-            table = found.table.set_index("responder")
+            powered = prediction_powered_ratings(votes, judge="trained")
+            table = powered.table.set_index("responder")
             at = truth.loc[table.index]
             rows.append(
                 {
                     "n_labelled": n_labelled,
-                    "rho_squared": found.rho_squared,
-                    "saving": found.saving,
+                    "rho_squared": powered.rho_squared,
+                    "saving": powered.saving,
                     "width": (table["ci_high"] - table["ci_low"]).mean(),
                     "people_width": (table["people_high"] - table["people_low"]).mean(),
                     "holds": at.between(table["ci_low"], table["ci_high"]).mean(),

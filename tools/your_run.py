@@ -33,14 +33,14 @@ def move_empty_sections(cells: list[dict[str, Any]]) -> tuple[list[dict[str, Any
     moved : str
         The sections in MyST, their code folded; an empty text where each section has a result.
     """
-    kept, moved, place = [], "", 0
-    while place < len(cells):
-        cell = cells[place]
-        after = place + 1
+    kept, moved, position = [], "", 0
+    while position < len(cells):
+        cell = cells[position]
+        after = position + 1
         if TAG in cell["metadata"].get("tags", []):
             while after < len(cells) and not _opens_a_section(cells[after]):
                 after += 1
-            section = cells[place:after]
+            section = cells[position:after]
             if not any(map(_has_result, section)):
                 source = "".join(cell["source"])
                 at = HEADING.search(source)
@@ -49,10 +49,10 @@ def move_empty_sections(cells: list[dict[str, Any]]) -> tuple[list[dict[str, Any
                 if before := source[: at.start()].strip():  # the end of the section before it
                     kept.append({**cell, "source": before})
                 moved += _as_prose([{**cell, "source": source[at.start() :]}, *section[1:]])
-                place = after
+                position = after
                 continue
-        kept += cells[place:after]
-        place = after
+        kept += cells[position:after]
+        position = after
     return kept, moved
 
 
@@ -61,7 +61,7 @@ def _opens_a_section(cell: dict[str, Any]) -> bool:
 
 
 def _has_result(cell: dict[str, Any]) -> bool:
-    """Tell whether a cell shows a figure or a table."""
+    """Check whether a cell shows a figure or a table."""
     return any(
         kind in output.get("data", {})
         for output in cell.get("outputs", [])

@@ -88,15 +88,17 @@ class FoldDemos(SphinxTransform):
     def apply(self, **kwargs: Any) -> None:
         """Leave their headings and the sections within them where they are."""
         places = {
-            place: {name for chip in place.findall(nodes.abbreviation) for name in chip["classes"]}
+            container: {
+                name for chip in container.findall(nodes.abbreviation) for name in chip["classes"]
+            }
             - {"heart-chip"}
-            for place in self.document.findall(nodes.container)
-            if "heart-evidence" in place["classes"]
+            for container in self.document.findall(nodes.container)
+            if "heart-evidence" in container["classes"]
         }
-        demos = [place for place, kinds in places.items() if kinds == {"heart-demo"}]
-        for place in demos if 2 * len(demos) < len(places) else ():
-            section = place.parent
-            at = section.index(place) + 1
+        demos = [container for container, kinds in places.items() if kinds == {"heart-demo"}]
+        for container in demos if 2 * len(demos) < len(places) else ():
+            section = container.parent
+            at = section.index(container) + 1
             end = next(
                 (
                     n
@@ -225,15 +227,15 @@ def _mathml(words: str, *, as_block: bool) -> str:
         else words
     )
     try:
-        found = tex2mathml(lines.replace(r"\operatorname*", r"\operatorname"), as_block=as_block)
+        mathml = tex2mathml(lines.replace(r"\operatorname*", r"\operatorname"), as_block=as_block)
     except MathError as error:
         raise ValueError(
             f"The formula {words!r} is not among those that docutils writes as MathML: {error}"
         ) from None
     # Spaces between tags would be spaces on the page where a formula stands in a line of text.
-    found = re.sub(r">\s+<", "><", found)
+    mathml = re.sub(r">\s+<", "><", mathml)
     # docutils sets the index of a letter with an accent under it.
-    return ACCENTED.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', found)
+    return ACCENTED.sub(r'<msub><mover accent="true">\1\3</mover>\2</msub>', mathml)
 
 
 def _open_demo(writer: Any, node: nodes.Element) -> None:
@@ -283,7 +285,7 @@ def leave_code_out() -> None:
 def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document) -> str:
     """Write what a shared link and a search engine show of a page.
 
-    Its title, its first paragraph, the book's picture.
+    They show its title, its first paragraph and the book's picture.
     """
     paragraphs = (
         node
@@ -297,7 +299,7 @@ def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document)
     picture = context["pathto"]("_static/share.png", resource=True)
     if app.config.html_baseurl:
         picture = f"{app.config.html_baseurl.rstrip('/')}/_static/share.png"
-    said = {
+    properties = {
         "og:title": re.sub("<[^>]*>", "", context["title"]),
         "og:description": words,
         "og:image": picture,
@@ -309,7 +311,10 @@ def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document)
     return "\n".join(
         [
             *tags,
-            *(f'<meta property="{name}" content="{escape(text)}">' for name, text in said.items()),
+            *(
+                f'<meta property="{name}" content="{escape(text)}">'
+                for name, text in properties.items()
+            ),
         ]
     )
 
@@ -343,9 +348,13 @@ def mend_page(
         body = body.replace(' role="doc-biblioentry"', "")
         context["body"] = body.replace(' role="list" class="citation', ' class="citation')
     if tree := context.get("generate_toctree_html"):
-        context["generate_toctree_html"] = lambda *place, **how: _name_arrows(tree(*place, **how))
+        context["generate_toctree_html"] = lambda *page_names, **options: _name_arrows(
+            tree(*page_names, **options)
+        )
     if contents := context.get("generate_toc_html"):
-        context["generate_toc_html"] = lambda *how, **more: _shorten_modules(contents(*how, **more))
+        context["generate_toc_html"] = lambda *options, **more: _shorten_modules(
+            contents(*options, **more)
+        )
 
 
 def _link_figure(app: Sphinx, numbers: Iterator[int], image: re.Match[str]) -> str:
@@ -354,11 +363,11 @@ def _link_figure(app: Sphinx, numbers: Iterator[int], image: re.Match[str]) -> s
         return image[0]
     files = {name: file for file, name in app.builder.images.items()}
     file = Path(app.srcdir) / files.get(unquote(Path(image[2]).name), "")
-    shown = image[0]
+    content = image[0]
     if file.suffix == ".svg" and "matplotlib" in (drawn := file.read_text(encoding="utf-8")):
         alt = re.search(r' alt="([^"]*)"', image[0])
-        shown = set_into_page(drawn, unescape(alt[1]) if alt else "", f"drawn-{next(numbers)}")
-    return f'<a class="heart-figure" href="{image[2]}" draggable="false">{shown}</a>'
+        content = set_into_page(drawn, unescape(alt[1]) if alt else "", f"drawn-{next(numbers)}")
+    return f'<a class="heart-figure" href="{image[2]}" draggable="false">{content}</a>'
 
 
 def _name_arrows(contents: Any) -> Any:
@@ -397,13 +406,13 @@ def link_to_line(domain: str, info: dict[str, str]) -> str | None:
     """
     if domain != "py":
         return None
-    found: Any = (module := importlib.import_module(info["module"]))
+    target: Any = (module := importlib.import_module(info["module"]))
     for name in info["fullname"].split("."):
-        found = getattr(found, name, None)
+        target = getattr(target, name, None)
     try:
         file, (_, line) = (
-            inspect.getsourcefile(inspect.unwrap(found)),
-            inspect.getsourcelines(found),
+            inspect.getsourcefile(inspect.unwrap(target)),
+            inspect.getsourcelines(target),
         )
     except (TypeError, OSError):  # a constant or a field: its module is as near as one gets
         file, line = module.__file__, 1
@@ -419,10 +428,10 @@ def resolve_short_name(
         return None
     objects = env.get_domain("py").get_objects()
     named = [
-        found
-        for found in objects
-        if found[0].startswith("heart_utils.")
-        and found[0].split(".")[-1] == node["reftarget"].split(".")[-1]
+        candidate
+        for candidate in objects
+        if candidate[0].startswith("heart_utils.")
+        and candidate[0].split(".")[-1] == node["reftarget"].split(".")[-1]
     ]
     if len(named) != 1:
         return None

@@ -38,7 +38,7 @@ def set_into_page(drawn: str, alt: str, name: str) -> str:
         The element. Names that nothing points at are left out.
     """
     drawing = LEFT_OUT.sub("", drawn)
-    pointed_at = {place for _, place in POINTER.findall(drawing)}
+    pointed_at = {element_id for _, element_id in POINTER.findall(drawing)}
     drawing = MARK.sub(
         lambda mark: f' id="{name}-{mark[1]}"' if mark[1] in pointed_at else "", drawing
     )
@@ -47,6 +47,6 @@ def set_into_page(drawn: str, alt: str, name: str) -> str:
     most = max(set(fonts), key=lambda font: (fonts.count(font), font), default="")
     drawing = drawing.replace(f"font-family: {most}; ", "") if most else drawing
     drawing = re.sub(r"\s*\n\s*", "\n", EMPTY_TURN.sub("", drawing)).strip()
-    look = f"font-family: {most}; " if most else ""
-    how = f'role="img" aria-label="{escape(alt)}" style="{look}stroke-linejoin: round"'
-    return re.sub(r"<svg ", f"<svg {how} ", drawing, count=1)
+    font_style = f"font-family: {most}; " if most else ""
+    attributes = f'role="img" aria-label="{escape(alt)}" style="{font_style}stroke-linejoin: round"'
+    return re.sub(r"<svg ", f"<svg {attributes} ", drawing, count=1)

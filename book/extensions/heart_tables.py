@@ -55,11 +55,11 @@ def _join_last_rows(head: Tag) -> None:
     if len(rows) < 2:
         return
     above, below = _rows(head)[-2:]
-    named = [place for place, cell in enumerate(below) if _says(cell)]
-    if len(above) != len(below) or any(_says(above[place]) for place in named):
+    named = [column for column, cell in enumerate(below) if _says(cell)]
+    if len(above) != len(below) or any(_says(above[column]) for column in named):
         return
-    for place in named:
-        above[place].replace_with(below[place])
+    for column in named:
+        above[column].replace_with(below[column])
     rows[-1].decompose()
 
 

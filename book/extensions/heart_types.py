@@ -48,8 +48,8 @@ def _complete(line: str, types: Mapping[str, str]) -> str:
     own = [types.get(name.lstrip("*")) for name in entry["names"].split(", ")]
     if None in own:
         return line
-    shown = own[:1] if len(set(own)) == 1 else own
-    return f"{entry['names']} : {', '.join(f'``{one}``' for one in shown)}"
+    types_shown = own[:1] if len(set(own)) == 1 else own
+    return f"{entry['names']} : {', '.join(f'``{one}``' for one in types_shown)}"
 
 
 def write_type(annotation: Any, names: Mapping[str, Any]) -> str:

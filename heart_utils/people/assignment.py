@@ -468,7 +468,7 @@ def _fill_seats(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Assign to each pair as many seats as it has votes.
 
-    The emptiest first, then those new to its history, or to each other.
+    The emptiest seats are filled first, then those of raters new to its history, or to each other.
     """
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     seen: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))

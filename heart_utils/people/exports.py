@@ -254,7 +254,7 @@ def _history(file: Path) -> Answered:
 def _changed_later(file: Path) -> set[str]:
     """List the pages whose answer changed after another page had been answered.
 
-    By going back, or in a second tab.
+    A rater may go back, or answer in a second tab.
     """
     answers: dict[tuple[str, str], str] = {}
     latest: dict[str, int] = {}

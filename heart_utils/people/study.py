@@ -1,6 +1,6 @@
 """A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``).
 
-In a checkout also ``make study``.
+In a checkout ``make study`` does the same.
 """
 
 from __future__ import annotations

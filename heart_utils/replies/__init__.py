@@ -1,4 +1,4 @@
 """What a reply does, and how quality moves with latency, size and price.
 
-Strategies, cues, sameness and safety.
+The modules cover strategies, cues, sameness and safety.
 """

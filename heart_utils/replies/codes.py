@@ -1,6 +1,6 @@
 """Coding replies and reasons by the words of a codebook, and how codes overlap.
 
-Includes how often reasons or safety failures recur.
+It also counts how often reasons or safety failures recur.
 """
 
 from __future__ import annotations

@@ -73,18 +73,22 @@ def read_conversation(
     True
     """
     if not may_publish(str(history["licence"])):
-        said = (
+        error_message = (
             f"The words of {history['history_id']} are under {history['licence']!r} and may not be"
             " shown in a page"
         )
-        raise ValueError(f"{said}; show counts, or choose a history under a free licence.")
+        raise ValueError(f"{error_message}; show counts, or choose a history under a free licence.")
     turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
-    shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
+    visible_bubbles = [
+        (kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles
+    ]
     return Html(
         fill_page(
-            "conversation.html", bubbles=shown, caption=f"{history['history_id']}: {who_wrote}"
+            "conversation.html",
+            bubbles=visible_bubbles,
+            caption=f"{history['history_id']}: {who_wrote}",
         )
     )
 
@@ -173,14 +177,16 @@ def practise_comparisons(
         for who, kind in responders[["responder", "responder_kind"]].to_numpy()
     }
     texts = replies.set_index("reply_id")["text"]
-    told = open_ones.fillna({"problem": "a trouble that nobody has named"}).set_index(
+    openings = open_ones.fillna({"problem": "a trouble that nobody has named"}).set_index(
         "history_id", drop=False
     )
     articles = [
         {
-            "problem": told.loc[pair["history_id"], "problem"],
+            "problem": openings.loc[pair["history_id"], "problem"],
             "conversation": Markup(
-                read_conversation(told.loc[pair["history_id"]], who_wrote=who_wrote)._repr_html_()
+                read_conversation(
+                    openings.loc[pair["history_id"]], who_wrote=who_wrote
+                )._repr_html_()
             ),
             "sides": _sides(pair, flip, texts, kinds),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
@@ -196,7 +202,7 @@ def practise_comparisons(
         }
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
-    about = ", ".join(told.loc[chosen["history_id"], "problem"].unique())
+    about = ", ".join(openings.loc[chosen["history_id"], "problem"].unique())
     return Html(fill_page("practice.html", articles=articles, about=about))
 
 
@@ -207,26 +213,28 @@ def _choose(
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Draw one pair a dialogue, of the two responders who met least so far."""
-    shown = set(
+    shown_replies = set(
         replies.loc[
             (replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""),
             "reply_id",
         ]
     )
     pairs = comparisons.drop_duplicates("pair_id")
-    pairs = pairs[pairs["reply_a"].isin(shown) & pairs["reply_b"].isin(shown)]
-    told = histories[histories["history_id"].isin(pairs["history_id"])]
+    pairs = pairs[pairs["reply_a"].isin(shown_replies) & pairs["reply_b"].isin(shown_replies)]
+    openings = histories[histories["history_id"].isin(pairs["history_id"])]
     drawn = (
-        told.iloc[rng.permutation(len(told))].drop_duplicates("dialogue_id")["history_id"].head(12)
+        openings.iloc[rng.permutation(len(openings))]
+        .drop_duplicates("dialogue_id")["history_id"]
+        .head(12)
     )
-    met: Counter[tuple[str, str]] = Counter()
+    times_met: Counter[tuple[str, str]] = Counter()
     rows = []
     for history in drawn:
         those = pairs[pairs["history_id"] == history]
         who = list(zip(those["responder_a"], those["responder_b"], strict=True))
-        place = min(rng.permutation(len(those)), key=lambda row: met[who[row]])
-        met[who[place]] += 1
-        rows.append(those.iloc[place])
+        least_met = min(rng.permutation(len(those)), key=lambda row: times_met[who[row]])
+        times_met[who[least_met]] += 1
+        rows.append(those.iloc[least_met])
     return pd.DataFrame(rows, columns=pairs.columns)
 
 
@@ -252,16 +260,16 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
     )
     lines = []
     for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
-        found = Counter(
+        answers = Counter(
             side[row["verdict"]] if row["state"] == "valid" else row["state"]
             for row in rows.to_dict("records")
         )
-        counts = ", ".join(f"{count} {answer}" for answer, count in found.most_common())
+        counts = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
         lines.append(
             (f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any()))
         )
     models = verdicts[verdicts["rater_kind"] == "model"]
-    for (rater, asked, protocol), rows in models.groupby(
+    for (rater, dimension, protocol), rows in models.groupby(
         ["rater", "dimension", "protocol"], sort=False
     ):
         each = [_answer(row, side) for row in rows.to_dict("records")]
@@ -273,7 +281,7 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
             ]
         lines.append(
             (
-                f"{rater} (a model), {asked}, protocol {protocol}",
+                f"{rater} (a model), {dimension}, protocol {protocol}",
                 "; ".join(each),
                 bool(rows["simulated"].any()),
             )
@@ -286,8 +294,8 @@ def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
     people = verdicts[verdicts["rater_kind"].eq("human") & verdicts["state"].eq("valid")]
     if "simulated" in people:
         people = people[~people["simulated"].fillna(False).astype(bool)]
-    asked = people["dimension"].eq("overall")
-    people = people[asked] if asked.any() else people
+    on_overall = people["dimension"].eq("overall")
+    people = people[on_overall] if on_overall.any() else people
     side = {"a": "b", "b": "a", "tie": "tie"} if flip else {"a": "a", "b": "b", "tie": "tie"}
     return {side[str(verdict)]: int(n) for verdict, n in people["verdict"].value_counts().items()}
 

@@ -233,7 +233,7 @@ def _bars(axes: Axes) -> Iterator[Mark]:
         lies = bars.orientation == "horizontal"
         for bar in bars.patches:
             middle = (bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2)
-            place = (
+            position = (
                 {"x": bar.get_width(), "y": middle[1]}
                 if lies
                 else {"x": middle[0], "y": bar.get_height()}
@@ -242,7 +242,7 @@ def _bars(axes: Axes) -> Iterator[Mark]:
                 "series": _words(bars.get_label()),
                 "mark": "bar",
                 "colour": _colour(bar.get_facecolor()),
-                **place,
+                **position,
             }
 
 
@@ -286,14 +286,16 @@ def _legend(axes: Axes) -> dict[str, str]:
     from matplotlib.lines import Line2D
 
     legends = [legend for legend in (axes.get_legend(), *axes.figure.legends) if legend is not None]
-    said: dict[str, set[str]] = {}
+    words_of: dict[str, set[str]] = {}
     for legend in legends:
         for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
             if isinstance(handle, Line2D):
-                said.setdefault(_colour(handle.get_color()), set()).add(text.get_text())
+                words_of.setdefault(_colour(handle.get_color()), set()).add(text.get_text())
             elif isinstance(handle, Collection):
-                said.setdefault(_colour(_first(handle.get_facecolor())), set()).add(text.get_text())
-    return {colour: next(iter(words)) for colour, words in said.items() if len(words) == 1}
+                words_of.setdefault(_colour(_first(handle.get_facecolor())), set()).add(
+                    text.get_text()
+                )
+    return {colour: next(iter(words)) for colour, words in words_of.items() if len(words) == 1}
 
 
 def _series(artist: Artist, legend: dict[str, str]) -> str:
@@ -333,29 +335,29 @@ def _names(axis: Axis) -> dict[float, str]:
 
     if not isinstance(axis.get_major_locator(), (FixedLocator, StrCategoryLocator)):
         return {}
-    places = [float(place) for place in axis.get_majorticklocs()]
+    places = [float(tick) for tick in axis.get_majorticklocs()]
     words = [_one_line(word) for word in axis.get_major_formatter().format_ticks(places)]
-    written = {place: word for place, word in zip(places, words, strict=True) if word}
-    return {} if all(_is_number(word, place) for place, word in written.items()) else written
+    written = {tick: word for tick, word in zip(places, words, strict=True) if word}
+    return {} if all(_is_number(word, tick) for tick, word in written.items()) else written
 
 
-def _is_number(word: str, place: float) -> bool:
+def _is_number(word: str, tick: float) -> bool:
     try:
-        return float(word.replace(",", "")) == place
+        return float(word.replace(",", "")) == tick
     except ValueError:
         return False
 
 
 def _name_places(mark: Mark, names: dict[str, dict[float, str]]) -> Mark:
     """Replace numbers by names where the axis has them, and round the rest."""
-    shown = {name: cell for name, cell in mark.items() if name != "colour"}
+    readable = {name: cell for name, cell in mark.items() if name != "colour"}
     for at in (*PLACES, "value"):
-        if at in shown:
-            shown[at] = float(f"{shown[at]:.{DIGITS}g}")
+        if at in readable:
+            readable[at] = float(f"{readable[at]:.{DIGITS}g}")
     for direction, named in names.items():
         if named and direction in mark:
-            shown[direction] = named[min(named, key=lambda place: abs(place - mark[direction]))]
-    return shown
+            readable[direction] = named[min(named, key=lambda tick: abs(tick - mark[direction]))]
+    return readable
 
 
 def _one_line(text: object) -> str:

@@ -100,12 +100,12 @@ def explore(
     if table.empty:
         raise ValueError("There is nothing to ask for: the table has no row.")
     rows = json.loads(table[columns].to_json(orient="values", double_precision=4))
-    told = {"columns": columns, "rows": rows}
-    told |= {"switches": dict(switches), "shown": dict(shown)}
+    payload = {"columns": columns, "rows": rows}
+    payload |= {"switches": dict(switches), "shown": dict(shown)}
     if cards is not None:
-        told["cards"] = json.loads(cards.to_json(orient="records", double_precision=4))
+        payload["cards"] = json.loads(cards.to_json(orient="records", double_precision=4))
     # Within a script element only the sign that could close it must not appear.
-    words = json.dumps(told, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    words = json.dumps(payload, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     opening = (
         f'<div class="heart-explore" data-kind="{kind}" data-figure="{escape(figure)}" hidden>'
     )

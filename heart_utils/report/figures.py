@@ -229,12 +229,12 @@ def plot_intervals(
             f"{by} has {len(kinds)} kinds, and a reader can tell {len(COLOURS)} apart. Choose some"
             " of them."
         )
-    lanes = len(kinds) if table[label].duplicated().any() else 1
+    n_shifts = len(kinds) if table[label].duplicated().any() else 1
     if ax is None:
         size = (
             WIDTH,
             1.0
-            + 0.3 * len(rows) * max(1.0, 0.55 * lanes)
+            + 0.3 * len(rows) * max(1.0, 0.55 * n_shifts)
             + 0.2 * (by is not None) * (1 + len(kinds) // 2),
         )
         _, ax = plt.subplots(figsize=size, layout="constrained")
@@ -242,25 +242,25 @@ def plot_intervals(
         value,
         *((f"{value}_low", f"{value}_high") if f"{value}_low" in table else ("ci_low", "ci_high")),
     )
-    shifts = np.linspace(-ROOM / 2, ROOM / 2, lanes) if lanes > 1 else np.zeros(len(kinds))
+    shifts = np.linspace(-ROOM / 2, ROOM / 2, n_shifts) if n_shifts > 1 else np.zeros(len(kinds))
     for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
         part = table if by is None else table[table[by] == kind]
         look = (looks or {}).get(str(kind), (COLOURS[number], MARKERS[number]))
         heights = np.array([rows.index(name) for name in part[label]]) + shift
         _draw_rows(ax, heights, part, columns, table, look, label=kind)
-    for words, place in (reference or {}).items():
-        ax.axvline(place, color="0.6", linewidth=1, linestyle=":", zorder=0)
+    for words, position in (reference or {}).items():
+        ax.axvline(position, color="0.6", linewidth=1, linestyle=":", zorder=0)
         above = ("data", "axes fraction")
         ax.annotate(
             words,
-            (place, 1.0),
+            (position, 1.0),
             xycoords=above,
             fontsize=FINE_PRINT,
             color="0.35",
             ha="center",
             va="bottom",
         )
-    for row in range(1, len(rows) if lanes > 1 else 0, 2):
+    for row in range(1, len(rows) if n_shifts > 1 else 0, 2):
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=-1)
     names = [str(name) for name in rows]
     if max(map(len, names)) > LONG:  # they would leave the axis less room than its label takes
@@ -384,7 +384,7 @@ def plot_profile(
 
 
 def plot_leaderboard(
-    board: pd.DataFrame | Ratings,
+    ratings: pd.DataFrame | Ratings,
     *,
     title: str | None = None,
     origin: str = "measured",
@@ -399,7 +399,7 @@ def plot_leaderboard(
 
     Parameters
     ----------
-    board : pandas.DataFrame or Ratings
+    ratings : pandas.DataFrame or Ratings
         Ratings from a fit, or rows of the table ``ratings``: one row a responder.
     title : str, optional
         The finding, or what was rated and by whom.
@@ -444,8 +444,8 @@ def plot_leaderboard(
     with extra("plots"):
         import matplotlib.pyplot as plt
 
-    _check_board(ratings_table(board))
-    table = ratings_table(board).sort_values("rating", ignore_index=True)
+    _check_board(ratings_table(ratings))
+    table = ratings_table(ratings).sort_values("rating", ignore_index=True)
     if ax is None:
         _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
     _draw_board(ax, table, table["responder"], table)
@@ -495,7 +495,7 @@ def plot_boards(
     boards = ratings_table(boards)
     panels = list(dict.fromkeys(boards[by]))
     if not panels:
-        raise ValueError(f"There is no board to draw: the table has no row with a {by}.")
+        raise ValueError(f"There is no leaderboard to draw: the table has no row with a {by}.")
     order = boards.groupby("responder")["rating"].mean().sort_values().index
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
@@ -511,25 +511,27 @@ def plot_boards(
         layout="constrained",
     )
     for ax, panel in zip(axs.flat, panels, strict=False):
-        board = boards[boards[by] == panel]
-        _check_board(board)
-        _draw_board(ax, board, order, boards, markersize=4)
+        panel_ratings = boards[boards[by] == panel]
+        _check_board(panel_ratings)
+        _draw_board(ax, panel_ratings, order, boards, markersize=4)
         ax.locator_params(axis="x", nbins=3)
-        ax.set_title(f"{panel}\nties {100 * board['tie_share'].mean():.0f} %", fontsize="small")
+        ax.set_title(
+            f"{panel}\nties {100 * panel_ratings['tie_share'].mean():.0f} %", fontsize="small"
+        )
         ax.tick_params(labelsize=FINE_PRINT, labelbottom=True)
-        mark_simulated(ax, board)
+        mark_simulated(ax, panel_ratings)
     for ax in axs.flat[len(panels) :]:
         ax.set_axis_off()
     axs[0, 0].set_yticks(range(len(order)), list(order))
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
-    said = "simulated" if is_simulated(boards) else origin
+    evidence = "simulated" if is_simulated(boards) else origin
     kinds = [kind for kind in KIND_NAMES if boards["responder_kind"].eq(kind).any()]
     looks = [KIND_LOOKS[kind] for kind in kinds]
     lines = [
         Line2D([], [], color=colour, marker=marker, markersize=4, linewidth=1.6)
         for colour, marker in looks
     ]
-    title = f"{said[:1].upper()}{said[1:]}; written by"
+    title = f"{evidence[:1].upper()}{evidence[1:]}; written by"
     figure.legend(
         lines,
         [KIND_NAMES[kind] for kind in kinds],
@@ -546,9 +548,9 @@ def plot_boards(
 def plot_forest(effects: pd.DataFrame) -> Axes:
     """Draw models' win shares over people with intervals, as a forest plot by group.
 
-    One line for each finding, under the heading of its group. Right of the dotted line at one half,
-    models win more often. Effects that were computed here have a filled marker, effects that a
-    paper prints a hollow one, so that the two are never confused.
+    Each finding has a line, under the heading of its group. Models win more often to the right of
+    the dotted line at one half. Effects that were computed here have a filled marker, effects that
+    a paper prints a hollow one, so that the two are never confused.
 
     Parameters
     ----------
@@ -605,32 +607,32 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
     _, ax = plt.subplots(
         figsize=(4.4, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained"
     )
-    place = 0.0
+    height = 0.0
     for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
-        ax.text(0.0, place, group, weight="bold", color=colour, va="center")
-        place += 0.8
+        ax.text(0.0, height, group, weight="bold", color=colour, va="center")
+        height += 0.8
         for row in effects[effects["group"] == group].to_dict("records"):
             box = {"fc": "white", "ec": "none", "pad": 1.0}
-            said = ax.text(0.0, place, row["line"], fontsize="small", va="center", bbox=box)
-            said.set_in_layout(False)
-            ax.hlines(place + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
+            label = ax.text(0.0, height, row["line"], fontsize="small", va="center", bbox=box)
+            label.set_in_layout(False)
+            ax.hlines(height + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
             # for the numbers that go with the figure: no legend is drawn
             known_as = f"{group}: {row['line']}"
             ax.plot(
                 row["win_share"],
-                place + 0.38,
+                height + 0.38,
                 marker,
                 color=colour,
                 markerfacecolor=face,
                 markersize=7,
                 label=known_as,
             )
-            place += 1.0
+            height += 1.0
     ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
     for side, words in {"right": "people better \u2190 ", "left": " \u2192 models better"}.items():
         ax.text(0.5, -0.8, words, ha=side, va="center", fontsize="small", color="0.35")
-    ax.set(xlim=(0.0, 1.0), ylim=(place - 0.3, -1.2), yticks=[])
+    ax.set(xlim=(0.0, 1.0), ylim=(height - 0.3, -1.2), yticks=[])
     ax.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}".replace("%", " %"))
     ax.spines["left"].set_visible(False)
     ax.set_xlabel(
@@ -796,10 +798,10 @@ def use_cjk_font() -> Html:
         font_manager.fontManager.ttflist.append(
             dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700)
         )
-    there = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
+    installed = {entry.name for entry in font_manager.fontManager.ttflist} - {CJK_FONT}
     # matplotlib looks for each character down the list of families, so the list itself must be the
     # family.
-    family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in there), CJK_FONT]
+    family = [*(name for name in mpl.rcParams["font.sans-serif"] if name in installed), CJK_FONT]
     mpl.rcParams.update({"font.sans-serif": family, "font.family": family})
     coded = base64.b64encode(file.read_bytes()).decode()
     return Html(
@@ -819,7 +821,7 @@ def _draw_rows(
     columns: Sequence[str],
     within: pd.DataFrame,
     look: Sequence[str],
-    **how: Any,
+    **line_style: Any,
 ) -> None:
     """Draw estimates and their bars; a bar without an end is an arrow beyond the axes."""
     (value, low, high), (colour, marker) = columns, look
@@ -832,7 +834,11 @@ def _draw_rows(
             ">": rows[high].clip(upper=most + beyond),
         }
         ax.hlines(
-            heights, ends["<"], ends[">"], color=colour, linewidth=1.6 if "markersize" in how else 2
+            heights,
+            ends["<"],
+            ends[">"],
+            color=colour,
+            linewidth=1.6 if "markersize" in line_style else 2,
         )
         for arrow, name in (("<", low), (">", high)):
             if (without_end := np.isinf(rows[name].to_numpy(float))).any():
@@ -843,7 +849,7 @@ def _draw_rows(
                     color=colour,
                     markersize=5,
                 )
-    ax.plot(rows[value], heights, marker, color=colour, **how)
+    ax.plot(rows[value], heights, marker, color=colour, **line_style)
 
 
 def _fold(text: str, width: int) -> str:
@@ -851,46 +857,52 @@ def _fold(text: str, width: int) -> str:
     return textwrap.fill(text.replace(" %", "\u00a0%"), width)
 
 
-def _legend_below(ax: Axes, **how: Any) -> None:
+def _legend_below(ax: Axes, **options: Any) -> None:
     """Place a legend under the label of the axis, where it needs no width of the figure."""
     from matplotlib.transforms import ScaledTranslation
 
     deep = 24 + 12 * (1 + ax.get_xlabel().count("\n"))  # points, of the numbers and of the label
     down = ScaledTranslation(0, -deep / 72, ax.figure.dpi_scale_trans)
     ax.legend(
-        loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **how
+        loc="upper center", bbox_to_anchor=(0.4, 0), bbox_transform=ax.transAxes + down, **options
     )
 
 
 def _draw_board(
-    ax: Axes, board: pd.DataFrame, order: Iterable[str], within: pd.DataFrame, **how: Any
+    ax: Axes, ratings: pd.DataFrame, order: Iterable[str], within: pd.DataFrame, **line_style: Any
 ) -> None:
-    """Draw the ratings of a board, each responder at its place in an order from bottom to top."""
-    place = {responder: row for row, responder in enumerate(order)}
-    for kind, rows in board.groupby("responder_kind"):
-        look, height = KIND_LOOKS[str(kind)], rows["responder"].map(place)
-        _draw_rows(ax, height, rows, RATING, within, look, label=KIND_NAMES[str(kind)], **how)
+    """Draw the ratings of a leaderboard, each responder at its height in an order."""
+    height_of = {responder: row for row, responder in enumerate(order)}
+    for kind, rows in ratings.groupby("responder_kind"):
+        look, height = KIND_LOOKS[str(kind)], rows["responder"].map(height_of)
+        _draw_rows(
+            ax, height, rows, RATING, within, look, label=KIND_NAMES[str(kind)], **line_style
+        )
     ax.axvline(1500, color="0.8", linewidth=1, zorder=0)
 
 
-def _check_board(board: pd.DataFrame) -> None:
-    if absent := [name for name in ("responder", *RATING) if name not in board]:
+def _check_board(ratings: pd.DataFrame) -> None:
+    if absent := [name for name in ("responder", *RATING) if name not in ratings]:
         raise ValueError(
             "A leaderboard is drawn from what fit_ratings gives; this table has no column"
             f" {', '.join(absent)}."
         )
-    if board.empty:
-        raise ValueError("There is no board to draw: the table has no row.")
-    if twice := sorted(set(board.loc[board["responder"].duplicated(), "responder"])):
-        said = f"A board shows each responder once; {', '.join(twice)} stands in several rows"
-        raise ValueError(f"{said}. Choose one dimension, group and rater, or use plot_boards.")
+    if ratings.empty:
+        raise ValueError("There is no leaderboard to draw: the table has no row.")
+    if twice := sorted(set(ratings.loc[ratings["responder"].duplicated(), "responder"])):
+        error_message = (
+            f"A leaderboard shows each responder once; {', '.join(twice)} stands in several rows"
+        )
+        raise ValueError(
+            f"{error_message}. Choose one dimension, group and rater, or use plot_boards."
+        )
 
 
-def _interval_label(board: pd.DataFrame) -> str:
+def _interval_label(ratings: pd.DataFrame) -> str:
     scale = "Rating (the mean responder has 1500)"
-    if board["rating_low"].isna().all():
+    if ratings["rating_low"].isna().all():
         return f"{scale}; no interval"
-    level, populations = board["ci_level"].max(), board["population"].unique()
+    level, populations = ratings["ci_level"].max(), ratings["population"].unique()
     population = (
         POPULATION_NAMES[str(populations[0])]
         if len(populations) == 1
@@ -899,37 +911,39 @@ def _interval_label(board: pd.DataFrame) -> str:
     return f"{scale}; bars: {100 * level:.0f} % interval, {population}"
 
 
-def _say_what_it_rests_on(ax: Axes, board: pd.DataFrame, origin: str) -> None:
+def _say_what_it_rests_on(ax: Axes, ratings: pd.DataFrame, origin: str) -> None:
     """Write the size of a leaderboard's data, and all its caveats, inside the figure."""
-    n_verdicts = int(board["n_verdicts"].sum()) // 2  # each is counted for both who met
-    n_clusters = int(board["n_clusters"].max())  # that somebody met; 0 where nothing was resampled
+    n_verdicts = int(ratings["n_verdicts"].sum()) // 2  # each is counted for both who met
+    n_clusters = int(
+        ratings["n_clusters"].max()
+    )  # that somebody met; 0 where nothing was resampled
     counted = f"{n_clusters:,} dialogues" + (
-        " at most each" if board["n_clusters"].min() < n_clusters else ""
+        " at most each" if ratings["n_clusters"].min() < n_clusters else ""
     )
     few = "fewer than 30 dialogues"
     # the table counts what there is less of
     for who in ("raters", "seekers"):
-        if board["population"].eq(f"dialogues_and_{who}").all():
+        if ratings["population"].eq(f"dialogues_and_{who}").all():
             counted = f"{n_clusters:,} or more dialogues and {who}"
             few = f"fewer than 30 dialogues or {who}"
-    said = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
+    notes = [f"{n_verdicts:,} verdicts" + (f", {counted}" if n_clusters else "")]
     known = "source not recorded" if origin == "not recorded" else origin
-    said.append("simulated" if is_simulated(board) else known)
-    if board["provisional"].any():
-        said.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
-    if board["penalised"].any():
-        said.append("* always wins or loses: held by a weak prior")
+    notes.append("simulated" if is_simulated(ratings) else known)
+    if ratings["provisional"].any():
+        notes.append(f"provisional: {few if n_clusters else 'nothing was resampled'}")
+    if ratings["penalised"].any():
+        notes.append("* always wins or loses: held by a weak prior")
     ax.text(
         0,
         1.015,
-        _fold("; ".join(said), LINE),
+        _fold("; ".join(notes), LINE),
         transform=ax.transAxes,
         fontsize=FINE_PRINT,
         color="0.35",
         va="bottom",
         ha="left",
     )
-    mark_simulated(ax, board)
+    mark_simulated(ax, ratings)
 
 
 def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None:
@@ -947,9 +961,9 @@ def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None
         for across, up, side, edge in PLACES:
             text.set(position=(across, up), ha=side, va=edge)
             box = text.get_window_extent()
-            beside = [point for point in points if tuple(point) != tuple(at)]
-            covers = any(box.overlaps(there) for there in taken) or any(
-                box.padded(4).contains(*point) for point in beside
+            points_near = [point for point in points if tuple(point) != tuple(at)]
+            covers = any(box.overlaps(other_box) for other_box in taken) or any(
+                box.padded(4).contains(*point) for point in points_near
             )
             inside = room.x0 <= box.x0 and box.x1 <= room.x1 and box.y1 <= room.y1
             if not covers and inside:

@@ -111,16 +111,16 @@ def check_calibration(
     labels cost people about 3.3 hours, at 2 minutes each.",)
     """
     known = _by_judge([load_calibration(path) for path in records])
-    told = {} if judges is None else read_yaml(judges, dict[str, JsonObject], GateError)
+    identities = {} if judges is None else read_yaml(judges, dict[str, JsonObject], GateError)
     rows = verdicts if dimensions is None else verdicts[verdicts["dimension"].isin(dimensions)]
-    asked = (
+    questions = (
         rows[["rater", "dimension", "protocol"]]
         .drop_duplicates()
         .sort_values(["rater", "dimension"])
     )
     faults: list[str] = []
     weakest = 1.0
-    for judge, dimension, protocol in asked.astype(str).to_numpy():
+    for judge, dimension, protocol in questions.astype(str).to_numpy():
         record = known.get((judge, dimension))
         if record is None:
             faults.append(
@@ -128,7 +128,7 @@ def check_calibration(
                 f" people's votes. {cost_in_hours(least_labels)}"
             )
             continue
-        identity = told.get(judge)
+        identity = identities.get(judge)
         if identity is None and run is not None:
             identity = judge_identity(run, judge, protocol=protocol)
         if identity is None:
@@ -137,15 +137,15 @@ def check_calibration(
                 " a YAML file, as --judges FILE."
             )
             continue
-        found = record.faults(
+        record_faults = record.faults(
             bound_to=identity, today=today, least_lead=least_lead, least_labels=least_labels
         )
         if record.simulated and not is_simulated(verdicts):
-            found.append(
+            record_faults.append(
                 f"The calibration of {judge!r} on {dimension!r} rests on labels drawn by a program,"
                 f" and these verdicts do not: ask people. {cost_in_hours(least_labels)}"
             )
-        faults += found
+        faults += record_faults
         weakest = min(weakest, 2.0 * record.agreement_low - 1.0)
     note = "" if faults else _note(weakest)
     return CalibratedJudges(faults=tuple(faults), discernment=max(weakest, 0.0), note=note)
@@ -280,11 +280,13 @@ def powered_drops(
         ]
         for name in (baseline, candidate):
             if name not in {*theirs["responder_a"], *theirs["responder_b"]}:
-                met = ", ".join(sorted({*people["responder_a"], *people["responder_b"]}))
+                judged_by_people = ", ".join(
+                    sorted({*people["responder_a"], *people["responder_b"]})
+                )
                 raise GateError(
                     f"People's votes on {dimension!r} hold none on {name!r}; they are on"
-                    f" {met or 'nobody'}. Both baseline and candidate must be judged by people, on"
-                    " a part of the judges' dialogues."
+                    f" {judged_by_people or 'nobody'}. Both baseline and candidate must be judged"
+                    " by people, on a part of the judges' dialogues."
                 )
         powered = prediction_powered_ratings(
             pd.concat([part, theirs], ignore_index=True), dimension=dimension

@@ -100,7 +100,7 @@ class Side:
         """Name the run that it is, if it is one."""
         return self.name if self.folder.is_dir() else None
 
-    def met(self) -> set[str]:
+    def opponents(self) -> set[str]:
         """Name whom the responder met."""
         sides = self.tables["verdicts"][SIDES]
         return {*sides[(sides == self.responder).any(axis=1)].to_numpy().flat} - {self.responder}
@@ -156,7 +156,7 @@ def read_sides(
     heart_utils.runs.RunError: There is no run 'nowhere'.
     """
     one, other = _name_both(
-        *(_find(asked, run, protocol, reading) for asked in (baseline, candidate))
+        *(_find(named, run, protocol, reading) for named in (baseline, candidate))
     )
     if one.folder == other.folder:
         note = f"Both from {one.where}.{_alike(one, other)}"
@@ -169,12 +169,12 @@ def read_sides(
             f"{one.where} and {other.where} hold the same verdicts, row for row: no candidate was"
             " judged."
         )
-    opponents = one.met() & other.met()
+    opponents = one.opponents() & other.opponents()
     if not opponents:
-        said = ", ".join(
-            f"{', '.join(sorted(side.met()))} in {side.where}" for side in (one, other)
+        opponents_met = ", ".join(
+            f"{', '.join(sorted(side.opponents()))} in {side.where}" for side in (one, other)
         )
-        raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {said}.")
+        raise GateError(f"{baseline!r} and {candidate!r} met no common opponent: {opponents_met}.")
     verdicts, responders, names = [], [], []
     for side in (one, other):
         rows, who = side.tables["verdicts"], side.tables["responders"]
@@ -202,12 +202,12 @@ def read_sides(
     return Sides(combine_orders(joined[0]), joined[1], names[0], names[1], note, run=other.run)
 
 
-def _find(asked: str, run: str | None, protocol: str | None, reading: FileOptions) -> Side:
+def _find(named: str, run: str | None, protocol: str | None, reading: FileOptions) -> Side:
     """Read the run or the file of a side.
 
     A responder's own name may hold a colon, and a file need name none.
     """
-    if file := VOTE_FILE.match(asked):
+    if file := VOTE_FILE.match(named):
         path = Path(file[1]).expanduser().resolve()
         if path.is_file() or run is None:
             # Ids stay, since it is about judges alone: people's rows are left out below.
@@ -224,20 +224,20 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
             }
             name = redact_message(path.name)
             return _judged(Side(name, f"the file {name}", path, tables, file[2] or ""), protocol)
-    here, responder = (None if run is None else open_run(run, create=False)), asked
+    here, responder = (None if run is None else open_run(run, create=False)), named
     if (
         here is None
         or not here.has("responders")
-        or asked not in set(here.read("responders")["responder"])
+        or named not in set(here.read("responders")["responder"])
     ):
-        for colon in reversed([found.start() for found in re.finditer(":", asked)]):
+        for colon in reversed([colon_match.start() for colon_match in re.finditer(":", named)]):
             try:
-                here, responder = open_run(asked[:colon], create=False), asked[colon + 1 :]
+                here, responder = open_run(named[:colon], create=False), named[colon + 1 :]
                 break
             except RunError:
                 continue
     if here is None:
-        there = (
+        runs_here = (
             ", ".join(
                 sorted(
                     folder.name for folder in (find_home() / "runs").glob("*") if folder.is_dir()
@@ -246,8 +246,8 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
             or "none yet"
         )
         raise GateError(
-            f"{asked!r} names no run that is here. Write run:responder, or give `run`. Runs here:"
-            f" {there}."
+            f"{named!r} names no run that is here. Write run:responder, or give `run`. Runs here:"
+            f" {runs_here}."
         )
     if not here.has("verdicts"):
         raise GateError(
@@ -265,24 +265,25 @@ def _find(asked: str, run: str | None, protocol: str | None, reading: FileOption
 def _judged(side: Side, protocol: str | None) -> Side:
     """Keep the judges' verdicts under one protocol, and refuse a responder whom nobody judged."""
     rows = side.tables["verdicts"].query("rater_kind == 'model'")
-    there = sorted(rows["protocol"].unique())
-    if protocol is None and len(there) > 1:
+    protocols = sorted(rows["protocol"].unique())
+    if protocol is None and len(protocols) > 1:
         raise GateError(
-            f"In {side.where} are verdicts under {', '.join(there)}; choose one with `protocol`."
+            f"In {side.where} are verdicts under {', '.join(protocols)}; choose one with"
+            " `protocol`."
         )
-    rows = rows[rows["protocol"].isin(there if protocol is None else [protocol])].reset_index(
+    rows = rows[rows["protocol"].isin(protocols if protocol is None else [protocol])].reset_index(
         drop=True
     )
     if rows.empty:
         under = (
-            f" under {protocol!r}; there are {', '.join(there) or 'none at all'}"
+            f" under {protocol!r}; there are {', '.join(protocols) or 'none at all'}"
             if protocol
             else ""
         )
         raise GateError(f"In {side.where} are no verdicts by a judge (rater_kind 'model'){under}.")
     if side.responder not in (known := {"", *rows[SIDES].to_numpy().flat}):
-        said = f"The responder {side.responder!r} appears in no verdict of {side.where}"
-        raise GateError(f"{said}; there are {', '.join(sorted(known - {''}))}.")
+        error_message = f"The responder {side.responder!r} appears in no verdict of {side.where}"
+        raise GateError(f"{error_message}; there are {', '.join(sorted(known - {''}))}.")
     side.tables["verdicts"] = rows
     return side
 
@@ -324,12 +325,12 @@ def _alike(one: Side, other: Side) -> str:
 def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) -> None:
     """Refuse runs that show different texts under one name.
 
-    A judged history, or an opponent's reply to it.
+    The text may be a judged history, or an opponent's reply to it.
     """
-    told = [side.tables["histories"].set_index("history_id")["turns"] for side in (one, other)]
+    turns_of = [side.tables["histories"].set_index("history_id")["turns"] for side in (one, other)]
     words = [
         turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
-        for turns in told
+        for turns in turns_of
     ]
     for what, (here, there) in {
         "histories": words,
@@ -397,7 +398,7 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
 
     Only the first draws a figure, and needs matplotlib.
     """
-    table, said = comparison.table, _words(comparison)
+    table, words = comparison.table, _words(comparison)
     _refuse_people(comparison, note)
     low, high = (
         table[column].map("{:.1f}".format).replace("nan", "n/a")
@@ -405,9 +406,9 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
     )
     ends = table[["drop", "drop_low", "drop_high"]].itertuples(index=False)
     change = pd.Series([describe_change(*row)["change"] for row in ends], table.index)
-    shown = {
+    columns = {
         "dimension": table["dimension"],
-        f"change ({said['unit']})": change.where(table["drop"].notna(), "n/a"),
+        f"change ({words['unit']})": change.where(table["drop"].notna(), "n/a"),
         "bounds of the drop": low + " to " + high,
         "p (Holm)": table["p_holm"].map("{:.3f}".format).replace("nan", "n/a"),
         "dialogues": table["n_dialogues"],
@@ -420,10 +421,10 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
     return fill_page(
         name,
         gate=comparison,
-        said=said,
+        said=words,
         note=note,
         rows=rows,
-        shown=pd.DataFrame(shown).astype(str),
+        shown=pd.DataFrame(columns).astype(str),
         simulated=_simulated(comparison),
         counts=table["outcome"].value_counts().to_dict(),
         figure=figure,
@@ -447,14 +448,14 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
     Right of the solid line is worse.
     """
-    table, said = comparison.table, _words(comparison)
+    table, words = comparison.table, _words(comparison)
     ax = plot_intervals(
         table,
         value="drop",
         label="dimension",
         by="outcome",
         looks=LOOKS,
-        xlabel=said["axis"],
+        xlabel=words["axis"],
         simulated=_simulated(comparison),
         ax=ax,
     )
@@ -505,10 +506,10 @@ def _figure(comparison: Comparison) -> str:
     with extra("plots"):
         import matplotlib.pyplot as plt
 
-    board = comparison.ratings
-    if len(board):
-        board = board[board["dimension"] == board["dimension"].iloc[0]]
-    heights = [1 + 0.4 * count for count in (len(comparison.table), len(board)) if count]
+    ratings = comparison.ratings
+    if len(ratings):
+        ratings = ratings[ratings["dimension"] == ratings["dimension"].iloc[0]]
+    heights = [1 + 0.4 * count for count in (len(comparison.table), len(ratings)) if count]
     figure, axes = plt.subplots(
         len(heights),
         squeeze=False,
@@ -517,9 +518,9 @@ def _figure(comparison: Comparison) -> str:
         layout="constrained",
     )
     plot_drops(comparison, ax=axes[0, 0])
-    if len(board):
+    if len(ratings):
         plot_leaderboard(
-            board, title=f"Everyone who was met, on {board['dimension'].iloc[0]}", ax=axes[1, 0]
+            ratings, title=f"Everyone who was met, on {ratings['dimension'].iloc[0]}", ax=axes[1, 0]
         )
     drawn = io.StringIO()
     with plt.rc_context({"svg.hashsalt": "gate"}):
@@ -539,40 +540,44 @@ it is not evident: ``old.csv new.csv``, ``votes.csv:old votes.csv:new``,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare two responders as the command line asks, and return the exit code."""
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         sides = read_sides(
-            asked.baseline, asked.candidate, protocol=asked.protocol, **reading_of(asked)
+            options.baseline, options.candidate, protocol=options.protocol, **reading_of(options)
         )
-        found, sides = _decide(sides, asked)
-        _refuse_people(found, sides.note)
-        code, answer = EXITS[found.outcome]
-        contents = _report_files(found, asked.out, sides.note) if asked.out else {}
-        if asked.xlsx:
-            contents[asked.xlsx] = as_workbook({"gate": found.table, "ratings": found.ratings})
-        for file, name in ((asked.junit, "gate.xml"), (asked.markdown, "gate.md")):
+        comparison, sides = _decide(sides, options)
+        _refuse_people(comparison, sides.note)
+        code, answer = EXITS[comparison.outcome]
+        contents = _report_files(comparison, options.out, sides.note) if options.out else {}
+        if options.xlsx:
+            contents[options.xlsx] = as_workbook(
+                {"gate": comparison.table, "ratings": comparison.ratings}
+            )
+        for file, name in ((options.junit, "gate.xml"), (options.markdown, "gate.md")):
             if file:
-                contents[file] = report_text(found, name, sides.note).encode()
-        if asked.json:
+                contents[file] = report_text(comparison, name, sides.note).encode()
+        if options.json:
             report = {
                 "answer": answer.lower(),
                 "exit_code": code,
                 "note": sides.note,
-                "baseline": found.baseline,
-                "candidate": found.candidate,
-                "mode": found.mode,
-                "alpha": found.alpha,
-                "dimensions": json.loads(found.table.to_json(orient="records")),
+                "baseline": comparison.baseline,
+                "candidate": comparison.candidate,
+                "mode": comparison.mode,
+                "alpha": comparison.alpha,
+                "dimensions": json.loads(comparison.table.to_json(orient="records")),
             }
-            contents[asked.json] = f"{json.dumps(report, indent=1, ensure_ascii=False)}\n".encode()
+            contents[options.json] = (
+                f"{json.dumps(report, indent=1, ensure_ascii=False)}\n".encode()
+            )
         write_together(contents)
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-gate: {redact_message(str(error))}", file=sys.stderr)
         if isinstance(error, DataError) and error.options:
             print(f"The same as a file for --reading:\n{as_yaml(error.options)}", file=sys.stderr)
         return BAD_INPUT
-    print(f"{answer}: {found.candidate} against {found.baseline}")
-    print(*(f"  {message}" for message in found.table["message"]), sides.note, sep="\n")
+    print(f"{answer}: {comparison.candidate} against {comparison.baseline}")
+    print(*(f"  {message}" for message in comparison.table["message"]), sides.note, sep="\n")
     return code
 
 
@@ -670,65 +675,65 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _decide(sides: Sides, asked: argparse.Namespace) -> tuple[Comparison, Sides]:
+def _decide(sides: Sides, options: argparse.Namespace) -> tuple[Comparison, Sides]:
     """Compare, and let the result decide only if a required calibration is there."""
-    if asked.people is not None and asked.anytime:
+    if options.people is not None and options.anytime:
         raise GateError(
             "--people corrects a test that is made once; without --anytime it may be used."
         )
-    if asked.require_calibration is None:
-        return _compare(sides, asked), sides
+    if options.require_calibration is None:
+        return _compare(sides, options), sides
     judges = check_calibration(
         sides.verdicts,
-        asked.require_calibration,
+        options.require_calibration,
         run=sides.run,
-        judges=asked.judges,
-        least_lead=asked.least_lead,
-        least_labels=asked.least_labels,
-        dimensions=asked.dimension,
+        judges=options.judges,
+        least_lead=options.least_lead,
+        least_labels=options.least_labels,
+        dimensions=options.dimension,
     )
     if judges.faults:
-        return decide_nothing(_compare(sides, asked), judges.faults), sides
-    if asked.people is not None:  # limits and interval are people's already
-        return _compare(sides, asked), sides
+        return decide_nothing(_compare(sides, options), judges.faults), sides
+    if options.people is not None:  # limits and interval are people's already
+        return _compare(sides, options), sides
     for limit in ("margin", "max_drop", "max_detectable"):
-        setattr(asked, limit, getattr(asked, limit) * judges.discernment)
-    return _compare(sides, asked), replace(sides, note=sides.note + judges.note)
+        setattr(options, limit, getattr(options, limit) * judges.discernment)
+    return _compare(sides, options), replace(sides, note=sides.note + judges.note)
 
 
-def _compare(sides: Sides, asked: argparse.Namespace) -> Comparison:
-    releases = asked.releases or (8 if asked.anytime else 1)
-    if asked.anytime:
+def _compare(sides: Sides, options: argparse.Namespace) -> Comparison:
+    releases = options.releases or (8 if options.anytime else 1)
+    if options.anytime:
         return compare_anytime(
             sides.verdicts,
             baseline=sides.baseline,
             candidate=sides.candidate,
-            margin=asked.margin,
-            alpha=asked.alpha,
+            margin=options.margin,
+            alpha=options.alpha,
             n_releases=releases,
-            max_inconsistent=asked.max_inconsistent,
-            dimensions=asked.dimension,
+            max_inconsistent=options.max_inconsistent,
+            dimensions=options.dimension,
         )
-    if asked.people is not None:
+    if options.people is not None:
         return compare_powered(
             sides.verdicts,
-            _read_people(asked.people, reading_of(asked)),
+            _read_people(options.people, reading_of(options)),
             baseline=sides.baseline,
             candidate=sides.candidate,
-            mode=asked.mode,
-            alpha=asked.alpha / releases,
-            max_drop=asked.max_drop,
-            max_detectable=asked.max_detectable,
-            max_inconsistent=asked.max_inconsistent,
-            dimensions=asked.dimension,
+            mode=options.mode,
+            alpha=options.alpha / releases,
+            max_drop=options.max_drop,
+            max_detectable=options.max_detectable,
+            max_inconsistent=options.max_inconsistent,
+            dimensions=options.dimension,
         )
     return sides.compare(
-        mode=asked.mode,
-        alpha=asked.alpha / releases,
-        max_drop=asked.max_drop,
-        max_detectable=asked.max_detectable,
-        max_inconsistent=asked.max_inconsistent,
-        dimensions=asked.dimension,
+        mode=options.mode,
+        alpha=options.alpha / releases,
+        max_drop=options.max_drop,
+        max_detectable=options.max_detectable,
+        max_inconsistent=options.max_inconsistent,
+        dimensions=options.dimension,
         rng=np.random.default_rng(20260109),
     )
 

@@ -158,7 +158,7 @@ def _text(value: object) -> str:
 
 def _code(function: Callable[..., Any]) -> str:
     """Compute a checksum of the code that a function reaches, and of numerical libraries."""
-    found = {
+    code_of = {
         "versions": f"numpy {np.__version__}, pandas {pd.__version__}, scipy {scipy.__version__}"
     }
     todo: list[Any] = [function]
@@ -167,9 +167,9 @@ def _code(function: Callable[..., Any]) -> str:
         module = one if isinstance(one, str) else one.__module__
         # it stands in a chapter: its text, and the functions that it names
         if not module.startswith("heart_utils."):
-            if (own := f"{module}.{one.__qualname__}") not in found:
+            if (own := f"{module}.{one.__qualname__}") not in code_of:
                 tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
-                found[own] = _plain(tree)
+                code_of[own] = _plain(tree)
                 used = {name: one.__globals__.get(name) for name in sorted(_names(tree))}
                 if loose := [name for name, value in used.items() if isinstance(value, _VALUES)]:
                     raise ValueError(
@@ -181,11 +181,11 @@ def _code(function: Callable[..., Any]) -> str:
                     for value in used.values()
                     if getattr(value, "__module__", "").startswith(_HOMES)
                 ]
-        elif module not in found:
-            found[module], imports = _read(module)
+        elif module not in code_of:
+            code_of[module], imports = _read(module)
             todo += imports
     return hashlib.sha256(
-        "\n".join(f"{name}: {found[name]}" for name in sorted(found)).encode()
+        "\n".join(f"{name}: {code_of[name]}" for name in sorted(code_of)).encode()
     ).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """The leaderboard as files and as a page that sorts and searches offline.
 
-Includes the ranking under a reader's own weights.
+It also ranks under a reader's own weights.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def leaderboard_rows(
         ", ".join(word for word in NOTES if row[word])
         for row in table[list(NOTES)].to_dict("records")
     ]
-    shown = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
+    rows = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
     calibration = [
         _of_judges(row, records)
         for row in table[["rater_kind", "rater", "dimension"]].to_dict("records")
     ]
-    return shown[[*SETTINGS, *HEADINGS]].assign(
-        calibration=pd.Series(calibration, index=shown.index, dtype="str")
+    return rows[[*SETTINGS, *HEADINGS]].assign(
+        calibration=pd.Series(calibration, index=rows.index, dtype="str")
     )
 
 
@@ -386,14 +386,14 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, object]]:
             texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
             cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
         population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
-        said = {
+        shared_settings = {
             "group": group,
             "population": population,
             "method": method,
             "notes": notes,
             "calibration": calibration,
         }
-        boards.append({**said, "drawn": drawn, "rows": cells, "shown": list(texts)})
+        boards.append({**shared_settings, "drawn": drawn, "rows": cells, "shown": list(texts)})
     return boards
 
 
@@ -412,7 +412,7 @@ def _cell(name: str, value: Any) -> tuple[str, str | None]:
 def _plus_minus(rating: float, low: float, high: float) -> str:
     """Format a rating with its interval in LaTeX.
 
-    One number where both sides round to the same, else both.
+    The error is one number where both sides round to the same, else two.
     """
     if math.isnan(low) or math.isnan(high):
         return f"${rating:.0f}$"

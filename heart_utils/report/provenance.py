@@ -84,8 +84,10 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
         entries: JsonObject = here.manifest.get("tables", {})
         kind, _, part = table.partition("/")
         if kind not in TABLES:
-            said = f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
-            raise ValueError(f"{name!r} names no table. {said}")
+            known_names = (
+                f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
+            )
+            raise ValueError(f"{name!r} names no table. {known_names}")
         # parts of a table come from different places
         for pattern in [table] if part else [kind, f"{kind}/*"]:
             for file in sorted(here.folder.glob(f"{pattern}.parquet")):
@@ -96,12 +98,12 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
 
 def versions() -> dict[str, str]:
     """List the versions that figures depend on most."""
-    there = {
-        found.name.lower().replace("_", "-"): found.version
-        for found in importlib.metadata.distributions()
+    installed = {
+        package.name.lower().replace("_", "-"): package.version
+        for package in importlib.metadata.distributions()
     }
     return {"python": platform.python_version()} | {
-        name: there[name] for name in PACKAGES if name in there
+        name: installed[name] for name in PACKAGES if name in installed
     }
 
 
@@ -228,14 +230,14 @@ def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
             f"{file} glued nothing. Is it the executed copy? A chapter under notebooks/ has no"
             " outputs."
         )
-    found = {}
+    glued = {}
     for output in outputs:
-        said = output["data"].get(f"{PREFIX}text/plain", "")
+        text = output["data"].get(f"{PREFIX}text/plain", "")
         try:
-            found[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval("".join(said))
+            glued[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval("".join(text))
         except (SyntaxError, ValueError):
             continue
-    return found
+    return glued
 
 
 def methods(
@@ -270,9 +272,9 @@ def methods(
     '6 responders were compared on 160 histories (80 dialogues) by 65 people and 1 model judge
     (gpt-4)'
     """
-    opened, fit = run if isinstance(run, Run) else open_run(run), ratings.settings
+    opened, settings = run if isinstance(run, Run) else open_run(run), ratings.settings
     rows = opened.read("verdicts")
-    rows = rows[rows["dimension"] == fit["dimension"]]
+    rows = rows[rows["dimension"] == settings["dimension"]]
     raters = rows.groupby("rater_kind")["rater"].unique()
     people, judges = (
         len(raters.get("human", ())),
@@ -285,7 +287,7 @@ def methods(
         ]
     calibration = {
         judge: _calibration_of(
-            judge, fit["dimension"], records, opened.name, sorted(rows["protocol"].unique())
+            judge, settings["dimension"], records, opened.name, sorted(rows["protocol"].unique())
         )
         for judge in judges
     }
@@ -304,14 +306,14 @@ def methods(
         "simulated": int(rows["simulated"].sum()),
     }
     left_out = [(state, f"{count:,}") for state, count in ratings.left_out.items() if count]
-    how = ""
-    if fit["population"] != "none" and fit["interval"] in WORDS["intervals"]:
-        clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in fit["cluster"])
-        how = WORDS["intervals"][fit["interval"]].format(
-            n_resamples=fit["n_resamples"], clusters=clusters
+    interval_sentence = ""
+    if settings["population"] != "none" and settings["interval"] in WORDS["intervals"]:
+        clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in settings["cluster"])
+        interval_sentence = WORDS["intervals"][settings["interval"]].format(
+            n_resamples=settings["n_resamples"], clusters=clusters
         )
     values = {
-        "fit": fit,
+        "fit": settings,
         "words": WORDS,
         "people": people,
         "judges": judges,
@@ -321,7 +323,7 @@ def methods(
     values |= {
         "n": {name: f"{count:,}" for name, count in counts.items()},
         "left_out": left_out,
-        "how": how,
+        "how": interval_sentence,
     }
     values |= {
         "shown": rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique(),

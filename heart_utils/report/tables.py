@@ -121,16 +121,16 @@ def show_table(
     kind = "dataframe heart-filter" if filtered else "dataframe"
     # The theme knows tables of pandas by this class: colours in the dark, and a wide one scrolls
     # rather than breaking words.
-    shown = kept.style.set_uuid(f"{next(NUMBER)}").format(
+    styled = kept.style.set_uuid(f"{next(NUMBER)}").format(
         precision=digits, na_rep=DASH, thousands=",", escape="html"
     )
     # names in a table may be anybody's, and pandas takes them for markup unless it is told
     for axis in (0, 1):
-        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
-    shown = shown.set_table_attributes(f'class="{kind}"').map(_give_room)
+        styled.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
+    styled = styled.set_table_attributes(f'class="{kind}"').map(_give_room)
     if wrap:
-        shown = shown.set_properties(None, **{"white-space": "normal"})
-    return shown.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else shown
+        styled = styled.set_properties(None, **{"white-space": "normal"})
+    return styled.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else styled
 
 
 def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> None:
@@ -249,12 +249,12 @@ def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]
     ...     print(pd.read_excel(file, sheet_name="scores", engine="calamine")["score"].tolist())
     [4]
     """
-    place = Path(file)
-    if place.suffix != ".xlsx":
-        raise ValueError(f"A workbook's name ends in .xlsx; this one is {place.name!r}.")
-    refuse_identities(tables, {"the name of the file": place.name}, known=known_people())
-    write_atomically(place, as_workbook(tables))
-    return place
+    path = Path(file)
+    if path.suffix != ".xlsx":
+        raise ValueError(f"A workbook's name ends in .xlsx; this one is {path.name!r}.")
+    refuse_identities(tables, {"the name of the file": path.name}, known=known_people())
+    write_atomically(path, as_workbook(tables))
+    return path
 
 
 def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
@@ -387,16 +387,18 @@ def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     constant = [
         name for name in truths if len(table) > 1 and table[name].all() == table[name].any()
     ]
-    said = table.assign(
+    renamed = table.assign(
         **{
             name: table[name].map({True: "yes", False: "no"})
             for name in truths
             if isinstance(name, str)
         }
     )
-    said = said.drop(columns=constant)
-    said = said.rename(columns=_say) if said.rename(columns=_say).columns.is_unique else said
-    return said.rename_axis(index=_say, columns=_say)
+    renamed = renamed.drop(columns=constant)
+    renamed = (
+        renamed.rename(columns=_say) if renamed.rename(columns=_say).columns.is_unique else renamed
+    )
+    return renamed.rename_axis(index=_say, columns=_say)
 
 
 def _say(name: Any) -> Any:

@@ -111,17 +111,18 @@ def find_data(name: str) -> dict[str, Path]:
     The mirror is ``HEART_DATA_MIRROR``.
     """
     source = find_source(name)
-    place = os.environ.get("HEART_DATA_MIRROR")
-    folder = (Path(place).expanduser().resolve() if place else cache_folder()) / source.folder
+    mirror = os.environ.get("HEART_DATA_MIRROR")
+    folder = (Path(mirror).expanduser().resolve() if mirror else cache_folder()) / source.folder
     files = {file.file: folder / file.file for file in source.files}
-    for file in source.files if place else ():
+    for file in source.files if mirror else ():
         if not files[file.file].is_file():
-            said = f"The mirror {folder.parent} has no {source.folder}/{file.file}"
+            error_message = f"The mirror {folder.parent} has no {source.folder}/{file.file}"
             raise DataUnavailableError(
-                f"{said}. Add it, or unset HEART_DATA_MIRROR and run `make data NAME={name}`."
+                f"{error_message}. Add it, or unset HEART_DATA_MIRROR and run `make data"
+                f" NAME={name}`."
             )
         _check(source, file, files[file.file])
-    if not place and not all(_whole(file, files[file.file]) for file in source.files):
+    if not mirror and not all(_whole(file, files[file.file]) for file in source.files):
         raise DataUnavailableError(
             f"The data set {name!r} is not whole in {cache_folder()}. {_advice(source)}"
         )
@@ -216,13 +217,13 @@ def _whole(file: SourceFile, path: Path) -> bool:
 
 def _check(source: Source, file: SourceFile, path: Path) -> None:
     if hashlib.sha256(_keep(source, file, path.read_bytes())).hexdigest() != file.sha256:
-        said = (
+        error_message = (
             f"{path} is damaged, or another version: its checksum is not the one in"
             " data/sources.yaml"
         )
         raise DataError(
-            f"{said}. Delete it and run `make data NAME={source.name}`, or copy it into the mirror"
-            " again."
+            f"{error_message}. Delete it and run `make data NAME={source.name}`, or copy it into"
+            " the mirror again."
         )
 
 
@@ -265,11 +266,13 @@ def _ratings(reading: JsonObject, content: bytes) -> bytes:
         *reading["row_ids"],
         *chain.from_iterable((of["id"], *of["dimensions"]) for of in reading["sets"].values()),
     }
-    used = [place for place, head in enumerate(rows[0]) if head in named]
+    used = [column for column, head in enumerate(rows[0]) if head in named]
     if len(used) == len(rows[0]):
         return content
     kept = io.StringIO(newline="")
-    csv.writer(kept, lineterminator="\n").writerows([row[place] for place in used] for row in rows)
+    csv.writer(kept, lineterminator="\n").writerows(
+        [row[column] for column in used] for row in rows
+    )
     return kept.getvalue().encode()
 
 

@@ -30,7 +30,7 @@ NAMES = (*SIDES, "responder", "rater")
 
 
 def read_cells(
-    table: str, rows: pd.DataFrame, text_file: bool, how: FileOptions, faults: list[str]
+    table: str, rows: pd.DataFrame, text_file: bool, options: FileOptions, faults: list[str]
 ) -> list[Any]:
     """Read cells as what they mean, in place; give the labels of rows where that cannot be done."""
     bad: list[Any] = []
@@ -45,12 +45,12 @@ def read_cells(
             rows[column] = map_words(rows[column], partial(_of_words, what.words))
     given = rows.get("p_a", pd.Series(dtype=object))  # as the file has it
     if table == "verdicts":
-        bad += _read_chances(rows, how.get("soft"), faults)
-    _translate(table, rows, how.get("words") or {})
+        bad += _read_chances(rows, options.get("soft"), faults)
+    _translate(table, rows, options.get("words") or {})
     _refuse_spellings(rows, faults)
     if table == "verdicts":
         head = next(
-            (head for head, name in (how.get("columns") or {}).items() if name == "verdict"),
+            (head for head, name in (options.get("columns") or {}).items() if name == "verdict"),
             "verdict",
         )
         bad += _read_verdicts(rows, head, faults)
@@ -124,20 +124,20 @@ def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None
     """Replace the user's words by the table's, for the answer or a named column."""
     answer = ANSWERS.get(table, "")
     flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
-    for column, said in {
+    for column, explained in {
         answer: flat,
-        **{name: said for name, said in words.items() if isinstance(said, Mapping)},
+        **{name: explained for name, explained in words.items() if isinstance(explained, Mapping)},
     }.items():
         if column not in rows:
-            if said:
+            if explained:
                 raise DataError(
                     f"words speaks of the column {column or 'of answers'}, which {table} does not"
                     " have here."
                 )
             continue
-        if not said:
+        if not explained:
             continue
-        meant = {word_of(word): meaning for word, meaning in said.items()}
+        meant = {word_of(word): meaning for word, meaning in explained.items()}
         meanings = map_words(rows[column], partial(_meaning, meant))
         failed = meanings.isin((*FAILURES, "inconsistent")) & (column == answer)
         rows[column] = meanings.mask(failed, None) if failed.any() else meanings
@@ -164,7 +164,7 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
     for (group, _), names in seen.items():
         if len(names) > 1:
             both = list(names.items())[:2]
-            found = [
+            examples = [
                 f"{called(rows.index[rows[column].eq(name).fillna(False).astype(bool)][0])} has"
                 f" {show_cell(group, name)}"
                 for name, column in both
@@ -174,8 +174,8 @@ def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
                 "" if group == "rater" else f", as in words={{'{other}': {{'{spelt}': '{name}'}}}}"
             )
             faults.append(
-                f"{column}: {found[0]} and {found[1]}, which differ in capitals or blanks alone."
-                f" Give one spelling{words}."
+                f"{column}: {examples[0]} and {examples[1]}, which differ in capitals or blanks"
+                f" alone. Give one spelling{words}."
             )
 
 
@@ -216,17 +216,17 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
                 return list(cells.index[third])
     words = cells[strange].map(str)
     if counted := {word: found.index for word, found in words.groupby(words, sort=False)}:
-        shown = [
+        examples = [
             (show_answer(head, word), found)
             for word, found in itertools.islice(counted.items(), 10)
         ]
-        said = ", ".join(
-            f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in shown
+        listed = ", ".join(
+            f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in examples
         )
-        example = next((word for word, _ in shown if word[0] in "'\""), "'X'")
+        example = next((word for word, _ in examples if word[0] in "'\""), "'X'")
         faults.append(
-            f"verdicts.verdict: {said}; expected a, b or tie. No other word is taken for a tie: say"
-            f" what each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are"
+            f"verdicts.verdict: {listed}; expected a, b or tie. No other word is taken for a tie:"
+            f" say what each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are"
             " failures."
         )
     return list(cells.index[cells.notna() & ~cells.isin(VERDICTS)])

@@ -151,15 +151,17 @@ def _can_ai_relate(parts: Parts) -> Iterator[Row]:
 
     Their addresses and places stand in columns that are not read.
     """
-    answers, shown = (_csv(parts[address]) for address in sorted(parts))
-    asked = [place for place, head in enumerate(answers[0]) if re.fullmatch(r"Q\d+", head)]
-    place_of = {head: place for place, head in enumerate(shown[0])}
+    answers, items = (_csv(parts[address]) for address in sorted(parts))
+    question_columns = [
+        column for column, head in enumerate(answers[0]) if re.fullmatch(r"Q\d+", head)
+    ]
+    place_of = {head: column for column, head in enumerate(items[0])}
     for expert, row in enumerate(answers[3:5], 1):
-        for number, place in enumerate(asked):
+        for number, column in enumerate(question_columns):
             item, scale = number // len(_SCALES), _SCALES[number % len(_SCALES)]
-            kind = " ".join(shown[1 + item][place_of["Type"]].split())
+            kind = " ".join(items[1 + item][place_of["Type"]].split())
             author = "human" if kind == "Human" else "gpt4" if kind == "AI" else "gpt4_short"
-            score = _clinician(scale, row[place])
+            score = _clinician(scale, row[column])
             yield {
                 "expert": f"expert{expert}",
                 "item": item,
@@ -188,16 +190,16 @@ def _kokorochat(parts: Parts) -> Iterator[Row]:
 
 
 def _session(session: Row) -> Row:
-    said, review = session["dialogue"], session["review_by_client_en"]
-    times = [datetime.fromisoformat(turn["time"]) for turn in said]
+    dialogue, review = session["dialogue"], session["review_by_client_en"]
+    times = [datetime.fromisoformat(turn["time"]) for turn in dialogue]
     waits: dict[str, list[float]] = {"counselor": [], "client": []}
-    for place in range(1, len(said)):
-        if said[place]["role"] != said[place - 1]["role"]:
-            wait = (times[place] - times[place - 1]).total_seconds()
-            waits[said[place]["role"]].append(wait)
-    own = [turn["utterance"] for turn in said if turn["role"] == "counselor"]
+    for number in range(1, len(dialogue)):
+        if dialogue[number]["role"] != dialogue[number - 1]["role"]:
+            wait = (times[number] - times[number - 1]).total_seconds()
+            waits[dialogue[number]["role"]].append(wait)
+    own = [turn["utterance"] for turn in dialogue if turn["role"] == "counselor"]
     return {
-        "n": len(said),
+        "n": len(dialogue),
         "nc": len(own),
         "lat_med": statistics.median(waits["counselor"]),
         "clat_med": statistics.median(waits["client"]),

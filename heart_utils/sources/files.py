@@ -110,73 +110,76 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
 
     All faults are reported at once, with a call that may read it.
     """
-    how, faults = reading or FileOptions(), list[str]()
-    check_options(how)
+    options, faults = reading or FileOptions(), list[str]()
+    check_options(options)
     file = "the DataFrame" if is_table(given) else str(Path(given).expanduser().resolve())  # type: ignore[arg-type]
     raw = read_table(
         given,
-        sep=how.get("sep"),
-        encoding=how.get("encoding"),
-        header=how.get("header"),
+        sep=options.get("sep"),
+        encoding=options.get("encoding"),
+        header=options.get("header"),
         faults=faults,
     )
     if raw.rows.empty:
         raise DataError(f"{file}: it has no rows.")
-    checked = read_rows(table, raw, how, Path(file).stem, faults)
+    checked = read_rows(table, raw, options, Path(file).stem, faults)
     if faults:
-        said = faults[0].removeprefix(f"{file}: ")
+        error_message = faults[0].removeprefix(f"{file}: ")
         if len(faults) > 1:
             listed = "".join(f"\n{number}. {fault}" for number, fault in enumerate(faults, start=1))
-            said = f"{len(faults)} faults (row 0 is the first).{listed}"
+            error_message = f"{len(faults)} faults (row 0 is the first).{listed}"
         proposal = _tried_proposal(
-            table, raw, how, any("encoding='cp1252'" in fault for fault in faults)
+            table, raw, options, any("encoding='cp1252'" in fault for fault in faults)
         )
-        call = f"\n{proposal.text(table, given)}" if proposal.options != how else ""
-        error = DataError(redact_message(f"{file}: {said}") + call)
+        call = f"\n{proposal.text(table, given)}" if proposal.options != options else ""
+        error = DataError(redact_message(f"{file}: {error_message}") + call)
         error.options = proposal.options if call else {}
         raise error
     _tell(checked.attrs.get("notes", {}), len(raw.rows), len(checked))
-    return _with_codes(table, checked, how)
+    return _with_codes(table, checked, options)
 
 
-def describe_file(table: str, given: Given, how: FileOptions) -> str:
+def describe_file(table: str, given: Given, options: FileOptions) -> str:
     """Describe what is in a file and how it may be read, or that it can be read as it is."""
     raw = read_table(
-        given, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header")
+        given,
+        sep=options.get("sep"),
+        encoding=options.get("encoding"),
+        header=options.get("header"),
     )
     columns = ", ".join(
         f"{head}{_few_words(str(head), raw.rows[head])}" for head in raw.rows.columns
     )
-    said = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
-    said += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
-    said += [
+    sentences = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
+    sentences += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
+    sentences += [
         f"{head} asked: {question}"
         for head, question in raw.questions.items()
         if question not in (head, "")
     ]
     faults = list[str]()
-    rows = read_rows(table, raw, how, "", faults)
-    said.append(
-        _tried_proposal(table, raw, how, False).text(table, given)
+    rows = read_rows(table, raw, options, "", faults)
+    sentences.append(
+        _tried_proposal(table, raw, options, False).text(table, given)
         if faults
         else f"It reads as it is: {len(rows):,} answers."
     )
-    return redact_message("\n".join(said))
+    return redact_message("\n".join(sentences))
 
 
 def read_rows(
-    table: str, raw: RawTable, how: FileOptions, name: str, faults: list[str]
+    table: str, raw: RawTable, options: FileOptions, name: str, faults: list[str]
 ) -> pd.DataFrame:
     """Make the project's table of the rows of a file, and gather what is wrong with it."""
     try:
-        refuse_doubtful(raw, how)
-        shaped = reshape(table, raw, how, ANSWERS.get(table, ""))
-        rows = _name_columns(table, shaped, how, faults)
-        unreadable = read_cells(table, rows, raw.as_text, how, faults)
+        refuse_doubtful(raw, options)
+        shaped = reshape(table, raw, options, ANSWERS.get(table, ""))
+        rows = _name_columns(table, shaped, options, faults)
+        unreadable = read_cells(table, rows, raw.as_text, options, faults)
         left = rows.drop(index=unreadable) if unreadable else rows
         if table == "histories" and "source" not in rows:
             left["source"] = name
-        checked = _checked(table, left, faults, shaped.sides_shown, how)
+        checked = _checked(table, left, faults, shaped.sides_shown, options)
     except (TableError, DataError) as error:
         faults.append(str(error))
         return empty_table(table)
@@ -186,9 +189,11 @@ def read_rows(
     return checked
 
 
-def _tried_proposal(table: str, raw: RawTable, how: FileOptions, other_encoding: bool) -> Proposal:
+def _tried_proposal(
+    table: str, raw: RawTable, options: FileOptions, other_encoding: bool
+) -> Proposal:
     """Propose how a file may be read, and say what comes of it."""
-    proposal = propose(table, raw, how)
+    proposal = propose(table, raw, options)
     if other_encoding:
         proposal.options["encoding"] = "cp1252"
     if "'...'" in f"{proposal.options.get('shown')} {proposal.options.get('always')}":
@@ -218,27 +223,27 @@ def _tried_proposal(table: str, raw: RawTable, how: FileOptions, other_encoding:
 def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
     """Warn about the rows of the file that do not count, by reason."""
     if left_out := {reason: count for reason, count in notes.items() if count}:
-        said = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
         warnings.warn(
-            f"{n_read:,} rows were read and {n_rows:,} answers kept: {said}.", stacklevel=4
+            f"{n_read:,} rows were read and {n_rows:,} answers kept: {reasons}.", stacklevel=4
         )
 
 
-def _with_codes(table: str, rows: pd.DataFrame, how: FileOptions) -> pd.DataFrame:
+def _with_codes(table: str, rows: pd.DataFrame, options: FileOptions) -> pd.DataFrame:
     """Replace raters and writers by codes where they may be people; all or none on request.
 
     They may be people if they look like it or a header says so.
     """
     made = rows.attrs.pop(MADE, ())
-    if how.get("keep_ids"):
+    if options.get("keep_ids"):
         return rows
     by_header = {
         name
-        for head, name in (how.get("columns") or {}).items()
+        for head, name in (options.get("columns") or {}).items()
         if name in PEOPLE and names_people(head)
     }
     try:
-        every = PEOPLE if how.get("keep_ids") is False else by_header
+        every = PEOPLE if options.get("keep_ids") is False else by_header
         # Columns that were made of the file's own hold nobody who is not in those.
         if not code_rows(rows.drop(columns=made), _no_codes, every=every)[1]:
             return rows
@@ -257,13 +262,17 @@ def read_sample(table: str) -> pd.DataFrame:
 
 
 def _name_columns(
-    table: str, shaped: Reshaped, how: FileOptions, faults: list[str]
+    table: str, shaped: Reshaped, options: FileOptions, faults: list[str]
 ) -> pd.DataFrame:
     """Rename columns as the user says, or match their own names to the table's.
 
     Names are matched without case, blanks and hyphens.
     """
-    given, always, expected = how.get("columns") or {}, how.get("always") or {}, TABLES[table]
+    given, always, expected = (
+        options.get("columns") or {},
+        options.get("always") or {},
+        TABLES[table],
+    )
     meant = {plain(column): column for column in expected} | {
         plain(head): name for head, name in given.items()
     }
@@ -294,7 +303,7 @@ def _name_columns(
         )
         rows = rows.loc[:, ~again]
     lacking = [column for column in NEEDED[table] if column not in rows and column not in always]
-    rows = _refuse_unknown(table, rows, shaped.used, lacking, how, faults)
+    rows = _refuse_unknown(table, rows, shaped.used, lacking, options, faults)
     if both := [column for column in always if column in rows]:
         faults.append(
             f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out"
@@ -322,7 +331,7 @@ def _refuse_unknown(
     rows: pd.DataFrame,
     used: set[str],
     lacking: list[str],
-    how: FileOptions,
+    options: FileOptions,
     faults: list[str],
 ) -> pd.DataFrame:
     """Refuse columns that are not explained, unless the user leaves out all others.
@@ -335,7 +344,7 @@ def _refuse_unknown(
         for name in unknown
         if name not in used and not (rows[name].isna() | (rows[name].astype(object) == "")).all()
     ]
-    if rest and how.get("others") != "drop":
+    if rest and options.get("others") != "drop":
         listed = ", ".join(name + _few_words(name, rows[name]) for name in rest[:MAX_UNKNOWN])
         more = f" and {len(rest) - MAX_UNKNOWN} more" if len(rest) > MAX_UNKNOWN else ""
         leave = f"leave it out: columns={{{rest[0]!r}: None}}" + (
@@ -369,7 +378,7 @@ def _anything(column: str, what: Column, n: int) -> list[Any]:
 
 
 def _checked(
-    table: str, rows: pd.DataFrame, faults: list[str], sides_shown: bool, how: FileOptions
+    table: str, rows: pd.DataFrame, faults: list[str], sides_shown: bool, options: FileOptions
 ) -> pd.DataFrame:
     """Check the remaining rows, without those at fault, until no fault is found."""
     texts = {
@@ -391,7 +400,7 @@ def _checked(
                     )
             filled, compared = _completed(table, rows, sides_shown)
             distinct = False
-            if (numbered := how.get("repeats") == "number") or table == "verdicts":
+            if (numbered := options.get("repeats") == "number") or table == "verdicts":
                 others = [filled[key] for key in KEYS[table][1:] if key != "repeat"]
                 numbers = group_numbers([compared, *others])
                 again = come_again(numbers)
@@ -523,9 +532,9 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> pd.Series:
     if made := "comparison_id" not in rows:
         order = rows["order"]
         rows["comparison_id"] = rows["pair_id"]
-        if (said := order.notna().to_numpy(bool)).any():
-            with_order = join_texts([rows["pair_id"][said], order[said]])
-            rows["comparison_id"] = put(rows["pair_id"], said, with_order)
+        if (has_order := order.notna().to_numpy(bool)).any():
+            with_order = join_texts([rows["pair_id"][has_order], order[has_order]])
+            rows["comparison_id"] = put(rows["pair_id"], has_order, with_order)
     # names that hold what parts an id may give two pairs one id
     names = {name for side in SIDES for name in rows[side].unique()}
     if named or not made or any("--" in f"-{name}" or name in ORDERS for name in names):

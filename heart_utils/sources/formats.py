@@ -1,6 +1,6 @@
 """Tables of any format as rows of cells: CSV, Excel, Parquet, JSON, JSON Lines, Arrow.
 
-Also compressed files and a DataFrame.
+Compressed files and a DataFrame are read too.
 
 Nothing here knows what a column means. Rows keep the number that they have in their file, the first
 below the header being 0.
@@ -220,12 +220,12 @@ def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> 
         ) from None
     filled = {name: rows for name, rows in sheets.items() if not rows.empty}
     if len(filled) > 1:
-        said = (
+        error_message = (
             f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them"
             " as a DataFrame"
         )
         raise DataError(
-            f"{said}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str)"
+            f"{error_message}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str)"
             " reads it."
         )
     rows = next(iter(filled.values()), pd.DataFrame())
@@ -268,13 +268,14 @@ def _objects_in(file: Path, content: Any) -> list[JsonObject]:
         raise DataError(
             f"{file}: it holds a {type(content).__name__}, expected an array of objects."
         )
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if not isinstance(row, dict):
             raise DataError(
-                f"{file}: entry {place} of the array is a {type(row).__name__}, expected an object."
+                f"{file}: entry {number} of the array is a {type(row).__name__}, expected an"
+                " object."
             )
         if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
-            raise DataError(f"{file}: row {place}, {halves[0]}: {HALF}")
+            raise DataError(f"{file}: row {number}, {halves[0]}: {HALF}")
     return rows
 
 
@@ -316,10 +317,12 @@ def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
         }
         return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
     inside = ", ".join(map(str, content)) or "nothing"
-    found = f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
+    content_type = (
+        f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
+    )
     raise DataError(
-        f"{file}: it is one object with {found}; inside are {inside}. Give the array alone, as a"
-        " file or a DataFrame."
+        f"{file}: it is one object with {content_type}; inside are {inside}. Give the array"
+        " alone, as a file or a DataFrame."
     )
 
 
@@ -391,14 +394,14 @@ def _text(file: Path, encoding: str | None = None, faults: list[str] | None = No
             content[: error.start].count(b"\n"),
         )
         byte = content[error.start : error.start + 1]
-        said = (
+        fault = (
             f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8,"
             " or name its encoding: with encoding='cp1252' this byte is"
             f" {byte.decode('cp1252', errors='replace')!r}."
         )
         if faults is None:
-            raise DataError(f"{file}: {said}") from None
-        faults.append(said)
+            raise DataError(f"{file}: {fault}") from None
+        faults.append(fault)
         return guess
 
 
@@ -515,7 +518,7 @@ def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
         if len(str(head)) and rows[head].head(2000).eq(str(head)).any()
     ]
     if numbers or (len(again) > 1 and 2 * len(again) >= len(heads)):
-        names = ", ".join(f"'column_{place}'" for place in range(1, len(heads) + 1))
+        names = ", ".join(f"'column_{number}'" for number in range(1, len(heads) + 1))
         first = ", ".join(show_cell("header", head) for head in heads[:6])
         raise DataError(
             f"{file}: there seems to be no header: its first line ({first}) reads like a row. Name"
@@ -547,10 +550,10 @@ def _without_more_headers(rows: pd.DataFrame) -> RawTable:
         return RawTable(rows, as_text=True)
     n_headers = int(np.flatnonzero(marked)[0]) + 1
     questions: Mapping[Any, Any] = rows.iloc[0].to_dict() if n_headers else {}
-    asked = {str(head): str(question) for head, question in questions.items()}
+    question_texts = {str(head): str(question) for head, question in questions.items()}
     return RawTable(
         rows.iloc[n_headers:],
         as_text=True,
         notes={"rows of headers by Qualtrics": n_headers},
-        questions=asked,
+        questions=question_texts,
     )

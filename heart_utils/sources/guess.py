@@ -45,8 +45,8 @@ ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of wh
 def facts() -> JsonObject:
     """Read how tools name things."""
     text = Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8")
-    said: JsonObject = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return said
+    tools: JsonObject = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return tools
 
 
 @dataclass
@@ -72,12 +72,12 @@ class Proposal:
         return redact_message("\n".join([*lines, *([self.tried] if self.tried else [])]))
 
 
-def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
+def refuse_doubtful(raw: RawTable, options: FileOptions) -> None:
     """Refuse rows marked as not to count, or as turned, until options say what this means."""
-    decided = {plain(head) for head in how.get("only") or {}} | {
-        plain(head) for head in how.get("columns") or {} if _kept(how, head)
+    decided = {plain(head) for head in options.get("only") or {}} | {
+        plain(head) for head in options.get("columns") or {} if _kept(options, head)
     }
-    explained = decided | {plain(head) for head in how.get("columns") or {}}
+    explained = decided | {plain(head) for head in options.get("columns") or {}}
     for head, turned in _marked(raw.rows, facts()["turned"]).items():
         if plain(head) not in explained:
             raise DataError(
@@ -106,20 +106,20 @@ def refuse_doubtful(raw: RawTable, how: FileOptions) -> None:
             )
 
 
-def _kept(how: FileOptions, head: str) -> bool:
+def _kept(options: FileOptions, head: str) -> bool:
     """Check whether the user names a column of the table, so that its values are read."""
-    return (how.get("columns") or {}).get(head) is not None
+    return (options.get("columns") or {}).get(head) is not None
 
 
 def _marked(rows: pd.DataFrame, names: list[str]) -> dict[str, pd.Series]:
     """Find columns of marks by their headers: header -> whether each row is marked."""
-    known, found = set(map(plain, names)), {}
+    known, marked_columns = set(map(plain, names)), {}
     for head in rows.columns:
         if plain(str(head).rsplit(".", 1)[-1]) in known:
             cells = map_words(rows[head], lambda cell: word_of(cell) if _is_plain(cell) else "")
             if set(cells.unique()) <= {*ON, *OFF} and (marks := cells.isin(list(ON))).any():
-                found[str(head)] = marks
-    return found
+                marked_columns[str(head)] = marks
+    return marked_columns
 
 
 def _is_plain(cell: object) -> bool:
@@ -128,7 +128,7 @@ def _is_plain(cell: object) -> bool:
 
 def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Find columns by which rows may not count: header -> whether each row is such."""
-    found = {}
+    doubtful_columns = {}
     for name, values in facts()["doubtful"].items():
         for head in rows.columns:
             last = str(head).rsplit(".", 1)[-1]
@@ -143,8 +143,8 @@ def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
                 if status and plain(last) != "status":  # of another tool, whose numbers mean others
                     wrong &= ~cells.isin(["1", "2", "8"])
                 if wrong.any() and not (name == "Status" and not _is_status(rows[head], values)):
-                    found[str(head)] = wrong
-    return found
+                    doubtful_columns[str(head)] = wrong
+    return doubtful_columns
 
 
 def _is_status(cells: pd.Series, values: list[str]) -> bool:
@@ -153,14 +153,14 @@ def _is_status(cells: pd.Series, values: list[str]) -> bool:
     return not words <= {"1", "2", "8"} or "0" in words
 
 
-def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
+def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
     """Find out from headers and words how a file may be meant; what the user has said stays.
 
     Parameters
     ----------
     table : str, as which it is read
     raw : RawTable
-    how : FileOptions, what the user has said so far
+    options : FileOptions, what the user has said so far
 
     Returns
     -------
@@ -179,7 +179,7 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     >>> propose("verdicts", votes, FileOptions()).options["columns"]["winner"]
     'verdict'
     """
-    proposal = Proposal(options=FileOptions(**how))
+    proposal = Proposal(options=FileOptions(**options))
     if table != "verdicts":
         return _propose_columns(table, raw, proposal)
     rows = _with_tool(raw, proposal)
@@ -208,9 +208,9 @@ def propose(table: str, raw: RawTable, how: FileOptions) -> Proposal:
     return proposal
 
 
-def _set(options: Any, option: str, **said: Any) -> None:
+def _set(options: Any, option: str, **entries: Any) -> None:
     """Add to an option what the user has not said."""
-    options[option] = {**said, **(options.get(option) or {})}
+    options[option] = {**entries, **(options.get(option) or {})}
 
 
 def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
@@ -220,14 +220,16 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
     proposal.tool = _tool_of(heads)
     if proposal.tool:
         proposal.confirm += facts()["tools"][proposal.tool].get("confirm", ())
-    said: Mapping[str, Any] = facts()["tools"][proposal.tool]["options"] if proposal.tool else {}
+    tool_options: Mapping[str, Any] = (
+        facts()["tools"][proposal.tool]["options"] if proposal.tool else {}
+    )
     options: Any = proposal.options
     for option in (
         *("explode", "split", "rater_columns", "dimension_columns"),
         *("winner_columns", "winner_loser", "soft"),
     ):
-        if option in said and option not in options:
-            options[option] = _as_written(said[option], heads)
+        if option in tool_options and option not in options:
+            options[option] = _as_written(tool_options[option], heads)
     if not options.get("explode") and (
         lists := [head for head in heads if _has_answers(rows[head])]
     ):
@@ -246,10 +248,10 @@ def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
             _set(options, "columns", **{f"{two}.0": "responder_a", f"{two}.1": "responder_b"})
             proposal.confirm.append(f"{two} names who wrote the two replies")
     for option in ("columns", "words", "always", "only"):
-        if option in said:
+        if option in tool_options:
             here = {
                 name: value
-                for name, value in said[option].items()
+                for name, value in tool_options[option].items()
                 if option in ("words", "always") or _is_in(rows, name)
             }
             _set(options, option, **here)
@@ -314,26 +316,26 @@ def _is_in(rows: pd.DataFrame, name: str) -> bool:
 
 def _done(proposal: Proposal) -> set[str]:
     """List the columns of the table that the options give so far."""
-    how = proposal.options
+    options = proposal.options
     done = (
-        {name for name in (how.get("columns") or {}).values() if name}
-        | set(how.get("always") or {})
-        | set(how.get("made_of") or {})
+        {name for name in (options.get("columns") or {}).values() if name}
+        | set(options.get("always") or {})
+        | set(options.get("made_of") or {})
     )
-    for pattern in (how.get("split") or {}).values():
+    for pattern in (options.get("split") or {}).values():
         done |= set(re.findall(r"\?P<(\w+)>", pattern))
     done |= (
         {"verdict"}
-        if how.get("winner_columns")
-        or how.get("counts")
-        or how.get("pair_columns")
+        if options.get("winner_columns")
+        or options.get("counts")
+        or options.get("pair_columns")
         or "p_a" in done
         else set()
     )
-    done |= {"rater", "verdict"} if how.get("rater_columns") else set()
-    done |= {"dimension", "verdict"} if how.get("dimension_columns") else set()
-    done |= {"responder_a", "responder_b", "verdict"} if how.get("winner_loser") else set()
-    if how.get("shown") is not None:
+    done |= {"rater", "verdict"} if options.get("rater_columns") else set()
+    done |= {"dimension", "verdict"} if options.get("dimension_columns") else set()
+    done |= {"responder_a", "responder_b", "verdict"} if options.get("winner_loser") else set()
+    if options.get("shown") is not None:
         done |= {"history_id", "responder_a", "responder_b"}
     return done
 
@@ -346,15 +348,15 @@ def _lacks(rows: pd.DataFrame, proposal: Proposal, column: str) -> bool:
 
 def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
     """List the headers that nothing explains yet, by plain name and last part."""
-    how = proposal.options
+    options = proposal.options
     mappings = (
-        how.get("columns"),
-        how.get("only"),
-        how.get("split"),
-        how.get("winner_columns"),
-        how.get("counts"),
+        options.get("columns"),
+        options.get("only"),
+        options.get("split"),
+        options.get("winner_columns"),
+        options.get("counts"),
     )
-    lists = (how.get("winner_loser"), how.get("pair_columns"))
+    lists = (options.get("winner_loser"), options.get("pair_columns"))
     used = {plain(name) for mapping in mappings for name in mapping or {}}
     used |= {plain(name) for names in lists for name in listed(names)}
     used |= {plain(name) for name in TABLES["verdicts"]}
@@ -466,13 +468,14 @@ def _cut(head: str) -> tuple[str, str]:
 
 def meaning_of(word: str) -> str | None:
     """Return the known meaning of a word of an answer, if any."""
-    said = word_of(word)
-    near = plain(said)
+    cleaned = word_of(word)
+    near = plain(cleaned)
     for meaning, words in facts()["words"].items():
-        if said in words or near in map(plain, words):
+        if cleaned in words or near in map(plain, words):
             return str(meaning)
     return next(
-        (str(name) for name, form in facts()["phrases"].items() if re.fullmatch(form, said)), None
+        (str(name) for name, form in facts()["phrases"].items() if re.fullmatch(form, cleaned)),
+        None,
     )
 
 
@@ -518,17 +521,17 @@ def _third(second: str, free: Mapping[str, str]) -> str | None:
 
 def _twins(free: Mapping[str, str]) -> list[tuple[str, str]]:
     """List the headers that differ in a word for their side alone: ``a.model`` and ``b.model``."""
-    found = []
+    twins = []
     for one, other in facts()["twins"]:
         for head in dict.fromkeys(free.values()):
             parts = re.split(r"([\W_]+|(?<=[a-z])(?=[A-Z0-9]))", head)
-            for place, part in enumerate(parts):
+            for position, part in enumerate(parts):
                 if part and part.casefold() == one:
-                    twin = plain("".join([*parts[:place], other, *parts[place + 1 :]]))
+                    twin = plain("".join([*parts[:position], other, *parts[position + 1 :]]))
                     if twin in free and free[twin] != head:
-                        found.append((head, free[twin]))
-    named = [pair for pair in found if re.search(facts()["authors"], pair[0], re.IGNORECASE)]
-    return [*named, *(pair for pair in found if pair not in named)]
+                        twins.append((head, free[twin]))
+    named = [pair for pair in twins if re.search(facts()["authors"], pair[0], re.IGNORECASE)]
+    return [*named, *(pair for pair in twins if pair not in named)]
 
 
 def _same_heads(rows: pd.DataFrame, free: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -645,14 +648,14 @@ def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
         "b": r"(n_?)?wins?_?(2|b)|away\.?wins",
         "tie": r"(n_?)?(ties?|draws?)",
     }
-    found = {
+    count_columns = {
         head: side
         for side, form in forms.items()
         for name, head in free.items()
         if re.fullmatch(form, name)
     }
-    if {"a", "b"} <= set(found.values()):
-        _set(proposal.options, "counts", **found)
+    if {"a", "b"} <= set(count_columns.values()):
+        _set(proposal.options, "counts", **count_columns)
 
 
 def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -775,7 +778,7 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
         heads += [
             head for head in map(str, rows.columns) if head in listed(options["rater_columns"])
         ]
-    said = {
+    explained_words = {
         word_of(word)
         for word, meaning in (options.get("words") or {}).items()
         if not isinstance(meaning, Mapping)
@@ -814,7 +817,7 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
     for word, head in words.items():
         key = word_of(word)
         if (
-            key in said
+            key in explained_words
             or (key in ("a", "b", "tie") and word == key and head not in lost)
             or key in names
             or (key == "" and several)
@@ -836,7 +839,11 @@ def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
                 proposal.confirm.append(f"{word!r} means {side_heads.get(side, side)} in every row")
             if meaning == "abstained":
                 proposal.confirm.append(f"{word!r} is no answer, and neither a tie")
-    if options.get("columns") and "p_a" in options["columns"].values() and "" not in said:
+    if (
+        options.get("columns")
+        and "p_a" in options["columns"].values()
+        and "" not in explained_words
+    ):
         head = next(head for head, name in options["columns"].items() if name == "p_a")
         if head in rows and (map_words(rows[head], word_of) == "").any():
             _set(options, "words", **{"": "error"})
@@ -849,8 +856,8 @@ def _words_in(cells: pd.Series) -> list[str]:
         "" if word_of(word) == "" else str(word).strip()
         for word in map_words(cells, lambda cell: cell).map(str).where(cells.notna(), "")
     ]
-    found = list(dict.fromkeys(words))
-    return found if len(found) <= FEW else []
+    distinct = list(dict.fromkeys(words))
+    return distinct if len(distinct) <= FEW else []
 
 
 def _name_kept(rows: pd.DataFrame, proposal: Proposal) -> None:
@@ -893,13 +900,15 @@ def _propose_columns(table: str, raw: RawTable, proposal: Proposal) -> Proposal:
     """Find the columns of scores, replies or histories by their names or by the tool."""
     rows = flatten(raw.rows)
     tool = _tool_of([str(head) for head in rows.columns])
-    if table == "scores" and (said := facts()["tools"].get(tool, {}).get("scores")):
+    if table == "scores" and (score_options := facts()["tools"].get(tool, {}).get("scores")):
         proposal.tool = tool
         options: Any = proposal.options
         several = [
-            head for head in map(str, rows.columns) if re.fullmatch(said["dimension_columns"], head)
+            head
+            for head in map(str, rows.columns)
+            if re.fullmatch(score_options["dimension_columns"], head)
         ]
-        for option, value in said.items():
+        for option, value in score_options.items():
             if option == "dimension_columns":
                 options.update({option: value} if several else {})
             elif isinstance(value, dict):

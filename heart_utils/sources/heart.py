@@ -62,18 +62,18 @@ def read_dialogues() -> dict[str, list[Dialogue]]:
 
 def load_esconv() -> pd.DataFrame:
     """Load the 1,300 dialogues whole, as histories with strategies and the seeker's own scores."""
-    asked = {
+    report_columns = {
         "distress_before": "initial_emotion_intensity",
         "distress_after": "final_emotion_intensity",
     }
-    asked |= {"seeker_empathy": "empathy", "seeker_relevance": "relevance"}
+    report_columns |= {"seeker_empathy": "empathy", "seeker_relevance": "relevance"}
     rows = []
     for one in itertools.chain(*read_dialogues().values()):
         seeker = one.about["survey_score"]["seeker"]
         row = history_row(one.dialogue_id, one.dialogue_id, "esconv", one.turns, one.about) | {
             "strategies": list(one.strategies)
         }
-        rows.append(row | {name: seeker.get(theirs) for name, theirs in asked.items()})
+        rows.append(row | {name: seeker.get(theirs) for name, theirs in report_columns.items()})
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
 
 
@@ -207,17 +207,24 @@ def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
         for before, (number, text) in enumerate(texts.items()):
             flags = flag_reply(text, n_before=before, n_after=len(texts) - before - 1)
             turns.append((dialogue.dialogue_id, number, text, flags))
-    said = pd.DataFrame(turns, columns=["dialogue_id", "number", "text", "flags"])
+    supporter_turns = pd.DataFrame(turns, columns=["dialogue_id", "number", "text", "flags"])
     if name == "heart":
         cut = load_heart(twins=twins).query("slice != 'adversarial'")
-        said = cut[["history_id", "dialogue_id"]].assign(number=cut["turns"].map(len)).merge(said)
-        said["reply_id"] = said["history_id"] + f"--{ESCONV_SUPPORTER}"
-    else:
-        numbers = said["number"].astype(str).str.zfill(2)
-        said = said.assign(
-            history_id=said["dialogue_id"], reply_id=said["dialogue_id"] + "--t" + numbers
+        supporter_turns = (
+            cut[["history_id", "dialogue_id"]]
+            .assign(number=cut["turns"].map(len))
+            .merge(supporter_turns)
         )
-    rows = said[["reply_id", "history_id", "text", "flags"]].assign(responder=ESCONV_SUPPORTER)
+        supporter_turns["reply_id"] = supporter_turns["history_id"] + f"--{ESCONV_SUPPORTER}"
+    else:
+        numbers = supporter_turns["number"].astype(str).str.zfill(2)
+        supporter_turns = supporter_turns.assign(
+            history_id=supporter_turns["dialogue_id"],
+            reply_id=supporter_turns["dialogue_id"] + "--t" + numbers,
+        )
+    rows = supporter_turns[["reply_id", "history_id", "text", "flags"]].assign(
+        responder=ESCONV_SUPPORTER
+    )
     return check_table("replies", complete("replies", rows))
 
 

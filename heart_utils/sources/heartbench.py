@@ -28,7 +28,7 @@ FIELDS = ("question_id", "rubric", "dialogue")
 def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
     """Load rubric items, one row each in the judge's order.
 
-    Of HeartBench, or of a JSON Lines file in its form.
+    They are HeartBench's, or those of a JSON Lines file in its form.
 
     A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and
     ``dialogue`` (a list of ``role`` A or B and ``content``). A veto item has the ability

@@ -91,8 +91,10 @@ def read_log(log: Mapping[str, Any]) -> tuple[list[JsonObject], dict[str, int]]:
     scorers = [scorer["name"] for scorer in about.get("scorers") or []]
     rows = [row for sample in samples for row in _scores(sample, about, scorers)]
     n_epochs = (about.get("config") or {}).get("epochs") or 1
-    asked = (about.get("dataset") or {}).get("sample_ids") or []
-    missing = max(0, len(asked) * n_epochs - len(samples)) if log.get("status") != "success" else 0
+    sample_ids = (about.get("dataset") or {}).get("sample_ids") or []
+    missing = (
+        max(0, len(sample_ids) * n_epochs - len(samples)) if log.get("status") != "success" else 0
+    )
     return rows, {
         f"samples that are not in the log, whose status is {log.get('status', 'started')!r}": (
             missing

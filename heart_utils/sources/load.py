@@ -373,10 +373,10 @@ def load_verdicts(
     """
     name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", reading)
     if name is None:
-        found = read_file("verdicts", name_or_path, reading)
+        table = read_file("verdicts", name_or_path, reading)
     else:
-        found = _published(name, "verdicts" if name == "mtbench" else "scores")
-    kept = _select(found, _called(name_or_path), dimension=dimension, rater_kind=raters)
+        table = _published(name, "verdicts" if name == "mtbench" else "scores")
+    kept = _select(table, _called(name_or_path), dimension=dimension, rater_kind=raters)
     return scores_to_verdicts(kept) if name == "mentalalign" else kept
 
 
@@ -447,9 +447,10 @@ def _name(
         )
     given = os.fspath(name_or_path)
     if given in known:
-        if said := [option for option, value in reading.items() if value]:
+        if file_options := [option for option, value in reading.items() if value]:
             raise DataError(
-                f"{', '.join(said)} is about a file of your own; {given} is a set that is known."
+                f"{', '.join(file_options)} is about a file of your own; {given} is a set that is"
+                " known."
             )
         return given
     if suffix_of(Path(given)) not in SUFFIXES:
@@ -463,9 +464,9 @@ def _name(
 
 def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFrame:
     for column, word in chosen.items():
-        if word is not None and word not in (there := set(table[column])):
+        if word is not None and word not in (present := set(table[column])):
             raise DataError(
-                f"{source} has no {column} {word!r}. It has {', '.join(sorted(there))}."
+                f"{source} has no {column} {word!r}. It has {', '.join(sorted(present))}."
             )
         table = table if word is None else table[table[column] == word]
     return table.reset_index(drop=True)
@@ -554,19 +555,20 @@ def _pairs(scores: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
             f"scores.reply_id: {replies.loc[twice, 'reply_id'].iloc[0]!r} answers more than one"
             " history_id."
         )
-    place = pd.factorize(scores["reply_id"], sort=True)[0]
+    reply_rank = pd.factorize(scores["reply_id"], sort=True)[0]
     codes = {
         "unit": scores.groupby(_UNIT, dropna=False, sort=False).ngroup(),
-        "place": place,
+        "place": reply_rank,
         "row": np.arange(len(scores)),
     }
     rows = pd.DataFrame(codes | {"who": pd.factorize(scores["responder"])[0]}).sort_values(
         ["unit", "place"], kind="stable"
     )
     if (again := rows.duplicated(["unit", "place"]).sort_index()).any():
-        shown = show_row(scores.loc[again, ["reply_id", "rater", "dimension"]].iloc[0])
+        example = show_row(scores.loc[again, ["reply_id", "rater", "dimension"]].iloc[0])
         raise DataError(
-            f"scores: {int(again.sum())} rows score a reply again in the same way, such as {shown}."
+            f"scores: {int(again.sum())} rows score a reply again in the same way, such as"
+            f" {example}."
         )
     both = rows.merge(rows, on="unit", suffixes=("", "_b"))
     both = both[(both["place"] < both["place_b"]) & (both["who"] != both["who_b"])]

@@ -80,15 +80,15 @@ def as_options(given: Mapping[str, Any], where: object) -> FileOptions:
             f"{where}: has unknown {', '.join(strange)}. Of a file it may say"
             f" {', '.join(FileOptions.__annotations__)}."
         )
-    how: Any = dict(given)
-    check_options(how)
-    options: FileOptions = how
+    checked: Any = dict(given)
+    check_options(checked)
+    options: FileOptions = checked
     return options
 
 
-def check_options(how: FileOptions) -> None:
+def check_options(options: FileOptions) -> None:
     """Refuse an option of another kind than it is, with an example of what was expected."""
-    given: Mapping[str, Any] = how
+    given: Mapping[str, Any] = options
     for option, example in EXAMPLES.items():
         if not isinstance(value := given.get(option) or {}, Mapping):
             raise DataError(
@@ -168,22 +168,22 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def reading_of(asked: argparse.Namespace) -> FileOptions:
+def reading_of(arguments: argparse.Namespace) -> FileOptions:
     """Gather the options of a command line; what it says goes before what its YAML file says."""
-    said_in_file = read_yaml(asked.reading, JsonObject, DataError) if asked.reading else {}
-    how = as_options(said_in_file, asked.reading)
+    said_in_file = read_yaml(arguments.reading, JsonObject, DataError) if arguments.reading else {}
+    options = as_options(said_in_file, arguments.reading)
     for option in ("columns", "words", "always", "only"):
-        if said := _pairs(option, getattr(asked, option)):
-            before: Any = how.get(option) or {}
-            how[option] = {**before, **said}
-    if asked.others:
-        how["others"] = asked.others
-    return how
+        if entries := _pairs(option, getattr(arguments, option)):
+            before: Any = options.get(option) or {}
+            options[option] = {**before, **entries}
+    if arguments.others:
+        options["others"] = arguments.others
+    return options
 
 
 def _pairs(option: str, entries: Sequence[str]) -> JsonObject:
     """Read ``HEADER=COLUMN`` as a mapping; a name given twice has a list of both values."""
-    said: JsonObject = {}
+    mapping: JsonObject = {}
     for entry in entries:
         name, equals, value = entry.rpartition("=")
         if not equals:
@@ -192,5 +192,7 @@ def _pairs(option: str, entries: Sequence[str]) -> JsonObject:
                 " winner=verdict."
             )
         meant = None if option == "columns" and value == "" else value
-        said[name] = [*listed(said[name]), value] if option == "only" and name in said else meant
-    return said
+        mapping[name] = (
+            [*listed(mapping[name]), value] if option == "only" and name in mapping else meant
+        )
+    return mapping

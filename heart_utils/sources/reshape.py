@@ -41,14 +41,14 @@ class Reshaped:
     sides_shown: bool = True
 
 
-def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshaped:
+def reshape(table: str, raw: RawTable, options: FileOptions, answer: str) -> Reshaped:
     """Bring a file into the form of a row an answer, as its options say.
 
     Parameters
     ----------
     table : str, the project's table that the file is read as
     raw : RawTable
-    how : FileOptions
+    options : FileOptions
     answer : str, the table's column of answers
 
     Returns
@@ -71,21 +71,21 @@ def reshape(table: str, raw: RawTable, how: FileOptions, answer: str) -> Reshape
     ... )
     [{'responder_a': 'x', 'responder_b': 'y', 'verdict': 'a'}]
     """
-    found = Reshaped(raw.rows, notes=dict(raw.notes))
-    for name in listed(how.get("explode")):
-        found.rows = _explode(found.rows, name)
-    found.rows = resolve(flatten(found.rows), _heads_named(how))
-    _split(found, how.get("split") or {})
-    _keep_only(found, how.get("only") or {})
-    if not len(found.rows):
+    reshaped = Reshaped(raw.rows, notes=dict(raw.notes))
+    for name in listed(options.get("explode")):
+        reshaped.rows = _explode(reshaped.rows, name)
+    reshaped.rows = resolve(flatten(reshaped.rows), _heads_named(options))
+    _split(reshaped, options.get("split") or {})
+    _keep_only(reshaped, options.get("only") or {})
+    if not len(reshaped.rows):
         raise DataError("no row is left.")
-    _melt(found, how, answer)
-    _join_shown(found, how)
-    _one_hot(found, how.get("winner_columns") or {}, answer)
-    _winners_and_losers(found, listed(how.get("winner_loser")), answer)
-    _count_out(found, how.get("counts") or {}, answer)
-    _compose(found, how.get("made_of") or {})
-    return found
+    _melt(reshaped, options, answer)
+    _join_shown(reshaped, options)
+    _one_hot(reshaped, options.get("winner_columns") or {}, answer)
+    _winners_and_losers(reshaped, listed(options.get("winner_loser")), answer)
+    _count_out(reshaped, options.get("counts") or {}, answer)
+    _compose(reshaped, options.get("made_of") or {})
+    return reshaped
 
 
 def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
@@ -120,7 +120,7 @@ def flatten(rows: pd.DataFrame) -> pd.DataFrame:
 def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Make a row of each entry of a list.
 
-    One for each rating of a conversation, or each completion of a prompt.
+    An entry is a rating of a conversation, or a completion of a prompt.
     """
     rows = flatten(rows)
     head = head_in(rows, "explode", name)
@@ -133,30 +133,31 @@ def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
         )
     lengths = rows[head].map(lambda cell: len(cell) if isinstance(cell, list) else 0)
     repeated = rows.loc[rows.index.repeat(lengths)]
-    places = [place for length in lengths for place in range(1, length + 1)]
+    places = [number for length in lengths for number in range(1, length + 1)]
     entries = [entry for cell in rows[head] if isinstance(cell, list) for entry in cell]
     index = [
-        f"{called(row)} ({head} {place})" for row, place in zip(repeated.index, places, strict=True)
+        f"{called(row)} ({head} {number})"
+        for row, number in zip(repeated.index, places, strict=True)
     ]
     return repeated.assign(**{head: pd.Series(entries, repeated.index, dtype=object)}).set_axis(
         index, axis=0
     )
 
 
-def _heads_named(how: FileOptions) -> list[str]:
+def _heads_named(options: FileOptions) -> list[str]:
     """List the headers that options name, including paths into nested cells.
 
     ``options.0.id`` is such a path.
     """
     named = [
-        *(how.get("columns") or {}),
-        *(how.get("only") or {}),
-        *(how.get("winner_columns") or {}),
-        *(how.get("split") or {}),
+        *(options.get("columns") or {}),
+        *(options.get("only") or {}),
+        *(options.get("winner_columns") or {}),
+        *(options.get("split") or {}),
     ]
     named += [
         part
-        for template in (how.get("made_of") or {}).values()
+        for template in (options.get("made_of") or {}).values()
         for part in re.findall(r"\{([^{}]+)\}", template)
     ]
     return [str(name) for name in named]
@@ -168,7 +169,7 @@ def resolve(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     for name in names:
         if name in rows or "." not in name:
             continue
-        for cut in reversed([place.start() for place in re.finditer(r"\.", name)]):
+        for cut in reversed([dot.start() for dot in re.finditer(r"\.", name)]):
             if (
                 name[:cut] in rows
                 and rows[name[:cut]].map(lambda cell: isinstance(cell, list)).any()
@@ -189,21 +190,21 @@ def _walk(cell: Any, steps: Sequence[str]) -> Any:
     return cell
 
 
-def _split(found: Reshaped, patterns: Mapping[str, str]) -> None:
+def _split(reshaped: Reshaped, patterns: Mapping[str, str]) -> None:
     """Cut cells by a pattern, of which each named part becomes a column."""
     for name, pattern in patterns.items():
-        head = head_in(found.rows, "split", name)
-        cells = found.rows[head].map(str)
+        head = head_in(reshaped.rows, "split", name)
+        cells = reshaped.rows[head].map(str)
         parts = cells.str.extract(f"^(?:{_pattern('split', pattern).pattern})$")
         lost = parts.isna().all(axis=1)
         if lost.any():
-            shown = show_cell(head, cells[lost].iloc[0])
+            example = show_cell(head, cells[lost].iloc[0])
             raise DataError(
-                f"split: {called(cells.index[lost][0])} of {head} has {shown}, which does not fit"
+                f"split: {called(cells.index[lost][0])} of {head} has {example}, which does not fit"
                 f" {pattern!r}."
             )
-        found.rows = found.rows.assign(**{str(part): parts[part] for part in parts})
-        found.used.add(head)
+        reshaped.rows = reshaped.rows.assign(**{str(part): parts[part] for part in parts})
+        reshaped.used.add(head)
 
 
 def _pattern(option: str, pattern: str) -> re.Pattern[str]:
@@ -215,41 +216,41 @@ def _pattern(option: str, pattern: str) -> re.Pattern[str]:
         ) from None
 
 
-def _keep_only(found: Reshaped, only: Mapping[str, Any]) -> None:
+def _keep_only(reshaped: Reshaped, only: Mapping[str, Any]) -> None:
     """Keep the rows that a user says count, and count the others by what they hold."""
     for name, wanted in only.items():
-        head = head_in(found.rows, "only", name)
-        cells = map_words(found.rows[head], word_of)
+        head = head_in(reshaped.rows, "only", name)
+        cells = map_words(reshaped.rows[head], word_of)
         chosen = {
             word_of(value)
             for value in (wanted if isinstance(wanted, list | tuple | set) else [wanted])
         }
         kept = cells.isin(list(chosen)).to_numpy()
-        values = map_words(found.rows[head][~kept], lambda cell: str(cell).strip()).value_counts(
+        values = map_words(reshaped.rows[head][~kept], lambda cell: str(cell).strip()).value_counts(
             dropna=False
         )
         hidden = names_people(head)
         for value, count in values.items() if not hidden else ():
-            found.notes[f"left out by {head} {show_cell(head, value)}"] = int(count)
+            reshaped.notes[f"left out by {head} {show_cell(head, value)}"] = int(count)
         if hidden and not kept.all():
-            found.notes[f"left out by {head}"] = int((~kept).sum())
+            reshaped.notes[f"left out by {head}"] = int((~kept).sum())
         if not kept.any():
-            there = (
+            present = (
                 "other values"
                 if hidden
                 else ", ".join(show_cell(head, value) for value in values.index[:8])
             )
-            raise DataError(f"only keeps no row: {head} has {there}.")
-        found.rows = found.rows[kept]
-        found.used.add(head)
+            raise DataError(f"only keeps no row: {head} has {present}.")
+        reshaped.rows = reshaped.rows[kept]
+        reshaped.used.add(head)
 
 
-def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
+def _melt(reshaped: Reshaped, options: FileOptions, answer: str) -> None:
     """Reshape columns of answers to rows: a column a rater, a dimension, or a pair."""
     kinds = {
-        "rater": how.get("rater_columns"),
-        "dimension": how.get("dimension_columns"),
-        "pair": how.get("pair_columns"),
+        "rater": options.get("rater_columns"),
+        "dimension": options.get("dimension_columns"),
+        "pair": options.get("pair_columns"),
     }
     given = {kind: named for kind, named in kinds.items() if named}
     if not given:
@@ -259,7 +260,7 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
             f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of"
             " these."
         )
-    (kind, named), rows = next(iter(given.items())), found.rows
+    (kind, named), rows = next(iter(given.items())), reshaped.rows
     option = f"{kind}_columns"
     about = _columns_of(rows, option, named, kind)
     made = list(dict.fromkeys([answer, *(name for names in about.values() for name in names)]))
@@ -272,20 +273,20 @@ def _melt(found: Reshaped, how: FileOptions, answer: str) -> None:
         )
     rest = rows.drop(columns=list(about))
     pieces = []
-    for place, (head, names) in enumerate(about.items(), start=1):
+    for number, (head, names) in enumerate(about.items(), start=1):
         piece = rest.assign(**names, **{answer: rows[head]})
         # the header may be a person's name
-        what = f"rater column {place}" if kind == "rater" else head
+        what = f"rater column {number}" if kind == "rater" else head
         pieces.append(piece.set_axis([f"{called(row)} ({what})" for row in rows.index], axis=0))
     long = pd.concat(pieces)
-    explained = "" in map(word_of, how.get("words") or {})
+    explained = "" in map(word_of, options.get("words") or {})
     blank = (
         np.zeros(len(long), bool)
         if explained
         else (map_words(long[answer], word_of) == "").to_numpy()
     )
-    found.rows = long[~blank]
-    found.notes[NOT_ASKED] = int(blank.sum())
+    reshaped.rows = long[~blank]
+    reshaped.notes[NOT_ASKED] = int(blank.sum())
 
 
 def _columns_of(
@@ -319,63 +320,63 @@ def _columns_of(
     return about
 
 
-def _join_shown(found: Reshaped, how: FileOptions) -> None:
+def _join_shown(reshaped: Reshaped, options: FileOptions) -> None:
     """Add what each row was about from a table of what was shown."""
-    if (given := how.get("shown")) is None:
+    if (given := options.get("shown")) is None:
         return
-    shown = (
+    items = (
         pd.DataFrame(given)
         if isinstance(given, list)
         else read_table(given).rows
         if not is_table(given)
         else pd.DataFrame(given)
     )
-    shown = shown.rename(columns=lambda name: str(name).strip())
-    rows, heads = found.rows, {plain(name): str(name) for name in found.rows.columns}
-    shared = [name for name in shown.columns if plain(name) in heads]
+    items = items.rename(columns=lambda name: str(name).strip())
+    rows, heads = reshaped.rows, {plain(name): str(name) for name in reshaped.rows.columns}
+    shared = [name for name in items.columns if plain(name) in heads]
     if not shared:
         raise DataError(
-            f"shown shares no column with the file: it has {', '.join(map(str, shown.columns))}, "
+            f"shown shares no column with the file: it has {', '.join(map(str, items.columns))}, "
             f"the file {', '.join(heads.values())}."
         )
     keys = [heads[plain(name)] for name in shared]
-    shown = shown.rename(columns=dict(zip(shared, keys, strict=True)))
-    for table in (shown, rows := rows.copy()):
+    items = items.rename(columns=dict(zip(shared, keys, strict=True)))
+    for table in (items, rows := rows.copy()):
         table[keys] = table[keys].apply(
             lambda cells: map_words(cells, lambda cell: str(as_text(cell)).strip())
         )
-    if (twice := shown.duplicated(keys)).any():
+    if (twice := items.duplicated(keys)).any():
         raise DataError(
-            f"shown has two rows about {dict(shown.loc[twice, keys].iloc[0])}; expected one for"
+            f"shown has two rows about {dict(items.loc[twice, keys].iloc[0])}; expected one for"
             f" each {', '.join(keys)}."
         )
-    joined = rows.merge(shown, on=keys, how="left", indicator="_shown").set_axis(rows.index, axis=0)
+    joined = rows.merge(items, on=keys, how="left", indicator="_shown").set_axis(rows.index, axis=0)
     lost = (joined["_shown"] != "both").to_numpy()
     if lost.any():
         missing = rows.loc[lost, keys].drop_duplicates().head(5).to_numpy().tolist()
-        said = ", ".join("/".join(map(str, names)) for names in missing)
+        keys_missing = ", ".join("/".join(map(str, names)) for names in missing)
         raise DataError(
-            f"shown says nothing of {', '.join(keys)} {said} ({int(lost.sum())} answers). Add a row"
-            " for each."
+            f"shown says nothing of {', '.join(keys)} {keys_missing} ({int(lost.sum())} answers)."
+            " Add a row for each."
         )
-    found.rows = joined.drop(columns="_shown")
-    found.used.update(keys)
+    reshaped.rows = joined.drop(columns="_shown")
+    reshaped.used.update(keys)
 
 
-def _one_hot(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
+def _one_hot(reshaped: Reshaped, named: Mapping[str, str], answer: str) -> None:
     """Make one answer of columns that are marked where it was given."""
     if not named:
         return
     heads = {
-        head_in(found.rows, "winner_columns", name): meaning for name, meaning in named.items()
+        head_in(reshaped.rows, "winner_columns", name): meaning for name, meaning in named.items()
     }
-    marks = pd.DataFrame({head: map_words(found.rows[head], word_of) for head in heads})
+    marks = pd.DataFrame({head: map_words(reshaped.rows[head], word_of) for head in heads})
     for head, cells in marks.items():
         if (strange := ~cells.isin([*ON, *OFF])).any():
-            shown = show_cell(str(head), cells[strange].iloc[0])
+            example = show_cell(str(head), cells[strange].iloc[0])
             raise DataError(
-                f"winner_columns: {called(cells.index[strange][0])} has {shown} in {head}, expected"
-                " 1 or 0, true or false."
+                f"winner_columns: {called(cells.index[strange][0])} has {example} in {head},"
+                " expected 1 or 0, true or false."
             )
     on = marks.isin(list(ON))
     n_marked = on.sum(axis=1)
@@ -387,69 +388,69 @@ def _one_hot(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
             " one answer. Take those rows out, or mend them."
         )
     chosen = np.array([*heads.values(), None], dtype=object)
-    place = np.where(n_marked == 1, on.to_numpy().argmax(axis=1), len(heads))
-    found.rows = found.rows.assign(**{answer: chosen[place]})
-    found.used.update([*heads, answer])
+    answer_column = np.where(n_marked == 1, on.to_numpy().argmax(axis=1), len(heads))
+    reshaped.rows = reshaped.rows.assign(**{answer: chosen[answer_column]})
+    reshaped.used.update([*heads, answer])
 
 
-def _winners_and_losers(found: Reshaped, named: Sequence[str], answer: str) -> None:
+def _winners_and_losers(reshaped: Reshaped, named: Sequence[str], answer: str) -> None:
     """Read a list of who won and who lost: the first of the two columns is the winner."""
     if not named:
         return
-    winner, loser = (head_in(found.rows, "winner_loser", name) for name in named)
-    rows = found.rows.rename(columns={winner: "responder_a", loser: "responder_b"})
-    drawn = rows[answer] if answer in found.used else pd.Series(None, rows.index, dtype=object)
-    found.rows = rows.assign(**{answer: drawn.where(drawn.notna(), "a")})
-    found.sides_shown = False
+    winner, loser = (head_in(reshaped.rows, "winner_loser", name) for name in named)
+    rows = reshaped.rows.rename(columns={winner: "responder_a", loser: "responder_b"})
+    drawn = rows[answer] if answer in reshaped.used else pd.Series(None, rows.index, dtype=object)
+    reshaped.rows = rows.assign(**{answer: drawn.where(drawn.notna(), "a")})
+    reshaped.sides_shown = False
 
 
-def _count_out(found: Reshaped, named: Mapping[str, str], answer: str) -> None:
+def _count_out(reshaped: Reshaped, named: Mapping[str, str], answer: str) -> None:
     """Make as many rows of each count as it says."""
     if not named:
         return
     pieces = []
     for name, meaning in named.items():
-        head = head_in(found.rows, "counts", name)
-        counts = pd.to_numeric(found.rows[head], errors="coerce")
+        head = head_in(reshaped.rows, "counts", name)
+        counts = pd.to_numeric(reshaped.rows[head], errors="coerce")
         wrong = counts.isna() | (counts < 0) | (counts % 1 != 0)
         if wrong.any():
-            shown = show_cell(head, found.rows.loc[wrong, head].iloc[0])
+            example = show_cell(head, reshaped.rows.loc[wrong, head].iloc[0])
             raise DataError(
-                f"counts: {called(counts.index[wrong][0])} has {shown} in {head}, expected a whole"
-                " number of 0 or more."
+                f"counts: {called(counts.index[wrong][0])} has {example} in {head}, expected a"
+                " whole number of 0 or more."
             )
-        piece = found.rows.loc[found.rows.index.repeat(counts.astype(int))].assign(
+        piece = reshaped.rows.loc[reshaped.rows.index.repeat(counts.astype(int))].assign(
             **{answer: meaning}
         )
         pieces.append(piece)
-        found.used.add(head)
+        reshaped.used.add(head)
     long = pd.concat(pieces)
-    found.rows = long.set_axis(
-        [f"{called(row)} (vote {place})" for place, row in enumerate(long.index, start=1)], axis=0
+    reshaped.rows = long.set_axis(
+        [f"{called(row)} (vote {number})" for number, row in enumerate(long.index, start=1)], axis=0
     )
-    found.sides_shown = False
+    reshaped.sides_shown = False
 
 
-def _compose(found: Reshaped, templates: Mapping[str, str]) -> None:
+def _compose(reshaped: Reshaped, templates: Mapping[str, str]) -> None:
     """Compose columns from others, such as ``{question_id}-{turn}``.
 
     ``{row}`` is the number of the row.
     """
     for column, template in templates.items():
-        text = pd.Series("", index=found.rows.index, dtype=TEXT)
-        for place, part in enumerate(re.split(r"\{([^{}]+)\}", str(template))):
-            if place % 2 == 0:
+        text = pd.Series("", index=reshaped.rows.index, dtype=TEXT)
+        for number, part in enumerate(re.split(r"\{([^{}]+)\}", str(template))):
+            if number % 2 == 0:
                 text = text + part
             elif part == "row":
                 text = text + pd.Series(np.arange(len(text)).astype(str), text.index, dtype=TEXT)
             else:
-                head = head_in(found.rows, "made_of", part)
-                text = text + map_words(found.rows[head], lambda cell: str(as_text(cell))).astype(
-                    TEXT
-                )
-                found.used.add(head)
-        found.rows = found.rows.assign(**{column: text})
-    found.used -= set(templates)
+                head = head_in(reshaped.rows, "made_of", part)
+                text = text + map_words(
+                    reshaped.rows[head], lambda cell: str(as_text(cell))
+                ).astype(TEXT)
+                reshaped.used.add(head)
+        reshaped.rows = reshaped.rows.assign(**{column: text})
+    reshaped.used -= set(templates)
 
 
 def as_text(cell: Any) -> Any:

@@ -118,9 +118,9 @@ def test_panels_share_their_order_and_say_their_share_of_ties():
 def test_a_board_with_a_responder_twice_or_none_is_refused():
     with pytest.raises(ValueError, match="ann, bot, cat stands in several rows"):
         plot_leaderboard(pd.concat([board(), board()]))
-    with pytest.raises(ValueError, match="no board to draw"):
+    with pytest.raises(ValueError, match="no leaderboard to draw"):
         plot_leaderboard(board().head(0))
-    with pytest.raises(ValueError, match="no board to draw"):
+    with pytest.raises(ValueError, match="no leaderboard to draw"):
         plot_boards(board().head(0), by="group")
 
 
