@@ -42,7 +42,7 @@ NUMBER = count(1)
 UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
 MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
 SHEET_NAME = re.compile(r"[^\[\]:*?/\\]{1,31}")  #: What Excel takes.
-P_VALUES = ("p", "p_value", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
+P_VALUES = ("p", "p_value", "p_holm", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 
 def show_table(
