@@ -117,8 +117,9 @@ simulations: env ## keep the tables of simulations in data/simulated anew, where
 	@HEART_KEPT=write $(MAKE) --no-print-directory notebooks RUN=sample JOBS=1
 	@rm -f build/executed/sample/.*.anew # what ran is kept now
 
-study: env .venv-study/ready ## run a study with people over RUN: KIND=rating or reply (RESUME=1, PORT=8001, ARGS="--help")
-	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply)"; exit 2; }
+# Potato shows what is rated and written; whole conversations are held on a page of our own, with the models of the run.
+study: env $(if $(filter conversation,$(KIND)),$(MODEL),.venv-study/ready) ## run a study with people over RUN: KIND=rating, reply or conversation (RESUME=1, PORT=8001, ARGS="--help")
+	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply, or conversation)"; exit 2; }
 	@$(PYTHON) -m heart_utils.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 .venv-study/ready: requirements-study.txt | $(ENV)

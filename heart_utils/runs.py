@@ -495,14 +495,13 @@ def _read_keys(key_file: Path) -> pd.DataFrame:
 
 
 def _holds_words_of_people(rows: pd.DataFrame) -> bool:
-    """Check whether a table holds reasons, or replies by writers who are told apart."""
+    """Check whether a table holds reasons, or words by writers who are told apart."""
     if "rationale" in rows:
         return bool((rows["rationale"].notna() & (rows["rater_kind"] == "human")).any())
-    return (
-        "text" in rows
-        and "author_id" in rows
-        and bool((rows["text"].notna() & rows["author_id"].notna()).any())
-    )
+    words = rows.get("text", rows.get("turns"))  # of a reply, or of a conversation
+    if words is None or "author_id" not in rows:
+        return False
+    return bool((words.notna() & rows["author_id"].notna()).any())
 
 
 def write_atomically(file: Path, content: bytes, *, private: bool = False) -> bool:

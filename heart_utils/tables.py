@@ -435,6 +435,7 @@ def _check_turns(name: str, table: pd.DataFrame, key: str) -> None:
 ENDS = {
     "length": "valid",
     "seeker_ended": "valid",
+    "left": "abstained",
     "ended_at_once": "abstained",
     "wrong_role": "unparsed",
     "repeated": "unparsed",
@@ -486,6 +487,11 @@ def _check_ends(conversations: pd.DataFrame) -> None:
         table["call_ids"].map(len),
         "a call a turn, and the one that failed if one did; or none at all",
     )
+    if "turn_ms" in table:
+        timed = [len(ms) if isinstance(ms, list) else None for ms in table["turn_ms"]]
+        lost = [n is not None and n != whole for n, whole in zip(timed, size, strict=True)]
+        refuse("turn_ms", pd.Series(lost, table.index), pd.Series(timed, table.index, name="times"),
+               "a time a turn, or none at all")  # fmt: skip
 
 
 def refuse_rows(

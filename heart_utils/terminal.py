@@ -17,11 +17,8 @@ from heart_utils.calls.engine import Asking, ask_all
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Model, ModelError, key_fault
 from heart_utils.calls.prices import (
-    BudgetError,
-    NotAllowedError,
-    check_prices,
-    is_paid,
     price_fault,
+    settle_money,
 )
 from heart_utils.calls.records import export_calls, open_ledger
 from heart_utils.collection import Collection
@@ -81,7 +78,7 @@ def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
     if faults:
         raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
     budget = recipe.budget_usd if options.budget is None else options.budget
-    budget = _settle_money(models, to_ask, budget, options.yes)
+    budget = settle_money(models, to_ask, budget, options.yes)
     collection.origin = "live" if models else "replayed"
     return _ask(collection, budget, options)
 
@@ -248,49 +245,6 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
     return TEXTS["time"].format(
         least=ends[0] / scale, most=ends[1] / scale, unit=unit, assumed=assumed
     )
-
-
-def _settle_money(
-    models: Sequence[Model], plan: pd.DataFrame, budget_usd: float | None, yes: bool
-) -> float | None:
-    """Confirm the budget before money is spent, and return it.
-
-    No paid call is made without a price and a budget.
-    """
-    paid = [model for model in models if is_paid(model)]
-    if not paid:
-        return budget_usd
-    try:
-        check_prices(paid, math.inf if budget_usd is None else budget_usd)
-    except BudgetError as error:
-        raise BudgetError(f"Nothing was asked. {error}") from None
-    theirs = plan[plan["model"].isin([model.name for model in paid])]
-    what = f"{int(theirs['n'].sum())} calls cost money"
-    can_answer = sys.stdin is not None and sys.stdin.isatty()
-    if budget_usd is None:
-        what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
-        if not can_answer:
-            remedy = (
-                "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
-            )
-            raise NotAllowedError(f"collect: {what}, and no budget is set. {remedy}")
-        try:
-            budget_usd = float(
-                input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0
-            )
-        except ValueError as error:
-            raise BudgetError(
-                f"Nothing was asked: a budget is a number of USD ({error})."
-            ) from None
-        if not (math.isfinite(budget_usd) and budget_usd > 0):
-            raise NotAllowedError("Nothing was asked.")
-    elif not yes:
-        question = f"{what}, and no more than {budget_usd:g} USD."
-        if not can_answer:
-            raise NotAllowedError(f"collect: {question} Nobody is there to ask; --yes allows it.")
-        if input(f"{question} Make them? [y/N] ").strip().lower() not in ("y", "yes"):
-            raise NotAllowedError("Nothing was asked.")
-    return budget_usd
 
 
 def _tell_states(

@@ -20,7 +20,7 @@ import pandas as pd
 from PIL import Image
 
 from heart_utils.judging.responders import PROBES
-from heart_utils.people.study import KINDS, load_settings, start_study, stop_study, write_study
+from heart_utils.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root, write_atomically
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
 
@@ -48,7 +48,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder, browser() as chromium:
             run = _rehearsal(Path(folder) / "pictures", root)
-            for kind in KINDS:
+            for kind in ("rating", "reply"):
                 settings = load_settings(run) | FILL_IN | {"arrival": "prolific"}
                 settings["rating"] |= {"raters_per_pair": 2, "load": 5, "n_checks": 1}
                 settings["reply"] |= {"writers_per_history": 1, "n_writers": 2}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from heart_utils.calls.models import Call, Model, Request, load_litellm
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["MAX_GROWTH", "BudgetError", "price"]
 
@@ -230,3 +236,51 @@ def check_money(
                 f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to"
                 " stop."
             )
+
+
+def settle_money(
+    models: Sequence[Model],
+    plan: pd.DataFrame,
+    budget_usd: float | None,
+    yes: bool,
+    *,
+    command: str = "collect",
+) -> float | None:
+    """Confirm the budget before money is spent, and return it.
+
+    No paid call is made without a price and a budget.
+    """
+    paid = [model for model in models if is_paid(model)]
+    if not paid:
+        return budget_usd
+    try:
+        check_prices(paid, math.inf if budget_usd is None else budget_usd)
+    except BudgetError as error:
+        raise BudgetError(f"Nothing was asked. {error}") from None
+    theirs = plan[plan["model"].isin([model.name for model in paid])]
+    what = f"{int(theirs['n'].sum())} calls cost money"
+    can_answer = sys.stdin is not None and sys.stdin.isatty()
+    if budget_usd is None:
+        what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
+        if not can_answer:
+            remedy = (
+                "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+            )
+            raise NotAllowedError(f"{command}: {what}, and no budget is set. {remedy}")
+        try:
+            budget_usd = float(
+                input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0
+            )
+        except ValueError as error:
+            raise BudgetError(
+                f"Nothing was asked: a budget is a number of USD ({error})."
+            ) from None
+        if not (math.isfinite(budget_usd) and budget_usd > 0):
+            raise NotAllowedError("Nothing was asked.")
+    elif not yes:
+        question = f"{what}, and no more than {budget_usd:g} USD."
+        if not can_answer:
+            raise NotAllowedError(f"{command}: {question} Nobody is there to ask; --yes allows it.")
+        if input(f"{question} Make them? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise NotAllowedError("Nothing was asked.")
+    return budget_usd

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
+import numpy as np
 import pandas as pd
 
 from heart_utils.calls.engine import Asking, ask_all
@@ -52,6 +53,7 @@ TOO_LONG = re.compile(
 """What providers say of a conversation that does not fit into a model's window."""
 MANY_WORDS = 5  #: A turn of so many words is not said twice by chance; a shorter one, three times.
 COUNTED = ("prompt_tokens", "completion_tokens", "cost_usd")
+OF_PEOPLE = ("author_id", "typing_ms")
 OWN_TURN = ("over_40_words", "over_3_sentences")
 
 Ask = Callable[[str, Sequence["Talk"], Sequence[Request | None]], Iterable[Call]]
@@ -400,13 +402,15 @@ def conversation_replies(conversations: pd.DataFrame) -> pd.DataFrame:
     conversations = check_table("conversations", conversations)
     texts = conversations["turns"].map(show_turns).astype(object)
     made = [[call for call in calls if call] for calls in conversations["call_ids"]]
-    replies = conversations[
-        ["history_id", "responder", *COUNTED, "flags", "state", "simulated"]
-    ].assign(
+    times = conversations.reindex(columns=["turn_ms"])["turn_ms"]
+    replies = conversations.reindex(
+        columns=["history_id", "responder", *COUNTED, "flags", "state", "simulated", *OF_PEOPLE]
+    ).assign(
         reply_id=conversations["conversation_id"],
         text=texts.where(conversations["state"] == "valid", None),
         call_id=pd.Series([calls[-1] if calls else None for calls in made]),
-        **dict.fromkeys(("author_id", "ttft_ms", "total_ms", "typing_ms")),
+        ttft_ms=None,
+        total_ms=[np.nansum(ms) if isinstance(ms, list) else np.nan for ms in times],
     )
     return check_table("replies", replies)
 

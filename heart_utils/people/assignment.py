@@ -315,6 +315,35 @@ def assign_writers(
     return table
 
 
+def assign_conversations(
+    histories: pd.DataFrame, *, writers_per_history: int, n_writers: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Share starts out among the people who hold conversations, each start with each seeker.
+
+    Nobody meets a start twice, and each meets the seekers about equally often.
+    """
+    seekers = [str(seeker) for seeker in histories["seeker"].unique()]
+    starts = histories.drop_duplicates("start_id").assign(history_id=lambda rows: rows["start_id"])
+    shared = assign_writers(
+        starts,
+        writers_per_history=writers_per_history * len(seekers),
+        n_writers=n_writers,
+        rng=rng,
+    )
+    ids = histories.set_index(["start_id", "seeker"])["history_id"].to_dict()
+    met = {seat: dict.fromkeys(seekers, 0) for seat in shared["seat"]}
+    history = pd.Series(index=shared.index, dtype=object)
+    for start, rows in shared.groupby("history_id"):
+        left = seekers * writers_per_history
+        for row in rng.permutation(rows.index):
+            seat = shared["seat"][row]
+            seeker = min(map(str, rng.permutation(left)), key=met[seat].__getitem__)
+            left.remove(seeker)
+            met[seat][seeker] += 1
+            history[row] = ids[start, seeker]
+    return shared.assign(history_id=history)
+
+
 def study_cost(
     n_pairs: int,
     *,

@@ -48,6 +48,7 @@ SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"} | {
 }
 STATEMENT = ("population", "language", "pay")
 PASTED_SHARE = 0.5
+WRITTEN = ("reply", "conversation")  #: Kinds of studies in which people are the supporters.
 SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
 
 
@@ -65,6 +66,10 @@ class ImportedStudy:
         default_factory=partial(empty_table, "comparisons"), repr=False
     )
     replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
+    #: That people held; each is a row of ``replies`` too.
+    conversations: pd.DataFrame = field(
+        default_factory=partial(empty_table, "conversations"), repr=False
+    )
     responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
     #: Under which people agreed that answers be published; what is not stated is not published.
     licence: str = "none stated"
@@ -74,10 +79,13 @@ class ImportedStudy:
     def write(self, run: Run) -> None:
         """Write the answers into the run, as a part that only the same source replaces."""
         study = str(self.raters["study"].iloc[0])
-        part, written = (
-            f"people-{study}",
-            {"replies": self.replies, "verdicts": self.verdicts, "raters": self.raters},
-        )
+        part = f"people-{study}"
+        written = {
+            "conversations": self.conversations,
+            "replies": self.replies,
+            "verdicts": self.verdicts,
+            "raters": self.raters,
+        }
         for name, rows in written.items():
             _refuse_known(run, name, rows, part)
         for name, rows in written.items():
@@ -113,7 +121,7 @@ def import_study(
     simulated: bool = False,
     **reading: Unpack[FileOptions],
 ) -> ImportedStudy:
-    """Read the answers of a study as verdicts, or as replies by people, without writing them.
+    """Read a study's answers as verdicts, replies or conversations, without writing them.
 
     People saw left and right; the tables have a and b. The function reads what a study collected,
     checks it against the replies that were shown, redacts free texts, counts attention checks, and
@@ -145,7 +153,8 @@ def import_study(
     Returns
     -------
     ImportedStudy
-        ``verdicts`` and ``comparisons``, or ``replies`` and ``responders``; ``raters``, one row a
+        ``verdicts`` and ``comparisons``, or ``replies`` and ``responders``, and ``conversations``
+        where people held some; ``raters``, one row a
         person with ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed``;
         ``n_withdrawn``. Its method ``write(run)`` stores them as a part of the run. A page answered
         but for its side is ``abstained``; one never answered is counted in ``raters`` alone.
@@ -185,6 +194,10 @@ def import_study(
         raters = raters.assign(
             n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True
         )
+    elif kind == "conversation":
+        from heart_utils.people.chats import read_chats  # for who talked, nobody else
+
+        raters, rows = read_chats(source)
     else:
         pages = _match_pages(source)
         raters = _count_pages(pages)
@@ -204,15 +217,15 @@ def import_study(
             f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since"
             " the study?"
         )
-    if kind != "reply":
+    if kind not in WRITTEN:
         _refuse_second_answers(rows)
-    if changed := int(rows["changed_later"].sum()):
+    if changed := int(rows.get("changed_later", pd.Series(dtype=bool)).sum()):
         warnings.warn(
             f"{changed} answers were changed after another page had been answered, by going back or"
             " in a second tab. The last word of each counts, and it is flagged changed_later.",
             stacklevel=2,
         )
-    study, prefix = _name(run, source), "writer" if kind == "reply" else "rater"
+    study, prefix = _name(run, source), "writer" if kind in WRITTEN else "rater"
     # Sorted, so that the key file does not show in which order people came.
     codes = code_people(
         sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix
@@ -225,14 +238,16 @@ def import_study(
         simulated=simulated,
         **said,
     )
-    if kind == "reply":
+    if kind in WRITTEN:
         who = pd.DataFrame(
             {"responder": ["human"], "responder_kind": "human", "simulated": simulated}
         )
-        tables = {
-            "replies": _replies(rows, study, redact),
-            "responders": check_table("responders", who),
-        }
+        written = (
+            {"replies": _replies(rows, study, redact)}
+            if kind == "reply"
+            else _conversations(rows, study, redact)
+        )
+        tables = {**written, "responders": check_table("responders", who)}
     else:
         tables = {"verdicts": _verdicts(rows, redact)}
         if kind == "rating":
@@ -341,8 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
     print(
-        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {len(imported.replies)}"
-        f" replies; {imported.n_withdrawn} withdrew. The key file is"
+        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {_told(imported)};"
+        f" {imported.n_withdrawn} withdrew. The key file is"
         f" {run.folder / 'keys' / 'people.csv'}: keep it apart, and delete it when it has served."
     )
     counts = proposed["decision"].value_counts()
@@ -351,6 +366,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" {', '.join(f'{word} {n}' for word, n in counts.items())}."
     )
     return 0
+
+
+def _told(imported: ImportedStudy) -> str:
+    """Count what people wrote; of conversations, by why they stopped."""
+    if imported.conversations.empty:
+        return f"{len(imported.replies)} replies"
+    reasons = imported.conversations["stop_reason"].value_counts()
+    counts = ", ".join(f"{reason} {n}" for reason, n in reasons.items())
+    return f"{len(imported.conversations)} conversations ({counts})"
 
 
 def _name(run: Run, source: Path) -> str:
@@ -592,6 +616,26 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
         }
     )
     return check_table("replies", complete("replies", replies))
+
+
+def _conversations(rows: pd.DataFrame, study: str, redact: str) -> dict[str, pd.DataFrame]:
+    """Make the conversations that people held, and the rows of replies that are judged."""
+    from heart_utils.judging.converse import conversation_replies
+    from heart_utils.people.chats import conversation_row
+
+    level = redact.replace("all", "contacts")
+    made = []
+    for row in rows.to_dict("records"):
+        talk = conversation_row(row["talk"], study, row["rater"], simulated=row["simulated"])
+        # what the seeker says too: it may repeat what a person told it
+        turns = [{**turn, "text": redact_text(turn["text"], level)} for turn in talk["turns"]]
+        flags = [*talk["flags"], *["redacted"] * (turns != talk["turns"])]
+        flags += [word for turn in turns for word in suspicious_text(turn["text"])]
+        made.append(talk | {"turns": turns, "flags": [*dict.fromkeys(flags)]})
+    if not made:
+        return {}
+    conversations = check_table("conversations", pd.DataFrame(made))
+    return {"conversations": conversations, "replies": conversation_replies(conversations)}
 
 
 def _screened(

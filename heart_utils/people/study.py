@@ -1,4 +1,4 @@
-"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``).
+"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``, ``conversation``).
 
 In a checkout ``make study`` does the same.
 """
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -30,10 +30,15 @@ import requests
 import yaml
 
 from heart_utils import __version__
+from heart_utils.calls.models import key_fault
+from heart_utils.calls.prices import NotAllowedError, price_fault, settle_money
+from heart_utils.extras import MissingExtraError
 from heart_utils.judging.design import pair_replies
 from heart_utils.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
+from heart_utils.judging.recipe import Recipe, read_recipe
 from heart_utils.people.assignment import (
     StudyError,
+    assign_conversations,
     assign_raters,
     assign_writers,
     check_balance,
@@ -44,6 +49,7 @@ from heart_utils.people.exports import restore_answers
 from heart_utils.people.raters import LABELS, TIE
 from heart_utils.people.terms import (
     ASKED_OF_PUBLIC,
+    LIMITS,
     PLATFORMS,
     Offer,
     check_settings,
@@ -64,11 +70,10 @@ from heart_utils.runs import (
     write_together,
 )
 from heart_utils.settings import JsonObject, read_yaml
-from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["ASKED_OF_PUBLIC", "KINDS"]
 
-KINDS = ("rating", "reply")
+KINDS = ("rating", "reply", "conversation")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SERVER_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -77,6 +82,8 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
 OF_UNIT = ("checks.yaml", "practice.yaml", "instructions-rating.html", "debrief-rating.html")
 """Texts that say what is rated: of whole conversations there is one more of each, named so."""
+Filler: TypeAlias = Callable[[str, Mapping[str, str]], str]
+"""From the name of a text, and words for its braces, to the text."""
 CLOSED_TAG = "<\u2060"
 """A less-than sign and a word joiner. Potato 2.12 copies items into a script element without
 escaping them, so that a reply holding a closing script tag would run in every rater's browser.
@@ -99,9 +106,11 @@ def write_study(
     name: str | None = None,
     top_up: bool = False,
 ) -> Path:
-    """Write a complete Potato project from a run into ``runs/<run>/study/<name>``.
+    """Write a complete study from a run into ``runs/<run>/study/<name>``: a Potato project.
 
-    It shows the run's histories and replies, or its conversations, whole.
+    It shows the run's histories and replies, or its conversations, whole. In a study of the kind
+    ``conversation`` people hold them, on pages of our own, since Potato keeps a live chat in memory
+    alone.
     """
     if kind not in KINDS:
         raise StudyError(
@@ -142,18 +151,20 @@ def write_study(
         shown = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
-        rules = settings["reply"]
+        rules = settings[kind]
         given = {
             "writers_per_history": rules["writers_per_history"],
             "n_writers": rules["n_writers"],
         }
-        draw = partial(assign_writers, histories, **given, rng=rng)
+        share = assign_writers if kind == "reply" else assign_conversations
+        draw = partial(share, histories, **given, rng=rng)
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
-    offer = make_offer(assignment.groupby("seat").size(), settings, kind, unit)
+    recipe = read_recipe(run.name) if kind == "conversation" else None
+    turns_each = 1 if recipe is None else recipe.exchanges
+    offer = make_offer(assignment.groupby("seat").size() * turns_each, settings, kind, unit)
     items = _items(assignment, turns, shown, checks, unit)
     assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
-    pages, config = study_pages(kind, settings, texts, seats, secrets.token_hex(32), offer, unit)
     talk = (turn["text"] for history in turns.values() for turn in history)
     faults = [
         *short_time(offer, settings),
@@ -161,20 +172,34 @@ def write_study(
     ]
     if faults:
         raise StudyError(f"{own}: {' '.join(faults)}")
+    about = {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
+    filled = _filler(settings, texts, offer, unit)
     files = {
-        "study.json": _json(
-            {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
-        ),
         "assignment.csv": csv_text(assignment).encode(),
-        "items.jsonl": (
-            "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items).encode()
-        ),
         "study.css": _text_file(texts, "study.css").read_bytes(),
-        "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
-        "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
-        **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
-        **extra,
     }
+    if recipe is not None:
+        from heart_utils.people.chats import STARTED, chat_settings  # for who talks, nobody else
+
+        about |= chat_settings(recipe)
+        starts = histories.set_index("history_id", drop=False)[[*STARTED]].to_dict("index")
+        items = [
+            {"id": item["id"], "seat": seat, "start": starts[history]}
+            for item, seat, history in zip(
+                items, assignment["seat"], assignment["history_id"], strict=True
+            )
+        ]
+        n_most = int(assignment.groupby("seat").size().max())
+        files |= _chat_files(recipe, texts, filled, n_most)
+    else:
+        pages, config = study_pages(kind, settings, texts, seats, filled, unit)
+        extra |= {
+            "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
+            "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
+            **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
+        }
+    lines = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+    files |= {"study.json": _json(about), "items.jsonl": lines.encode(), **extra}
     part = folder.with_name(f".{folder.name}.part")
     try:  # config.yaml holds the key that signs sessions; answers will come beside it
         write_together({part / file: content for file, content in files.items()}, private=True)
@@ -197,20 +222,8 @@ def write_study(
     return folder
 
 
-def study_pages(
-    kind: str,
-    settings: Mapping[str, Any],
-    texts: Sequence[Path],
-    seats: Mapping[str, Sequence[str]],
-    secret: str,
-    offer: Offer,
-    unit: str,
-) -> tuple[dict[str, list[JsonObject]], JsonObject]:
-    """Build the pages around a study, and Potato's configuration.
-
-    ``potato.yaml.jinja`` describes both.
-    """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def _filler(settings: Mapping[str, Any], texts: Sequence[Path], offer: Offer, unit: str) -> Filler:
+    """Return what fills the words in braces of a text of the study."""
 
     def filled(name: str, words: Mapping[str, str]) -> str:
         """Fill the words in braces, as text; what a rehearsal leaves empty is shown as empty."""
@@ -227,14 +240,55 @@ def study_pages(
 
         return re.sub(r"\{(\w+)\}", fill, _text_file(texts, name, unit).read_text(encoding="utf-8"))
 
+    return filled
+
+
+def _chat_files(
+    recipe: Recipe, texts: Sequence[Path], filled: Filler, n_conversations: int
+) -> dict[str, bytes]:
+    """Fill in the texts of the pages on which people talk with the seekers of a recipe."""
+    from heart_utils.people.chat_pages import load_pages
+
+    makers = " and ".join(sorted({str(seeker.family) for seeker in recipe.seekers}))
+    said: Any = load_pages(*texts)
+    words = {
+        "task": " ".join(said.task(n_conversations, recipe.exchanges, makers).unescape().split()),
+        "recorded": " ".join(said.recorded().unescape().split()),
+        "instructions": recipe.instructions,
+        "exchanges": str(recipe.exchanges),
+    }
+    shown = {
+        "consent": "consent.html",
+        "instructions": "instructions-conversation.html",
+        "debrief": "debrief-conversation.html",
+        "stop": "stop.html",
+    }
+    pages = {f"pages/{page}.html": filled(name, words).encode() for page, name in shown.items()}
+    copied = ("chat.html.jinja", "chat.css", "chat.js")
+    return pages | {name: _text_file(texts, name).read_bytes() for name in copied}
+
+
+def study_pages(
+    kind: str,
+    settings: Mapping[str, Any],
+    texts: Sequence[Path],
+    seats: Mapping[str, Sequence[str]],
+    filled: Filler,
+    unit: str,
+) -> tuple[dict[str, list[JsonObject]], JsonObject]:
+    """Build the pages around a study, and Potato's configuration.
+
+    ``potato.yaml.jinja`` describes both.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
     practice_file = _text_file(texts, "practice.yaml", unit)
     practice = read_yaml(practice_file, list[JsonObject], StudyError) if kind == "rating" else []
-    limits = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
     words = {
         "instructions": REPLY_INSTRUCTIONS,
-        "limits": limits,
+        "limits": LIMITS,
         "speakers": SPEAKERS,
         "labels": LABELS[unit],
         "tie": TIE,
@@ -248,7 +302,7 @@ def study_pages(
         "kind": kind,
         "settings": settings,
         "seats": seats,
-        "secret": secret,
+        "secret": secrets.token_hex(32),
         "filled": filled,
         "practice": practice,
     }
@@ -260,14 +314,7 @@ def start_study(
     folder: Path, *, host: str = "127.0.0.1", port: int = 8000
 ) -> subprocess.Popen[bytes]:
     """Start Potato on a study, and wait until it answers."""
-    settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
-    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
-        faults := unfinished(settings)
-    ):
-        raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
-    if host not in LOOPBACK and settings["rehearsal"] is True:
-        said = "Set rehearsal: false in study.yaml and write it again."
-        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
+    _check_start(folder, host)
     program = _find_potato()
     _check_port(host, port)
     try:
@@ -319,6 +366,18 @@ def start_study(
     )
 
 
+def _check_start(folder: Path, host: str) -> None:
+    """Refuse to let people in before they can be told what they must be."""
+    settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
+    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
+        faults := unfinished(settings)
+    ):
+        raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
+    if host not in LOOPBACK and settings["rehearsal"] is True:
+        said = "Set rehearsal: false in study.yaml and write it again."
+        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
+
+
 @contextlib.contextmanager
 def _held_back() -> Iterator[Callable[[], object]]:
     """Delay signals to stop until the block ends.
@@ -359,7 +418,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("run", help="a name under runs/, or a path")
     parser.add_argument(
-        "kind", choices=KINDS, help="rating: people judge replies; reply: people write them"
+        "kind",
+        choices=KINDS,
+        help="rating: people judge replies or conversations; reply: people write replies;"
+        " conversation: people talk with the run's simulated seekers",
     )
     parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
     parser.add_argument("--port", type=int, default=8000)
@@ -375,6 +437,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--write-only", action="store_true", help="write the folder and do not start it"
     )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="USD",
+        help="conversation: what the run's ledger may spend, ever (default: the run's budget_usd)",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="conversation: make paid calls without asking first"
+    )
     options = parser.parse_args(arguments)
     try:
         run = _run_of_texts(options.run)
@@ -387,10 +458,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 " written."
             )
         print(_describe(folder))
+        if options.kind == "conversation":
+            return _serve_conversations(run, folder, options)
         return 0 if options.write_only else _serve(folder, options.host, options.port)
-    except ValueError as error:
+    except (ValueError, MissingExtraError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except NotAllowedError as error:
+        print(error, file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("Stopped. All answers are kept; RESUME=1 goes on.", file=sys.stderr)
         return 0
@@ -401,13 +477,73 @@ def _serve(folder: Path, host: str, port: int) -> int:
         signal.signal(word, _end)
     server = start_study(folder, host=host, port=port)
     try:
-        print(
-            f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.",
-            flush=True,
-        )
+        _say_where(host, port)
         return server.wait()
     finally:
         stop_study(server)
+
+
+def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) -> int:
+    """Say what the seekers' turns may cost, and let people in where that is allowed."""
+    from heart_utils.calls.records import open_ledger
+    from heart_utils.people.chat_pages import serve_chats
+    from heart_utils.people.chats import (
+        Chats,
+        ask_seeker,
+        check_seekers,
+        describe_turns,
+        plan_turns,
+    )
+
+    recipe = read_recipe(run.name)
+    chats = Chats(folder, recipe.seekers)
+    check_seekers(recipe, chats.about, folder)
+    with contextlib.closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
+        plan = plan_turns(chats, recipe, ledger)
+        print(describe_turns(plan))
+        if options.write_only:
+            return 0
+        _check_start(folder, options.host)
+        faults = sorted(
+            {fault for one in recipe.seekers if (fault := key_fault(one) or price_fault(one))}
+        )
+        if faults:
+            raise StudyError(f"Nobody is let in: {'; '.join(faults)}.")
+        budget = recipe.budget_usd if options.budget is None else options.budget
+        budget = settle_money(recipe.seekers, plan, budget, options.yes)
+        _check_port(options.host, options.port)
+        folder.chmod(0o700)
+        with _served_once(folder):
+            serve_chats(
+                Chats(folder, recipe.seekers),  # as it is now that nobody else serves it
+                partial(ask_seeker, ledger=ledger, budget_usd=budget),
+                host=options.host,
+                port=options.port,
+                ready=partial(_say_where, options.host, options.port),
+            )
+    return 0
+
+
+@contextlib.contextmanager
+def _served_once(folder: Path) -> Iterator[None]:
+    """Hold the lock of a study: two servers would write over each other's answers."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".server.lock", mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise StudyError(
+            f"{folder} is served by another process already. Stop it, or use it."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _say_where(host: str, port: int) -> None:
+    print(f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.", flush=True)
 
 
 def _describe(folder: Path) -> str:
@@ -423,7 +559,8 @@ def _describe(folder: Path) -> str:
         .agg(pages=("item_id", "size"), spare=("spare", "first"))
     )
     unit = about.get("unit", "reply")
-    offer = make_offer(seats["pages"], about["settings"], about["kind"], unit)
+    each_page = int(about.get("exchanges", 1))  # turns
+    offer = make_offer(seats["pages"] * each_page, about["settings"], about["kind"], unit)
     each = offer.reward * (1 + rules["fee_share"])
     n_spare = int(seats["spare"].sum())
     n_needed = len(seats) - n_spare
@@ -480,7 +617,13 @@ def _check_unit(run: Run, kind: str, unit: str) -> None:
     if kind == "reply" and unit == "conversation":
         raise StudyError(
             f"The run {run.name!r} is of conversations (`unit: conversation`), and one reply"
-            " cannot be compared with a whole conversation. Take a run of replies."
+            " cannot be compared with a whole conversation. KIND=conversation asks people to hold"
+            " some."
+        )
+    if kind == "conversation" and unit == "reply":
+        raise StudyError(
+            f"The run {run.name!r} has no seeker to talk with. Name some in its settings (`unit:"
+            " conversation` and `seekers:`), and `make collect` it."
         )
 
 
@@ -494,6 +637,7 @@ def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
 def _page_texts(kind: str, texts: Sequence[Path], unit: str) -> list[str]:
     """Read what people will be shown beside the conversations, without marks."""
     names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
+    names += ["chat.html.jinja"] if kind == "conversation" else []
     names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
     return [
         re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name, unit).read_text(encoding="utf-8"))
@@ -516,7 +660,9 @@ def _check_free(folder: Path) -> None:
 
 
 def _begun(folder: Path) -> set[Path]:
-    return {file.parent for file in (folder / "answers").glob("*/user_state.json")}
+    """List the files of those who took part, as Potato and as our own pages keep them."""
+    answers = folder / "answers"
+    return {*answers.glob("*/user_state.json"), *answers.glob("*.json")}
 
 
 def _rating_assignment(

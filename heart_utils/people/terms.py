@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.raters import STATEMENT
 from heart_utils.settings import JsonObject, Text, read_strictly, read_yaml
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 
 __all__ = ["Offer"]
 
@@ -29,6 +30,7 @@ ASKED_OF_PUBLIC = (
     "pay",
 )
 
+LIMITS = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
 PAIRED = ("rating", "conversation")  #: The kind of a study and the unit of who reads most.
 PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
 """An arrival by a platform -> its name, and the parameter of the address that holds somebody's id
@@ -80,6 +82,7 @@ class _Pace:
     rating: Positive
     rating_conversation: Positive
     reply: Positive
+    conversation: Positive  # a turn
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class _Rating:
 
 
 @dataclass(frozen=True)
-class _Reply:
+class _Writing:
     slices: Slices
     writers_per_history: Count
     n_writers: Count
@@ -139,7 +142,8 @@ class _Settings:
     overruled: _Overruled
     seed: int
     rating: _Rating
-    reply: _Reply
+    reply: _Writing
+    conversation: _Writing
 
 
 def read_settings(defaults: Path, file: Path) -> JsonObject:

@@ -1,0 +1,198 @@
+"""People who talk with simulated seekers in a browser: the real command, ledger and provider on loopback."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from conversation_case import settings, speak
+from server import Provider, serving
+
+from heart_utils import collect, open_ledger
+from heart_utils.judging.recipe import read_recipe
+from heart_utils.people import raters
+from heart_utils.runs import find_root, open_run
+from tools.study_visitor import Visitor
+
+pytestmark = pytest.mark.services
+
+HERE = Path(__file__).parents[2]
+STUDY = {"conversation": {"n_writers": 2, "writers_per_history": 1, "spare": 0}}
+
+
+@pytest.fixture
+def provider():
+    with serving(Provider(answer=speak, piece_s=0.0)) as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path, provider, monkeypatch):
+    """A collected run of two models and two seekers from three starts, two exchanges each."""
+    (tmp_path / "heart_utils").mkdir()
+    for name in ("pyproject.toml", "heart_utils/runs.py"):
+        (tmp_path / name).write_bytes((find_root() / name).read_bytes())
+    (tmp_path / "data").symlink_to(find_root() / "data")
+    (tmp_path / "params").mkdir()
+    said = settings(provider.address, exchanges=2, slices={"standard": 1, "adversarial": 1})
+    (tmp_path / "params" / "mine.yaml").write_text(
+        yaml.safe_dump({"chapters": [], "collect": said})
+    )
+    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.delenv("HEART_LEDGER", raising=False)
+    assert collect.main(["mine", "--quiet", "--yes"]) == 0
+    run = open_run("mine")
+    (run.folder / "study.yaml").write_text(yaml.safe_dump(STUDY))
+    return run
+
+
+@contextmanager
+def command(*more):
+    """Start the study as its maker does, and give its address once it says so."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["-m", "heart_utils.people.study", "mine", "conversation", "--yes", "--port", str(port)]
+    server = subprocess.Popen(
+        [sys.executable, *words, *more], stdout=subprocess.PIPE, text=True, cwd=HERE
+    )
+    try:
+        assert any(line.startswith("Open http") for line in server.stdout)
+        yield server, f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        assert server.wait(60) in (0, -signal.SIGKILL)
+
+
+def begin(visitor, name):
+    page = visitor.page
+    page.goto(visitor.address)
+    page.fill("#person", name)
+    page.press("#person", "Enter")
+    page.check('[name="age"][value="yes"]')
+    page.check('[name="agree"][value="yes"]')
+    page.click("main button")
+    page.click("#instructions >> text=Begin")
+    page.wait_for_selector("#text")
+
+
+def say(visitor, text):
+    """Write a turn key by key, and wait for what the seeker says."""
+    before = visitor.page.locator(".dialogue-turn").count()
+    visitor.page.click("#text")
+    visitor.page.keyboard.type(text, delay=20)
+    visitor.page.click("button:has-text('Send')")
+    visitor.page.wait_for_function(
+        "n => document.querySelectorAll('.dialogue-turn').length >= n", arg=before + 2
+    )
+
+
+def said(visitor):
+    return visitor.page.eval_on_selector_all(
+        ".dialogue-turn", "turns => turns.map(turn => turn.lastChild.textContent)"
+    )
+
+
+def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_killed(
+    run, provider, chromium
+):
+    with command() as (server, address):
+        visitor = Visitor(chromium, address)
+        begin(visitor, "Ann Example")
+        say(visitor, "That sounds heavy.")
+        turns = said(visitor)
+        visitor.page.reload()
+        assert said(visitor) == turns
+        assert visitor.outside == []
+        visitor.page.fill("#text", "Never sent.")
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+    asked = len(provider.requests)
+    with command("--resume") as (_, address):
+        again = Visitor(chromium, address)
+        again.page.goto(address)
+        again.page.fill("#person", "Ann Example")
+        again.page.press("#person", "Enter")
+        again.page.wait_for_selector("#text")
+        assert said(again) == turns
+        assert len(provider.requests) == asked  # what was said is not asked for again
+        say(again, "I am still here.")
+        again.page.click("button:has-text('Go on')")
+        again.page.wait_for_selector("#text")
+        say(again, "Only one here.")
+        again.page.click("button:has-text('Stop here')")
+        again.page.click("button:has-text('Stop altogether')")
+        again.page.wait_for_selector("#stopped")
+        assert again.outside == []
+    assert raters.main(["mine", "conversation"]) == 0
+    talks = run.read("conversations").query("responder == 'human'").set_index("stop_reason")
+    assert sorted(talks.index) == ["left", "length"]
+    whole = talks.loc["length"]
+    assert [turn["text"] for turn in whole["turns"]][::2] == [
+        "That sounds heavy.",
+        "I am still here.",
+    ]
+    assert whole["typing_ms"] > 0
+    assert "pasted" not in whole["flags"]
+    assert whole["turn_ms"][0] > 0
+
+    assert collect.main(["mine", "--quiet", "--yes"]) == 0
+    verdicts = run.read("verdicts")
+    met = verdicts[(verdicts["responder_a"] == "human") | (verdicts["responder_b"] == "human")]
+    assert len(met) == 2 * 2  # one whole conversation, two models, both orders
+    assert set(met["unit"]) == {"conversation"}
+    assert set(met["seeker"]) == {whole["seeker"]}
+    assert (met["state"] == "valid").all()
+
+    # the seeker's turns are a function of the person's and of the ledger: nothing is asked anew
+    recipe = read_recipe("mine")
+    asked = len(provider.requests)
+    start = run.read("histories").query("history_id == @whole.history_id")
+    replayed = replay(recipe, start, whole)
+    assert replayed == [turn["text"] for turn in whole["turns"]]
+    assert len(provider.requests) == asked
+
+
+def replay(recipe, start, talk):
+    """Say a person's turns again, and take the seeker's from the ledger alone."""
+    from heart_utils.calls.engine import ask_all
+    from heart_utils.people.chats import WrittenTalk
+
+    seeker = next(one for one in recipe.seekers if one.name == talk["seeker"])
+    told = {"supporter": recipe.instructions, "seeker": recipe.seeker_instructions}
+    again = WrittenTalk(start.to_dict("records")[0], "human", seeker, 0, told, longest=False)
+    ledger = open_ledger("mine")
+    for turn in talk["turns"][::2]:
+        again.write(turn["text"], {})
+        request = again.request("seeker")
+        again.take("seeker", request, ask_all([request], ledger=ledger, mode="replay")[0])
+    return [turn["text"] for turn in again.turns]
+
+
+def test_without_scripts_and_on_a_telephone_the_page_works(run, chromium):
+    with command() as (_, address):
+        context = chromium.new_context(
+            java_script_enabled=False, viewport={"width": 360, "height": 740}
+        )
+        visitor = Visitor.__new__(Visitor)
+        visitor.page, visitor.address = context.new_page(), address
+        visitor.page.set_default_timeout(60_000)
+        begin(visitor, "Ben")
+        visitor.page.fill("#text", "Tell me more.")
+        visitor.page.click("button:has-text('Send')")
+        visitor.page.wait_for_selector(".dialogue-turn[data-speaker=You]")
+        visitor.page.wait_for_selector("text=Turn 2 of 2")
+        phone = Visitor(chromium, address, width=360, height=740)
+        begin(phone, "Cy")
+        say(phone, "An-unbreakable-word-" * 20)
+        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
+        heights = phone.page.eval_on_selector_all(
+            "button", "all => all.map(one => one.getBoundingClientRect().height)"
+        )
+        assert min(heights) >= 44
