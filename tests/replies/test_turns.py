@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from scipy import stats
 
 from heart_utils import (
     describe_turns,
@@ -126,3 +127,31 @@ def test_stopping_adds_up_and_is_what_the_last_states_say():
         assert share == pytest.approx((own["how"] == way).mean())
     steps = paths.groupby(["rater", "how"])["share"].diff().dropna()
     assert (steps >= 0).all()
+
+
+def test_equal_values_have_no_interval_unless_the_ends_of_their_scale_are_known():
+    rows = pd.DataFrame({"exchange": 1, "stays": 1.0, "dialogue_id": range(6), "responder": "m"})
+    [blind] = path_by_turn(rows, "stays").to_dict("records")
+    assert np.isnan(blind["ci_low"])
+    [row] = path_by_turn(rows, "stays", ends=(0.0, 1.0)).to_dict("records")
+    reach = stats.t.ppf(0.975, 5) ** 2  # Wilson's, where all of n agree: n / (n + t squared)
+    assert [row["ci_low"], row["ci_high"]] == pytest.approx([6 / (6 + reach), 1.0])
+    [wide] = path_by_turn(rows, "stays", ends=(0.0, 2.0)).to_dict("records")
+    assert wide["ci_low"] < 1.0 < wide["ci_high"]
+    with pytest.raises(TurnsError, match="stays is 1; ends say 0 to 0.5"):
+        path_by_turn(rows, "stays", ends=(0.0, 0.5))
+
+
+def test_intervals_of_a_rare_code_hold_the_truth_where_its_ends_are_known():
+    rng = np.random.default_rng(11)
+    held = {None: 0, (0.0, 1.0): 0}
+    for _ in range(100):
+        often = rng.beta(9.0, 1.0, 10)
+        rows = pd.DataFrame({"exchange": 1, "dialogue_id": np.repeat(range(10), 2)})
+        rows = rows.assign(stays=rng.random(20) < often.repeat(2), responder="m").astype(
+            {"stays": float}
+        )
+        for ends in held:
+            [row] = path_by_turn(rows, "stays", ends=ends).to_dict("records")
+            held[ends] += row["ci_low"] <= 0.9 <= row["ci_high"]
+    assert held[0.0, 1.0] >= 90 > held[None]
