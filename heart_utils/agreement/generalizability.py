@@ -151,8 +151,8 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns ``dialogue_id``, ``responder``, ``rater`` (such as ``"panel 1"``), ``score`` and
-        ``n_votes``.
+        Columns ``dialogue_id``, ``seeker`` (of conversations), ``responder``, ``rater`` (such as
+        ``"panel 1"``), ``score`` and ``n_votes``.
 
     Examples
     --------
@@ -180,13 +180,14 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
         .dropna(subset="score")
         .sort_values(["dialogue_id", "pair_id", "rater"])
     )
-    seat = rows.groupby("dialogue_id").cumcount() % panels + 1
+    played = ["seeker"] if "seeker" in rows and rows["seeker"].notna().all() else []
+    seat = rows.groupby(["dialogue_id", *played]).cumcount() % panels + 1
     rows = rows.assign(rater="panel " + seat.astype(str))
     sides = [
         rows.assign(responder=rows["responder_a"]),
         rows.assign(responder=rows["responder_b"], score=1 - rows["score"]),
     ]
-    by = ["dialogue_id", "responder", "rater", "dimension"]
+    by = ["dialogue_id", *played, "responder", "rater", "dimension"]
     return pd.concat(sides).groupby(by)["score"].agg(score="mean", n_votes="size").reset_index()
 
 

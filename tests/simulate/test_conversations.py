@@ -7,6 +7,7 @@ from scipy import stats
 
 from benchmarks.reliability import CONVERSATIONS, FACETS, compare_equals, draw
 from heart_utils import difference_error, plan_conversations, score_differences, variance_components
+from heart_utils.agreement.generalizability import win_scores
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.conversations import find_chance
 
@@ -155,3 +156,32 @@ def test_more_seekers_win_where_results_are_to_hold_for_others():
 def test_a_facet_that_is_not_known_is_named():
     with pytest.raises(AgreementError, match="'dialogue_id' and any of"):
         variance_components(drawn(9), facets=["dialogue_id", "weather"])
+
+
+def test_verdicts_on_conversations_keep_their_seeker_so_that_it_may_vary():
+    rng = np.random.default_rng(5)
+    rows = [
+        {
+            "dialogue_id": f"d{start}",
+            "seeker": seeker,
+            "pair_id": f"d{start}--{seeker}",
+            "responder_a": "m",
+            "responder_b": "n",
+            "rater": "j",
+            "dimension": "overall",
+            "verdict": "a" if rng.random() < share else "b",
+            "state": "valid",
+        }
+        for seeker, share in (("s", 0.9), ("t", 0.6), ("u", 0.75))
+        for start in range(30)
+    ]
+    scores = win_scores(pd.DataFrame(rows))
+    assert scores["seeker"].unique().tolist() == ["s", "t", "u"]
+    crossed = {"facets": ["dialogue_id", "seeker"]}
+    [varied] = score_differences(scores, **crossed).to_dict("records")
+    [held] = score_differences(scores, **crossed, fixed=["seeker"]).to_dict("records")
+    assert varied["difference"] == pytest.approx(held["difference"])
+    assert varied["standard_error"] > held["standard_error"]
+    assert varied["population"] == "dialogues and seekers like these"
+    replies = win_scores(pd.DataFrame(rows).drop(columns="seeker"))
+    assert "seeker" not in replies
