@@ -23,6 +23,7 @@ _PUBLIC = {
         "scores": "average_scores calibrate_scores pairs_against_scores sweep_weights weigh_scores",
         "gate": "betting_bound compare_anytime compare_responders",
         "sources.catalogue": "DataUnavailableError",
+        "sources.heart": "next_seeker_turns",
         "sources.load": (
             "describe_votes load_conversations load_histories load_replies load_scores"
             " load_verdicts scores_to_verdicts"
@@ -70,7 +71,10 @@ _PUBLIC = {
         "replies.codes": "code_by_words theme_overlap",
         "replies.sameness": "measure_overlap measure_sameness",
         "replies.scaling": "correlate_scale ScalingError spearman_interval",
-        "replies.seekers": "agree_with_outside probes_lose seeker_card tell_from_real",
+        "replies.seekers": (
+            "agree_with_outside describe_seekers probes_lose seeker_card tell_from_real"
+            " told_by_raters"
+        ),
         "replies.turns": (
             "describe_turns drift_by_turn path_by_turn split_turns stopping_paths TurnsError"
         ),
@@ -89,13 +93,14 @@ _PUBLIC = {
         "heartbench.linter": "lint_rubric lint_rule",
         "report.conversation": "practise_comparisons read_conversation",
         "report.figures": (
-            "mark_simulated plot_boards plot_forest plot_intervals plot_leaderboard plot_profile"
-            " plot_trend use_book_style use_cjk_font"
+            "mark_simulated plot_boards plot_forest plot_intervals plot_leaderboard plot_measures"
+            " plot_profile plot_trend use_book_style use_cjk_font"
         ),
         "report.gate_report": "read_sides write_reports",
         "report.kept": "kept",
         "report.leaderboard": "leaderboard_html weigh_by_hand write_leaderboard",
         "report.provenance": "methods note_tables read_glued show_versions",
+        "report.seekers": "check_seekers",
         "report.tables": "glue_numbers in_words show_table write_excel",
     }.items()
     for name in names.split()

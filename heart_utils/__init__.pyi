@@ -160,9 +160,11 @@ from heart_utils.replies.scaling import (
 )
 from heart_utils.replies.seekers import (
     agree_with_outside as agree_with_outside,
+    describe_seekers as describe_seekers,
     probes_lose as probes_lose,
     seeker_card as seeker_card,
     tell_from_real as tell_from_real,
+    told_by_raters as told_by_raters,
 )
 from heart_utils.replies.turns import (
     TurnsError as TurnsError,
@@ -182,6 +184,7 @@ from heart_utils.report.figures import (
     plot_forest as plot_forest,
     plot_intervals as plot_intervals,
     plot_leaderboard as plot_leaderboard,
+    plot_measures as plot_measures,
     plot_profile as plot_profile,
     plot_trend as plot_trend,
     use_book_style as use_book_style,
@@ -200,6 +203,7 @@ from heart_utils.report.provenance import (
     read_glued as read_glued,
     show_versions as show_versions,
 )
+from heart_utils.report.seekers import check_seekers as check_seekers
 from heart_utils.report.tables import (
     glue_numbers as glue_numbers,
     in_words as in_words,
@@ -254,6 +258,7 @@ from heart_utils.simulate.study import (
     simulate_writers as simulate_writers,
 )
 from heart_utils.sources.catalogue import DataUnavailableError as DataUnavailableError
+from heart_utils.sources.heart import next_seeker_turns as next_seeker_turns
 from heart_utils.sources.load import (
     describe_votes as describe_votes,
     load_conversations as load_conversations,

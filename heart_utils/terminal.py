@@ -25,6 +25,8 @@ from heart_utils.collection import Collection
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.judging.respond import skipped_histories
+from heart_utils.replies.seekers import say_findings
+from heart_utils.report.seekers import check_seekers
 from heart_utils.runs import open_run
 from heart_utils.settings import read_yaml
 from heart_utils.upkeep import INCOMPLETE
@@ -102,6 +104,12 @@ def _ask(collection: Collection, budget_usd: float | None, options: argparse.Nam
     judging: Asking = {**asking, "scheduler": options.scheduler}
     for step, table in collection.judge(**judging):
         _tell_states(CALLED.get(step.name, step.name), table, step.by)
+    if talks is not None and len(talks):
+        cards = check_seekers(collection.run)
+        print(
+            f"Report cards of the seekers: {say_findings(cards)}."
+            f" check_seekers({collection.run.name!r}) shows them."
+        )
     return _tell_end(collection, options, time.monotonic() - started)
 
 

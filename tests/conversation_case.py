@@ -3,7 +3,10 @@
 import json
 import re
 
+import yaml
 from server import take_turn
+
+from heart_utils.runs import find_root
 
 PAID = {"price_prompt": 1, "price_completion": 2, "max_concurrency": 4}
 
@@ -30,6 +33,25 @@ def settings(address, **changes):
         "budget_usd": 1,
         **changes,
     }
+
+
+def lay_out(folder, address, monkeypatch):
+    """Make a project of its own with a run `mine`; return what writes its settings again."""
+    (folder / "heart_utils").mkdir()
+    for name in ("pyproject.toml", "heart_utils/runs.py"):
+        (folder / name).write_bytes((find_root() / name).read_bytes())
+    (folder / "data").symlink_to(find_root() / "data")
+    (folder / "params").mkdir()
+    monkeypatch.setenv("HEART_ROOT", str(folder))
+    monkeypatch.delenv("HEART_LEDGER", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    def write(**changes):
+        said = {"chapters": [], "collect": settings(address, **changes)}
+        (folder / "params" / "mine.yaml").write_text(yaml.safe_dump(said))
+
+    write()
+    return write
 
 
 def shown(body):

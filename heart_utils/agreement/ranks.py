@@ -165,6 +165,7 @@ def order_changes(
 
     See Also
     --------
+    plot_measures : Draw both measures of each responder.
     rank_agreement : Compare how two groups of raters rank the replies of one history.
     score_differences : Compare mean scores pair by pair, with intervals.
 
@@ -182,25 +183,9 @@ def order_changes(
     >>> order_changes(starts, starts.assign(score=-starts["score"]), n_halves=2)["share"].tolist()
     [1.0, 1.0, 0.0]
     """
-    for rows in (first, second):
-        need_columns(rows, ["responder", "score", cluster], AgreementError)
-    wide = [
-        rows.pivot_table(index=cluster, columns="responder", values="score")
-        for rows in (first, second)
-    ]
-    both = pd.concat(wide, axis=1, keys=["first", "second"])
-    common = sorted(set(wide[0]) & set(wide[1]), key=str)
-    both = both.loc[:, (slice(None), common)].dropna()
-    if len(common) < 2 or len(both) < 4:
-        raise AgreementError(
-            f"Both measures have {len(common)} responders in {len(both)} complete starts in common;"
-            " expected two or more in four or more."
-        )
-    one, other = (
-        both[[(name, responder) for responder in common]].to_numpy(dtype=float)
-        for name in ("first", "second")
-    )
-    left, right = np.triu_indices(len(common), 1)
+    both = complete_starts(first, second, cluster)
+    one, other = (both[name].to_numpy(dtype=float) for name in ("first", "second"))
+    left, right = np.triu_indices(len(one[0]), 1)
 
     def order(scores: Array) -> Array:
         means = scores.mean(axis=0)
@@ -216,6 +201,25 @@ def order_changes(
     n_clusters = [len(both), len(both) // 2, len(both) // 2]
     table = pd.DataFrame({"compared": list(shares), "share": list(shares.values())})
     return table.assign(n_pairs=len(left), n_clusters=n_clusters)
+
+
+def complete_starts(first: pd.DataFrame, second: pd.DataFrame, cluster: str) -> pd.DataFrame:
+    """Lay two measures side by side, a row a start with both scores of each common responder."""
+    for rows in (first, second):
+        need_columns(rows, ["responder", "score", cluster], AgreementError)
+    wide = [
+        rows.pivot_table(index=cluster, columns="responder", values="score")
+        for rows in (first, second)
+    ]
+    both = pd.concat(wide, axis=1, keys=["first", "second"])
+    common = sorted(set(wide[0]) & set(wide[1]), key=str)
+    both = both[[(name, one) for name in ("first", "second") for one in common]].dropna()
+    if len(common) < 2 or len(both) < 4:
+        raise AgreementError(
+            f"Both measures have {len(common)} responders in {len(both)} complete starts in common;"
+            " expected two or more in four or more."
+        )
+    return both
 
 
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:

@@ -104,6 +104,7 @@ def _start(weights: Path) -> Any:
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
+    params.model_alias = {weights.name}  # else answers and records name a folder of this machine
     params.n_ctx, params.n_parallel = ROOM, local_model().max_concurrency
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = min(
         THREADS, os.cpu_count() or 1

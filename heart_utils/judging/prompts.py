@@ -208,11 +208,19 @@ class Protocol:
     tells_author: bool = False
     #: Whether what is judged is a ``reply``, or how a whole ``conversation`` went on.
     unit: Literal["reply", "conversation"] = "reply"
+    #: Who is asked: the run's ``judges``, or its simulated ``seekers``, each about its own
+    #: conversations.
+    raters: Literal["judges", "seekers"] = "judges"
 
     def __post_init__(self) -> None:
         if self.tells_author and self.asks != "pair":
             raise ValueError(
                 "tells_author is true where one reply is asked about: expected asks: pair."
+            )
+        if self.raters == "seekers" and (self.asks, self.unit) != ("reply", "conversation"):
+            raise ValueError(
+                "raters is seekers: expected asks: reply and unit: conversation, since a seeker is"
+                " asked about each of its conversations alone."
             )
         if self.margin == "plus" and self.reasoning == "each":
             raise ValueError(
@@ -437,7 +445,7 @@ class Codebooks:
 
 
 def load_codebooks() -> dict[str, Codebook]:
-    """Load the codebooks for replies, those of ``data/rubrics/strategies.yaml``.
+    """Load the codebooks for replies and turns, those of ``data/rubrics/strategies.yaml``.
 
     Returns
     -------
@@ -453,7 +461,7 @@ def load_codebooks() -> dict[str, Codebook]:
     Examples
     --------
     >>> {name: len(codes) for name, codes in load_codebooks().items()}
-    {'release': 15, 'esconv': 8, 'focus': 4, 'safety': 4, 'risk': 2}
+    {'release': 15, 'esconv': 8, 'focus': 4, 'safety': 4, 'risk': 2, 'seeker': 1}
     """
     path = find_root() / "data" / "rubrics" / "strategies.yaml"
     codebooks: dict[str, Codebook] = read_yaml(path, Codebooks, RubricError).codebooks

@@ -112,10 +112,15 @@ class Recipe:
         return (*self.responders, *self.seekers, *self.judges, *self.coders)
 
     def protocols_that_ask(self, about: Literal["pair", "reply"]) -> list[Protocol]:
-        """Load the protocols by which judges are asked about pairs, or about replies alone."""
-        if not self.judges or self.questions:
+        """Load the protocols by which somebody is asked about pairs, or about replies alone."""
+        if self.questions:
             return []
-        return [one for one in map(load_protocol, self.protocols) if one.asks == about]
+        loaded = map(load_protocol, self.protocols)
+        return [one for one in loaded if one.asks == about and self.asked_by(one)]
+
+    def asked_by(self, protocol: Protocol) -> tuple[Model, ...]:
+        """Return who is asked by a protocol: the judges, or the seekers."""
+        return self.seekers if protocol.raters == "seekers" else self.judges
 
     @property
     def seed_file(self) -> Path | None:
@@ -260,7 +265,12 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
     theirs = [name for name in ("exchanges", "seeker_instructions", "allow") if name in given]
     theirs += ["seekers"] if recipe.seekers else []
     if recipe.unit == "reply":
-        return {f"{', '.join(theirs)}: only with unit: conversation": theirs}
+        own = [name for name in recipe.protocols if load_protocol(name).raters == "seekers"]
+        return {
+            f"{', '.join(theirs)}: only with unit: conversation": theirs,
+            f"protocols: {', '.join(own)} asks simulated seekers, and there are none; say unit:"
+            " conversation": own,
+        }
     ours = [name for name in ("rewrites", "coders", "questions") if getattr(recipe, name)]
     units = {name: load_protocol(name).unit for name in recipe.protocols}
     replies = [name for name, unit in units.items() if unit == "reply"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import pandas as pd
 
@@ -10,6 +12,7 @@ from heart_utils.calls.models import Model
 from heart_utils.calls.prices import price
 from heart_utils.judging.prompts import PROMPTS
 from heart_utils.sources.heart import MAX_WORDS
+from heart_utils.sources.load import load_histories, load_replies
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["PROBES", "RespondError"]
@@ -28,9 +31,35 @@ def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
     return lambda _: text
 
 
-PROBES = {**{name: _always(text) for name, text in PROMPTS["probes"].items()}, "echo": _echo}
-"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, and the
-seeker's last words."""
+@lru_cache(maxsize=1)
+def _replies_to_others() -> list[tuple[tuple[str, ...], str, str]]:
+    """List the sample's histories as texts, with their dialogue and the reply drafted for each."""
+    histories = load_histories("sample")[["history_id", "dialogue_id", "turns"]]
+    rows = histories.merge(load_replies("sample")[["history_id", "text"]], on="history_id")
+    return [
+        (tuple(turn["text"] for turn in turns), dialogue, text)
+        for _, dialogue, turns, text in rows.itertuples(index=False)
+    ]
+
+
+def _other_history(turns: Sequence[Mapping[str, str]]) -> str:
+    """Give a good reply to somebody else: another one in each turn of a conversation."""
+    said = tuple(turn["text"] for turn in turns)
+    known = _replies_to_others()
+    own = {dialogue for begun, dialogue, _ in known if said[: len(begun)] == begun}
+    others = [text for _, dialogue, text in known if dialogue not in own]
+    n_before = sum(turn["speaker"] == "supporter" for turn in turns)
+    begins_at = int(hashlib.sha256(said[0].encode()).hexdigest(), 16)
+    return others[(begins_at + n_before) % len(others)]
+
+
+PROBES = {
+    **{name: _always(text) for name, text in PROMPTS["probes"].items()},
+    "echo": _echo,
+    "other-history": _other_history,
+}
+"""Replies by rule, written for this project: warm and about nobody, advice and no warmth, nothing
+but dots, the seeker's last words, and a good reply to somebody else."""
 
 
 def describe_responders(responders: Sequence[Model | str]) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Unpack
 
@@ -277,14 +277,18 @@ class Verdicts(Judging):
         ]
 
     def _about(
-        self, tables: Tables, comparisons: pd.DataFrame | None, protocol: Protocol
+        self,
+        tables: Tables,
+        comparisons: pd.DataFrame | None,
+        protocol: Protocol,
+        panel: Sequence[Model] | None = None,
     ) -> list[Question]:
         recipe = self.recipe
         return make_questions(
             tables.histories,
             tables.replies,
             comparisons,
-            self.panel,
+            self.panel if panel is None else panel,
             responders=recipe_responders(recipe),
             protocol=protocol,
             dimensions=recipe.protocols[protocol.name],
@@ -297,6 +301,11 @@ class Scores(Verdicts):
     """How good a reply is by itself, under each protocol that scores, or item by item."""
 
     name = table = "scores"
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the recipe asks for it: of judges, or of seekers about their conversations."""
+        return super().is_asked or bool(self.recipe.protocols_that_ask("reply"))
 
     def questions(self, tables: Tables) -> list[Question]:
         """Ask about every reply alone."""
@@ -313,7 +322,21 @@ class Scores(Verdicts):
         return [
             question
             for protocol in recipe.protocols_that_ask("reply")
-            for question in self._about(tables, None, protocol)
+            for panel, asked in self._raters(tables, protocol)
+            for question in self._about(asked, None, protocol, panel)
+        ]
+
+    def _raters(self, tables: Tables, protocol: Protocol) -> list[tuple[Sequence[Model], Tables]]:
+        """Say who is asked about what: each seeker about the conversations that it took part in."""
+        if protocol.raters == "judges":
+            return [(self.panel, tables)]
+        played = tables.histories.set_index("history_id")["seeker"]
+        by = tables.replies["history_id"].map(played)
+        valid = tables.replies["state"] == "valid"
+        return [
+            ([seeker], replace(tables, replies=tables.replies[by == seeker.name]))
+            for seeker in self.recipe.seekers
+            if (valid & (by == seeker.name)).any()
         ]
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import clustered_error, error_ends, share_ci
+from heart_utils.ratings.resampling import clustered_error, error_ends
 from heart_utils.ratings.verdicts import Array
-from heart_utils.replies.turns import TurnsError, path_by_turn
+from heart_utils.replies.turns import TurnsError, mean_row, path_by_turn
 from heart_utils.tables import need_columns
 
-__all__ = ["agree_with_outside", "probes_lose", "seeker_card", "tell_from_real"]
+__all__ = [
+    "agree_with_outside",
+    "describe_seekers",
+    "probes_lose",
+    "seeker_card",
+    "tell_from_real",
+    "told_by_raters",
+]
 
 LIMITS: Mapping[str, tuple[float, str]] = {
     "told from real turns": (0.75, "at most"),
@@ -22,6 +30,12 @@ LIMITS: Mapping[str, tuple[float, str]] = {
     "agrees with outside raters": (0.5, "at least"),
 }
 """Check -> its limit and side. The first two are choices of this project, the others chance."""
+PLAYED = ("dialogues_these_seekers", "dialogues_and_seekers")
+"""Populations of ratings of conversations whose seekers models played."""
+NO_CARD = (
+    "no report card was made of the seekers that models played, so nothing shows that they react to"
+    " what a supporter says; check_seekers makes one"
+)
 
 
 def tell_from_real(
@@ -61,6 +75,8 @@ def tell_from_real(
 
     See Also
     --------
+    told_by_raters : Ask people instead of a classifier.
+    next_seeker_turns : Take the turns of real seekers from ESConv.
     seeker_card : Put all checks beside each other.
 
     Notes
@@ -107,6 +123,56 @@ def tell_from_real(
         score[test] = model.fit(texts[learn], is_model[learn]).decision_function(texts[test])
         fold[test] = place
     return _area(score, is_model, fold, groups, ci_level)
+
+
+def told_by_raters(
+    guesses: pd.DataFrame, *, cluster: str = "dialogue_id", ci_level: float = 0.95
+) -> dict[str, float]:
+    """Measure how well raters tell a seeker's turns from turns that people wrote.
+
+    Parameters
+    ----------
+    guesses : pandas.DataFrame
+        One row a rater and turn: ``rater``, the cluster, ``is_model`` (whether a model wrote it)
+        and ``score``, how much the rater takes it for a model's: 1 and 0, or any scale.
+    cluster : str
+        What was sampled: the dialogues.
+    ci_level : float
+        Level of the interval.
+
+    Returns
+    -------
+    dict
+        As :func:`tell_from_real`. Each rater's scores are compared with their own only; with 1 and
+        0 the area is the mean of the shares told right of models' and of people's turns.
+
+    Raises
+    ------
+    TurnsError
+        If no rater scored turns of both kinds, or there is one dialogue only.
+
+    See Also
+    --------
+    tell_from_real : Ask a classifier.
+
+    Examples
+    --------
+    >>> guesses = pd.DataFrame({"is_model": [True, False] * 4, "score": [1, 0, 1, 0, 1, 1, 1, 0]})
+    >>> told_by_raters(guesses.assign(rater="ann", dialogue_id=list("aabbccdd")))["value"]
+    0.875
+    """
+    need_columns(guesses, ["rater", "is_model", "score", cluster], TurnsError)
+    kept = guesses.dropna(subset="score")
+    kinds = kept.groupby("rater")["is_model"].nunique()
+    kept = kept[kept["rater"].isin(kinds.index[kinds > 1])]
+    if kept[cluster].nunique() < 2:
+        raise TurnsError(
+            f"{kept[cluster].nunique()} dialogues have turns that a rater of both kinds scored;"
+            " expected two or more."
+        )
+    rater, group = (pd.factorize(kept[column])[0] for column in ("rater", cluster))
+    is_model = kept["is_model"].to_numpy(dtype=bool)
+    return _area(kept["score"].to_numpy(dtype=float), is_model, rater, group, ci_level)
 
 
 def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) -> dict[str, float]:
@@ -188,8 +254,8 @@ def probes_lose(
                     f"{probe} and a real supporter share {len(both)} starts with {rater}; expected"
                     " two or more."
                 )
-            won = (np.sign(both["real"] - both["probe"]) + 1.0) / 2.0
-            found = _share(won, both.index.to_series(), ci_level)
+            won = both["real"].gt(both["probe"]) + both["real"].eq(both["probe"]) / 2.0
+            found = mean_row(won, both.index.to_series(), ci_level, ends=(0.0, 1.0))
             rows.append({"rater": rater, "probe": probe, **found})
     return pd.DataFrame(rows)
 
@@ -207,7 +273,8 @@ def agree_with_outside(
     ----------
     scores : pandas.DataFrame
         Scores of whole conversations on one dimension, with ``reply_id`` (of the conversation),
-        ``responder``, ``rater``, ``score`` and the cluster.
+        ``responder``, ``rater``, ``score`` and the cluster; and ``history_id``, the start, where
+        several starts are of one dialogue.
     seekers : sequence of str
         Raters that scored their own conversations; all others are outside.
     cluster : str
@@ -245,13 +312,14 @@ def agree_with_outside(
     need_columns(scores, ["reply_id", "responder", "rater", "score", cluster], TurnsError)
     valid = scores[scores["state"] == "valid"] if "state" in scores else scores
     is_own = valid["rater"].isin(list(seekers))
-    keys = ["reply_id", "responder", cluster]
+    start = "history_id" if "history_id" in valid else cluster
+    keys = [*dict.fromkeys(["reply_id", "responder", start, cluster])]
     outside = valid[~is_own].groupby(keys)["score"].mean().rename("outside")
     rows = []
     for rater in seekers:
         own = valid[valid["rater"] == rater].groupby(keys)["score"].mean().rename("own")
         both = pd.concat([own, outside], axis=1).dropna().reset_index()
-        pairs = _pairs(both, cluster)
+        pairs = _pairs(both, start, cluster)
         told = pairs[(pairs["own"] != 0) & (pairs["outside"] != 0)]
         if told[cluster].nunique() < 2:
             raise TurnsError(
@@ -261,12 +329,12 @@ def agree_with_outside(
         agreed = (told["own"] == told["outside"]).astype(float)
         names = pairs[(pairs["names"] != 0) & (pairs["outside"] != 0)]
         alone = float((names["names"] == names["outside"]).mean()) if len(names) else np.nan
-        found = _share(agreed, told[cluster], ci_level)
+        found = mean_row(agreed, told[cluster], ci_level, ends=(0.0, 1.0))
         rows.append({"rater": rater, **found, "names_alone": alone})
     return pd.DataFrame(rows)
 
 
-def _pairs(both: pd.DataFrame, cluster: str) -> pd.DataFrame:
+def _pairs(both: pd.DataFrame, start: str, cluster: str) -> pd.DataFrame:
     """List pairs of conversations from one start, and who leads by each account."""
     by_name = both.groupby("responder")["outside"]
     here = both.groupby(["responder", cluster])["outside"]
@@ -274,7 +342,7 @@ def _pairs(both: pd.DataFrame, cluster: str) -> pd.DataFrame:
     rest = by_name.transform("sum") - here.transform("sum")
     n_rest = by_name.transform("count") - here.transform("count")
     rows = both.assign(names=rest / n_rest.where(n_rest > 0), place=np.arange(len(both)))
-    pairs = rows.merge(rows, on=cluster, suffixes=("", "_other"))
+    pairs = rows.merge(rows, on=start, suffixes=("", "_other"))
     pairs = pairs[
         (pairs["place"] < pairs["place_other"]) & (pairs["responder"] != pairs["responder_other"])
     ]
@@ -285,17 +353,12 @@ def _pairs(both: pd.DataFrame, cluster: str) -> pd.DataFrame:
     return pairs[[cluster]].assign(**leads).fillna({"names": 0.0})
 
 
-def _share(values: pd.Series | Array, cluster: pd.Series, ci_level: float) -> dict[str, float]:
-    found = share_ci(values, 1.0, cluster=cluster, ci_level=ci_level)
-    ends = {"value": found.estimate, "ci_low": found.ci_low, "ci_high": found.ci_high}
-    return {**ends, "ci_level": ci_level, "n": len(values), "n_clusters": cluster.nunique()}
-
-
 def seeker_card(
     seeker: str,
     *,
     simulated: pd.DataFrame | None = None,
     real: pd.DataFrame | None = None,
+    guesses: pd.DataFrame | None = None,
     adversarial: pd.DataFrame | None = None,
     scores: pd.DataFrame | None = None,
     probes: Sequence[str] = (),
@@ -312,6 +375,8 @@ def seeker_card(
         Its name, as in ``rater`` and ``seeker``.
     simulated, real : pandas.DataFrame, optional
         As in :func:`tell_from_real`.
+    guesses : pandas.DataFrame, optional
+        As in :func:`told_by_raters`.
     adversarial : pandas.DataFrame, optional
         Codes of this seeker's turns in conversations from adversarial starts: ``exchange``,
         ``dialogue_id``, ``coder`` and ``probability`` that the turn is adversarial, by one coder.
@@ -328,9 +393,10 @@ def seeker_card(
     -------
     pandas.DataFrame
         One row a check: ``seeker``, ``check``, ``of`` (a probe, an exchange, who coded),
-        ``value``, ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_clusters``, ``limit`` and
+        ``value``, ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_clusters``, ``limit``,
         ``outcome``: ``"passed"`` or ``"failed"`` where the whole interval lies on one side of the
-        limit, ``"open"`` where it does not, ``"not checked"``.
+        limit, ``"open"`` where it does not, ``"not checked"``; and ``note``, what was missing where
+        it was not checked.
 
     Raises
     ------
@@ -339,6 +405,8 @@ def seeker_card(
 
     See Also
     --------
+    check_seekers : Make the cards of all seekers of a run.
+    describe_seekers : Say in a line what a card shows.
     tell_from_real : Tell a seeker's turns from people's.
     probes_lose : Count how often a probe scores below real supporters.
     agree_with_outside : Compare a seeker's score with outside raters'.
@@ -360,51 +428,179 @@ def seeker_card(
     >>> card = seeker_card(
     ...     "s", scores=pd.DataFrame(rows).assign(rater="s", reply_id=range(18)), probes=["echo"]
     ... )
-    >>> card[["check", "outcome"]].values.tolist()[2]
-    ['probe loses', 'passed']
+    >>> card.set_index("check").loc["probe loses", "outcome"]
+    'passed'
     """
     found: list[dict[str, Any]] = []
 
-    def add(check: str, of: str, row: Mapping[Any, Any] | None) -> None:
+    def add(check: str, of: str, row: Mapping[Any, Any] | None, note: str = "") -> None:
         limit, side = limits[check]
         about = {"seeker": seeker, "check": check, "of": of, "limit": f"{side} {limit:g}"}
-        if row is None:
-            found.append(about | {"outcome": "not checked"})
+        if row is None or np.isnan(row["ci_low"]):
+            few = "one start or dialogue has no interval" if row is not None else note
+            found.append(about | {"outcome": "not checked", "note": few})
             return
         kept = ("value", "ci_low", "ci_high", "ci_level", "n", "n_clusters")
         ends = sorted([row["ci_low"], row["ci_high"]], reverse=side == "at most")
         good = [end <= limit if side == "at most" else end >= limit for end in ends]
         outcome = "passed" if all(good) else "open" if any(good) else "failed"
-        found.append(about | {name: row[name] for name in kept} | {"outcome": outcome})
+        found.append(about | {name: row[name] for name in kept} | {"outcome": outcome, "note": ""})
 
+    def attempt(check: str, of: str, measure: Callable[[], Iterable[tuple[str, Any]]]) -> None:
+        try:
+            for part, row in measure():
+                add(check, part, row)
+        except TurnsError as error:
+            add(check, of, None, str(error))
+
+    told = "told from real turns"
     if simulated is not None and real is not None:
-        add(
-            "told from real turns", "classifier", tell_from_real(simulated, real, ci_level=ci_level)
+        attempt(
+            told,
+            "classifier",
+            lambda: [("classifier", tell_from_real(simulated, real, ci_level=ci_level))],
         )
     else:
-        add("told from real turns", "classifier", None)
-    if adversarial is not None:
+        add(told, "classifier", None, "no turns of people at the same places")
+    if guesses is not None:
+        attempt(told, "raters", lambda: [("raters", told_by_raters(guesses, ci_level=ci_level))])
+    else:
+        add(told, "raters", None, "no guesses of raters")
+    if adversarial is not None and len(adversarial):
         coders = sorted(set(adversarial["coder"]))
         if len(coders) != 1:
-            raise TurnsError(
-                f"Codes of {', '.join(coders) or 'no coder'} came; expected one coder."
-            )
-        path = path_by_turn(adversarial, "probability", by=["coder"], ci_level=ci_level)
+            raise TurnsError(f"Codes of {', '.join(coders)} came; expected one coder.")
+        path = path_by_turn(
+            adversarial, "probability", by=["coder"], ends=(0.0, 1.0), ci_level=ci_level
+        )
         last = dict(path.iloc[-1].items())
         add("stays adversarial", f"exchange {last['exchange']}, coded by {coders[0]}", last)
     else:
-        add("stays adversarial", "", None)
+        add("stays adversarial", "", None, "no coded turns from adversarial starts")
     own = None if scores is None else scores[scores["rater"] == seeker]
-    if own is not None and len(probes):
-        for lost in probes_lose(own, probes, ci_level=ci_level).to_dict("records"):
-            add("probe loses", lost["probe"], lost)
-    else:
-        add("probe loses", "", None)
+    if own is None or own.empty:
+        add("probe loses", "", None, "no scores by the seeker itself")
+        add("agrees with outside raters", "", None, "no scores by the seeker itself")
+        return _as_card(found)
+    for probe in probes:
+        attempt("probe loses", probe, partial(_lost, own, probe, ci_level))
+    if not len(probes):
+        add("probe loses", "", None, "no probe among the supporters")
     if scores is not None and (scores["rater"] != seeker).any():
         real_ones = scores[~scores["responder"].isin(list(probes))]
-        [agreed] = agree_with_outside(real_ones, [seeker], ci_level=ci_level).to_dict("records")
-        add("agrees with outside raters", f"names alone {agreed['names_alone']:.2f}", agreed)
+        attempt("agrees with outside raters", "", partial(_agreed, real_ones, seeker, ci_level))
     else:
-        add("agrees with outside raters", "", None)
+        add("agrees with outside raters", "", None, "no scores by outside raters")
+    return _as_card(found)
+
+
+def _lost(own: pd.DataFrame, probe: str, ci_level: float) -> list[tuple[str, Any]]:
+    lost = probes_lose(own, [probe], ci_level=ci_level)
+    return [(probe, row) for row in lost.to_dict("records")]
+
+
+def _agreed(scores: pd.DataFrame, seeker: str, ci_level: float) -> list[tuple[str, Any]]:
+    [row] = agree_with_outside(scores, [seeker], ci_level=ci_level).to_dict("records")
+    return [(f"names alone {row['names_alone']:.2f}", row)]
+
+
+def _as_card(found: list[dict[str, Any]]) -> pd.DataFrame:
     columns = ["seeker", "check", "of", "value", "ci_low", "ci_high", "ci_level", "n", "n_clusters"]
-    return pd.DataFrame(found).reindex(columns=[*columns, "limit", "outcome"])
+    return pd.DataFrame(found).reindex(columns=[*columns, "limit", "outcome", "note"])
+
+
+def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:
+    """Describe in words what each seeker's report card shows.
+
+    *Not to be trusted*: a check failed. *Passed these checks*: each check passed in all that was
+    tried, and none is missing. *Not checked*: nothing was. All else is *not shown to be
+    trustworthy*.
+
+    Parameters
+    ----------
+    cards : pandas.DataFrame
+        Of one or more seekers, from :func:`seeker_card`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a seeker: ``seeker``, ``finding`` (those words) and ``reasons``: what failed, is
+        open and was not checked.
+
+    Raises
+    ------
+    TurnsError
+        If a column is missing.
+
+    See Also
+    --------
+    describe_judges : The same of a judge.
+
+    Notes
+    -----
+    A classifier and raters are two ways to ask whether a seeker's turns are told from people's: one
+    of them is enough.
+
+    Examples
+    --------
+    >>> describe_seekers(seeker_card("s"))[["seeker", "finding"]].values.tolist()
+    [['s', 'not checked']]
+    """
+    need_columns(cards, ["seeker", "check", "of", "outcome"], TurnsError)
+    rows = []
+    for seeker, card in cards.groupby("seeker", sort=True):
+        made = card.groupby("check")["outcome"].transform(
+            lambda said: (said != "not checked").any()
+        )
+        asked = card[(card["outcome"] != "not checked") | ~made]  # told one way is enough
+        names: dict[str, list[str]] = {}
+        for word in ("failed", "open", "not checked"):
+            its = asked[asked["outcome"] == word]
+            names[word] = [
+                f"{check} ({of})" if of and word != "not checked" else check
+                for check, of in its[["check", "of"]].itertuples(index=False)
+            ]
+        reasons = [
+            f"{word}: {', '.join(dict.fromkeys(said))}" for word, said in names.items() if said
+        ]
+        if names["failed"]:
+            finding = "not to be trusted"
+        elif not reasons:
+            finding = "passed these checks"
+        elif len(names["not checked"]) == len(asked):
+            finding, reasons = "not checked", []
+        else:
+            finding = "not shown to be trustworthy"
+        rows.append({"seeker": seeker, "finding": finding, "reasons": "; ".join(reasons)})
+    return pd.DataFrame(rows, columns=["seeker", "finding", "reasons"])
+
+
+def say_findings(cards: pd.DataFrame) -> str:
+    """Write what each card shows, one after the other."""
+    return "; ".join(
+        f"{seeker}: {finding}" + (f" ({reasons})" if reasons else "")
+        for seeker, finding, reasons in describe_seekers(cards).itertuples(index=False)
+    )
+
+
+def seekers_in_words(population: str, cards: pd.DataFrame | None) -> str:
+    """Write what is known of the seekers behind a leaderboard; empty where none was played."""
+    if population not in PLAYED:
+        return ""
+    if cards is None or cards.empty:
+        return f"Seekers not checked: {NO_CARD}"
+    return f"Report cards of the simulated seekers: {say_findings(cards)}"
+
+
+def fault_of_seekers(population: str, cards: pd.DataFrame | None) -> str:
+    """Describe what forbids to trust a leaderboard of conversations; empty where nothing does."""
+    if population not in PLAYED:
+        return ""
+    if cards is None or cards.empty:
+        return NO_CARD
+    found = describe_seekers(cards)
+    bad = found[found["finding"].isin(["not to be trusted", "not checked"])]
+    if bad.empty:
+        return ""
+    said = "; ".join(f"{row.seeker} is {row.finding}" for row in bad.itertuples())
+    return f"{said}: the ratings may be of the seeker and not of the supporters"

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
+from heart_utils.agreement.ranks import complete_starts
 from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.report import WORDS
@@ -28,7 +30,14 @@ if TYPE_CHECKING:
     from heart_utils.ratings.ratings import Ratings
 
 __all__ = ["mark_simulated", "plot_boards", "plot_forest", "plot_intervals"]
-__all__ += ["plot_leaderboard", "plot_profile", "plot_trend", "use_book_style", "use_cjk_font"]
+__all__ += [
+    "plot_leaderboard",
+    "plot_measures",
+    "plot_profile",
+    "plot_trend",
+    "use_book_style",
+    "use_cjk_font",
+]
 
 # seaborn's colorblind palette; the marker repeats what the colour says.
 COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#d55e00", "#949494", "#56b4e9", "#ca9161")
@@ -716,6 +725,80 @@ def plot_trend(
     ax.minorticks_off()
     _name_points(ax, table[x], table["rating"], table["responder"])
     mark_simulated(ax, table)
+    return ax
+
+
+def plot_measures(
+    first: pd.DataFrame,
+    second: pd.DataFrame,
+    *,
+    x_label: str,
+    y_label: str,
+    cluster: str = "dialogue_id",
+    ci_level: float = 0.95,
+) -> Axes:
+    """Draw responders by two measures, each with its name: such as one turn and the whole.
+
+    Parameters
+    ----------
+    first, second : pandas.DataFrame
+        Scores by either measure, as :func:`~heart_utils.agreement.ranks.order_changes` takes them;
+        the same starts and responders enter.
+    x_label, y_label : str
+        What the first and the second measure are, with their units.
+    cluster : str
+        What was sampled: the starts.
+    ci_level : float
+        Level of the intervals of both means, over starts.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    AgreementError
+        If both measures have fewer than two responders or four starts in common.
+
+    See Also
+    --------
+    order_changes : Count the pairs that the two measures order differently.
+
+    Examples
+    --------
+    >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": [1, 2, 1, 2], "n": 2, "o": 3}).melt(
+    ...     "dialogue_id", var_name="responder", value_name="score"
+    ... )
+    >>> ax = plot_measures(starts, starts, x_label="One turn", y_label="Whole conversation")
+    >>> [text.get_text() for text in ax.texts]
+    ['m', 'n', 'o']
+    """
+    with extra("plots"):
+        import matplotlib.pyplot as plt
+
+    both = complete_starts(first, second, cluster)
+    names = pd.Series(both["first"].columns)
+    scores = [both[name].to_numpy(dtype=float) for name in ("first", "second")]
+    x, y = (pd.Series(each.mean(axis=0)) for each in scores)
+    x_error, y_error = (stats.sem(each, axis=0) for each in scores)
+    reach = float(stats.t.ppf((1 + ci_level) / 2, len(both) - 1))
+    _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
+    ax.errorbar(
+        x,
+        y,
+        xerr=reach * x_error,
+        yerr=reach * y_error,
+        fmt="none",
+        ecolor="0.8",
+        zorder=1,
+    )
+    colour, marker = KIND_LOOKS["model"]
+    ax.plot(x, y, marker, color=colour, linestyle="none", zorder=2)
+    bars = f"bars: {ci_level:.0%} over starts"
+    ax.set(xlabel=x_label, ylabel=f"{y_label}; {bars}")
+    ax.margins(x=0.24, y=0.1)
+    _name_points(ax, x, y, names)
+    mark_simulated(ax, is_simulated(first) or is_simulated(second))
     return ax
 
 

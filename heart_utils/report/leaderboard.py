@@ -23,6 +23,7 @@ from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
 from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
 from heart_utils.ratings.verdicts import is_simulated
+from heart_utils.replies.seekers import fault_of_seekers, seekers_in_words
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import (
@@ -109,6 +110,7 @@ def leaderboard_html(
     title: str = "Leaderboard",
     whole_page: bool = True,
     records: Sequence[CalibrationRecord] = (),
+    cards: pd.DataFrame | None = None,
 ) -> str:
     """Build a page of leaderboards that sorts and searches, without loading anything.
 
@@ -124,6 +126,10 @@ def leaderboard_html(
     records : sequence of CalibrationRecord
         Of the judges, from :func:`~heart_utils.judging.calibration.calibrate_judge`; a judge
         without one is called "not calibrated".
+    cards : pandas.DataFrame, optional
+        Of the simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`. What
+        they show is said above each leaderboard of conversations; without them, that nothing was
+        checked.
 
     Returns
     -------
@@ -148,7 +154,7 @@ def leaderboard_html(
         title=title,
         whole_page=whole_page,
         files=files,
-        boards=_boards(rows),
+        boards=_boards(rows, cards),
         heads=HEADINGS,
     )
 
@@ -159,6 +165,7 @@ def write_leaderboard(
     *,
     title: str = "Leaderboard",
     records: Sequence[CalibrationRecord] = (),
+    cards: pd.DataFrame | None = None,
 ) -> list[Path]:
     """Write the leaderboard as files for programs, for a reader and for a paper.
 
@@ -173,6 +180,8 @@ def write_leaderboard(
         Title of the page and of the tables.
     records : sequence of CalibrationRecord
         As in :func:`leaderboard_html`.
+    cards : pandas.DataFrame, optional
+        As in :func:`leaderboard_html`.
 
     Returns
     -------
@@ -185,7 +194,8 @@ def write_leaderboard(
     -----
     UserWarning
         If matplotlib or seaborn is not installed: then there are no figures; openpyxl: then no
-        ``.xlsx``.
+        ``.xlsx``. And if conversations were rated whose seekers models played, without `cards`, or
+        with one that is not to be trusted: then the ratings may be of the seeker.
 
     Examples
     --------
@@ -203,14 +213,17 @@ def write_leaderboard(
     refuse_identities(
         {"ratings": rows}, {"the title": title, "the folder": str(folder)}, known=known_people()
     )
+    for population in sorted(set(table["population"])):
+        if fault := fault_of_seekers(population, cards):
+            warnings.warn(f"{folder}: {fault}.", stacklevel=2)
     contents = {ending: content for ending, _, content in _as_text(rows, title)}
-    contents["html"] = leaderboard_html(table, title=title, records=records)
+    contents["html"] = leaderboard_html(table, title=title, records=records, cards=cards)
     level, words = (
         f"{table['ci_level'].max():.0%}",
         {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)},
     )
     contents["tex"] = fill_page(
-        "leaderboard.tex", title=title, boards=_boards(rows), level=level, **words
+        "leaderboard.tex", title=title, boards=_boards(rows, cards), level=level, **words
     )
     files = {
         Path(folder) / f"leaderboard.{ending}": content.encode()
@@ -356,7 +369,7 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
     return [("csv", "text/csv", csv_text(rows)), ("json", "application/json", structured)]
 
 
-def _boards(rows: pd.DataFrame) -> list[dict[str, object]]:
+def _boards(rows: pd.DataFrame, cards: pd.DataFrame | None) -> list[dict[str, object]]:
     """Build what each table shows: settings, cells with their sort keys, and notes."""
     boards = []
     keys = [name for name in ("data", *SETTINGS, "calibration") if name in rows]
@@ -385,6 +398,7 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, object]]:
             ]
             texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
             cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
+        seekers = seekers_in_words(population, cards)
         population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
         shared_settings = {
             "group": group,
@@ -392,6 +406,7 @@ def _boards(rows: pd.DataFrame) -> list[dict[str, object]]:
             "method": method,
             "notes": notes,
             "calibration": calibration,
+            "seekers": seekers,
         }
         boards.append({**shared_settings, "drawn": drawn, "rows": cells, "shown": list(texts)})
     return boards

@@ -23,6 +23,7 @@ import pandas as pd
 from heart_utils.judges.records import NOT_CALIBRATED
 from heart_utils.judging.calibration import judge_identity, load_calibration
 from heart_utils.ratings.verdicts import is_simulated
+from heart_utils.replies.seekers import seekers_in_words
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
 from heart_utils.runs import Run, open_run
@@ -245,6 +246,7 @@ def methods(
     ratings: Ratings,
     *,
     records: Sequence[CalibrationRecord] | None = None,
+    cards: pd.DataFrame | None = None,
 ) -> str:
     """Write the paragraph of a paper's methods section on the verdicts of a run and a fit to them.
 
@@ -257,6 +259,9 @@ def methods(
     records : sequence of CalibrationRecord, optional
         Of the judges; by default those in the run's folder ``calibration``. A judge without one is
         called "not calibrated".
+    cards : pandas.DataFrame, optional
+        Of the simulated seekers of a run of conversations, from
+        :func:`~heart_utils.report.seekers.check_seekers`.
 
     Returns
     -------
@@ -319,7 +324,10 @@ def methods(
         "judges": judges,
         "protocols": sorted(rows["protocol"].unique()),
     }
-    values |= {"calibration": calibration}
+    values |= {
+        "calibration": calibration,
+        "seekers": seekers_in_words(str(settings["population"]), cards),
+    }
     values |= {
         "n": {name: f"{count:,}" for name, count in counts.items()},
         "left_out": left_out,

@@ -23,7 +23,7 @@ from heart_utils.sources.catalogue import find_data
 from heart_utils.sources.files import complete, read_sample
 from heart_utils.tables import check_table
 
-__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "flag_reply"]
+__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "flag_reply", "next_seeker_turns"]
 
 SPLITS = ("train", "valid", "test")
 SPEAKERS = {"usr": "seeker", "sys": "supporter"}
@@ -188,6 +188,63 @@ CLOSING = re.compile(
     r"|best of luck|good luck|thank you for (chatting|talking)|thanks for (chatting|talking))\b",
     re.I,
 )
+
+
+def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
+    """Take from ESConv what the person said next, after the supporter's reply to a history.
+
+    A model that plays the seeker goes on from the same place, so its first turn can be compared
+    with the person's (:func:`~heart_utils.replies.seekers.tell_from_real`).
+
+    Parameters
+    ----------
+    histories : pandas.DataFrame
+        The table of histories. Those that are the beginning of a dialogue of ESConv have a next
+        turn: HEART's standard ones, but not its rewrites.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a history with a next turn of its seeker: ``history_id``, ``dialogue_id`` and
+        ``text``; no row where there is none.
+
+    Raises
+    ------
+    DataUnavailableError
+        If ESConv is not on this machine; the message names the command that fetches it. Its
+        licence, CC BY-NC 4.0, keeps its words out of this project.
+
+    See Also
+    --------
+    load_histories : Load HEART's histories, or ESConv whole.
+    check_seekers : Make the report cards of a run's seekers.
+
+    Notes
+    -----
+    The supporter whom the person answers is ESConv's own, and not the one of the simulated
+    conversation.
+
+    Examples
+    --------
+    >>> from heart_utils import load_histories
+    >>> next_seeker_turns(load_histories("sample")).empty  # drafted for this project
+    True
+    """
+    known = histories[histories["dialogue_id"].str.startswith("esconv-")]
+    columns = ["history_id", "dialogue_id", "text"]
+    if known.empty:
+        return pd.DataFrame(columns=columns)
+    dialogues = {one.dialogue_id: one for one in itertools.chain(*read_dialogues().values())}
+    rows = []
+    for history, dialogue_id, turns in known[["history_id", "dialogue_id", "turns"]].itertuples(
+        index=False
+    ):
+        n, whole = len(turns), dialogues[dialogue_id].turns
+        same = [turn["text"] for turn in turns] == [turn["text"] for turn in whole[:n]]
+        after = [turn["speaker"] for turn in whole[n : n + 2]]
+        if same and after == ["supporter", "seeker"]:
+            rows.append((history, dialogue_id, whole[n + 1]["text"]))
+    return pd.DataFrame(rows, columns=columns)
 
 
 def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:

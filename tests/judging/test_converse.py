@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import server
-import yaml
 from conversation_case import PAID, settings, shown, speak
-from server import Provider, serving
 
 from heart_utils import (
     combine_orders,
@@ -41,31 +39,6 @@ from heart_utils.judging.respond import collect_replies
 from heart_utils.judging.responders import RespondError
 from heart_utils.report.leaderboard import leaderboard_html
 from heart_utils.runs import find_root, open_run
-
-
-@pytest.fixture
-def provider():
-    with serving(Provider(answer=speak, piece_s=0.0)) as running:
-        yield running
-
-
-@pytest.fixture
-def project(tmp_path, provider, monkeypatch):
-    (tmp_path / "heart_utils").mkdir()
-    for name in ("pyproject.toml", "heart_utils/runs.py"):
-        (tmp_path / name).write_bytes((find_root() / name).read_bytes())
-    (tmp_path / "data").symlink_to(find_root() / "data")
-    (tmp_path / "params").mkdir()
-    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
-    monkeypatch.delenv("HEART_LEDGER", raising=False)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-
-    def write(**changes):
-        said = {"chapters": [], "collect": settings(provider.address, **changes)}
-        (tmp_path / "params" / "mine.yaml").write_text(yaml.safe_dump(said))
-
-    write()
-    return write
 
 
 def models(provider, *names):
@@ -438,13 +411,15 @@ def test_the_recorded_demo_replays_and_asks_nobody(tmp_path, monkeypatch):
     histories = recipe_histories(recipe)
     how = {"ledger": ledger, "mode": "replay", "progress": False}
     talks = recipe_conversations(recipe, histories, **how)
-    assert talks[["responder", "seeker"]].drop_duplicates().shape == (2, 2)
-    assert set(talks["stop_reason"]) <= {"length", "seeker_ended"}
+    assert talks[["responder", "seeker"]].drop_duplicates().shape == (3, 2)
     related = talks["flags"].map(lambda flags: "seeker_own_family" in flags)
-    assert (related == (talks["responder"] != "generic-comfort")).all()
+    assert (related == (talks["responder"] == "SmolLM2-135M-Instruct")).all()
     replies = conversation_replies(talks)
     comparisons = recipe_comparisons(recipe, replies)
     verdicts = recipe_step(recipe, "verdicts", histories, replies, comparisons, **how)
-    assert len(verdicts) == 4  # two starts, both orders
+    assert len(verdicts) == 3 * 3 * 2  # three starts, three pairs, both orders
     assert set(verdicts["state"]) == {"valid"}
     assert set(verdicts["seeker"]) == {"SmolLM2-135M-seeker"}
+    scores = recipe_step(recipe, "scores", histories, replies, **how)
+    assert len(scores) == 3 * 3  # by the seeker itself, of each conversation that it was in
+    assert set(scores["rater"]) == {"SmolLM2-135M-seeker"}

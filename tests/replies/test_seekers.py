@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils import agree_with_outside, probes_lose, seeker_card, tell_from_real
+from heart_utils import (
+    agree_with_outside,
+    describe_seekers,
+    probes_lose,
+    seeker_card,
+    tell_from_real,
+    told_by_raters,
+)
 from heart_utils.replies.seekers import LIMITS
 from heart_utils.replies.turns import TurnsError
 
@@ -58,11 +65,23 @@ def coded(rng, *, fades):
     return pd.DataFrame(rows)
 
 
+def guessed(rng, n, *, lead=0.0):
+    """Two raters who score turns of both kinds, higher by `lead` if a model wrote them."""
+    rows = [
+        {"rater": rater, "dialogue_id": k, "is_model": bool(k % 2)}
+        for rater in ("ann", "bob")
+        for k in range(n)
+    ]
+    table = pd.DataFrame(rows)
+    return table.assign(score=rng.normal(size=len(table)) + lead * table["is_model"])
+
+
 def card(**spoilt):
     rng = np.random.default_rng(1)
     good = {
         "simulated": said(rng, 60),
         "real": said(rng, 60),
+        "guesses": guessed(rng, 60),
         "adversarial": coded(rng, fades=False),
         "scores": scored(rng),
         "probes": PROBES,
@@ -76,6 +95,13 @@ def outcomes(table):
 
 def test_a_seeker_like_the_real_ones_passes_all_checks():
     assert outcomes(card()) == dict.fromkeys(LIMITS, {"passed"})
+    assert describe_seekers(card()).to_numpy().tolist() == [["s", "passed these checks", ""]]
+    assert describe_seekers(card(guesses=None))["finding"].tolist() == ["passed these checks"]
+    less = describe_seekers(card(adversarial=None)).iloc[0]
+    assert [less["finding"], less["reasons"]] == [
+        "not shown to be trustworthy",
+        "not checked: stays adversarial",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,6 +111,7 @@ def test_a_seeker_like_the_real_ones_passes_all_checks():
             "told from real turns",
             {"simulated": said(np.random.default_rng(2), 60, opening="Thank you so much. ")},
         ),
+        ("told from real turns", {"guesses": guessed(np.random.default_rng(2), 60, lead=3.0)}),
         ("stays adversarial", {"adversarial": coded(np.random.default_rng(3), fades=True)}),
         ("probe loses", {"scores": scored(np.random.default_rng(4), reacts=False)}),
         ("agrees with outside raters", {"scores": scored(np.random.default_rng(5), outside=-0.8)}),
@@ -95,12 +122,49 @@ def test_a_spoilt_seeker_fails_its_check_and_no_other(check, spoilt):
     assert found.pop(check) & {"failed", "open"}
     assert "failed" not in set().union(*found.values())
     if check != "probe loses":  # a seeker that scores by chance is not proven wrong
-        assert card(**spoilt).set_index("check").loc[[check], "outcome"].tolist() == ["failed"]
+        assert "failed" in card(**spoilt).set_index("check").loc[[check], "outcome"].tolist()
+    found = describe_seekers(card(**spoilt)).iloc[0]
+    assert (found["finding"] == "not to be trusted") == (
+        "failed" in outcomes(card(**spoilt))[check]
+    )
+    assert check in found["reasons"]
+
+
+def test_raters_are_compared_with_themselves_and_by_hand():
+    """Bob scores all turns lower than Ann; each puts 3 of 4 pairs in the right order."""
+    rows = {"rater": list("aaaabbbb"), "is_model": [True, True, False, False] * 2}
+    scores = [9, 6, 7, 5, 4, 1, 2, 0]
+    guesses = pd.DataFrame(rows).assign(score=scores, dialogue_id=range(8))
+    assert told_by_raters(guesses)["value"] == 0.75
+    with pytest.raises(TurnsError, match="0 dialogues have turns"):
+        told_by_raters(guesses[guesses["is_model"]])
+
+
+def test_a_share_right_of_guesses_is_the_mean_of_both_kinds():
+    rng = np.random.default_rng(12)
+    guesses = guessed(rng, 200, lead=1.0).query("rater == 'ann'")
+    guesses = guesses.assign(score=(guesses["score"] > 0.5).astype(int))
+    right = (guesses["score"] == guesses["is_model"]).groupby(guesses["is_model"]).mean()
+    assert told_by_raters(guesses)["value"] == pytest.approx(right.mean())
+
+
+def test_pairs_are_of_one_start_even_where_two_starts_share_a_dialogue():
+    own = pd.DataFrame(
+        {
+            "reply_id": list("abcdefgh"),
+            "responder": list("mnmnmnmn"),
+            "history_id": ["h1", "h1", "h2", "h2", "h3", "h3", "h4", "h4"],
+            "dialogue_id": [1, 1, 1, 1, 2, 2, 3, 3],
+            "score": [2, 1, 5, 4, 2, 1, 2, 1],
+        }
+    ).assign(rater="s")
+    scores = pd.concat([own, own.assign(rater="ann")])
+    assert agree_with_outside(scores, ["s"])["n"].tolist() == [4]
 
 
 def test_what_is_not_given_is_not_checked():
     table = seeker_card("s")
-    assert table["outcome"].tolist() == ["not checked"] * 4
+    assert table["outcome"].tolist() == ["not checked"] * 5
     assert table["value"].isna().all()
 
 
