@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -12,15 +11,14 @@ from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.runs import Run, code_people, csv_text, write_atomically
 
-if TYPE_CHECKING:
-    from heart_utils.people.raters import ImportedStudy
-
 __all__ = ["propose_payments"]
 
 APPROVE, REVIEW, REJECT = "approve", "review", "reject"
 
 
-def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) -> pd.DataFrame:
+def propose_payments(
+    raters: pd.DataFrame, verdicts: pd.DataFrame, rule: ExclusionRule | None = None
+) -> pd.DataFrame:
     """Propose for each rater whether a platform should pay, and say why; a person decides.
 
     Only failed attention checks propose a rejection: they are the one fault that somebody was told
@@ -29,8 +27,11 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
 
     Parameters
     ----------
-    study : ImportedStudy
-        As :func:`~heart_utils.people.raters.import_study` makes it.
+    raters : pandas.DataFrame
+        The table ``raters`` of a study, such as that of
+        :func:`~heart_utils.people.raters.import_study`.
+    verdicts : pandas.DataFrame
+        The verdicts that they gave; no row where they wrote replies.
     rule : ExclusionRule, optional
         That of the study's protocol; by default the book's.
 
@@ -42,7 +43,7 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
 
     Examples
     --------
-    >>> from heart_utils.people.raters import ImportedStudy
+    >>> from heart_utils.tables import empty_table
     >>> raters = {
     ...     "rater": ["r1", "r2"],
     ...     "n_shown": 5,
@@ -50,21 +51,18 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
     ...     "n_checks": 0,
     ...     "n_checks_passed": 0,
     ... }
-    >>> propose_payments(ImportedStudy(pd.DataFrame(raters | {"completed": [True, False]}), 0))[
-    ...     "decision"
-    ... ].tolist()
+    >>> raters = pd.DataFrame(raters | {"completed": [True, False]})
+    >>> propose_payments(raters, empty_table("verdicts"))["decision"].tolist()
     ['approve', 'review']
     """
     rule = ExclusionRule() if rule is None else rule
     try:
-        decided = decide_exclusions(rater_quality(study.verdicts, study.raters), rule).set_index(
-            "rater"
-        )
+        decided = decide_exclusions(rater_quality(verdicts, raters), rule).set_index("rater")
         signs, excluded = decided["signs"].to_dict(), decided["excluded"].to_dict()
     except AgreementError:  # nobody has given a verdict: they wrote replies, or stopped before
         signs, excluded = {}, {}
     rows = []
-    for person in study.raters.to_dict("records"):
+    for person in raters.to_dict("records"):
         rater, n_checks, n_answered = (
             person["rater"],
             int(person["n_checks"]),
@@ -92,7 +90,7 @@ def propose_payments(study: ImportedStudy, rule: ExclusionRule | None = None) ->
 
 
 def write_payments(
-    run: Run, study: ImportedStudy, *, withdrawn: Sequence[str] = ()
+    run: Run, raters: pd.DataFrame, verdicts: pd.DataFrame, *, withdrawn: Sequence[str] = ()
 ) -> tuple[Path, pd.DataFrame]:
     """Write the proposal with the names or ids of people into the run's folder of keys.
 
@@ -101,7 +99,7 @@ def write_payments(
     keys = run.folder / "keys"
     codes = [code_people([], keys / "people.csv", prefix=kind) for kind in ("rater", "writer")]
     known = {code: person for kind in codes for person, code in kind.items()}
-    table = propose_payments(study)
+    table = propose_payments(raters, verdicts)
     table.insert(0, "person", table["rater"].map(known))
     gone = pd.DataFrame(
         {
@@ -113,6 +111,6 @@ def write_payments(
     table = pd.concat([table, gone], ignore_index=True).sort_values(
         ["decision", "person"], ignore_index=True
     )
-    file = keys / f"payments-{study.raters['study'].iloc[0]}.csv"
+    file = keys / f"payments-{raters['study'].iloc[0]}.csv"
     write_atomically(file, csv_text(table).encode(), private=True)
     return file, table

@@ -351,7 +351,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **reading_of(options),
         )
         imported.write(run)
-        payments, proposed = write_payments(run, imported, withdrawn=options.withdraw)
+        payments, proposed = write_payments(
+            run, imported.raters, imported.verdicts, withdrawn=options.withdraw
+        )
     except ValueError as error:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1

@@ -67,7 +67,7 @@ def test_the_file_of_payments_is_its_owner_s_alone_and_no_table_names_anybody(ru
     answer_seat(study, "seat-001", "5f1a2b3c4d5e6f7a8b9c0d1e", seat_answers(study, "seat-001"))
     imported = import_study(run, study)
     imported.write(run)
-    file, _ = write_payments(run, imported)
+    file, _ = write_payments(run, imported.raters, imported.verdicts)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "5f1a2b3c4d5e6f7a8b9c0d1e" in file.read_text()
@@ -89,9 +89,11 @@ def test_who_withdrew_has_worked_and_is_paid(run, study):
 def test_a_study_s_own_rule_decides(run, study):
     answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", pass_checks=False))
     imported = import_study(run, study)
-    assert propose_payments(imported)["decision"].item() == "reject"
+    assert propose_payments(imported.raters, imported.verdicts)["decision"].item() == "reject"
     assert (
-        propose_payments(imported, ExclusionRule(max_failed_checks=3))["decision"].item()
+        propose_payments(imported.raters, imported.verdicts, ExclusionRule(max_failed_checks=3))[
+            "decision"
+        ].item()
         != "reject"
     )
 
