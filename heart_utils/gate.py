@@ -93,22 +93,23 @@ MESSAGES: dict[str, str] = read_yaml(
 class Comparison:
     """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
 
-    # a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``,
-    # bounds (at ``level``);
-    # ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin
-    # passed, four times in five;
-    # ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said), ``n_verdicts``,
-    # ``n_both_orders``,
-    # ``n_inconsistent``, ``n_failed``
+    #: a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``,
+    #: bounds (at ``level``);
+    #: ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin
+    #: passed, four times in five;
+    #: ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said),
+    #: ``n_verdicts``,
+    #: ``n_both_orders``,
+    #: ``n_inconsistent``, ``n_failed``
     table: pd.DataFrame
-    ratings: pd.DataFrame  # the ratings tables of all dimensions
-    baseline: str  # as given
+    ratings: pd.DataFrame  #: the ratings tables of all dimensions
+    baseline: str  #: as given
     candidate: str
     mode: str
-    max_drop: float  # as given; the margin, a share, where the mode is "anytime"
+    max_drop: float  #: as given; the margin, a share, where the mode is "anytime"
     alpha: float
-    n_releases: int = 1  # that share `alpha`, where the mode is "anytime"
-    # of "anytime": a row per dimension and dialogue
+    n_releases: int = 1  #: that share `alpha`, where the mode is "anytime"
+    #: of "anytime": a row per dimension and dialogue
     path: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property

@@ -109,6 +109,23 @@ def test_a_type_is_written_as_a_reader_knows_it(monkeypatch):
     assert write_type('Literal["a", "b"]', {}) == '{"a", "b"}'
 
 
+def test_a_field_of_a_class_has_its_type_on_the_pages(monkeypatch):
+    monkeypatch.syspath_prepend(str(find_root() / "book" / "extensions"))
+    lines = ["How many are shown."]
+    name = "heart_utils.judging.recipe.Recipe.budget_usd"
+    importlib.import_module("heart_types").write_types(None, "attribute", name, None, None, lines)
+    assert lines == ["``float, optional``: How many are shown."]
+
+
+def test_a_long_default_is_cut_in_a_signature_and_a_short_one_stays(monkeypatch):
+    monkeypatch.syspath_prepend(str(find_root() / "book" / "extensions"))
+    shorten = importlib.import_module("heart_types").shorten_signature
+    signature = f"(run, words='{'Say it. ' * 20}', unit='reply', files=<factory>)"
+    short, _ = shorten(None, "class", "x", None, None, signature)
+    assert short == "(run, words='...', unit='reply', files=...)"
+    assert shorten(None, "function", "x", None, None, None) == (None, None)
+
+
 def test_a_function_says_what_it_takes_and_gives_and_has_an_example():
     lacking = {}
     for name, function in public_functions():

@@ -18,7 +18,7 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from heart_figures import set_into_page
 from heart_tables import lay_out
-from heart_types import write_types
+from heart_types import shorten_signature, write_types
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -170,6 +170,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("missing-reference", resolve_short_name)
     app.setup_extension("sphinx.ext.autodoc")  # whose event this is
     app.connect("autodoc-process-docstring", write_types, priority=400)  # before numpydoc, at 500
+    app.connect("autodoc-process-signature", shorten_signature)
+    app.connect("doctree-read", number_references)
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)
     app.connect(
@@ -194,7 +196,16 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx write all of
     # them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 19}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 20}
+
+
+def number_references(_app: Sphinx, doctree: nodes.document) -> None:
+    """Show a reference of a docstring by its number, without the prefix that numpydoc gives it."""
+    for reference in doctree.findall(addnodes.pending_xref):
+        if reference.get("refdomain") == "citation":
+            for text in list(reference.findall(nodes.Text)):
+                number = re.sub(r"\bR[0-9a-f]{12}-", "", text.astext())
+                text.parent.replace(text, nodes.Text(number))
 
 
 def write_formula(writer: Any, node: nodes.Element) -> None:

@@ -1,5 +1,6 @@
-"""Write the types of parameters from their annotations, so that no docstring says them twice."""
+"""Write types from annotations, so that no docstring says them twice, and shorten signatures."""
 
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,18 +9,39 @@ from typing import Any
 
 SHORT = {"pd": "pandas", "np": "numpy"}
 HEADING = re.compile(r"-{3,}\s*")
+QUOTED = re.compile(r"""(['"])(?:(?!\1)[^\\]|\\.)*\1""")
+LONG = 60  #: Characters of a default that is cut: no option's value has as many, and prompts have.
 ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (?P<type>.+))?")
 
 
 def write_types(
-    _app: Any, what: str, _name: str, documented: Any, _options: Any, lines: list[str]
+    _app: Any, what: str, name: str, documented: Any, _options: Any, lines: list[str]
 ) -> None:
-    """Complete entries of ``Parameters`` without a type by the annotation.
+    """Complete entries of ``Parameters`` and fields of classes by the types of their annotations.
 
-    Before numpydoc reads them.
+    This happens before numpydoc reads them.
     """
     if what in ("function", "method"):
         lines[:] = add_types(lines, documented)
+    elif what == "attribute" and lines:
+        lines[0] = f"{_type_of_field(name)}{lines[0]}"
+
+
+def shorten_signature(
+    _app: Any, _what: str, _name: str, _object: Any, _options: Any, signature: str | None, *_: Any
+) -> tuple[str | None, str | None]:
+    """Cut long texts that are defaults: a prompt is on the page of its own name."""
+    short = QUOTED.sub(lambda text: text[0] if len(text[0]) < LONG else "'...'", signature or "")
+    return short.replace("=<factory>", "=...") or signature, None
+
+
+def _type_of_field(name: str) -> str:
+    """Write the type of a field of a class by the field's whole name, or nothing without one."""
+    owner, _, field = name.rpartition(".")
+    module, _, kind = owner.rpartition(".")
+    loaded = importlib.import_module(module)
+    annotation = inspect.get_annotations(getattr(loaded, kind)).get(field)
+    return "" if annotation is None else f"``{write_type(annotation, vars(loaded))}``: "
 
 
 def add_types(lines: Sequence[str], function: Callable[..., Any]) -> list[str]:
@@ -58,8 +80,12 @@ def write_type(annotation: Any, names: Mapping[str, Any]) -> str:
     What may be None is optional.
     """
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    if isinstance(alias := names.get(text), UnionType):
+    alias = names.get(text)
+    if isinstance(alias, UnionType):
         text = str(alias).replace("._generator", "")
+    elif hasattr(alias, "__metadata__"):  # what pydantic checks of it
+        text = inspect.formatannotation(alias.__origin__)
+    text = re.sub(r"Annotated\[([\w.]+), \w+\([^()]*\)\]", r"\1", text)
     text = re.sub(r"\b(pd|np)\.", lambda module: f"{SHORT[module[1]]}.", text)
     text = re.sub(r"Literal\[([^]]*)\]", r"{\1}", text)
     return re.sub(r" \| None$", ", optional", text)

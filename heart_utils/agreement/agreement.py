@@ -57,9 +57,9 @@ VOTE_COLUMNS = ("rater", "ambiguity")
 class Agreement:
     """How often two rater groups agree: ``table``, and what was left out or entered as a tie."""
 
-    table: pd.DataFrame  # one row a group, as `pairwise_agreement` says
-    left_out: pd.Series  # state -> answers that do not count
-    # answers counted as ties that contradicted themselves when the order was turned
+    table: pd.DataFrame  #: one row a group, as `pairwise_agreement` says
+    left_out: pd.Series  #: state -> answers that do not count
+    #: answers counted as ties that contradicted themselves when the order was turned
     n_inconsistent: int
 
 

@@ -219,15 +219,16 @@ ENOUGH_VOTES = 5
 class Ceiling:
     """How often the best possible judge would agree with one person, where neither calls a tie."""
 
-    agreement: float  # of two people, the mean over pairs of replies
-    estimate: float  # the ceiling, from how the votes on a pair split
+    agreement: float  #: of two people, the mean over pairs of replies
+    estimate: float  #: the ceiling, from how the votes on a pair split
     ci_low: float
     ci_high: float
-    # half of the pairs have five votes or more; else the ends are those of the bounds, the estimate
-    # a guess
+    #: half of the pairs have five votes or more; else the ends are those of the bounds, the
+    #: estimate
+    #: a guess
     decides: bool
     ci_level: float
-    n_pairs: int  # pairs of replies with three decided votes or more
+    n_pairs: int  #: pairs of replies with three decided votes or more
     n_clusters: int
     provisional: bool
 

@@ -37,12 +37,12 @@ LEAST_RANDOM = 3  # seekers or raters that can speak of others like them
 class Components:
     """Where the variance of scores comes from."""
 
-    # one row a component: ``estimate``, ``variance`` (0 where that is negative, as ``clipped``
-    # says), ``share`` of all variance
+    #: one row a component: ``estimate``, ``variance`` (0 where that is negative, as ``clipped``
+    #: says), ``share`` of all variance
     table: pd.DataFrame
-    n_dialogues: int  # what entered
+    n_dialogues: int  #: what entered
     n_raters: int
-    n_left_out: int  # dialogues left out, since a rater gave some responder no valid score
+    n_left_out: int  #: dialogues left out, since a rater gave some responder no valid score
 
     def reliability(
         self,

@@ -43,19 +43,19 @@ Parts = Callable[[Array], tuple[Array, Array]]
 class Coefficient:
     """One number for how far raters agree, with its interval."""
 
-    name: str  # such as ``"Gwet's AC1"``
+    name: str  #: such as ``"Gwet's AC1"``
     value: float
-    ci_low: float  # the ends are ``nan`` where no interval can be had
+    ci_low: float  #: the ends are ``nan`` where no interval can be had
     ci_high: float
     ci_level: float
-    # `value` is one minus this over what chance brings, or over the whole variance
+    #: `value` is one minus this over what chance brings, or over the whole variance
     disagreement: float
-    n_units: int  # what entered
+    n_units: int  #: what entered
     n_clusters: int
-    # resamples in which it has no value (one category only), left out of the interval
+    #: resamples in which it has no value (one category only), left out of the interval
     n_undefined: int
-    provisional: bool  # fewer than 30 clusters
-    left_out: pd.Series  # state -> answers that do not count
+    provisional: bool  #: fewer than 30 clusters
+    left_out: pd.Series  #: state -> answers that do not count
 
 
 def cohen_kappa(

@@ -61,26 +61,31 @@ WITH_JUDGE, BY_PEOPLE = (
 class PoweredRatings:
     """Strengths from people's verdicts, sharpened by a judge's."""
 
-    # one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...``
-    # (no interval) from the judge
+    #: one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...``
+    #: (no interval) from the judge
     table: pd.DataFrame
-    weight: float  # how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
-    # squared correlation of people's and the judge's scores of a dialogue, on the same pairs
+    weight: (
+        float  #: how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
+    )
+    #: squared correlation of people's and the judge's scores of a dialogue, on the same pairs
     rho_squared: float
-    # its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the
-    # dialogues' part
+    #: its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the
+    #: dialogues' part
     most_saving: float
-    # Estimated share of the people's verdicts that the judge saves: one minus a ratio of variances.
-    # A judge that saves nothing
-    # is not used; it is below zero only where a `weight` was given that costs verdicts.
+    #: Estimated share of the people's verdicts that the judge saves: one minus a ratio of
+    #: variances.
+    #: A judge that saves nothing
+    #: is not used; it is below zero only where a `weight` was given that costs verdicts.
     saving: float
-    people_variance: float  # sum over responders of the variance of the strengths from people alone
-    n_labelled: int  # dialogues with people's verdicts; with the judge's
+    people_variance: (
+        float  #: sum over responders of the variance of the strengths from people alone
+    )
+    n_labelled: int  #: dialogues with people's verdicts; with the judge's
     n_dialogues: int
-    # of the strengths, and of those from people alone
+    #: of the strengths, and of those from people alone
     covariances: tuple[pd.DataFrame, pd.DataFrame] = field(repr=False)
-    fewest: int  # dialogues that people judged; or raters, where they vary and are fewer
-    n_effective: float  # of even information that tell as much of a difference, as in ``Ratings``
+    fewest: int  #: dialogues that people judged; or raters, where they vary and are fewer
+    n_effective: float  #: of even information that tell as much of a difference, as in ``Ratings``
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
         """List the ranks each ``responder`` may hold, all at once, with the judge or without.

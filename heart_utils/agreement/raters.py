@@ -47,14 +47,14 @@ class ExclusionRule:
     Defaults are those of the protocol; a study may set others, beforehand.
     """
 
-    # more failed attention checks than this leave a rater out by themselves
+    #: more failed attention checks than this leave a rater out by themselves
     max_failed_checks: int = 1
-    min_median_seconds: float = 8.0  # a lower median time on a page is the sign ``fast``
-    # a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
+    min_median_seconds: float = 8.0  #: a lower median time on a page is the sign ``fast``
+    #: a lower chance of so one-sided a choice is ``one_sided``; of so long a run, ``straight_line``
     max_p: float = 0.001
-    min_reliability: float = 0.6  # a lower estimate is the sign ``unreliable``; 0.5 is a coin
-    # that many together leave a rater out; one alone would take fast readers and people of a rare
-    # taste
+    min_reliability: float = 0.6  #: a lower estimate is the sign ``unreliable``; 0.5 is a coin
+    #: that many together leave a rater out; one alone would take fast readers and people of a rare
+    #: taste
     signs_needed: int = 2
 
 
@@ -206,19 +206,19 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 class WriterRatings:
     """How writers are rated, together and apart."""
 
-    pooled: Ratings = field(repr=False)  # the leaderboard on which all writers are one responder
-    # the leaderboard on which each writer is a responder, named ``human/writer-1a2b``
+    pooled: Ratings = field(repr=False)  #: the leaderboard on which all writers are one responder
+    #: the leaderboard on which each writer is a responder, named ``human/writer-1a2b``
     split: Ratings = field(repr=False)
-    # one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues
-    # or more, and not penalised
+    #: one row per writer, best first, intervals for dialogues like these; ``enough``: ten dialogues
+    #: or more, and not penalised
     writers: pd.DataFrame
-    average: float  # the mean of the gaps, each writer weighing the same: the average human
-    these_low: float  # its interval for these writers and dialogues like these
+    average: float  #: the mean of the gaps, each writer weighing the same: the average human
+    these_low: float  #: its interval for these writers and dialogues like these
     these_high: float
-    ci_low: float  # its interval for writers and dialogues like these
+    ci_low: float  #: its interval for writers and dialogues like these
     ci_high: float
-    ci_level: float  # of all intervals
-    writer_sd: float  # standard deviation between writers in log-odds, with its interval
+    ci_level: float  #: of all intervals
+    writer_sd: float  #: standard deviation between writers in log-odds, with its interval
     sd_low: float
     sd_high: float
 

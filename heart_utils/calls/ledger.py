@@ -158,11 +158,11 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
 class Money:
     """What calls on a ledger cost so far, in USD, all processes together."""
 
-    spent: float  # for answers that came, at list price
-    # at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
+    spent: float  #: for answers that came, at list price
+    #: at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
     unsettled: float
-    reserved: float  # at most, for calls in flight now and for requests in providers' batches
-    in_flight: float  # the part of it that is settled soon; a batch may take a day
+    reserved: float  #: at most, for calls in flight now and for requests in providers' batches
+    in_flight: float  #: the part of it that is settled soon; a batch may take a day
 
     @property
     def bound(self) -> float:

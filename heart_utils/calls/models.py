@@ -70,31 +70,31 @@ class ModelError(ValueError):
 class Model:
     """A language model, and how it may be called."""
 
-    name: Text  # as it stands in the tables
-    model: Text  # as litellm names it, such as "openai/gpt-4o"
-    api_base: str | None = None  # the address of a server of one's own
-    # the environment variable that holds the key; litellm's usual one if absent
+    name: Text  #: as it stands in the tables
+    model: Text  #: as litellm names it, such as "openai/gpt-4o"
+    api_base: str | None = None  #: the address of a server of one's own
+    #: the environment variable that holds the key; litellm's usual one if absent
     api_key_env: str | None = None
-    family: str | None = None  # who made it; a judge of a responder's family is flagged
-    answer_format: Literal["json", "logprob"] = "json"  # of a judge
-    # whether a schema holds it to JSON; as litellm's list says if absent
+    family: str | None = None  #: who made it; a judge of a responder's family is flagged
+    answer_format: Literal["json", "logprob"] = "json"  #: of a judge
+    #: whether a schema holds it to JSON; as litellm's list says if absent
     json_schema: bool | None = None
-    # for sampling, such as {"temperature": 0.7, "max_tokens": 400}
+    #: for sampling, such as {"temperature": 0.7, "max_tokens": 400}
     options: Mapping[str, Any] = field(default_factory=dict)
-    requests_per_minute: Positive | None = None  # limits that this side keeps
+    requests_per_minute: Positive | None = None  #: limits that this side keeps
     tokens_per_minute: Positive | None = None
-    max_concurrency: Positive = 8  # calls in flight
-    # USD for a million tokens, where litellm's list has none or a wrong one
+    max_concurrency: Positive = 8  #: calls in flight
+    #: USD for a million tokens, where litellm's list has none or a wrong one
     price_prompt: Usd | None = None
     price_completion: Usd | None = None
-    # what all calls to it on a ledger may cost, beside the budget of the whole
+    #: what all calls to it on a ledger may cost, beside the budget of the whole
     budget_usd: Usd | None = None
-    timeout_s: Seconds = 120.0  # a call that takes longer is made again
-    # an outage of its server is waited for so long, from its last answer on
+    timeout_s: Seconds = 120.0  #: a call that takes longer is made again
+    #: an outage of its server is waited for so long, from its last answer on
     patience_s: Seconds = 900.0
-    # what a server of one's own says it serves, if the address alone does not tell
+    #: what a server of one's own says it serves, if the address alone does not tell
     served_id: str | None = None
-    # SHA-256 of the weights; then the address is no part of the identity
+    #: SHA-256 of the weights; then the address is no part of the identity
     checksum: str | None = None
 
     @cached_property
@@ -133,12 +133,12 @@ class Request:
     """One question to one model."""
 
     model: Model
-    messages: tuple[Mapping[str, str], ...]  # each with role and content
-    options: Mapping[str, Any] = field(default_factory=dict)  # laid over the model's own
-    repeat: int = 0  # the number of a repeated call
-    # whether the answer is streamed, so that ttft_ms is measured; no part of the key
+    messages: tuple[Mapping[str, str], ...]  #: each with role and content
+    options: Mapping[str, Any] = field(default_factory=dict)  #: laid over the model's own
+    repeat: int = 0  #: the number of a repeated call
+    #: whether the answer is streamed, so that ttft_ms is measured; no part of the key
     stream: bool = False
-    # what it is about, for messages to people, such as a history's id; no part of the key
+    #: what it is about, for messages to people, such as a history's id; no part of the key
     tag: str = ""
 
     @cached_property
@@ -187,32 +187,32 @@ class Request:
 class Call:
     """What came of a request."""
 
-    call_id: str  # the request's key
-    # ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in
-    # mode dry)
+    call_id: str  #: the request's key
+    #: ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in
+    #: mode dry)
     status: str
-    text: str = ""  # the raw answer; empty where there is none
-    finish_reason: str | None = None  # as the provider gives it
-    # alternatives for the answer's first token, where asked for
+    text: str = ""  #: the raw answer; empty where there is none
+    finish_reason: str | None = None  #: as the provider gives it
+    #: alternatives for the answer's first token, where asked for
     logprobs: tuple[tuple[str, float], ...] | None = None
-    # to the first text (streamed calls only), and to the end, of the last attempt
+    #: to the first text (streamed calls only), and to the end, of the last attempt
     ttft_ms: float | None = None
     total_ms: float | None = None
-    prompt_tokens: int | None = None  # as counted by the provider; estimated where planned
+    prompt_tokens: int | None = None  #: as counted by the provider; estimated where planned
     completion_tokens: int | None = None
-    # at list price, all attempts that were answered; None where no price is known
+    #: at list price, all attempts that were answered; None where no price is known
     cost_usd: float | None = None
-    attempts: int = 0  # how many times it was asked
-    # calls under way in that process as the last attempt began: 1 where nothing else disturbed the
-    # clock
+    attempts: int = 0  #: how many times it was asked
+    #: calls under way in that process as the last attempt began: 1 where nothing else disturbed the
+    #: clock
     in_flight: int = 1
-    error: str | None = None  # what went wrong, in words, without keys
-    # who the provider says answered: gpt-4o may be another model tomorrow
+    error: str | None = None  #: what went wrong, in words, without keys
+    #: who the provider says answered: gpt-4o may be another model tomorrow
     served_model: str | None = None
-    fingerprint: str | None = None  # of its system
-    # of the prompt's, those that the provider had in a cache; priced in full all the same
+    fingerprint: str | None = None  #: of its system
+    #: of the prompt's, those that the provider had in a cache; priced in full all the same
     cached_tokens: int | None = None
-    # True where the provider counted no tokens, so that the cost is an estimate
+    #: True where the provider counted no tokens, so that the cost is an estimate
     estimated: bool | None = None
 
 

@@ -94,7 +94,7 @@ class Answer(Call):
     Tokens are as the provider counted them, or None.
     """
 
-    written_tokens: int | None = None  # of the prompt's, those that the provider put into a cache
+    written_tokens: int | None = None  #: of the prompt's, those that the provider put into a cache
     limits: tuple[Limit, ...] = ()
 
 
@@ -107,11 +107,11 @@ class Failure:
     #: billed), ``refused`` (by a filter), or ``closed``: the model's key, name or settings are not
     #: accepted.
     kind: str
-    words: str  # what happened, without keys
-    after_s: float | None = None  # how long the provider asks to wait
-    billed: bool = False  # whether it may cost money all the same
-    cost_usd: float | None = None  # of an empty answer
-    # whether a model that has answered before may answer this too, a moment later
+    words: str  #: what happened, without keys
+    after_s: float | None = None  #: how long the provider asks to wait
+    billed: bool = False  #: whether it may cost money all the same
+    cost_usd: float | None = None  #: of an empty answer
+    #: whether a model that has answered before may answer this too, a moment later
     may_be_transient: bool = False
 
 

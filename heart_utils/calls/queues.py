@@ -53,18 +53,20 @@ class ModelQueue:
     tasks: list[Task]
     batch: int
     waiting: deque[Task]
-    ready: deque[Task] = field(default_factory=deque)  # claimed by this process
-    claimed_elsewhere: list[Task] = field(default_factory=list)  # claimed by another one
+    ready: deque[Task] = field(default_factory=deque)  #: claimed by this process
+    claimed_elsewhere: list[Task] = field(default_factory=list)  #: claimed by another one
     claiming: asyncio.Lock = field(default_factory=asyncio.Lock)
-    closed: str | None = None  # why nothing more is asked
-    n_unaffordable: int = 0  # of how many tasks for want of money
+    closed: str | None = None  #: why nothing more is asked
+    n_unaffordable: int = 0  #: of how many tasks for want of money
     answers: int = 0
-    failures: int = 0  # attempts in a row without any answer
-    silent_since: float | None = None  # when the first of them ended
+    failures: int = 0  #: attempts in a row without any answer
+    silent_since: float | None = None  #: when the first of them ended
     last_error: str = ""
-    ever_replied: bool = False  # whether the model ever answered on this ledger, be it with nothing
-    ever_answered: bool = False  # whether it ever gave an answer that counts
-    # requests that the provider will not answer; if the first few all are, the settings are wrong
+    ever_replied: bool = (
+        False  #: whether the model ever answered on this ledger, be it with nothing
+    )
+    ever_answered: bool = False  #: whether it ever gave an answer that counts
+    #: requests that the provider will not answer; if the first few all are, the settings are wrong
     turned_down: int = 0
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0

@@ -34,17 +34,17 @@ EDGE = 1e-9
 class Halo:
     """How far dimensions are told apart."""
 
-    # one row a dimension and ``kinds`` of two raters: ``convergent`` (mean correlation of the two
-    # on it), ``discriminant`` (of
-    # one on it and one on another), ``difference`` with its interval, ``p``, ``p_holm`` (over the
-    # dimensions), and ``label``
+    #: one row a dimension and ``kinds`` of two raters: ``convergent`` (mean correlation of the two
+    #: on it), ``discriminant`` (of
+    #: one on it and one on another), ``difference`` with its interval, ``p``, ``p_holm`` (over the
+    #: dimensions), and ``label``
     dimensions: pd.DataFrame
-    # one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other
-    # dimensions, either rater)
+    #: one row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater`` (other
+    #: dimensions, either rater)
     second: pd.DataFrame
-    # one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
+    #: one row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
     raters: pd.DataFrame
-    n_histories: int  # histories used, those with a score missing, and what was resampled
+    n_histories: int  #: histories used, those with a score missing, and what was resampled
     n_left_out: int
     n_clusters: int
     provisional: bool

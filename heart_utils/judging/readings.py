@@ -111,13 +111,13 @@ class Reading(NamedTuple):
     """What an answer says on one dimension, label or item, in terms of the order shown."""
 
     state: str
-    winner: str | None = None  # first, second or tie
-    # 1 to 5; None for a tie, or where the answer gives none that can be read
+    winner: str | None = None  #: first, second or tie
+    #: 1 to 5; None for a tie, or where the answer gives none that can be read
     margin: float | None = None
-    p_first: float | None = None  # the probability that the reply shown first is better
+    p_first: float | None = None  #: the probability that the reply shown first is better
     score: float | None = None
     rationale: str | None = None
-    # whether both letters together had less than half of the next token's probability
+    #: whether both letters together had less than half of the next token's probability
     little_mass: bool = False
 
 

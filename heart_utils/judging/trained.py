@@ -201,7 +201,7 @@ class TrainedJudge:
     predictions: pd.DataFrame
     trained_on: JsonObject
     model: LinearModel = field(repr=False)
-    # digests of the names of dialogues and histories it was trained on
+    #: digests of the names of dialogues and histories it was trained on
     seen: frozenset[str] = field(repr=False)
     features: Features | None = field(default=None, repr=False)
 

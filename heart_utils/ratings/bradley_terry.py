@@ -202,14 +202,14 @@ def check_comparable(wins: Array, responders: pd.Index) -> None:
 class BradleyTerry:
     """A model of the ladder fitted to entries; without levels it is Bradley-Terry's."""
 
-    entries: Entries  # what was fitted; ``share`` is what a wins within the entry's level
-    weights: str  # ``"pairs"`` or ``"verdicts"``
-    level: Codes  # of each entry, a place in `scores`
-    scores: Array  # of each level, the least first; 0 is a tie
-    counts: Array  # wins by level, shape (1, levels, responders, responders)
-    theta: Array  # strengths with mean zero
-    alpha: Array  # propensities of all levels but the smallest win, which has zero
-    penalised: Truths  # who was given the weak prior
+    entries: Entries  #: what was fitted; ``share`` is what a wins within the entry's level
+    weights: str  #: ``"pairs"`` or ``"verdicts"``
+    level: Codes  #: of each entry, a place in `scores`
+    scores: Array  #: of each level, the least first; 0 is a tie
+    counts: Array  #: wins by level, shape (1, levels, responders, responders)
+    theta: Array  #: strengths with mean zero
+    alpha: Array  #: propensities of all levels but the smallest win, which has zero
+    penalised: Truths  #: who was given the weak prior
 
     @classmethod
     def fit(

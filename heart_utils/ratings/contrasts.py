@@ -35,11 +35,11 @@ ALL_FLIPS = 14
 class TwinContrasts:
     """How gaps between responders differ between adversarial histories and their calm twins."""
 
-    # a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign
-    # flips)
+    #: a row a ``contrast``: ``calm``, ``adversarial``, ``delta`` with interval, ``p_value`` (sign
+    #: flips)
     table: pd.DataFrame
-    n_flips: int  # ways to flip signs behind each p value; with all of them it is exact
-    n_unpaired: int  # verdicts left out because their dialogue has no verdict on its twin
+    n_flips: int  #: ways to flip signs behind each p value; with all of them it is exact
+    n_unpaired: int  #: verdicts left out because their dialogue has no verdict on its twin
 
 
 def twin_contrasts(

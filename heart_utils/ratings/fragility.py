@@ -20,12 +20,12 @@ N_RIVALS = 3
 class Fragility:
     """A small set whose removal gives the first place to another."""
 
-    unit: str  # ``"verdict"``, or the column whose values are removed whole
-    first: str  # who leads, and who does without the set; `rival` is empty if no set was found
+    unit: str  #: ``"verdict"``, or the column whose values are removed whole
+    first: str  #: who leads, and who does without the set; `rival` is empty if no set was found
     rival: str
-    n_removed: int | None  # size of the set, checked by fitting without it; None if none was found
-    n_units: int  # of how many
-    removed: pd.Index  # the set: labels of rows of the verdicts, or values of the column
+    n_removed: int | None  #: size of the set, checked by fitting without it; None if none was found
+    n_units: int  #: of how many
+    removed: pd.Index  #: the set: labels of rows of the verdicts, or values of the column
 
 
 def find_fragility(

@@ -254,9 +254,9 @@ def by_cluster(model: RaterModel, design: Any, residual: Array) -> Array:
 class CommonOrder:
     """A test of whether raters share one order of strengths, up to their discrimination."""
 
-    statistic: float  # score statistic against strengths by rater
-    df: int  # what strengths by rater have more
-    # by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
+    statistic: float  #: score statistic against strengths by rater
+    df: int  #: what strengths by rater have more
+    #: by how much verdicts of a dialogue being alike inflates the statistic; it is divided by this
     inflation: float
     p_value: (
         float  # small: raters do not share one order, and one leaderboard for all of them hides it
@@ -267,14 +267,14 @@ class CommonOrder:
 class JudgeAware:
     """Strengths and raters, fitted together."""
 
-    # the ratings table; intervals are sandwiches over dialogues, raters being fixed
+    #: the ratings table; intervals are sandwiches over dialogues, raters being fixed
     table: pd.DataFrame
-    # one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the
-    # first shown gains), with ends
-    raters: pd.DataFrame  # ``ties`` is nu; a bias is ``nan`` where no order is known
-    anchor: str  # {"people", "consensus"}. Whose scale the strengths are on
-    common_order: CommonOrder  # the test to read first
-    left_out: pd.Series  # state -> answers that did not enter
+    #: one row a rater: ``discrimination`` (gamma) and ``position_bias`` (delta: log-odds that the
+    #: first shown gains), with ends
+    raters: pd.DataFrame  #: ``ties`` is nu; a bias is ``nan`` where no order is known
+    anchor: str  #: {"people", "consensus"}. Whose scale the strengths are on
+    common_order: CommonOrder  #: the test to read first
+    left_out: pd.Series  #: state -> answers that did not enter
 
 
 def fit_judge_aware(

@@ -28,15 +28,16 @@ SPREADS = np.linspace(0.02, 2.5, 32)
 class PooledRatings:
     """Strengths drawn towards their mean, and by what."""
 
-    # best responder first: ``plain`` (maximum likelihood), ``strength`` with interval,
-    # ``n_verdicts``; ``flag``, whose interval
-    # holds less often than it says: ``"leader"`` and ``"last"`` of the table (about 90 % instead of
-    # 95), ``"far"`` where the
-    # plain strength lies outside the interval (below 70 % for one far from all others); else empty
+    #: best responder first: ``plain`` (maximum likelihood), ``strength`` with interval,
+    #: ``n_verdicts``; ``flag``, whose interval
+    #: holds less often than it says: ``"leader"`` and ``"last"`` of the table (about 90 % instead
+    #: of
+    #: 95), ``"far"`` where the
+    #: plain strength lies outside the interval (below 70 % for one far from all others); else empty
     table: pd.DataFrame
-    # standard deviation of strengths between responders, mean over what the votes leave possible
+    #: standard deviation of strengths between responders, mean over what the votes leave possible
     spread: float
-    # of the votes' variance, since those of a cluster go together, over that of independent votes
+    #: of the votes' variance, since those of a cluster go together, over that of independent votes
     design_effect: float
 
 

@@ -174,21 +174,22 @@ class Ratings:
               model    1405                  4
     """
 
-    table: pd.DataFrame  # the ratings table of :mod:`heart_utils.tables`
-    strength: pd.Series  # responder -> strength; a difference of 1.0 is odds of 2.72 to 1
-    # strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
+    table: pd.DataFrame  #: the ratings table of :mod:`heart_utils.tables`
+    strength: pd.Series  #: responder -> strength; a difference of 1.0 is odds of 2.72 to 1
+    #: strengths, one row a resample (a normal draw, of a sandwich); no rows without interval
     replicates: pd.DataFrame
-    left_out: pd.Series  # state -> answers that did not enter the fit
-    n_verdicts: int  # what entered
+    left_out: pd.Series  #: state -> answers that did not enter the fit
+    n_verdicts: int  #: what entered
     n_clusters: int
-    # entered as half a win to each side, because two orders contradicted each other
+    #: entered as half a win to each side, because two orders contradicted each other
     n_inconsistent: int
-    # clusters of even information that tell as much of a difference: degrees of freedom plus one
+    #: clusters of even information that tell as much of a difference: degrees of freedom plus one
     n_effective: float
-    # probability that the row is preferred to the column, a tie being half; ``nan`` on the diagonal
+    #: probability that the row is preferred to the column, a tie being half; ``nan`` on the
+    #: diagonal
     chance: pd.DataFrame
-    gaps: Differences  # differences of strengths, with what resamples tell of them
-    # the arguments of :func:`fit_ratings` that made them, and the population of the intervals
+    gaps: Differences  #: differences of strengths, with what resamples tell of them
+    #: the arguments of :func:`fit_ratings` that made them, and the population of the intervals
     settings: Mapping[str, Any]
 
     def __repr__(self) -> str:

@@ -32,18 +32,18 @@ FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed
 class Interval:
     """An estimate and how far it may be off, if clusters like these were drawn again."""
 
-    # ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``
+    #: ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``
     estimate: float
     ci_low: float
     ci_high: float
     se: float
-    ci_level: float  # such as 0.95
-    n_clusters: int  # what was resampled
-    # resamples in which the statistic has no value (such as 0/0); they are left out and counted
-    # here
+    ci_level: float  #: such as 0.95
+    n_clusters: int  #: what was resampled
+    #: resamples in which the statistic has no value (such as 0/0); they are left out and counted
+    #: here
     n_undefined: int
-    provisional: bool  # fewer than 30 clusters
-    replicates: Array  # the statistic in each resample
+    provisional: bool  #: fewer than 30 clusters
+    replicates: Array  #: the statistic in each resample
 
 
 def estimate_rng(seed: int, name: str) -> np.random.Generator:

@@ -292,9 +292,9 @@ class Differences:
     replicates: Array
     n_clusters: int
     ci_level: float
-    # clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
+    #: clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
     n_effective: float
-    # low and high where bounds are one-sided, or nan
+    #: low and high where bounds are one-sided, or nan
     ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
 
     def take(self, order: Codes) -> Differences:

@@ -59,15 +59,15 @@ class Entries:
     clusters: pd.Index
     a: Codes
     b: Codes
-    cluster: Codes  # all zero without a cluster
-    share: Array  # what a wins, from 0 to 1
-    word: Codes  # the rater's word as a place in WORDS, or -1
-    inconsistent: NDArray[np.bool_]  # two orders contradicted each other
-    rows: Codes  # positions in the table that came in
-    left_out: pd.Series  # state -> answers that do not enter
-    rater: Codes | None = None  # where raters vary too
+    cluster: Codes  #: all zero without a cluster
+    share: Array  #: what a wins, from 0 to 1
+    word: Codes  #: the rater's word as a place in WORDS, or -1
+    inconsistent: NDArray[np.bool_]  #: two orders contradicted each other
+    rows: Codes  #: positions in the table that came in
+    left_out: pd.Series  #: state -> answers that do not enter
+    rater: Codes | None = None  #: where raters vary too
     raters: pd.Index | None = None
-    # what each verdict stands for; without it those of a pair and cluster share one vote evenly
+    #: what each verdict stands for; without it those of a pair and cluster share one vote evenly
     weight: Array | None = None
 
     @property
@@ -107,18 +107,18 @@ class Votes:
     Codes are positions in the sorted names.
     """
 
-    kind: str  # "verdict" or "score"
+    kind: str  #: "verdict" or "score"
     unit: Codes
     rater: Codes
-    value: Codes  # place in categories
+    value: Codes  #: place in categories
     cluster: Codes
-    rows: Codes  # positions in the table that came in
-    units: pd.DataFrame  # the columns that name a unit, such as pair_id and dimension
+    rows: Codes  #: positions in the table that came in
+    units: pd.DataFrame  #: the columns that name a unit, such as pair_id and dimension
     raters: pd.Index
     clusters: pd.Index
-    categories: NDArray[np.object_] | Array  # a, tie, b; or the scores that occur, sorted
-    left_out: pd.Series  # state -> answers that do not count
-    n_inconsistent: int  # contradicted themselves when the order was turned, counted as ties
+    categories: NDArray[np.object_] | Array  #: a, tie, b; or the scores that occur, sorted
+    left_out: pd.Series  #: state -> answers that do not count
+    n_inconsistent: int  #: contradicted themselves when the order was turned, counted as ties
 
 
 def read_verdicts(

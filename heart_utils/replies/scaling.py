@@ -94,13 +94,13 @@ def spearman_interval(
 class Trend:
     """A rank correlation over models, from several sides."""
 
-    rho: float  # spearman's, over so many models
+    rho: float  #: spearman's, over so many models
     n: int
-    # ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
+    #: ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
     intervals: pd.DataFrame
-    # ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
+    #: ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
     p_values: pd.DataFrame
-    left_out: pd.DataFrame  # a row a model: ``responder`` and ``rho`` without it
+    left_out: pd.DataFrame  #: a row a model: ``responder`` and ``rho`` without it
 
 
 def correlate_scale(

@@ -64,12 +64,12 @@ BAD_INPUT = 2
 class Sides:
     """Verdicts that put a baseline and a candidate into one fit."""
 
-    verdicts: pd.DataFrame  # orders combined
-    responders: pd.DataFrame  # the table for all of them
-    baseline: str  # a name that two runs share carries its run
+    verdicts: pd.DataFrame  #: orders combined
+    responders: pd.DataFrame  #: the table for all of them
+    baseline: str  #: a name that two runs share carries its run
     candidate: str
-    note: str  # where the verdicts come from
-    run: str | None = None  # that both come from, or the candidate's; None of files
+    note: str  #: where the verdicts come from
+    run: str | None = None  #: that both come from, or the candidate's; None of files
 
     def compare(self, **options: Any) -> Comparison:
         """Test the candidate against the baseline.

@@ -47,9 +47,9 @@ class TableNote:
     """What one table, or one part of it, rests on."""
 
     table: str
-    source: str  # in words
+    source: str  #: in words
     licence: str
-    rows: dict[str, int]  # by origin, "not recorded" where nobody said
+    rows: dict[str, int]  #: by origin, "not recorded" where nobody said
 
 
 def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:

@@ -33,13 +33,13 @@ ENDS = ["ci_low", "ci_high"]
 class Faults:
     """How often a judge errs in each way; a judge without faults has zeros."""
 
-    forgets: float = 0.0  # share of answers that are a coin's
-    leans: float = 0.0  # share of pairs and dimensions in which it takes what it is shown first
-    hangs_on_words: float = 0.0  # share in which other words turn the answer around
-    # share in which a dimension's answer is that of the first dimension of its call
+    forgets: float = 0.0  #: share of answers that are a coin's
+    leans: float = 0.0  #: share of pairs and dimensions in which it takes what it is shown first
+    hangs_on_words: float = 0.0  #: share in which other words turn the answer around
+    #: share in which a dimension's answer is that of the first dimension of its call
     carries_over: float = 0.0
-    boasts: float = 0.0  # share of margins that are 5, whatever the lead
-    tires: float = 0.0  # share of ties that each further dimension of a call adds
+    boasts: float = 0.0  #: share of margins that are 5, whatever the lead
+    tires: float = 0.0  #: share of ties that each further dimension of a call adds
 
 
 PLANTED = (

@@ -34,10 +34,10 @@ LAYOUTS: dict[str, tuple[int, int | str, int]] = {
 class Margins:
     """What the paper's digest reports."""
 
-    human_wins: float = 0.358  # shares of people's votes between a person's reply and a model's
+    human_wins: float = 0.358  #: shares of people's votes between a person's reply and a model's
     ties: float = 0.174
-    # shares of agreement of two people, and of a person and a judge, over votes that are no ties:
-    # how ties count is not said
+    #: shares of agreement of two people, and of a person and a judge, over votes that are no ties:
+    #: how ties count is not said
     human_agreement: float = 0.795
     judge_agreement: float = 0.787
 
@@ -46,10 +46,10 @@ class Margins:
 class Settings:
     """What the simulation needs."""
 
-    human: float  # strength of people's replies where models have mean zero
-    dialogue_sd: float  # of a reply about its author's strength, in log-odds
-    ties: float  # davidson's nu
-    discrimination: float  # of judges, relative to people
+    human: float  #: strength of people's replies where models have mean zero
+    dialogue_sd: float  #: of a reply about its author's strength, in log-odds
+    ties: float  #: davidson's nu
+    discrimination: float  #: of judges, relative to people
 
 
 def calibrate() -> Settings:

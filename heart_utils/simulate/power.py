@@ -45,15 +45,15 @@ class Design:
 
     n_dialogues: int
     n_responders: int
-    pairs: int  # of responders, compared a dialogue, of n (n - 1) / 2
-    votes: int  # raters a pair and dialogue
-    # among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is
-    # measured
+    pairs: int  #: of responders, compared a dialogue, of n (n - 1) / 2
+    votes: int  #: raters a pair and dialogue
+    #: among whom votes are dealt; under 20 they are fixed, and their tastes are part of what is
+    #: measured
     n_raters: int
-    # of a responder's replies about their strength, in log-odds of a verdict that is no tie
+    #: of a responder's replies about their strength, in log-odds of a verdict that is no tie
     dialogue_sd: float = 0.8
-    rater_sd: float = 0.35  # of a rater's taste for a responder, in the same unit
-    tie_share: float = 0.0  # share of verdicts that are ties, from 0 to below 1
+    rater_sd: float = 0.35  #: of a rater's taste for a responder, in the same unit
+    tie_share: float = 0.0  #: share of verdicts that are ties, from 0 to below 1
 
     @property
     def n_verdicts(self) -> int:

@@ -36,10 +36,10 @@ Met = tuple[Codes, Codes, Codes]
 class Behaviour:
     """How a simulated rater works."""
 
-    discrimination: float  # by what a difference in log-odds is multiplied: 0 is a coin
-    first: float  # chance of taking the reply shown first without looking
-    seconds: float  # median time on a page; times are log-normal with a standard deviation of 0.5
-    passes: float  # chance of passing an attention check
+    discrimination: float  #: by what a difference in log-odds is multiplied: 0 is a coin
+    first: float  #: chance of taking the reply shown first without looking
+    seconds: float  #: median time on a page; times are log-normal with a standard deviation of 0.5
+    passes: float  #: chance of passing an attention check
 
 
 BEHAVIOURS = {
@@ -62,10 +62,10 @@ TIES = 0.2  # chance of a tie between equals; it falls with the difference
 class SimulatedRaters:
     """A simulated study and who was who in it."""
 
-    # as in :mod:`heart_utils.tables`, all marked as simulated
+    #: as in :mod:`heart_utils.tables`, all marked as simulated
     verdicts: pd.DataFrame = field(repr=False)
     raters: pd.DataFrame = field(repr=False)
-    truth: pd.DataFrame  # ``rater`` and ``behaviour``
+    truth: pd.DataFrame  #: ``rater`` and ``behaviour``
 
 
 def simulate_raters(
@@ -269,33 +269,33 @@ CORRELATION = 0.8  # between any two dimensions, of strengths and of replies
 class Panel:
     """Raters of one kind, who judge alike but for their own tastes."""
 
-    kind: str  # "human" or "model"
+    kind: str  #: "human" or "model"
     n_raters: int
-    votes: int  # how many of them judge each pair
-    # by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
+    votes: int  #: how many of them judge each pair
+    #: by what a difference of strengths is multiplied: 0 is a coin, 1 is the truth
     discrimination: float = 1.0
-    # standard deviation of a rater's own taste for each responder, in log-odds
+    #: standard deviation of a rater's own taste for each responder, in log-odds
     rater_sd: float = 0.0
-    position_bias: float = 0.0  # log-odds that the reply shown first gains
-    # Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
+    position_bias: float = 0.0  #: log-odds that the reply shown first gains
+    #: Davidson's nu; 0 for a forced choice. Two equals tie with probability nu / (2 + nu)
     ties: float = 0.0
-    failures: float = 0.0  # share of answers that cannot be read (state ``unparsed``)
-    answer_format: str | None = None  # with "logprob" each verdict carries ``p_a``; "json" or None
+    failures: float = 0.0  #: share of answers that cannot be read (state ``unparsed``)
+    answer_format: str | None = None  #: with "logprob" each verdict carries ``p_a``; "json" or None
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
     """The tables of a simulated study, and what is true of it."""
 
-    # as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
+    #: as in :mod:`heart_utils.tables`; ``scores`` has no rows unless asked for
     histories: pd.DataFrame
     responders: pd.DataFrame
     replies: pd.DataFrame
     comparisons: pd.DataFrame
     verdicts: pd.DataFrame
     scores: pd.DataFrame
-    # ``strength`` for an average dialogue and rater; ``marginal``, what a fit to averaged win
-    # probabilities tends to; mean zero
+    #: ``strength`` for an average dialogue and rater; ``marginal``, what a fit to averaged win
+    #: probabilities tends to; mean zero
     truth: pd.DataFrame
 
 

@@ -43,10 +43,10 @@ class SourceFile:
     """One file of a data set."""
 
     file: str
-    address: str  # where its official place has it
-    sha256: str  # of what is kept
-    more: tuple[str, ...] = ()  # further official files from which this one is cut
-    kept: str = ""  # all, or ``labels``, ``ratings``, ``dialogues`` or ``cut``
+    address: str  #: where its official place has it
+    sha256: str  #: of what is kept
+    more: tuple[str, ...] = ()  #: further official files from which this one is cut
+    kept: str = ""  #: all, or ``labels``, ``ratings``, ``dialogues`` or ``cut``
     rows: int | None = None
     columns: int | None = None
 

@@ -41,11 +41,11 @@ class Dialogue:
     HEART's release joins them in the same way.
     """
 
-    dialogue_id: str  # ``esconv-``, the split, and the row in its file, from 0
+    dialogue_id: str  #: ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
-    # of each merged turn of the supporter, joined by a plus sign between spaces
+    #: of each merged turn of the supporter, joined by a plus sign between spaces
     strategies: tuple[str, ...]
-    about: JsonObject  # ESConv's fields that ``ABOUT`` names
+    about: JsonObject  #: ESConv's fields that ``ABOUT`` names
 
 
 def read_dialogues() -> dict[str, list[Dialogue]]:
