@@ -28,6 +28,7 @@ __all__ = [
     "betting_bound",
     "compare_anytime",
     "compare_responders",
+    "describe_change",
     "order_dialogues",
 ]
 
