@@ -77,11 +77,16 @@ def main() -> int:
 
 
 def checksum_of_pages(root: Path) -> str:
-    """Compute one checksum of the texts and styles from which the pages are made."""
+    """Compute one checksum of the texts and styles from which the pages in pictures are made.
+
+    Those of conversations are in no picture.
+    """
     files = sorted(
         file
         for file in (root / "data" / "study").iterdir()
         if file.suffix in (".css", ".html", ".jinja", ".yaml")
+        and not file.stem.startswith("chat")
+        and not file.stem.endswith("-conversation")
     )
     return hashlib.sha256(
         b"".join(file.name.encode() + file.read_bytes() for file in files)

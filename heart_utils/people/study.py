@@ -84,6 +84,8 @@ OF_UNIT = ("checks.yaml", "practice.yaml", "instructions-rating.html", "debrief-
 """Texts that say what is rated: of whole conversations there is one more of each, named so."""
 Filler: TypeAlias = Callable[[str, Mapping[str, str]], str]
 """From the name of a text, and words for its braces, to the text."""
+MARKS = re.compile(r"<[^>]*>|\{\w+\}|\{\{.*?\}\}|\{#.*?#\}|\{%-?\s*(?!set\b).*?%\}", re.DOTALL)
+"""What is no word in the texts of pages: tags, words to be filled in, and what a template does."""
 CLOSED_TAG = "<\u2060"
 """A less-than sign and a word joiner. Potato 2.12 copies items into a script element without
 escaping them, so that a reply holding a closing script tag would run in every rater's browser.
@@ -640,8 +642,7 @@ def _page_texts(kind: str, texts: Sequence[Path], unit: str) -> list[str]:
     names += ["chat.html.jinja"] if kind == "conversation" else []
     names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
     return [
-        re.sub(r"<[^>]*>|\{\w+\}", " ", _text_file(texts, name, unit).read_text(encoding="utf-8"))
-        for name in names
+        MARKS.sub(" ", _text_file(texts, name, unit).read_text(encoding="utf-8")) for name in names
     ]
 
 

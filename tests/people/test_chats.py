@@ -331,8 +331,7 @@ def test_every_page_says_what_the_seeker_is_and_where_help_is(run):
         ann.get()
         pages = [ann.page]
         ann.send(do="arrive", person="Ann")
-        assert "made by" not in ann.page
-        assert "by four and three, over the internet" in ann.page
+        assert "is made by four and three and may run elsewhere" in ann.page
         assert "content-note" in ann.page
         pages.append(ann.page)
         ann.send(do="consent", age="yes", agree="yes")
@@ -416,6 +415,18 @@ def test_a_start_that_the_supporter_ended_is_not_shown(run):
     assert set(pd.read_csv(folder / "assignment.csv")["history_id"]) == {"h01--s", "h01--t"}
 
 
+def test_a_page_in_another_language_than_the_conversations_is_refused(run):
+    histories = run.read("histories")
+    german = [
+        [{**turn, "text": "Ich weiß nicht, was ich noch tun soll, und es wird nicht besser."}]
+        for talk in histories["turns"]
+        for turn in talk[-1:]
+    ]
+    run.write("histories", histories.assign(turns=german))
+    with pytest.raises(StudyError, match="the conversations seem to be in German"):
+        write_study(run, "conversation")
+
+
 def test_a_run_of_replies_has_nobody_to_talk_with(tmp_path):
     with pytest.raises(StudyError, match="has no seeker to talk with"):
         write_study(small_run(tmp_path / "run"), "conversation")
@@ -430,6 +441,20 @@ def test_another_seeker_under_the_same_name_is_refused(run, folder, change, caps
     )
     assert study.main(["mine", "conversation", "--resume", "--write-only"]) == 1
     assert "s: the seeker is not there any more, or its model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({"family": "four"}, "all are of one family"), ({"name": "t"}, "t appears more than once")],
+)
+def test_seekers_are_checked_as_they_are_for_models(run, change, told, capsys):
+    said = recipe()
+    said["seekers"][0] |= change
+    text = yaml.safe_dump({"chapters": [], "collect": said})
+    (run.root / "params" / "mine.yaml").write_text(text)
+    assert study.main(["mine", "conversation", "--write-only"]) == 1
+    assert told in capsys.readouterr().err
+    assert not (run.folder / "study").exists()
 
 
 def test_nothing_is_paid_that_nobody_agreed_to(run, capsys, monkeypatch):

@@ -5,17 +5,20 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
+from chat_case import Talker
 from conversation_case import settings, speak
 from server import Provider, serving
 
 from heart_utils import collect, open_ledger
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.people import raters
+from heart_utils.people.raters import import_study
 from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor
 
@@ -196,3 +199,45 @@ def test_without_scripts_and_on_a_telephone_the_page_works(run, chromium):
             "button", "all => all.map(one => one.getBoundingClientRect().height)"
         )
         assert min(heights) >= 44
+
+
+def test_twenty_people_at_once_lose_no_turn_though_the_provider_fails(run, provider):
+    """Each says where they are, and each answer of the seeker's counts the turns it was shown."""
+    (run.folder / "study.yaml").write_text(
+        yaml.safe_dump({"conversation": {"n_writers": 20, "writers_per_history": 5, "spare": 0}})
+    )
+    provider.faults = {"500": 0.1, "429bare": 0.05}
+    failures = []
+    with command() as (_, address):
+        together = threading.Barrier(20)
+
+        def take_part(name):
+            try:
+                talker = Talker(address)
+                together.wait(60)
+                talker.begin(name)
+                while talker.main == "talk":
+                    for number in range(2):
+                        talker.say(f"{name} writes turn {number}.")
+                    talker.next()
+            except Exception as error:  # a thread's failure must reach the test
+                failures.append(f"{name}: {type(error).__name__}: {error}")
+
+        threads = [threading.Thread(target=take_part, args=(f"p{n:02d}",)) for n in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(300)
+    assert failures == []
+    talks = import_study(run, run.folder / "study" / "conversation").conversations
+    assert len(talks) == 2 * 2 * 5  # starts, seekers, people
+    assert set(talks["stop_reason"]) == {"length"}
+    starts = run.read("histories").set_index("history_id")["turns"].map(len)
+    for talk in talks.itertuples():
+        first = starts[talk.history_id]
+        texts = [turn["text"] for turn in talk.turns]
+        assert texts[1::2] == [
+            f"This is turn {first + n}, word {talk.seeker} says." for n in (2, 4)
+        ]
+        assert [text[3:] for text in texts[::2]] == [" writes turn 0.", " writes turn 1."]
+        assert len({text[:3] for text in texts[::2]}) == 1
