@@ -277,6 +277,7 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
     models = (*recipe.responders, *recipe.seekers)
     nameless = [model.name for model in models if not model.family]
     twice = sorted({one.name for one in recipe.seekers} & {one.name for one in recipe.responders})
+    judging = sorted({one.name for one in recipe.seekers} & {one.name for one in recipe.judges})
     alike = [
         f"{one.name} and {other.name}"
         for one, other in combinations(recipe.seekers, 2)
@@ -304,6 +305,8 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
         f"family: missing of {', '.join(nameless)}; say who made each responder and each seeker, so"
         " that no seeker plays for its own": nameless,
         f"seekers: {', '.join(twice)} is a responder's name too; name each apart": twice,
+        f"seekers: {', '.join(judging)} is a judge's name too; name each apart, or a seeker's own"
+        " scores could not be told from a judge's": judging,
         f"seekers: {'; '.join(alike)} are the same model with the same options, and would say the"
         " same": alike,
         f"seekers: {'; '.join(own)}; take another, or say allow: [own_family]": (

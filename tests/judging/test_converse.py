@@ -355,6 +355,9 @@ def test_two_seekers_need_two_names_and_two_voices(project, provider):
         project(seekers=seekers)
         with pytest.raises(ValueError, match=said):
             read_recipe("mine")
+    project(judges=[{**s, "family": "five"}])
+    with pytest.raises(ValueError, match="s is a judge's name too"):
+        read_recipe("mine")
 
 
 def test_a_start_without_a_seekers_turn_is_refused_by_name_or_left_out_where_it_is_flagged(
