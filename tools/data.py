@@ -97,10 +97,18 @@ def show_status() -> None:
         )
     for study in read_quoted(find_root() / "data" / "published" / "effects.csv").itertuples():
         print(f"{'quoted':13} {study.study}: {study.outcome} ({study.read}; {study.source})")
-    wanted = read_yaml(find_root() / "data" / "wanted.yaml", dict[str, Any], DataError)
+    wanted = _wanted()
     for name, study in wanted["studies"].items():
         print(f"{study['state']:13} {name:21} {study['title']}: {study['why']} ({study['place']})")
     print(f"Looked for on {wanted['looked_on']}; the words are in data/README.md.")
+
+
+def _wanted() -> dict[str, Any]:
+    """Read which studies would be measured and cannot be."""
+    wanted: dict[str, Any] = read_yaml(
+        find_root() / "data" / "wanted.yaml", dict[str, Any], DataError
+    )
+    return wanted
 
 
 def _manifest() -> dict[str, object]:
@@ -136,6 +144,13 @@ def main(arguments: list[str]) -> int:
     It is 1 if a set cannot be had or gives something else than ``data/public`` holds, 2 if the
     command was not understood.
     """
+    if len(arguments) == 1 and (study := _wanted()["studies"].get(arguments[0])):
+        print(
+            f"{arguments[0]} is {study['state']}: this project has no loader of it and fetches"
+            f" nothing. {study['title']}. {study['why']}. Its place: {study['place']}",
+            file=sys.stderr,
+        )
+        return 1
     if len(arguments) != 1 or arguments[0] not in (*COMMANDS, *SOURCES):
         print(USAGE, file=sys.stderr)
         return 2

@@ -223,3 +223,10 @@ def test_a_set_whose_checksum_is_unknown_is_damaged_and_not_derived(mirror, tmp_
         DataError, match="perceived_empathy_self_ratings.csv is damaged, or another version"
     ):
         public.derive("recipients")
+
+
+def test_a_study_that_is_wanted_says_why_there_is_no_loader(capsys):
+    assert public.main(["de_freitas"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("de_freitas is wanted: this project has no loader of it")
+    assert "https://osf.io/hf9xe" in said
