@@ -18,7 +18,7 @@ GIVEN := $(PYTHON3)
 override PYTHON3 = $(firstword $(foreach python,$(GIVEN),$(shell \
 	$(python) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $(python))))
 BOOK := $(PYTHON) -m tools.plan $(RUN) && $(PYTHON) -m tools.forks $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
-PYTEST := $(PYTHON) -m pytest -q
+PYTEST := $(PYTHON) -m pytest -q -p tools.forked_tests # --forks N: so many files at once, each in a fork
 marked = $(shell grep -rl "mark\.\($(1)\)" tests --include=test_*.py) # of the rest nothing need be imported
 
 # Compiled on both cores when installed; the rest, most of which no chapter imports, when it is first imported.
@@ -76,9 +76,8 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 	@$(PYTHON) -m tools.page "$(NB)"
 
 test: book $(MODEL) ## pytest, the printed numbers with those pinned, and every notebook once more with what it showed
-	@$(PYTEST) -m "live and not slow and not services" $(call marked,live)
-	@$(PYTEST) -n $$(($(JOBS) + 2)) --dist loadfile -m "not live and not slow and not services" # many wait: two more fill the cores
-	@$(PYTEST) -n $(JOBS) --dist loadfile -p nbval -p tools.kernels --nbval --nbval-sanitize-with tests/nbval.cfg build/executed/$(RUN)
+	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "not slow and not services" # many wait: two more fill the cores
+	@$(PYTEST) --forks $(JOBS) -p nbval -p tools.kernels --nbval --nbval-sanitize-with tests/nbval.cfg build/executed/$(RUN)
 
 pin: ## keep the numbers that the sample book prints in tests/printed_numbers.json anew; says which moved
 	@$(MAKE) --no-print-directory book RUN=sample
@@ -86,7 +85,7 @@ pin: ## keep the numbers that the sample book prints in tests/printed_numbers.js
 
 test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
-	@$(PYTEST) -n $$(($(JOBS) + 1)) --dist loadfile -m "slow or services" $(call marked,slow\|services)
+	@$(PYTEST) --forks $$(($(JOBS) + 1)) -m "slow or services" $(call marked,slow\|services)
 
 coverage: book $(MODEL) ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from heart_utils.calls.models import load_litellm
+
 # jsonschema imports this to check addresses, which no test has, and it takes two seconds; here, and
 # in what tests start.
 sys.modules.setdefault("rfc3987_syntax", None)
@@ -41,9 +43,11 @@ def pytest_runtest_makereport(item, call):
             report.longrepr = f"HEART_REQUIRE lists it, so this may not be skipped: {reason}"
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """Take what is imported by now out of full collections: statsmodels asks for one at each
-    correction of p values."""
+    correction of p values. Forks find litellm imported, which takes seconds."""
+    if session.config.getoption("forks", 0) and not session.config.option.collectonly:
+        load_litellm()
     gc.collect()
     gc.freeze()
 

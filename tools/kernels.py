@@ -80,13 +80,13 @@ class AsyncFileKernel(FileKernel, AsyncKernelManager):
 def pytest_configure(config: Any = None) -> None:
     """Start kernels of this kind in nbval, which has no setting for it.
 
-    In a worker of pytest-xdist they are forks.
+    Where :mod:`tools.forked_tests` runs notebooks, they are forks.
     """
     import nbval.kernel
 
     nbval.kernel.KernelManager = FileKernel
     nbval.kernel.RunningKernel.execute_cell_input = _execute_as_papermill
-    if hasattr(config, "workerinput"):
+    if config and config.getoption("forks", 0):
         import_libraries()
 
 

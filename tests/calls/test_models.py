@@ -31,8 +31,6 @@ from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve,
 from heart_utils.calls.queues import make_queues
 from heart_utils.calls.records import ReplayError, export_calls, open_ledger
 
-# for the process that others are forked from
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 CANARY = "sk-canary-0123456789abcdef"
 
 
@@ -1029,9 +1027,7 @@ def test_a_miss_names_the_command_for_its_run(tmp_path):
 
 def begin(provider, ledger):
     """Let another process ask for 200 answers, and wait until some of them are recorded."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["litellm", "heart_utils.calls.engine"])
-    process = context.Process(
+    process = multiprocessing.get_context("fork").Process(
         target=worker.ask_many, args=(provider.address, str(ledger.engine.url))
     )
     process.start()

@@ -2,9 +2,6 @@
 
 import itertools
 import re
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 
@@ -13,6 +10,7 @@ import pandas as pd
 import pytest
 import server
 from conversation_case import PAID, settings, shown, speak
+from worker import begin_command
 
 from heart_utils import (
     combine_orders,
@@ -190,14 +188,13 @@ def test_what_is_judged_says_its_unit_and_its_seeker_and_the_rest_is_as_with_rep
 
 def test_a_killed_run_goes_on_where_each_conversation_stood(project, provider):
     provider.latency_s = 0.05
-    command = [sys.executable, "-m", "heart_utils.collect", "mine", "--quiet", "--yes"]
     for share in (10, 30, 50):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = begin_command("heart_utils.collect", "mine", "--quiet", "--yes")
         while len(provider.requests) < share:
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
     assert main(["mine", "--quiet", "--yes"]) == 0
     talks = open_run("mine").read("conversations")
     assert set(talks["state"]) == {"valid"}

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import sqlite3
-import subprocess
-import sys
 import time
 
 import pandas as pd
@@ -14,6 +12,7 @@ import sqlalchemy as sa
 import yaml
 from builders import full_disk
 from server import Provider, choose_first, finish_batch, serving
+from worker import begin_command
 
 from heart_utils.calls.models import Model
 from heart_utils.calls.records import open_ledger
@@ -213,16 +212,18 @@ def test_what_a_plan_warns_of_is_said_once(project, provider, capsys):
     assert capsys.readouterr().err.count("replies are not paired (1 refused)") == 1
 
 
-def test_a_service_manager_that_ends_a_run_loses_no_answer_in_flight(project, provider):
+def test_a_service_manager_that_ends_a_run_loses_no_answer_in_flight(project, provider, tmp_path):
     provider.latency_s = 0.5
-    command = [sys.executable, "-m", "heart_utils.collect", "mine", "--quiet", "--yes"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = begin_command(
+        "heart_utils.collect", "mine", "--quiet", "--yes", out=tmp_path / "said"
+    )
     while not any(body.get("logprobs") for body in provider.requests):
-        assert process.poll() is None
+        assert process.is_alive()
         time.sleep(0.01)
     process.terminate()
-    assert b"Stopped. What was answered is recorded" in process.communicate()[1]
-    assert process.returncode == 130
+    process.join(60)
+    assert "Stopped. What was answered is recorded" in (tmp_path / "said").read_text()
+    assert process.exitcode == 130
     assert open_ledger("mine").counts() == {"ok": len(provider.requests)}
 
 

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from study_builders import (
     seat_answers,
     small_run,
 )
+from worker import begin_command
 
 from heart_utils.calls.records import open_ledger
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
@@ -379,7 +379,7 @@ http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler
 
 @pytest.mark.parametrize("word", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_private(
-    run, tmp_path, word
+    run, tmp_path, monkeypatch, word
 ):
     program = tmp_path / "potato"
     program.write_text(f"#!{sys.executable}\n{STAND_IN}")
@@ -387,30 +387,20 @@ def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_pri
     (run.folder / "study.yaml").write_text(
         "rating: {raters_per_pair: 3, load: 5, n_checks: 1, spare: 0}\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "heart_utils.people.study",
-        str(run.folder),
-        "rating",
-        "--port",
-        str(free_port()),
-    ]
-    study = subprocess.Popen(
-        command,
-        env={**os.environ, "HEART_POTATO": str(program)},
-        stdout=subprocess.PIPE,
-        text=True,
-        umask=0,
-        cwd=find_root(),
-    )
+    monkeypatch.setenv("HEART_POTATO", str(program))
+    said = tmp_path / "said"
+    arguments = (str(run.folder), "rating", "--port", str(free_port()))
+    study = begin_command("heart_utils.people.study", *arguments, out=said, umask=0)
     try:
-        assert any(line.startswith("Open http") for line in study.stdout)
+        while "\nOpen http" not in f"\n{said.read_text() if said.exists() else ''}":
+            assert study.is_alive()
+            time.sleep(0.01)
         folder = run.folder / "study" / "rating"
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
         assert {name: mode for name, mode in modes.items() if mode & 0o077} == {}
-        study.send_signal(word)
-        assert study.wait(60) == 0
+        os.kill(study.pid, word)
+        study.join(60)
+        assert study.exitcode == 0
     finally:
         pids = [int(pid) for pid in (run.folder / "study" / "rating" / "pids").read_text().split()]
         alive = [pid for pid in pids if is_alive(pid)]
