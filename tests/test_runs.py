@@ -1,5 +1,7 @@
 import json
+import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 
@@ -139,32 +141,33 @@ def test_records_are_merged_and_keep_what_others_wrote(run):
     assert run.manifest["commit"] == "abc"
 
 
+def begin(function, *arguments):
+    """Begin a function in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    process.start()
+    return process
+
+
 def test_many_processes_can_record_at_once(run):
-    code = (
-        "import sys; from heart_utils.runs import open_run;"
-        " open_run(sys.argv[1]).record(seen={sys.argv[2]: True})"
-    )
-    writers = [
-        subprocess.Popen([sys.executable, "-c", code, str(run.folder), str(n)]) for n in range(4)
-    ]
-    assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
+    writers = [begin(lambda name: run.record(seen={name: True}), str(n)) for n in range(4)]
+    for writer in writers:
+        writer.join(60)
+    assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
     assert run.manifest["seen"] == {"0": True, "1": True, "2": True, "3": True}
+
+
+def fill_the_disk(run):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    words = r"could not be written \(File too large\); what was there before is untouched"
+    with pytest.raises(RunError, match=words):
+        run.write("verdicts", GOOD.assign(verdict="tie"))
 
 
 def test_a_disk_with_no_room_leaves_the_old_table_and_no_rubbish(run):
     run.write("verdicts", GOOD)
-    code = (
-        "import resource, sys; from heart_utils.runs import open_run; run = open_run(sys.argv[1]);"
-        " t = run.read('verdicts');resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100));"
-        " run.write('verdicts', t.assign(verdict='tie'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert (
-        "could not be written (File too large); what was there before is untouched" in done.stderr
-    )
+    writer = begin(fill_the_disk, run)
+    writer.join(60)
+    assert writer.exitcode == 0
     assert run.read("verdicts")["verdict"].tolist() == ["a", "b"]
     assert sorted(path.name for path in run.folder.iterdir()) == ["verdicts.parquet"]
 

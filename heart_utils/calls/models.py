@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -413,10 +414,10 @@ def load_litellm() -> ModuleType:
     """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     with extra("collect"):
-        import litellm
+        litellm = importlib.import_module("litellm")
 
     quieten_litellm()
-    litellm.suppress_debug_info = True
+    litellm.suppress_debug_info = True  # type: ignore[attr-defined]
     return litellm
 
 

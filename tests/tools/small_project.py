@@ -40,9 +40,7 @@ class Project:
         self.root, self.forks = root, {}
         source = find_root()
         for name in ("heart_utils", "tools", "data"):
-            shutil.copytree(
-                source / name, root / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(source / name, root / name)  # with what is compiled already
         for name in ("pyproject.toml", "requirements.txt", "_config.yml", "_toc.yml"):
             shutil.copy2(source / name, root / name)
         for name in ("book", "notebooks", "params"):
