@@ -43,6 +43,32 @@ def pytest_runtest_makereport(item, call):
             report.longrepr = f"HEART_REQUIRE lists it, so this may not be skipped: {reason}"
 
 
+LONG = {
+    "test_adapt.py",
+    "test_converse.py",
+    "test_full_run.py",
+    "test_gate_notebook.py",
+    "test_kernels.py",
+    "test_machines.py",
+    "test_package.py",
+    "test_pages_on_a_phone.py",
+    "test_pages_on_a_screen.py",
+    "test_plan.py",
+    "test_planted_identities.py",
+    "test_power_check.py",
+    "test_recipe.py",
+    "test_stage.py",
+    "test_study.py",
+}
+"""Files of few tests that take long: they begin first, so that none is left to run alone."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in LONG:
+            item.add_marker("long")
+
+
 def pytest_collection_finish(session):
     """Take what is imported by now out of full collections: statsmodels asks for one at each
     correction of p values. Forks find litellm imported, which takes seconds."""

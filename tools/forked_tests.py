@@ -66,7 +66,7 @@ def _split(session: pytest.Session) -> list[_File]:
         is_live = item.get_closest_marker("live") is not None
         names.setdefault((is_live, item.nodeid.partition("::")[0]), []).append(item)
     files = [_File(name, is_live, items) for (is_live, name), items in names.items()]
-    return sorted(files, key=lambda file: (file.is_live, len(file.items)))
+    return sorted(files, key=lambda file: (file.is_live, file.is_long, len(file.items)))
 
 
 class _File:
@@ -77,6 +77,7 @@ class _File:
 
     def __init__(self, name: str, is_live: bool, items: list[pytest.Item]) -> None:
         self.name, self.is_live, self.items = name, is_live, items
+        self.is_long = items[0].get_closest_marker("long") is not None
         self.missing = {item.nodeid: item for item in items}
 
     def start(self, session: pytest.Session) -> None:
