@@ -54,7 +54,7 @@ def test_a_collection_without_litellm_ends_in_one_sentence(own, monkeypatch, cap
 
 BLOCKED = "import sys; sys.modules |= dict.fromkeys({packages}); "
 OF_CALLS = ("litellm", "psutil", "sqlalchemy", "tenacity", "zstandard")
-#: What asks models or reads what they answered; the rest of a chapter needs none of those packages.
+#: What asks models or reads what they answered; the rest needs none of those packages.
 ASKS = {
     "collect_conversations",
     "collect_replies",

@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from test_extras import ASKS
 
 import heart_utils
 from heart_utils.runs import find_root
@@ -34,8 +35,15 @@ VISIT = """
 import sys, pandas as pd, heart_utils
 from pathlib import Path
 from heart_utils import fit_ratings, load_histories, load_verdicts, open_run
+from heart_utils.extras import MissingExtraError
+needs = []
 for name in heart_utils.__all__:
-    getattr(heart_utils, name)
+    try:
+        getattr(heart_utils, name)
+    except MissingExtraError as error:
+        assert "extra collect" in str(error), (name, error)
+        needs.append(name)
+print("needs the extra:", *needs)
 assert "heart_utils" in heart_utils.__file__ and "site-packages" in heart_utils.__file__, heart_utils.__file__
 assert {"py.typed", "__init__.pyi"} <= {path.name for path in Path(heart_utils.__file__).parent.iterdir()}
 assert len(load_histories("sample")) == 36
@@ -199,6 +207,8 @@ def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, versi
         [python, "-c", VISIT], cwd=home, env=bare, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    [needs] = re.findall("^needs the extra: (.*)$", done.stdout, flags=re.MULTILINE)
+    assert set(needs.split()) == ASKS
     assert "30 verdicts, 30 clusters" in done.stdout
     assert (home / "runs" / "mine" / "verdicts.parquet").is_file()
     assert (home / "other" / "verdicts.parquet").is_file()
