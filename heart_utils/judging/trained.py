@@ -269,33 +269,6 @@ class TrainedJudge:
         a, b = pairs["place_a"].to_numpy(), pairs["place_b"].to_numpy()
         return _verdict_rows(self, pairs, margins[a] - margins[b], unfamiliar[a] | unfamiliar[b])
 
-    def top_terms(self, n: int = 10) -> pd.DataFrame:
-        """List the words that raise and lower its answers most.
-
-        Parameters
-        ----------
-        n : int
-            How many at each end.
-
-        Returns
-        -------
-        pandas.DataFrame
-            ``term`` and ``weight``, the highest first; ``weight`` is per unit of TF-IDF.
-
-        Raises
-        ------
-        TrainedJudgeError
-            If it was trained on features of the caller's own, which have no words.
-        """
-        if self.model.terms is None:
-            raise TrainedJudgeError(
-                f"{self.name!r} was trained on features of your own, which are not words."
-            )
-        words = self.model.terms.words
-        table = pd.DataFrame({"term": words, "weight": self.model.weights[: len(words)]})
-        table = table.sort_values(["weight", "term"], ascending=[False, True], ignore_index=True)
-        return pd.concat([table.head(n), table.tail(n)]).drop_duplicates(ignore_index=True)
-
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the judge as JSON, atomically, with a digest of its contents.
 
