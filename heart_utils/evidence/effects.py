@@ -139,10 +139,10 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
             "All comparisons went one way or tied, so the scores give no interval. Report the"
             " counts instead."
         )
-    found = rank_compare_2indep(models, people)
-    low, high = found.conf_int(alpha=1.0 - ci_level)
+    comparison = rank_compare_2indep(models, people)
+    low, high = comparison.conf_int(alpha=1.0 - ci_level)
     return {
-        "win_share": float(found.prob1),
+        "win_share": float(comparison.prob1),
         "ci_low": max(float(low), 0.0),
         "ci_high": min(float(high), 1.0),
         "ci_level": ci_level,
@@ -354,17 +354,17 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     )
     if wrong.any():
         row = quoted[wrong].iloc[0]
-        said = (
+        error_message = (
             f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value"
             f" {row['value']}"
         )
         raise EffectError(
-            f"{said}; expected one of {', '.join(CONVERSIONS)} with its value, or neither."
+            f"{error_message}; expected one of {', '.join(CONVERSIONS)} with its value, or neither."
         )
     for share, printed in {"win_share": "value", "ci_low": "low", "ci_high": "high"}.items():
         known = zip(quoted["measure"], quoted[printed], strict=True)
         quoted[share] = [
-            CONVERSIONS[how](value) if pd.notna(value) else np.nan for how, value in known
+            CONVERSIONS[measure](value) if pd.notna(value) else np.nan for measure, value in known
         ]
     quoted = quoted.assign(ci_level=0.95, evidence="quoted", simulated=False)
     # A row without a share must name its source and n as well: it is checked as if it said one
@@ -434,31 +434,31 @@ def measured_effects(
         ("ai", "ai", "ai"),
         ("true", "ai", "person"),
     ]:
-        found = share_between(
+        share = share_between(
             scores["bing-chat", told_model], scores["person", told_person], ci_level=ci_level
         )
         rows.append(
-            effect_row(found, **ABOUT["recipients"], label=label, n_raters=found["n_clusters"])
+            effect_row(share, **ABOUT["recipients"], label=label, n_raters=share["n_clusters"])
         )
     for responder, models in {
         "gpt-4": "GPT-4",
         "gpt-4-empathy": "GPT-4 told what empathy is",
     }.items():
         wins = count_wins(welivita, by="batch", responder_a="person", responder_b=responder)
-        found = share_clustered(wins, clusters=["cluster"], weight="n", ci_level=ci_level)
+        share = share_clustered(wins, clusters=["cluster"], weight="n", ci_level=ci_level)
         counts = dict.fromkeys(("n_people_replies", "n_model_replies"), wins["n"].sum()) | {
-            "n_raters": 2 * found["n_clusters"]
+            "n_raters": 2 * share["n_clusters"]
         }
-        rows.append(effect_row(found, **ABOUT["strangers"], models=models, **counts))
+        rows.append(effect_row(share, **ABOUT["strangers"], models=models, **counts))
     for responder, people in {
         "trained": "people trained for the task",
         "commenter": "Reddit commenters",
     }.items():
         wins = count_wins(resort, by="post", dimension="empathy", responder_a=responder)
-        found = share_clustered(wins, clusters=["cluster", "rater"], weight="n", ci_level=ci_level)
+        share = share_clustered(wins, clusters=["cluster", "rater"], weight="n", ci_level=ci_level)
         rows.append(
             effect_row(
-                found, **ABOUT["psychologists"], people=people, n_raters=wins["rater"].nunique()
+                share, **ABOUT["psychologists"], people=people, n_raters=wins["rater"].nunique()
             )
         )
     valid = therapists[therapists["state"] == "valid"]
@@ -468,9 +468,9 @@ def measured_effects(
             "responder",
         ]
         wins = _therapist_wins(valid, sorted(writers.unique()))
-        found = share_clustered(wins, clusters=["dialogue_id", "author_id"], ci_level=ci_level)
+        share = share_clustered(wins, clusters=["dialogue_id", "author_id"], ci_level=ci_level)
         counts = {"n_people_replies": len(wins), "n_model_replies": len(writers)}
-        rows.append(effect_row(found, **ABOUT["hard moments"], models=models, **counts))
+        rows.append(effect_row(share, **ABOUT["hard moments"], models=models, **counts))
     return pd.concat(rows, ignore_index=True)
 
 

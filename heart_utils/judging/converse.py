@@ -94,8 +94,8 @@ class Talk:
             if isinstance(self.responder, str):
                 return None
             history = {**self.start, "turns": self.so_far}
-            told = self.instructions["supporter"]
-            return reply_request(history, self.responder, self.repeat, told, None)
+            instructions = self.instructions["supporter"]
+            return reply_request(history, self.responder, self.repeat, instructions, None)
         messages = reply_messages(self.so_far, self.instructions["seeker"], speaker="seeker")
         options = {} if self.seeker.limits_max_tokens else REPLY_OPTIONS
         tag = str(self.start["history_id"])
@@ -157,11 +157,11 @@ class Talk:
         return own[-2:] == [words, words]
 
     def _say(self, speaker: str, text: str, flags: list[str]) -> None:
-        said = [turn["text"] for turn in self.turns if turn["speaker"] == speaker]
+        own_turns = [turn["text"] for turn in self.turns if turn["speaker"] == speaker]
         if speaker == "supporter" and "planned" not in flags:
             marks = turn_flags({"turns": self.so_far}, text)
             flags = [*flags, *(flag for flag in marks if flag in OWN_TURN)]
-            again = plain_words(text) in [plain_words(one) for one in said]
+            again = plain_words(text) in [plain_words(one) for one in own_turns]
             flags += ["supporter_repeats"] * again
         self.turns.append({"speaker": speaker, "text": text})
         self.flags += flags
@@ -312,9 +312,9 @@ def start_talks(
             f"histories.seeker: {', '.join(map(str, alone))} is none of the seekers"
             f" ({', '.join(by_name) or 'there are none'})."
         )
-    told = {"supporter": instructions, "seeker": seeker_instructions}
+    instructions_of = {"supporter": instructions, "seeker": seeker_instructions}
     return [
-        Talk(history, responder, by_name[history["seeker"]], repeat, told, longest)
+        Talk(history, responder, by_name[history["seeker"]], repeat, instructions_of, longest)
         for history in histories.to_dict("records")
         if history["history_id"] not in skipped
         for responder in responders
@@ -428,7 +428,7 @@ def _walk(talks: Sequence[Talk], exchanges: int, ask: Ask) -> None:
 
 def _plan(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame:
     """Estimate the calls of conversations of full length; a shared call counts once."""
-    asked: dict[Any, tuple[tuple[str, str], Request]] = {}
+    planned: dict[Any, tuple[tuple[str, str], Request]] = {}
 
     def ask(
         speaker: str, live: Sequence[Talk], requests: Sequence[Request | None]
@@ -438,22 +438,24 @@ def _plan(talks: Sequence[Talk], exchanges: int, ledger: Ledger) -> pd.DataFrame
                 continue
             # after a turn that is a guess, two conversations may look the same and will not be
             which = (id(one), len(one.turns)) if one.planned else request.key
-            asked[which] = ((f"turns of {speaker}s", request.model.name), request)
+            planned[which] = ((f"turns of {speaker}s", request.model.name), request)
         wanted = [request for request in requests if request is not None]
         return ask_all(wanted, ledger=ledger, mode="dry")
 
     _walk(talks, exchanges, ask)
-    return count_calls(asked.values(), by=("step", "responder"), ledger=ledger)
+    return count_calls(planned.values(), by=("step", "responder"), ledger=ledger)
 
 
 def _why(call: Call) -> str:
     """Describe why a call has no turn."""
-    said = call.error or ""
+    error = call.error or ""
     if call.status == "refused":
         return "refused"
-    if TOO_LONG.search(said):
+    if TOO_LONG.search(error):
         return "too_long"
-    return "empty" if call.status != "error" or said.startswith("the answer was empty") else "error"
+    return (
+        "empty" if call.status != "error" or error.startswith("the answer was empty") else "error"
+    )
 
 
 def plain_words(text: str) -> list[str]:

@@ -75,8 +75,8 @@ def choose_pairs(
         raise StudyError(f"pairs_per_history is {pairs_per_history}, expected 1 or more.")
     pairs = comparisons.drop_duplicates("pair_id").sort_values(["history_id", "pair_id"])
     by_history: dict[object, pd.DataFrame] = dict(iter(pairs.groupby("history_id")))
-    met: dict[tuple[str, str], int] = defaultdict(int)
-    seen: dict[str, int] = defaultdict(int)
+    times_met: dict[tuple[str, str], int] = defaultdict(int)
+    times_shown: dict[str, int] = defaultdict(int)
     kept: set[str] = set()
     for history in rng.permutation(np.array(list(by_history), dtype=object)):
         rows = by_history[history]
@@ -93,13 +93,18 @@ def choose_pairs(
         ]
         for _ in range(min(pairs_per_history, len(free))):
             best = min(
-                free, key=lambda one: (met[one[1], one[2]], seen[one[1]] + seen[one[2]], one[3])
+                free,
+                key=lambda one: (
+                    times_met[one[1], one[2]],
+                    times_shown[one[1]] + times_shown[one[2]],
+                    one[3],
+                ),
             )
             free.remove(best)
             kept.add(best[0])
-            met[best[1], best[2]] += 1
-            seen[best[1]] += 1
-            seen[best[2]] += 1
+            times_met[best[1], best[2]] += 1
+            times_shown[best[1]] += 1
+            times_shown[best[2]] += 1
     return comparisons[comparisons["pair_id"].isin(kept)].reset_index(drop=True)
 
 
@@ -331,15 +336,15 @@ def assign_conversations(
         rng=rng,
     )
     ids = histories.set_index(["start_id", "seeker"])["history_id"].to_dict()
-    met = {seat: dict.fromkeys(seekers, 0) for seat in shared["seat"]}
+    times_with = {seat: dict.fromkeys(seekers, 0) for seat in shared["seat"]}
     history = pd.Series(index=shared.index, dtype=object)
     for start, rows in shared.groupby("history_id"):
         left = seekers * writers_per_history
         for row in rng.permutation(rows.index):
             seat = shared["seat"][row]
-            seeker = min(map(str, rng.permutation(left)), key=met[seat].__getitem__)
+            seeker = min(map(str, rng.permutation(left)), key=times_with[seat].__getitem__)
             left.remove(seeker)
-            met[seat][seeker] += 1
+            times_with[seat][seeker] += 1
             history[row] = ids[start, seeker]
     return shared.assign(history_id=history)
 
@@ -444,16 +449,16 @@ def _pairs_and_votes(
     if load < 1:
         raise StudyError(f"load is {load}, expected 1 or more.")
     orders = comparisons.groupby("pair_id")["order"].agg(
-        lambda shown: " ".join(sorted(shown.dropna()))
+        lambda orders_of: " ".join(sorted(orders_of.dropna()))
     )
     wrong = orders[orders != "ab ba"]
     if len(wrong):
-        said = (
+        error_message = (
             f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with"
             f" {wrong.iloc[0] or 'no order'}"
         )
         raise StudyError(
-            f'{said}. Sides cannot be balanced without; pair replies with orders="both".'
+            f'{error_message}. Sides cannot be balanced without; pair replies with orders="both".'
         )
     pairs = comparisons.drop_duplicates("pair_id").sort_values(
         ["history_id", "pair_id"], ignore_index=True
@@ -500,11 +505,11 @@ def _fill_seats(
     The emptiest seats are filled first, then those of raters new to its history, or to each other.
     """
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
-    seen: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
+    visits_of: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []
     seats: list[int] = []
     for number in rng.permutation(len(votes)):
-        visits, luck, chosen = seen[history[number]], rng.random(n_seats), list[int]()
+        visits, luck, chosen = visits_of[history[number]], rng.random(n_seats), list[int]()
         # each one chosen changes who shares histories with whom
         at_once = 1 if meetings else max(1, votes[number])
         for _ in range(0, votes[number], at_once):
@@ -593,8 +598,8 @@ def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) ->
     """
     pages: list[dict[Any, Any]] = []
     records, seats = rows.to_dict("records"), rows.groupby("seat").indices
-    for seat, there in sorted(seats.items()):
-        waiting = [records[place] for place in rng.permutation(there)]
+    for seat, rows_of_seat in sorted(seats.items()):
+        waiting = [records[position] for position in rng.permutation(rows_of_seat)]
         sequence: list[dict[Any, Any]] = []
         while waiting:
             history, times = Counter(row["history_id"] for row in waiting).most_common(1)[0]
@@ -608,8 +613,8 @@ def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) ->
             sequence.append(waiting.pop(pick))
         width = len(sequence) / n_checks if n_checks else 0
         for number in range(n_checks, 0, -1):
-            place = max(1, int((number - 1) * width + rng.integers(1, max(2, int(width) + 1))))
-            sequence.insert(place, {"seat": seat, "task": "check", "check": number})
+            position = max(1, int((number - 1) * width + rng.integers(1, max(2, int(width) + 1))))
+            sequence.insert(position, {"seat": seat, "task": "check", "check": number})
         pages += [{**row, "position": number} for number, row in enumerate(sequence, 1)]
     table = pd.DataFrame(pages).reindex(columns=["seat", "position", "task", *NEEDED, "check"])
     return table.assign(check=table["check"].astype("Int64"))

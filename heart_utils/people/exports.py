@@ -55,7 +55,7 @@ def read_potato(folder: Path) -> pd.DataFrame:
         raise StudyError(
             f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?"
         )
-    check_people({_place(file): str(state["user_id"]) for file, state in states.items()})
+    check_people({_position_of(file): str(state["user_id"]) for file, state in states.items()})
     typed = _typing(folder / "project.sqlite")
     pages = []
     for file, state in states.items():
@@ -65,8 +65,8 @@ def read_potato(folder: Path) -> pd.DataFrame:
         if not _agreed(state, history):
             if answers:
                 raise StudyError(
-                    f"{_place(file)} holds answers of somebody who did not agree to take part."
-                    " Delete them."
+                    f"{_position_of(file)} holds answers of somebody who did not agree to take"
+                    " part. Delete them."
                 )
             continue
         orders = state.get("instance_id_to_presentation_order") or {}
@@ -105,7 +105,7 @@ def restore_answers(folder: Path) -> int:
         )
         for item, question, label, value in words:
             given = kept.get(item, [])
-            if value not in [str(said) for about, said in given if about["schema"] == question]:
+            if value not in [str(answer) for about, answer in given if about["schema"] == question]:
                 others = [one for one in given if one[0]["schema"] != question]
                 kept[item] = [*others, [{"schema": question, "name": label}, value]]
                 restored += 1
@@ -118,9 +118,9 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
 
     The index says where in the file each answer is.
     """
-    how, faults = reading or FileOptions(), list[str]()
+    file_options, faults = reading or FileOptions(), list[str]()
     try:
-        check_options(how)
+        check_options(file_options)
         content = (
             _load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
         )
@@ -130,7 +130,10 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
             raw = RawTable(_label_studio(file, content))
         else:
             table = read_table(
-                file, sep=how.get("sep"), encoding=how.get("encoding"), header=how.get("header")
+                file,
+                sep=file_options.get("sep"),
+                encoding=file_options.get("encoding"),
+                header=file_options.get("header"),
             )
             raw = replace(
                 table,
@@ -144,17 +147,17 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
         raise StudyError(f"{file} holds no answer.")
     if halves := [where for where, row in raw.rows.iterrows() if not is_whole_text(row.tolist())]:
         raise StudyError(f"{halves[0]}: {HALF}")
-    answers = read_rows("answers", raw, how, file.stem, faults)
+    answers = read_rows("answers", raw, file_options, file.stem, faults)
     if faults:
         called = (
             " The rater is completed_by, left and right are left_reply and right_reply."
             if file.suffix == ".json"
             else ""
         )
-        options = propose("answers", raw, how).options
+        options = propose("answers", raw, file_options).options
         hint = (
             f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}"
-            if options != how
+            if options != file_options
             else ""
         )
         raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{called}{hint}"))
@@ -163,18 +166,19 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
 
 def check_people(names: dict[str, str]) -> None:
     """Refuse one person under two spellings: capitals and blanks tell nobody apart."""
-    seen: dict[str, str] = {}
+    first_place_of: dict[str, str] = {}
     for where, name in names.items():
         if not name.strip():
             raise StudyError(f"{where} names nobody.")
-        if (other := seen.setdefault(name.strip().casefold(), where)) != where:
-            said = f"The same rater appears twice: in {other} and in {where}"
+        if (other := first_place_of.setdefault(name.strip().casefold(), where)) != where:
+            error_message = f"The same rater appears twice: in {other} and in {where}"
             raise StudyError(
-                f"{said}. Give them one spelling, or move the one that does not count away."
+                f"{error_message}. Give them one spelling, or move the one that does not count"
+                " away."
             )
 
 
-def _place(file: Path) -> str:
+def _position_of(file: Path) -> str:
     """Name a file of someone's answers by its folder's position in the alphabet.
 
     Potato names the folder after the person.
@@ -193,8 +197,10 @@ def _load_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        said = f"{_place(file)} is not whole JSON ({error})"
-        raise StudyError(f"{said}. It was probably cut short; export or copy it again.") from None
+        error_message = f"{_position_of(file)} is not whole JSON ({error})"
+        raise StudyError(
+            f"{error_message}. It was probably cut short; export or copy it again."
+        ) from None
 
 
 def _load_states(folder: Path) -> dict[Path, JsonObject]:
@@ -207,14 +213,18 @@ def _load_states(folder: Path) -> dict[Path, JsonObject]:
             or "user_id" not in state
             or "instance_id_ordering" not in state
         ):
-            said = f"{_place(file)} lacks user_id or instance_id_ordering"
-            raise StudyError(f"{said}: it is no state of Potato 2.12, or was cut short.")
+            error_message = f"{_position_of(file)} lacks user_id or instance_id_ordering"
+            raise StudyError(f"{error_message}: it is no state of Potato 2.12, or was cut short.")
         for label, _ in itertools.chain.from_iterable(
             (state.get("instance_id_to_label_to_value") or {}).values()
         ):
             if not isinstance(label, dict) or "schema" not in label:
-                said = f"{_place(file)}: an answer is stored under a {type(label).__name__}"
-                raise StudyError(f"{said}, expected a schema and a name, as by Potato 2.12.")
+                error_message = (
+                    f"{_position_of(file)}: an answer is stored under a {type(label).__name__}"
+                )
+                raise StudyError(
+                    f"{error_message}, expected a schema and a name, as by Potato 2.12."
+                )
         states[file] = state
     return states
 
@@ -237,9 +247,9 @@ def _agreed(state: JsonObject, history: Answered) -> bool:
     given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get(
         "consent"
     ) or []
-    said = {label.get("schema"): value for label, value in given}
-    said |= {question: value for question, (_, value) in history.get(AROUND, {}).items()}
-    return said.get("consent_age") == said.get("consent_agree") == "yes"
+    consent = {label.get("schema"): value for label, value in given}
+    consent |= {question: value for question, (_, value) in history.get(AROUND, {}).items()}
+    return consent.get("consent_age") == consent.get("consent_agree") == "yes"
 
 
 def _history(file: Path) -> Answered:
@@ -293,7 +303,8 @@ def _actions(file: Path) -> list[JsonObject]:
                 # the server was stopped in the middle of a line; the state has what came before
                 break
             raise StudyError(
-                f"{_place(file)}, line {number} is not whole JSON ({error}). Copy the file again."
+                f"{_position_of(file)}, line {number} is not whole JSON ({error}). Copy the file"
+                " again."
             ) from None
         if action.get("action_type") in ("add_label", "update_label"):
             actions.append(action)
@@ -376,7 +387,7 @@ def _label_studio(file: Path, tasks: list[JsonObject]) -> pd.DataFrame:
         for annotation in task.get("annotations") or []:
             who = annotation.get("completed_by")
             who = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
-            said = {
+            cells = {
                 "rater": None if who is None else str(who),
                 **sides,
                 "choice": None,
@@ -385,16 +396,16 @@ def _label_studio(file: Path, tasks: list[JsonObject]) -> pd.DataFrame:
             for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
                 value, kind = result.get("value") or {}, result.get("type")
                 if kind == "pairwise":
-                    said["choice"] = value.get("selected")
+                    cells["choice"] = value.get("selected")
                 elif kind == "choices" and [
                     str(word).lower() for word in value.get("choices") or []
                 ] == ["tie"]:
-                    said["choice"] = "tie"
+                    cells["choice"] = "tie"
                 elif kind == "rating":
-                    said["margin"] = value.get("rating")
+                    cells["margin"] = value.get("rating")
                 elif kind == "textarea":
-                    said["reason"] = "\n".join(value.get("text") or [])
+                    cells["reason"] = "\n".join(value.get("text") or [])
             rows[f"answer {len(rows)} of {file.name} (task {task.get('id', 'without an id')})"] = (
-                said
+                cells
             )
     return pd.DataFrame(list(rows.values()), index=list(rows))

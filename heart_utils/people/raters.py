@@ -94,9 +94,13 @@ class ImportedStudy:
         # Several studies show the same comparisons, and all their writers are one responder.
         if len(self.comparisons):
             known = [run.read("comparisons", SHARED)] if run.has("comparisons", SHARED) else []
-            shown = pd.concat([*known, self.comparisons]).drop_duplicates("comparison_id")
-            shown = shown[shown["comparison_id"].isin(run.read("verdicts")["comparison_id"])]
-            self._write_part(run, "comparisons", SHARED, shown, "what studies with people showed")
+            comparisons = pd.concat([*known, self.comparisons]).drop_duplicates("comparison_id")
+            comparisons = comparisons[
+                comparisons["comparison_id"].isin(run.read("verdicts")["comparison_id"])
+            ]
+            self._write_part(
+                run, "comparisons", SHARED, comparisons, "what studies with people showed"
+            )
         if len(self.responders):
             theirs = pd.concat([run.read("replies", other) for other in run.parts("replies")])
             who = self.responders.assign(simulated=bool(theirs["simulated"].all()))
@@ -187,7 +191,7 @@ def import_study(
     settings, kind = about["settings"], about["kind"]
     licence, rehearsal = settings.get("licence") or "none stated", settings.get("rehearsal") is True
     simulated = simulated or rehearsal
-    said = _statement(statement or settings.get("statement") or {}, rehearsal)
+    about_raters = _statement(statement or settings.get("statement") or {}, rehearsal)
     if kind == "file":
         rows = _match_answers(read_answers(source, reading), run.read("comparisons"), source.name)
         raters = rows.groupby("person").size().rename("n_shown").reset_index()
@@ -236,7 +240,7 @@ def import_study(
         rater_kind="human",
         study=study,
         simulated=simulated,
-        **said,
+        **about_raters,
     )
     if kind in WRITTEN:
         who = pd.DataFrame(
@@ -251,9 +255,10 @@ def import_study(
     else:
         tables = {"verdicts": _verdicts(rows, redact)}
         if kind == "rating":
-            shown = pd.read_parquet(source / "comparisons.parquet")
+            shown_comparisons = pd.read_parquet(source / "comparisons.parquet")
             tables["comparisons"] = check_table(
-                "comparisons", shown[shown["comparison_id"].isin(rows["comparison_id"])]
+                "comparisons",
+                shown_comparisons[shown_comparisons["comparison_id"].isin(rows["comparison_id"])],
             )
     raters = check_table("raters", raters.drop(columns="person").sort_values("rater"))
     return ImportedStudy(raters, n_withdrawn, licence=licence, rehearsal=rehearsal, **tables)
@@ -358,7 +363,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
     print(
-        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {_told(imported)};"
+        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {_summary(imported)};"
         f" {imported.n_withdrawn} withdrew. The key file is"
         f" {run.folder / 'keys' / 'people.csv'}: keep it apart, and delete it when it has served."
     )
@@ -370,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _told(imported: ImportedStudy) -> str:
+def _summary(imported: ImportedStudy) -> str:
     """Count what people wrote; of conversations, by why they stopped."""
     if imported.conversations.empty:
         return f"{len(imported.replies)} replies"
@@ -422,26 +427,26 @@ def _about(folder: Path) -> JsonObject:
 
 def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
     """Ask who the raters are: verdicts of nobody in particular cannot be interpreted."""
-    said = {
+    statement = {
         name: str(given.get(name) or "").strip() or "rehearsal" * rehearsal for name in STATEMENT
     }
-    missing = [name for name, text in said.items() if not text]
+    missing = [name for name, text in statement.items() if not text]
     if missing:
         raise StudyError(
             f"The rater statement lacks {', '.join(missing)}: who they are, what they speak and"
             " were paid. Give it in study.yaml before the study, or in a YAML file by --statement."
         )
-    return said
+    return statement
 
 
 def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
     if unknown := sorted(set(withdrawn) - set(raters["person"])):
-        said = (
+        error_message = (
             f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so"
             " nobody was left out"
         )
         raise StudyError(
-            f"{said}. Look up how they are spelt in the study: capitals and blanks count."
+            f"{error_message}. Look up how they are spelt in the study: capitals and blanks count."
         )
     out = raters["person"].isin(withdrawn)
     if out.all():
@@ -476,9 +481,10 @@ def _match_pages(folder: Path) -> pd.DataFrame:
             " those of one."
         )
     if (sitters > 1).any():
-        said = "Did one rater come twice, under two names?"
+        question = "Did one rater come twice, under two names?"
         raise StudyError(
-            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. {said}"
+            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one."
+            f" {question}"
         )
     return pages
 
@@ -489,9 +495,9 @@ def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
     A check is passed by the side and the strength that it asks for.
     """
     task, answered = pages["task"], pages["answered"]
-    asked = pages.reindex(columns=["check_side", "check_strength"])
-    passed = (pages["preference"] == asked["check_side"]) & (
-        pd.to_numeric(pages["strength"]) == asked["check_strength"]
+    expected = pages.reindex(columns=["check_side", "check_strength"])
+    passed = (pages["preference"] == expected["check_side"]) & (
+        pd.to_numeric(pages["strength"]) == expected["check_strength"]
     )
     counted = pages[["person"]].assign(
         n_shown=task.notna() & (task != "check"),
@@ -507,12 +513,12 @@ def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _rated(folder: Path, pages: pd.DataFrame, asked: Mapping[str, Any]) -> pd.DataFrame:
+def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
     """Read a rating study's pages as answers about comparisons, in the order shown."""
     rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
     rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
-    if asked["dimension"]:
-        second = rated.assign(choice=rated["dimension"], question=asked["dimension_name"])
+    if settings["dimension"]:
+        second = rated.assign(choice=rated["dimension"], question=settings["dimension_name"])
         rated = pd.concat([rated, second.assign(margin=None, reason=None)], ignore_index=True)
     odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
     if len(odd):
@@ -540,17 +546,17 @@ def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) 
     )
     ab, a, b = comparisons["order"] == "ab", comparisons["reply_a"], comparisons["reply_b"]
     # The run's own come first, and no study imported since takes their place.
-    shown = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(
+    by_sides = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(
         ["left", "right"]
     )
     rows = answers.rename_axis("where").reset_index().rename(columns={"rater": "person"})
-    rows = rows.merge(shown, on=["left", "right"], how="left", validate="many_to_one")
+    rows = rows.merge(by_sides, on=["left", "right"], how="left", validate="many_to_one")
     lost = rows[rows["comparison_id"].isna()]
     if len(lost):
         first = lost.iloc[0]
-        said = f"{first['left']!r} on the left of {first['right']!r} was never shown"
+        error_message = f"{first['left']!r} on the left of {first['right']!r} was never shown"
         raise StudyError(
-            f"{first['where']}: {said}. Check the reply ids, and which side was which."
+            f"{first['where']}: {error_message}. Check the reply ids, and which side was which."
         )
     return rows.assign(
         position=rows.groupby("person").cumcount() + 1, pasted_share=0.0, changed_later=False
@@ -598,7 +604,7 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
         rows["reply"].str.strip(), rows, redact.replace("all", "contacts"), "replies"
     )
     before = [sum(turn["speaker"] == "supporter" for turn in turns) for turns in rows["turns"]]
-    told = [
+    own_flags = [
         flag_reply(words or "", n_before=n, n_after=0)
         for words, n in zip(text, before, strict=True)
     ]
@@ -612,7 +618,7 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
             "text": text.mask(text == "", None),
             "total_ms": rows["seconds"].astype(float) * 1000,
             "typing_ms": rows["typing_ms"],
-            "flags": pd.Series(told, dtype=object) + flags,
+            "flags": pd.Series(own_flags, dtype=object) + flags,
             "state": np.where(text == "", "abstained", "valid"),
             "simulated": rows["simulated"],
         }
@@ -658,10 +664,10 @@ def _screened(
         )
     ]
     counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
-    if said := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
+    if findings := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
         warnings.warn(
-            f"There are {' and '.join(said)}. They are kept as text and flagged; nothing in them"
-            " runs.",
+            f"There are {' and '.join(findings)}. They are kept as text and flagged; nothing in"
+            " them runs.",
             stacklevel=4,
         )
     return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)

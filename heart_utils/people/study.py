@@ -129,13 +129,13 @@ def write_study(
     answerable = histories["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)
     histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
     if histories.empty:
-        said = ", ".join(settings[kind]["slices"])
+        slices = ", ".join(settings[kind]["slices"])
         raise StudyError(
-            f"The run {run.name!r} has no history of {said} that ends with the seeker."
+            f"The run {run.name!r} has no history of {slices} that ends with the seeker."
         )
     turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
     rng = np.random.default_rng(int(settings["seed"]))
-    extra, shown = dict[str, bytes](), dict[str, tuple[str, str]]()
+    extra, texts_of_pair = dict[str, bytes](), dict[str, tuple[str, str]]()
     checks: JsonObject = {}
     if kind == "rating":
         replies = run.read("replies")
@@ -150,7 +150,7 @@ def write_study(
             .drop_duplicates("pair_id")
             .itertuples(index=False)
         )
-        shown = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
+        texts_of_pair = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings[kind]
@@ -164,7 +164,7 @@ def write_study(
     recipe = read_recipe(run.name) if kind == "conversation" else None
     turns_each = 1 if recipe is None else recipe.exchanges
     offer = make_offer(assignment.groupby("seat").size() * turns_each, settings, kind, unit)
-    items = _items(assignment, turns, shown, checks, unit)
+    items = _items(assignment, turns, texts_of_pair, checks, unit)
     assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     talk = (turn["text"] for history in turns.values() for turn in history)
@@ -252,20 +252,22 @@ def _chat_files(
     from heart_utils.people.chat_pages import load_pages
 
     makers = " and ".join(sorted({str(seeker.family) for seeker in recipe.seekers}))
-    said: Any = load_pages(*texts)
+    page_texts: Any = load_pages(*texts)
     words = {
-        "task": " ".join(said.task(n_conversations, recipe.exchanges, makers).unescape().split()),
-        "recorded": " ".join(said.recorded().unescape().split()),
+        "task": " ".join(
+            page_texts.task(n_conversations, recipe.exchanges, makers).unescape().split()
+        ),
+        "recorded": " ".join(page_texts.recorded().unescape().split()),
         "instructions": recipe.instructions,
         "exchanges": str(recipe.exchanges),
     }
-    shown = {
+    templates = {
         "consent": "consent.html",
         "instructions": "instructions-conversation.html",
         "debrief": "debrief-conversation.html",
         "stop": "stop.html",
     }
-    pages = {f"pages/{page}.html": filled(name, words).encode() for page, name in shown.items()}
+    pages = {f"pages/{page}.html": filled(name, words).encode() for page, name in templates.items()}
     copied = ("chat.html.jinja", "chat.css", "chat.js")
     return pages | {name: _text_file(texts, name).read_bytes() for name in copied}
 
@@ -376,8 +378,8 @@ def _check_start(folder: Path, host: str) -> None:
     ):
         raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
     if host not in LOOPBACK and settings["rehearsal"] is True:
-        said = "Set rehearsal: false in study.yaml and write it again."
-        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {said}")
+        remedy = "Set rehearsal: false in study.yaml and write it again."
+        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {remedy}")
 
 
 @contextlib.contextmanager
@@ -747,13 +749,13 @@ def _with_checks(assignment: pd.DataFrame, checks: list[JsonObject]) -> pd.DataF
     number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix(
         "seat-"
     ).astype(int)
-    asked = (
+    expected = (
         pd.DataFrame(checks)
         .astype({"strength": "Int64"})
         .add_prefix("check_")
         .iloc[number % len(checks)]
     )
-    return assignment.join(asked.set_axis(assignment.index).where(assignment["task"] == "check"))
+    return assignment.join(expected.set_axis(assignment.index).where(assignment["task"] == "check"))
 
 
 def _items(
@@ -773,20 +775,20 @@ def _items(
 
     length, items = assignment.groupby("seat").size(), []
     for row in assignment.to_dict("records"):
-        shown: Sequence[str] = ()
+        shown_texts: Sequence[str] = ()
         about = row.get("comparison_id", row["history_id"])
         if row["task"] == "check":
             about = f"check-{row['check']}"
             asks = checks["asks"].format(side=row["check_side"], strength=row["check_strength"])
-            shown = (checks["other_reply"].strip(), asks.strip())[
+            shown_texts = (checks["other_reply"].strip(), asks.strip())[
                 :: 1 if row["check_side"] == "B" else -1
             ]
-            said = [("supporter", checks["opening"]), ("seeker", row["check_topic"])]
-            talk = [{"speaker": speaker, "text": str(text)} for speaker, text in said]
+            check_turns = [("supporter", checks["opening"]), ("seeker", row["check_topic"])]
+            talk = [{"speaker": speaker, "text": str(text)} for speaker, text in check_turns]
         else:
             talk = turns[row["history_id"]]
             if row["task"] == "rate":
-                shown = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
+                shown_texts = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
         page = f"{row['seat']}.{row['position']:03d}.{about}"
         item: dict[str, object] = {
             "id": page,
@@ -795,7 +797,9 @@ def _items(
         item["conversation"] = [
             {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk
         ]
-        items.append(item | ({"replies": [as_shown(text) for text in shown]} if shown else {}))
+        items.append(
+            item | ({"replies": [as_shown(text) for text in shown_texts]} if shown_texts else {})
+        )
     return items
 
 
@@ -820,12 +824,12 @@ def _json(value: object) -> bytes:
 def _find_potato() -> Path:
     program = Path(os.environ.get("HEART_POTATO") or find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
-        said = (
+        advice = (
             "`make study` installs it, from requirements-study.txt. Outside a checkout, install"
             " `potato-annotation` in an "
         )
-        said += "environment of its own, and name its program in HEART_POTATO."
-        raise StudyError(f"Potato is not installed (looked for {program}). {said}")
+        advice += "environment of its own, and name its program in HEART_POTATO."
+        raise StudyError(f"Potato is not installed (looked for {program}). {advice}")
     return program
 
 
@@ -835,9 +839,9 @@ def _check_port(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            said = f"Stop what uses it, or take another: PORT={port + 1}."
+            remedy = f"Stop what uses it, or take another: PORT={port + 1}."
             raise StudyError(
-                f"Port {port} on {host} cannot be used ({error.strerror}). {said}"
+                f"Port {port} on {host} cannot be used ({error.strerror}). {remedy}"
             ) from None
 
 

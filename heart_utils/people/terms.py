@@ -344,12 +344,16 @@ def _script(sign: str) -> str:
 def guess_language(text: str) -> str:
     """Guess the Latin-script language of a text by common words; empty if unclear."""
     words = Counter(re.findall(r"[^\W\d_]+", text.casefold()))
-    seen = {
+    n_common = {
         name: sum(words[word] for word in language.words.split())
         for name, language in LANGUAGES.items()
     }
-    best, second = sorted(seen, key=lambda name: seen[name], reverse=True)[:2]
-    return best if seen[best] >= SHARE * words.total() and seen[best] > 1.5 * seen[second] else ""
+    best, second = sorted(n_common, key=lambda name: n_common[name], reverse=True)[:2]
+    return (
+        best
+        if n_common[best] >= SHARE * words.total() and n_common[best] > 1.5 * n_common[second]
+        else ""
+    )
 
 
 def _merged(

@@ -83,19 +83,20 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     texts = replies.set_index(["reply_id", "state", "simulated"])["text"].astype("str").fillna("")
     nothing = texts.str.strip().eq("") | (texts.index.get_level_values("state") != "valid")
     words = {code.name: _pattern(code.words) for code in codes if code.words}
-    said = {
-        name: texts.str.contains(how).astype(float).mask(nothing) for name, how in words.items()
+    matches = {
+        name: texts.str.contains(pattern).astype(float).mask(nothing)
+        for name, pattern in words.items()
     }
-    found = pd.DataFrame(said, texts.index)
-    found = (
-        found.melt(var_name="code", value_name="probability", ignore_index=False)
+    code_rows = pd.DataFrame(matches, texts.index)
+    code_rows = (
+        code_rows.melt(var_name="code", value_name="probability", ignore_index=False)
         .reset_index()
         .assign(coder="words")
     )
-    found["state"] = found["state"].mask(
-        found["probability"].isna() & found["state"].eq("valid"), "abstained"
+    code_rows["state"] = code_rows["state"].mask(
+        code_rows["probability"].isna() & code_rows["state"].eq("valid"), "abstained"
     )
-    return found[["reply_id", "coder", "code", "probability", "state", "simulated"]]
+    return code_rows[["reply_id", "coder", "code", "probability", "state", "simulated"]]
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
@@ -107,8 +108,8 @@ def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
     def ending(word: str) -> str:
         return re.escape(word.removesuffix("*")) + (r"\w*" if word.endswith("*") else r"(?!\w)")
 
-    found = (r"(?<!\w)" + r"\W+".join(map(ending, str(phrase).split())) for phrase in phrases)
-    return re.compile("|".join(found), re.IGNORECASE)
+    patterns = (r"(?<!\w)" + r"\W+".join(map(ending, str(phrase).split())) for phrase in phrases)
+    return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 def theme_overlap(
@@ -186,11 +187,11 @@ def theme_overlap(
     people, models = (
         rows.loc[rows["rater_kind"] == who, [*keys, "place"]] for who in ("human", "model")
     )
-    met = people.merge(models, on=keys)
-    if met.empty:
-        said = f"{len(people)} reasons by people and {len(models)} by models name a theme"
+    both = people.merge(models, on=keys)
+    if both.empty:
+        error_message = f"{len(people)} reasons by people and {len(models)} by models name a theme"
         raise CodesError(
-            f"{said}; they share no pair on which they agree, so none can be compared."
+            f"{error_message}; they share no pair on which they agree, so none can be compared."
         )
     named, (where, clusters) = (
         themes.loc[rows["reason_id"]].to_numpy(float),
@@ -199,7 +200,7 @@ def theme_overlap(
     # Only reasons that stand beside one of the other party are shuffled, so that both figures are
     # of the same reasons.
     (first, one), (second, other) = (
-        np.unique(met[side], return_inverse=True) for side in ("place_x", "place_y")
+        np.unique(both[side], return_inverse=True) for side in ("place_x", "place_y")
     )
     dice = (
         2.0
@@ -208,22 +209,25 @@ def theme_overlap(
         / (named[first].sum(axis=1)[:, None] + named[second].sum(axis=1))
     )
     n = len(clusters)
-    same = sums_by(where[first][one], np.column_stack([dice[one, other], np.ones(len(met))]), n)
-    place, elsewhere = (where[first][:, None] * n + where[second]).ravel(), 1.0 - np.eye(n)
-    apart = [
-        elsewhere * np.bincount(place, of, n**2).reshape(n, n)
+    same = sums_by(where[first][one], np.column_stack([dice[one, other], np.ones(len(both))]), n)
+    dialogue_pair, other_dialogue = (
+        (where[first][:, None] * n + where[second]).ravel(),
+        1.0 - np.eye(n),
+    )
+    weighted = [
+        other_dialogue * np.bincount(dialogue_pair, of, n**2).reshape(n, n)
         for of in (dice.ravel(), np.ones(dice.size))
     ]
     weights = np.vstack([np.ones((1, n)), draw_weights(n, n_resamples, rng)])
     overlap = ratio(*(weights @ same).T)
-    permuted = ratio(*(((weights @ part) * weights).sum(axis=1) for part in apart))
-    found = np.stack(
+    permuted = ratio(*(((weights @ part) * weights).sum(axis=1) for part in weighted))
+    measures = np.stack(
         [overlap, permuted, overlap - permuted, ratio(overlap - permuted, 1.0 - permuted)], axis=-1
     )[:, None]
     n_clusters = int((same[:, 1] > 0).sum())
     ranges = dict.fromkeys(("overlap", "permuted", "excess", "corrected"), (-np.inf, 1.0))
-    columns = interval_columns(ranges, found[0], found[1:], n_clusters, ci_level)
-    counts = {"n_reason_pairs": len(met), "n_empty": int((~some).sum()), "n_clusters": n_clusters}
+    columns = interval_columns(ranges, measures[0], measures[1:], n_clusters, ci_level)
+    counts = {"n_reason_pairs": len(both), "n_empty": int((~some).sum()), "n_clusters": n_clusters}
     level = ci_level if n_resamples else np.nan
     return pd.DataFrame(
         {**columns, "ci_level": level, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}

@@ -58,8 +58,10 @@ def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame
     need_columns(replies, ["reply_id", "history_id", "responder", "text"], OverlapError)
     need_columns(truths, ["history_id", "text"], OverlapError)
     if (twice := truths["history_id"].duplicated()).any():
-        said = f"{truths.loc[twice, 'history_id'].iloc[0]} has more than one true next turn"
-        raise OverlapError(f"truths: {said}; expected one row per history.")
+        error_message = (
+            f"{truths.loc[twice, 'history_id'].iloc[0]} has more than one true next turn"
+        )
+        raise OverlapError(f"truths: {error_message}; expected one row per history.")
     turns = truths.dropna(subset="text").set_index("history_id")["text"].map(_words)
     runs, rows = turns.map(_runs), []
     compared = replies[replies["text"].notna() & replies["history_id"].isin(turns.index)]
@@ -147,13 +149,13 @@ def measure_sameness(
             # fmt: skip
             for part in (across[own].astype(float), alike[own] * across[own])
         )
-        found, elsewhere = ratio(sums, pairs), alike[others][across[others]]
+        means, elsewhere = ratio(sums, pairs), alike[others][across[others]]
         low, high = interval_of(
-            float(found[0]), found[1:], n_clusters, ci_level, least=0.0, most=1.0
+            float(means[0]), means[1:], n_clusters, ci_level, least=0.0, most=1.0
         )
         row = {
             "responder": name,
-            "sameness": found[0],
+            "sameness": means[0],
             "ci_low": low,
             "ci_high": high,
             "ci_level": ci_level,

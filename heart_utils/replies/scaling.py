@@ -165,7 +165,9 @@ def correlate_scale(
         for method in ("fisher", "bonett-wright"):
             ends = spearman_interval(rho, len(kept), method=method, ci_level=ci_level)
             rows.append((method, *ends, ci_level))
-    without = [_rho(np.delete(one, place), np.delete(other, place)) for place in range(len(kept))]
+    without = [
+        _rho(np.delete(one, left_out), np.delete(other, left_out)) for left_out in range(len(kept))
+    ]
 
     def shuffled(
         name: str, why_not: str | None, x: Array, y: Array, within: NDArray[Any]
@@ -225,6 +227,6 @@ def _p_value(
         orders = np.array([np.concatenate(order) for order in product(*map(permutations, groups))])
     else:  # a random key inside each code's own range sorts to a shuffle within codes
         orders = np.argsort(codes[places] + rng.random((n_shuffles, n)), axis=1)
-    found = np.abs(first[orders] @ second)
-    as_far = int((found >= abs(float(first @ second)) - 1e-9).sum())
+    shuffled = np.abs(first[orders] @ second)
+    as_far = int((shuffled >= abs(float(first @ second)) - 1e-9).sum())
     return as_far / len(orders) if exact else (as_far + 1) / (len(orders) + 1)

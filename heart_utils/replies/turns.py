@@ -72,20 +72,20 @@ def split_turns(conversations: pd.DataFrame) -> pd.DataFrame:
         conversations[names].to_dict("records"), conversations["turns"], strict=True
     ):
         exchange = 0
-        for place, turn in enumerate(turns, 1):
+        for number, turn in enumerate(turns, 1):
             exchange += turn["speaker"] == "supporter"
             if not exchange:
                 raise TurnsError(
                     f"{about['conversation_id']} begins with the seeker; expected the supporter's"
                     " turn after the start."
                 )
-            said: dict[Hashable, Any] = {
+            turn_cells: dict[Hashable, Any] = {
                 "exchange": exchange,
                 "speaker": turn["speaker"],
                 "text": turn["text"],
             }
-            turn_id = f"{about['conversation_id']}--t{place:03d}"
-            rows.append(dict(about) | said | {"reply_id": turn_id})
+            turn_id = f"{about['conversation_id']}--t{number:03d}"
+            rows.append(dict(about) | turn_cells | {"reply_id": turn_id})
     return pd.DataFrame(rows, columns=[*names, "exchange", "speaker", "text", "reply_id"])
 
 
@@ -131,17 +131,19 @@ def describe_turns(turns: pd.DataFrame, codes: pd.DataFrame | None = None) -> pd
     words = own["text"].map(lambda text: re.findall(r"[\w'’]+", str(text).lower()))
     repetition, before = [], set[tuple[str, ...]]()
     previous = None
-    for conversation, said in zip(own["conversation_id"], words, strict=True):
+    for conversation, turn_words in zip(own["conversation_id"], words, strict=True):
         before = before if conversation == previous else set()
-        runs = {tuple(said[k : k + RUN]) for k in range(len(said) - RUN + 1)}
+        runs = {tuple(turn_words[k : k + RUN]) for k in range(len(turn_words) - RUN + 1)}
         repetition.append(len(runs & before) / len(runs) if runs and before else np.nan)
         before, previous = before | runs, conversation
     table = own.assign(
         n_words=words.map(len),
         repetition=repetition,
         self_talk=words.map(
-            lambda said: (
-                np.mean([one.replace("’", "'") in SELF for one in said]) if said else np.nan
+            lambda turn_words: (
+                np.mean([one.replace("’", "'") in SELF for one in turn_words])
+                if turn_words
+                else np.nan
             )
         ),
     )
@@ -222,8 +224,8 @@ def path_by_turn(
         outside = kept.loc[~kept[value].between(*ends), value].iloc[0]
         raise TurnsError(f"{value} is {outside:g}; ends say {ends[0]:g} to {ends[1]:g}.")
     for names, part in kept.groupby([*by, step], sort=True):
-        found = mean_row(part[value], part[cluster], ci_level, ends=ends)
-        rows.append({**dict(zip([*by, step], names, strict=True)), **found})
+        mean = mean_row(part[value], part[cluster], ci_level, ends=ends)
+        rows.append({**dict(zip([*by, step], names, strict=True)), **mean})
     return pd.DataFrame(rows)
 
 
@@ -247,8 +249,8 @@ def mean_row(
     if ends is not None and n_clusters > 1:
         least, most = ends
         unit = (values - least) / (most - least)
-        found = share_ci(unit, 1.0, cluster=cluster, ci_level=ci_level, rng=rng)
-        low, high = (least + (most - least) * end for end in (found.ci_low, found.ci_high))
+        interval = share_ci(unit, 1.0, cluster=cluster, ci_level=ci_level, rng=rng)
+        low, high = (least + (most - least) * end for end in (interval.ci_low, interval.ci_high))
     elif n_clusters > 1 and values.min() < values.max():
         influence = np.asarray((values - values.mean()) / len(values), dtype=float)
         error, even = clustered_error(influence, np.ones(len(values)), pd.factorize(cluster)[0])
@@ -337,12 +339,12 @@ def drift_by_turn(
             rows.append({**about, **nothing, "ci_level": ci_level, **counts})
             continue
         groups = pd.factorize(part[cluster])[0]
-        fit = OLS(y.to_numpy(), x.to_numpy()).fit(
+        fitted = OLS(y.to_numpy(), x.to_numpy()).fit(
             cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
         )
-        low, high = fit.conf_int(1.0 - ci_level)[0]
-        found = {"slope": fit.params[0], "se": fit.bse[0], "ci_low": low, "ci_high": high}
-        rows.append({**about, **found, "ci_level": ci_level, **counts})
+        low, high = fitted.conf_int(1.0 - ci_level)[0]
+        slope = {"slope": fitted.params[0], "se": fitted.bse[0], "ci_low": low, "ci_high": high}
+        rows.append({**about, **slope, "ci_level": ci_level, **counts})
     return pd.DataFrame(rows)
 
 
@@ -408,6 +410,6 @@ def stopping_paths(
         for way in ways:
             for k in range(last + 1):
                 stopped = (part[how] == way) & (part[step] <= k)
-                found = mean_row(stopped, part[cluster], ci_level, ends=(0.0, 1.0), rng=rng)
-                rows.append({**about, how: way, step: k, "share": found.pop("value"), **found})
+                share = mean_row(stopped, part[cluster], ci_level, ends=(0.0, 1.0), rng=rng)
+                rows.append({**about, how: way, step: k, "share": share.pop("value"), **share})
     return pd.DataFrame(rows)
