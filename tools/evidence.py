@@ -20,6 +20,7 @@ from tools.notebooks import NotebookError, parse_cell
 __all__ = ["KINDS", "Evidence", "check_chips", "chips", "mark_chapter", "weigh"]
 
 KINDS = ("measured", "quoted", "simulated", "demo")
+DEMOS = ("sample", "conjoint", "conversations")  #: Runs of the recorded calls of data/sample.
 """What a result can rest on: published data computed here, a paper's figure, a program's draws,
 the sample run."""
 
@@ -156,7 +157,7 @@ def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str
     {'measured': ['ESConv']}
     """
     sources_of: dict[str, set[str]] = {}
-    own = "demo" if run == "sample" else "measured"
+    own = "demo" if run in DEMOS else "measured"
     for source in sources:
         kind, _, rest = source.partition("/")
         if kind in KINDS:

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from small_project import cell
 
-from heart_utils.runs import open_run
-from tools.evidence import KINDS, check_chips, mark_chapter
+from heart_utils.runs import find_root, open_run
+from tools.evidence import DEMOS, KINDS, check_chips, mark_chapter, weigh
 from tools.flow import Flow
 from tools.notebooks import NotebookError
 
@@ -245,3 +245,14 @@ def test_each_kind_has_a_chip_in_the_book():
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "CHIPS"
     )
     assert set(ast.literal_eval(chips)) == set(KINDS)
+
+
+def test_each_run_of_recorded_calls_is_a_demo_and_no_measurement():
+    recorded = {
+        file.stem
+        for file in (find_root() / "params").glob("*.yaml")
+        if "recorded: data/sample/" in file.read_text(encoding="utf-8")
+    }
+    assert set(DEMOS) == recorded
+    assert weigh({"run"}, {}, "conversations") == {"demo": []}
+    assert weigh({"run"}, {}, "mine") == {"measured": []}
