@@ -137,9 +137,13 @@ def _show_warning(
         warned.append(str(message))
 
 
-if __name__ == "__main__":
-    # a service manager, or a terminal that is closed
+def command() -> int:
+    """Collect as a program of its own, which a service manager or a closed terminal may stop."""
     for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
             signal.signal(word, signal.default_int_handler)
-    sys.exit(main())
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(command())
