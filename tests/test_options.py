@@ -10,6 +10,7 @@ import inspect
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from test_docs import public_functions
 
 WITH_INTERVALS = (
@@ -33,7 +34,13 @@ WITHOUT_DIALOGUES = (
 
 WITH_FILES = ("load_verdicts",)
 # their own tests try `dimension`
-NOT_OF_ONE_TABLE_OF_VERDICTS = ("icc", "train_judge", "calibrate_judge", "words_of_record")
+NOT_OF_ONE_TABLE_OF_VERDICTS = (
+    "icc",
+    "train_judge",
+    "calibrate_judge",
+    "words_of_record",
+    "check_seekers",
+)
 
 
 def with_option(option):
@@ -77,6 +84,8 @@ def tables(result):
     """Each table in what a function gave, and its other fields as one more."""
     if isinstance(result, pd.DataFrame):
         return [result]
+    if isinstance(result, Axes):
+        return [pd.DataFrame(line.get_xydata(), columns=["x", "y"]) for line in result.lines]
     fields = vars(result) if dataclasses.is_dataclass(result) else result
     rest = {name: value for name, value in fields.items() if isinstance(value, int | float | str)}
     return [
