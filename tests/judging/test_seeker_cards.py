@@ -12,12 +12,17 @@ from server import Provider, serving
 
 from heart_utils import (
     check_seekers,
+    code_by_words,
     combine_orders,
     describe_seekers,
     fit_ratings,
+    load_codebooks,
+    load_histories,
+    load_replies,
     methods,
     next_seeker_turns,
     split_turns,
+    tell_from_real,
     write_leaderboard,
 )
 from heart_utils.collect import main
@@ -223,3 +228,38 @@ def test_seekers_are_asked_about_whole_conversations_only(project):
     with pytest.raises(RecipeError, match="conversation-seeker asks simulated seekers, and there"):
         read_recipe("mine")
     assert load_protocol("conversation-seeker").raters == "seekers"
+
+
+@pytest.mark.mirror
+def test_the_sense_of_scale_on_the_page_is_what_the_data_give(mirror):
+    """People's earlier turns and supporters' replies against people's next turns, and the words of
+    the codebook in real turns."""
+    starts = load_histories("heart")
+    real = next_seeker_turns(starts)
+    assert (starts["slice"] == "standard").sum() == 280
+    standard = starts[starts["slice"] == "standard"]
+    assert standard["history_id"].isin(real["history_id"]).sum() == 279
+    earlier = tell_from_real(standard.assign(text=standard["turns"].map(last_of_seeker)), real)
+    replies = load_replies("heart").merge(starts[["history_id", "dialogue_id"]])
+    ends = ("value", "ci_low", "ci_high")
+    assert [round(earlier[end], 2) for end in ends] == [0.56, 0.51, 0.60]
+    assert round(tell_from_real(replies, real)["value"], 2) == 0.93
+
+    def pushing(texts):
+        table = pd.DataFrame({"reply_id": range(len(texts)), "text": list(texts)})
+        [code] = [code for code in load_codebooks()["seeker"] if code.name == "pushes_back"]
+        return code_by_words(table.assign(state="valid", simulated=False), [code])["probability"]
+
+    ends_of = {
+        name: table.loc[table["slice"] == "adversarial", "turns"].map(last_of_seeker)
+        for name, table in (("heart", starts), ("sample", load_histories("sample")))
+    }
+    assert (pushing(ends_of["heart"]).sum(), len(ends_of["heart"])) == (18, 20)
+    assert (pushing(ends_of["sample"]).sum(), len(ends_of["sample"])) == (4, 12)
+    turns = [turn for talk in load_histories("esconv")["turns"] for turn in talk]
+    seekers = [turn["text"] for turn in turns if turn["speaker"] == "seeker"]
+    assert round(100 * pushing(seekers).mean(), 1) == 0.8
+
+
+def last_of_seeker(turns):
+    return next(turn["text"] for turn in reversed(turns) if turn["speaker"] == "seeker")
