@@ -137,12 +137,12 @@ def _show_warning(
         warned.append(str(message))
 
 
-def command() -> int:
+def command(arguments: Sequence[str] | None = None) -> int:
     """Collect as a program of its own, which a service manager or a closed terminal may stop."""
     for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
             signal.signal(word, signal.default_int_handler)
-    return main()
+    return main(arguments)
 
 
 if __name__ == "__main__":

@@ -265,7 +265,8 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
     theirs = [name for name in ("exchanges", "seeker_instructions", "allow") if name in given]
     theirs += ["seekers"] if recipe.seekers else []
     if recipe.unit == "reply":
-        own = [name for name in recipe.protocols if load_protocol(name).raters == "seekers"]
+        protocols = () if recipe.questions else recipe.protocols  # a rubric has items instead
+        own = [name for name in protocols if load_protocol(name).raters == "seekers"]
         return {
             f"{', '.join(theirs)}: only with unit: conversation": theirs,
             f"protocols: {', '.join(own)} asks simulated seekers, and there are none; say unit:"
