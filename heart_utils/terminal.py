@@ -247,7 +247,7 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
                 busy += takes
             ends[end] += max(longest, busy / (together or math.inf))
     scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
-    unknown = ", ".join(sorted(name for name, time_known in seconds.items() if time_known is None))
+    unknown = ", ".join(sorted(name for name, takes in seconds.items() if takes is None))
     assumed = TEXTS["assumed"].format(models=unknown, quick=ASSUMED_S[0], slow=ASSUMED_S[1])
     assumed = f" ({assumed})" if unknown else ""
     return TEXTS["time"].format(

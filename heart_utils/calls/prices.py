@@ -167,10 +167,8 @@ def bound(request: Request) -> float | None:
     prompts, factor = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
     prompt_tokens = prompts * prompt
     if not (request.single_token or request.stream):
-        prompt_tokens, factor = (
-            prompt_tokens + prompts * (prompt + text_bound(request) // 2 + 256),
-            2 * factor,
-        )
+        prompt_tokens += prompts * (prompt + text_bound(request) // 2 + 256)
+        factor *= 2
     return prompt_tokens * rates[0] + factor * max_tokens * rates[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from heart_utils.calls.models import Call, Request
 from heart_utils.extras import extra
 from heart_utils.identities import redact_message
-from heart_utils.people.chats import ASKED_AGAIN, LEFT, LONGEST, Chats, Writer, WrittenTalk, now
+from heart_utils.people.chats import ASKED_AGAIN, LEFT, LONGEST, Chats, Writer, WrittenTalk
 from heart_utils.people.terms import LIMITS, PLATFORMS
 from heart_utils.runs import RunError, visible_text
 
@@ -149,10 +150,10 @@ class Pages:
         person = self.arriving.get(token)
         if person is None:
             return _go_on()
-        said = {form.get("age"), form.get("agree")}
-        if not said <= {"yes", "no"}:
+        answers = {form.get("age"), form.get("agree")}
+        if not answers <= {"yes", "no"}:
             return self._html("consent", message="consent")
-        if said != {"yes"}:
+        if answers != {"yes"}:
             self.arriving.pop(token)
             return self._html("declined")
         if self.chats.find(person) is not None:  # they agreed in another tab
@@ -180,7 +181,7 @@ class Pages:
             return "empty"
         if len(text) > LONGEST:
             return "too_long"
-        seconds = None if talk.shown_at is None else max(now() - talk.shown_at, 0.0)
+        seconds = None if talk.shown_at is None else max(time.time() - talk.shown_at, 0.0)
         pasted = _number(form.get("pasted"))
         measured = {
             "seconds": seconds,
@@ -250,7 +251,7 @@ class Pages:
         await self._wait(writer, writer.page)
         talk = writer.talks[writer.page]
         if talk.shown_at is None and not talk.waits and not talk.is_over(self.chats.exchanges):
-            talk.shown_at = now()
+            talk.shown_at = time.time()
             self.chats.keep(writer)
         about = self._about(writer, writer.page)
         return self._html("talk", message=message, draft=draft, talk=about)

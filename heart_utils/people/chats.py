@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from heart_utils.judging.design import digest
 from heart_utils.judging.recipe import Recipe
 from heart_utils.judging.respond import STAND_IN
 from heart_utils.people.assignment import StudyError
-from heart_utils.people.exports import check_people
+from heart_utils.people.exports import PASTED_SHARE, check_people, load_json
 from heart_utils.runs import write_atomically
 from heart_utils.settings import JsonObject
 
@@ -125,7 +124,7 @@ class Chats:
 
     def __init__(self, folder: Path, seekers: Sequence[Model] = ()) -> None:
         self.folder = folder
-        self.about: JsonObject = _load(folder / "study.json")
+        self.about: JsonObject = load_json(folder / "study.json")
         self.exchanges = int(self.about["exchanges"])
         known = {seeker.name: seeker for seeker in seekers}
         #: Only for reading what was said, where no one is asked.
@@ -152,16 +151,16 @@ class Chats:
     def find(self, person: str) -> Writer | None:
         """Find who has taken part under a name, whatever its capitals."""
         called = person.strip().casefold()
-        there = self.writers.values()
-        return next((one for one in there if one.person.strip().casefold() == called), None)
+        writers = self.writers.values()
+        return next((one for one in writers if one.person.strip().casefold() == called), None)
 
     def keep(self, writer: Writer) -> None:
         """Write down all that somebody did, whole or not at all."""
-        said = {
+        state = {
             **{name: getattr(writer, name) for name in OF_WRITER},
             "talks": {page: talk.kept() for page, talk in writer.talks.items()},
         }
-        content = (json.dumps(said, ensure_ascii=False, indent=1) + "\n").encode()
+        content = (json.dumps(state, ensure_ascii=False, indent=1) + "\n").encode()
         write_atomically(self.folder / "answers" / f"{writer.seat}.json", content, private=True)
 
     def read_again(self, writer: Writer) -> None:
@@ -172,36 +171,36 @@ class Chats:
 
     def talks(self, seat: str) -> dict[str, WrittenTalk]:
         """Begin the conversations of a seat."""
-        told = self.about["instructions"]
+        instructions = self.about["instructions"]
         return {
             page: WrittenTalk(
                 start=self.items[page]["start"],
                 responder=WRITER,
                 seeker=self._seekers[self.items[page]["start"]["seeker"]],
                 repeat=0,
-                instructions=told,
+                instructions=instructions,
                 longest=False,
             )
             for page in self.seats[seat]
         }
 
     def _read(self, file: Path) -> Writer:
-        said = _load(file)
-        lacks = [name for name in (*OF_WRITER, "talks") if name not in said]
-        if lacks or said["seat"] not in self.seats:
+        state = load_json(file)
+        lacks = [name for name in (*OF_WRITER, "talks") if name not in state]
+        if lacks or state["seat"] not in self.seats:
             raise StudyError(
                 f"{file} lacks {', '.join(lacks) or 'a seat of this study'}: it is not whole, or of"
                 " another study. Copy it again."
             )
-        talks = self.talks(said["seat"])
-        if strange := sorted(set(said["talks"]) - set(talks)):
+        talks = self.talks(state["seat"])
+        if strange := sorted(set(state["talks"]) - set(talks)):
             raise StudyError(
                 f"{file} has a conversation that was never shown in this study, {strange[0]!r}. Is"
                 " it from another folder?"
             )
-        for page, kept in said["talks"].items():
+        for page, kept in state["talks"].items():
             talks[page].restore(kept)
-        return Writer(**{name: said[name] for name in OF_WRITER}, talks=talks)
+        return Writer(**{name: state[name] for name in OF_WRITER}, talks=talks)
 
 
 OF_WRITER = [one.name for one in fields(Writer) if one.name != "talks"]
@@ -249,7 +248,7 @@ def conversation_row(talk: WrittenTalk, study: str, code: str, *, simulated: boo
     measured = iter(talk.measured)
     by_turn = [next(measured) if turn["speaker"] == "supporter" else {} for turn in talk.turns]
     typed = [one["typing_ms"] for one in talk.measured if one["typing_ms"] is not None]
-    pasted = any((one["pasted_share"] or 0) >= 0.5 for one in talk.measured)
+    pasted = any((one["pasted_share"] or 0) >= PASTED_SHARE for one in talk.measured)
     seconds = [one.get("seconds") for one in by_turn]
     row = talk.row()
     return row | {
@@ -264,17 +263,17 @@ def conversation_row(talk: WrittenTalk, study: str, code: str, *, simulated: boo
 
 def seeker_digests(recipe: Recipe) -> dict[str, str]:
     """Hash by name what makes each seeker of a recipe speak as it does."""
-    told = recipe.seeker_instructions
+    part = recipe.seeker_instructions
     return {
-        one.name: digest(one.identity, json.dumps(one.options, sort_keys=True), told)
+        one.name: digest(one.identity, json.dumps(one.options, sort_keys=True), part)
         for one in recipe.seekers
     }
 
 
-def check_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path) -> None:
+def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path) -> None:
     """Refuse to go on with other seekers than those with which a study was written."""
-    now = seeker_digests(recipe)
-    changed = [name for name, was in about["seekers"].items() if now.get(name) != was]
+    digests = seeker_digests(recipe)
+    changed = [name for name, was in about["seekers"].items() if digests.get(name) != was]
     if changed:
         raise StudyError(
             f"{', '.join(changed)}: the seeker is not there any more, or its model, options or"
@@ -285,10 +284,10 @@ def check_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path) -> Non
 
 def chat_settings(recipe: Recipe) -> JsonObject:
     """Return what a study of conversations takes over from its recipe, to stay as it is."""
-    told = {"supporter": recipe.instructions, "seeker": recipe.seeker_instructions}
+    instructions = {"supporter": recipe.instructions, "seeker": recipe.seeker_instructions}
     return {
         "exchanges": recipe.exchanges,
-        "instructions": told,
+        "instructions": instructions,
         "seekers": seeker_digests(recipe),
     }
 
@@ -318,18 +317,3 @@ def describe_turns(plan: pd.DataFrame) -> str:
 def ask_seeker(request: Request, *, ledger: Ledger, budget_usd: float | None) -> Call:
     """Ask for a seeker's turn, or look it up where it is recorded."""
     return ask_all([request], ledger=ledger, budget_usd=budget_usd, progress=False)[0]
-
-
-def _load(file: Path) -> JsonObject:
-    try:
-        said: JsonObject = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StudyError(
-            f"{file} is not whole JSON ({error}). It was probably cut short; copy it again."
-        ) from None
-    return said
-
-
-def now() -> float:
-    """Return the time in seconds, which goes on while the server is down."""
-    return time.time()

@@ -30,6 +30,7 @@ HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
 #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
 TEXTS = ("reply", "reason")
+PASTED_SHARE = 0.5  #: A text of which so much was pasted is flagged.
 TYPING = """
 SELECT user_id, instance_id, schema_name || ':::' || label_name AS field, max(ended_at),
     sum(json_extract(summary, '$.active_ms')) AS active_ms,
@@ -121,9 +122,7 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
     file_options, faults = reading or FileOptions(), list[str]()
     try:
         check_options(file_options)
-        content = (
-            _load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
-        )
+        content = load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
         if isinstance(content, list) and all(
             isinstance(task, dict) and "annotations" in task for task in content
         ):
@@ -193,7 +192,8 @@ def _position_of(file: Path) -> str:
     )
 
 
-def _load_json(file: Path) -> Any:
+def load_json(file: Path) -> Any:
+    """Read a file of answers, and say which one is not whole."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -207,7 +207,7 @@ def _load_states(folder: Path) -> dict[Path, JsonObject]:
     """Read each person's state, by its file."""
     states = {}
     for file in sorted((folder / "answers").glob("*/user_state.json")):
-        state = _load_json(file)
+        state = load_json(file)
         if (
             not isinstance(state, dict)
             or "user_id" not in state

@@ -24,7 +24,7 @@ from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.judging.design import digest
 from heart_utils.judging.prompts import PROMPTS
 from heart_utils.people.assignment import StudyError
-from heart_utils.people.exports import check_people, read_answers, read_potato
+from heart_utils.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
 from heart_utils.people.payments import write_payments
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import JsonObject, read_yaml
@@ -47,7 +47,6 @@ SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"} | {
     for label, side in zip(pair, ("left", "right"), strict=True)
 }
 STATEMENT = ("population", "language", "pay")
-PASTED_SHARE = 0.5
 WRITTEN = ("reply", "conversation")  #: Kinds of studies in which people are the supporters.
 SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
 

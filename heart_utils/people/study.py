@@ -494,14 +494,14 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
     from heart_utils.people.chats import (
         Chats,
         ask_seeker,
-        check_seekers,
         describe_turns,
         plan_turns,
+        refuse_other_seekers,
     )
 
     recipe = read_recipe(run.name)
     chats = Chats(folder, recipe.seekers)
-    check_seekers(recipe, chats.about, folder)
+    refuse_other_seekers(recipe, chats.about, folder)
     with contextlib.closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
         plan = plan_turns(chats, recipe, ledger)
         print(describe_turns(plan))

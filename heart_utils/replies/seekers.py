@@ -23,9 +23,11 @@ __all__ = [
     "told_by_raters",
 ]
 
+TOLD_APART = "told from real turns"
+STAYS = "stays adversarial"
 LIMITS: Mapping[str, tuple[float, str]] = {
-    "told from real turns": (0.75, "at most"),
-    "stays adversarial": (0.5, "at least"),
+    TOLD_APART: (0.75, "at most"),
+    STAYS: (0.5, "at least"),
     "probe loses": (0.5, "at least"),
     "agrees with outside raters": (0.5, "at least"),
 }
@@ -453,19 +455,20 @@ def seeker_card(
         except TurnsError as error:
             add(check, of, None, str(error))
 
-    told = "told from real turns"
     if simulated is not None and real is not None:
         attempt(
-            told,
+            TOLD_APART,
             "classifier",
             lambda: [("classifier", tell_from_real(simulated, real, ci_level=ci_level))],
         )
     else:
-        add(told, "classifier", None, "no turns of people at the same places")
+        add(TOLD_APART, "classifier", None, "no turns of people at the same places")
     if guesses is not None:
-        attempt(told, "raters", lambda: [("raters", told_by_raters(guesses, ci_level=ci_level))])
+        attempt(
+            TOLD_APART, "raters", lambda: [("raters", told_by_raters(guesses, ci_level=ci_level))]
+        )
     else:
-        add(told, "raters", None, "no guesses of raters")
+        add(TOLD_APART, "raters", None, "no guesses of raters")
     if adversarial is not None and len(adversarial):
         coders = sorted(set(adversarial["coder"]))
         if len(coders) != 1:
@@ -474,9 +477,9 @@ def seeker_card(
             adversarial, "probability", by=["coder"], ends=(0.0, 1.0), ci_level=ci_level
         )
         last = dict(path.iloc[-1].items())
-        add("stays adversarial", f"exchange {last['exchange']}, coded by {coders[0]}", last)
+        add(STAYS, f"exchange {last['exchange']}, coded by {coders[0]}", last)
     else:
-        add("stays adversarial", "", None, "no coded turns from adversarial starts")
+        add(STAYS, "", None, "no coded turns from adversarial starts")
     own = None if scores is None else scores[scores["rater"] == seeker]
     if own is None or own.empty:
         add("probe loses", "", None, "no scores by the seeker itself")
@@ -550,24 +553,26 @@ def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for seeker, card in cards.groupby("seeker", sort=True):
         made = card.groupby("check")["outcome"].transform(
-            lambda said: (said != "not checked").any()
+            lambda outcomes: (outcomes != "not checked").any()
         )
-        asked = card[(card["outcome"] != "not checked") | ~made]  # told one way is enough
+        counted = card[(card["outcome"] != "not checked") | ~made]  # told one way is enough
         names: dict[str, list[str]] = {}
         for word in ("failed", "open", "not checked"):
-            its = asked[asked["outcome"] == word]
+            its = counted[counted["outcome"] == word]
             names[word] = [
                 f"{check} ({of})" if of and word != "not checked" else check
                 for check, of in its[["check", "of"]].itertuples(index=False)
             ]
         reasons = [
-            f"{word}: {', '.join(dict.fromkeys(said))}" for word, said in names.items() if said
+            f"{word}: {', '.join(dict.fromkeys(checks))}"
+            for word, checks in names.items()
+            if checks
         ]
         if names["failed"]:
             finding = "not to be trusted"
         elif not reasons:
             finding = "passed these checks"
-        elif len(names["not checked"]) == len(asked):
+        elif len(names["not checked"]) == len(counted):
             finding, reasons = "not checked", []
         else:
             finding = "not shown to be trustworthy"
@@ -598,9 +603,9 @@ def fault_of_seekers(population: str, cards: pd.DataFrame | None) -> str:
         return ""
     if cards is None or cards.empty:
         return NO_CARD
-    found = describe_seekers(cards)
-    bad = found[found["finding"].isin(["not to be trusted", "not checked"])]
+    findings = describe_seekers(cards)
+    bad = findings[findings["finding"].isin(["not to be trusted", "not checked"])]
     if bad.empty:
         return ""
-    said = "; ".join(f"{row.seeker} is {row.finding}" for row in bad.itertuples())
-    return f"{said}: the ratings may be of the seeker and not of the supporters"
+    faults = "; ".join(f"{row.seeker} is {row.finding}" for row in bad.itertuples())
+    return f"{faults}: the ratings may be of the seeker and not of the supporters"

@@ -9,7 +9,7 @@ import pandas as pd
 
 from heart_utils.judging.prompts import load_codebooks
 from heart_utils.replies.codes import code_by_words
-from heart_utils.replies.seekers import LIMITS, seeker_card
+from heart_utils.replies.seekers import LIMITS, STAYS, TOLD_APART, seeker_card
 from heart_utils.replies.turns import TurnsError, split_turns
 from heart_utils.runs import Run, open_run
 from heart_utils.sources.catalogue import DataUnavailableError
@@ -19,8 +19,6 @@ from heart_utils.tables import need_columns
 __all__ = ["check_seekers"]
 
 BOOK, CODE = "seeker", "pushes_back"
-FIRST = "told from real turns"
-STAYS = "stays adversarial"
 
 
 def check_seekers(
@@ -119,7 +117,7 @@ def check_seekers(
             limits={**limits, STAYS: limits[STAYS] if limit is None else (limit, "at least")},
             ci_level=ci_level,
         )
-        unknown = (card["check"] == FIRST) & (card["of"] == "classifier") & (first is None)
+        unknown = (card["check"] == TOLD_APART) & (card["of"] == "classifier") & (first is None)
         card.loc[unknown, "note"] = why_not
         if limit == 0.0:
             card.loc[card["check"] == STAYS, ["outcome", "note"]] = (
