@@ -59,10 +59,10 @@ def walk(chromium, width, pages, *, with_axe=False):
     for page in pages:
         asked.clear()
         tab.goto(page.as_uri(), wait_until="load")
-        tab.wait_for_timeout(200)  # what scripts ask for comes later
+        tab.evaluate(UNTIL_IDLE)  # scripts of the page may go on once it is loaded
+        look(tab, page, seen)
         seen.n_asked[page.name] = len(asked)
         seen.megabytes[page.name] = sum(map(sent, asked)) / 1e6
-        look(tab, page, seen)
         if with_axe:
             seen.grave += grave_faults(tab, page, WITHOUT_CONTRAST)
     tab.context.close()
@@ -109,6 +109,8 @@ def look(tab, page, seen):
         seen.closed += [(page.name, place) for place in closed]
     seen.hard += [(page.name, fault) for fault in tab.evaluate(HARD_TO_READ, [9, 0.3])]
 
+
+UNTIL_IDLE = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 
 # The page itself, if it scrolls sideways, and each picture of a figure that goes beyond the screen.
 TOO_WIDE = """() => {
