@@ -95,7 +95,7 @@ check: env $(CHECKERS) ## style, types, import rules, and no output in a committ
 	@$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m tools.check_notebooks
 	@$(PYTHON) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
-	@$(PYTHON) -m mypy
+	@$(PYTHON) -m mypy --num-workers $(JOBS)
 
 data: env ## print licence and citation of data set NAME, fetch it, check it and what data/public holds of it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
