@@ -62,11 +62,11 @@ def main(arguments: list[str]) -> int:
         for figure in importlib.import_module(f"benchmarks.{name}").run(options.quick, **chosen):
             verdict = {None: "", True: "met", False: "MISSED"}[figure.met]
             value = f"{figure.value:.0f}" if figure.value >= 1000 else f"{figure.value:.3g}"
-            said = (
+            line = (
                 f"  {figure.name:<72} {value:>10} {figure.unit:<6} {figure.target:<18} {verdict:<6}"
                 f" {figure.note}"
             )
-            print(said.rstrip(), flush=True)
+            print(line.rstrip(), flush=True)
         print(f"  ({time.perf_counter() - start:.0f} s)")
     return 0
 

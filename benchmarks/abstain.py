@@ -56,10 +56,10 @@ def run(quick: bool) -> Iterator[Figure]:
         for counted in ("by question", "as if independent"):
             exceeded, coverage = [], []
             for _ in range(n_studies):
-                said, sure, question = draw(rng, n_questions, spread, base, slope)
-                cluster = question if counted == "by question" else np.arange(len(said))
-                found = calibrate_abstention(said, sure, cluster, risk=RISK)
-                least = found["threshold"].where(found["passed"]).min()
+                wrong_here, sure, question = draw(rng, n_questions, spread, base, slope)
+                cluster = question if counted == "by question" else np.arange(len(wrong_here))
+                thresholds = calibrate_abstention(wrong_here, sure, cluster, risk=RISK)
+                least = thresholds["threshold"].where(thresholds["passed"]).min()
                 n_taken = int((confidence >= least).sum())
                 exceeded.append(n_taken > 0 and bool(slope == 0.0 or risk[n_taken - 1] > RISK))
                 coverage.append(n_taken / len(confidence))
@@ -93,7 +93,7 @@ def by_whole_questions(n_studies: int, quick: bool) -> Iterator[Figure]:
 
     The true risk is too high, so any acceptance is one too many.
     """
-    for share, there, elsewhere in WHOLE:
+    for share, wrong_in_bad, wrong_in_good in WHOLE:
         for n_questions in N_QUESTIONS:
             for n_votes in N_VOTES:
                 rng = np.random.default_rng([n_questions, n_votes, int(1000 * share)])
@@ -101,17 +101,22 @@ def by_whole_questions(n_studies: int, quick: bool) -> Iterator[Figure]:
                 accepted = []
                 for _ in range(n_studies):
                     bad = rng.random(n_questions) < share
-                    wrong = rng.random(len(question)) < np.where(bad, there, elsewhere)[question]
-                    found = calibrate_abstention(wrong, np.ones(len(question)), question, risk=RISK)
-                    accepted.append(bool(found["passed"].any()))
+                    wrong = (
+                        rng.random(len(question))
+                        < np.where(bad, wrong_in_bad, wrong_in_good)[question]
+                    )
+                    thresholds = calibrate_abstention(
+                        wrong, np.ones(len(question)), question, risk=RISK
+                    )
+                    accepted.append(bool(thresholds["passed"].any()))
                 percent = 100 * float(np.mean(accepted))
                 error = 100 * float(np.std(accepted) / np.sqrt(n_studies))
                 name = (
-                    f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go {there:.0%}"
-                    f" wrong, others {elsewhere:.1%}"
+                    f"accepted, {n_questions} questions x {n_votes}, {share:.1%} go"
+                    f" {wrong_in_bad:.0%} wrong, others {wrong_in_good:.1%}"
                 )
                 # Rare whole errors beside scattered ones cannot be seen in some 30 questions: told,
                 # not promised.
-                target = "" if elsewhere and n_questions >= 29 else "at most 10 %"
+                target = "" if wrong_in_good and n_questions >= 29 else "at most 10 %"
                 met = None if quick or not target else percent <= 10 + 2 * error
                 yield Figure(name, percent, "%", target, met, f"± {error:.1f}")

@@ -104,8 +104,8 @@ def _evalica_seconds(verdicts: pd.DataFrame) -> float:
     import evalica
 
     code = verdicts["verdict"].map({"a": 0.0, "tie": 1.0, "b": 2.0})
-    place = verdicts.groupby("pair_id").cumcount()
-    sheet = verdicts.assign(code=code, place=place).pivot_table(
+    number = verdicts.groupby("pair_id").cumcount()
+    sheet = verdicts.assign(code=code, place=number).pivot_table(
         index="place", columns="pair_id", values="code"
     )
     start = time.perf_counter()
@@ -172,16 +172,16 @@ def _coverage_of_agreement(n: int) -> Iterator[Figure]:
         row = pairwise_agreement(
             verdicts, by=[], ties="exclude", n_resamples=400, rng=np.random.default_rng(seed)
         ).table.iloc[0]
-        for name, found in measures.items():
-            found.append((row[name], row[f"{name}_low"], row[f"{name}_high"]))
+        for name, estimates in measures.items():
+            estimates.append((row[name], row[f"{name}_low"], row[f"{name}_high"]))
         alpha = krippendorff_alpha(
             verdicts[verdicts["rater_kind"] == "human"],
             n_resamples=400,
             rng=np.random.default_rng(seed),
         )
         alphas.append((alpha.value, alpha.ci_low, alpha.ci_high))
-    for name, found in {**measures, "alpha": alphas}.items():
-        value, low, high = np.array(found).T
+    for name, estimates in {**measures, "alpha": alphas}.items():
+        value, low, high = np.array(estimates).T
         yield _held(
             f"60 dialogues of 8 pairs, 4 people and a judge: {name}",
             (low <= value.mean()) & (value.mean() <= high),
@@ -216,11 +216,11 @@ def _coverage_of_ceiling(n: int) -> Iterator[Figure]:
                 np.sqrt(0.3) * np.repeat(rng.normal(size=100), 10)
                 + np.sqrt(0.7) * rng.normal(size=1000)
             )
-            found = estimate_ceiling(
+            ceiling = estimate_ceiling(
                 _votes(expit(lean), n_votes, 10, rng), n_resamples=400, rng=rng
             )
-            held.append(found.ci_low <= truth <= found.ci_high)
-            errors.append(found.estimate - truth)
+            held.append(ceiling.ci_low <= truth <= ceiling.ci_high)
+            errors.append(ceiling.estimate - truth)
         name = f"ceiling {truth:.3f} from {n_votes} votes a pair, 100 dialogues of 10 pairs"
         # Three votes a pair give the bounds' interval, which holds whatever the pairs are like.
         note = f"; mean error {np.mean(errors):+.4f}"
@@ -242,12 +242,12 @@ def _coverage_of_judges(n: int) -> Iterator[Figure]:
                 np.repeat(rng.normal(size=n_dialogues), 4) * 0.6 + rng.normal(size=size) * 0.8
             )
             own = np.sqrt(1 - rho)
-            said = {f"p{k}": quality + rng.normal(size=size) for k in range(3)}
-            said |= {f"m{k}": quality + shared + own * rng.normal(size=size) for k in range(3)}
+            scores = {f"p{k}": quality + rng.normal(size=size) for k in range(3)}
+            scores |= {f"m{k}": quality + shared + own * rng.normal(size=size) for k in range(3)}
             table = pd.concat(
                 [
                     pd.DataFrame({"rater": name, "score": values, "reply_id": range(size)})
-                    for name, values in said.items()
+                    for name, values in scores.items()
                 ]
             )
             table = table.assign(
@@ -271,13 +271,13 @@ def _coverage_of_powered(n: int) -> Iterator[Figure]:
                 rng=rng, strengths=SIX, n_dialogues=80, pairs="all", panels=panels
             )
             truth = study.truth.query("rater_kind == 'human'").set_index("responder")["marginal"]
-            found = prediction_powered_ratings(label_some(study.verdicts, n_labelled, rng))
-            rows = found.table.set_index("responder").join(truth.rename("truth"))
+            ratings = prediction_powered_ratings(label_some(study.verdicts, n_labelled, rng))
+            rows = ratings.table.set_index("responder").join(truth.rename("truth"))
             held["powered"].append(rows["truth"].between(rows["ci_low"], rows["ci_high"]).mean())
             held["people"].append(
                 rows["truth"].between(rows["people_low"], rows["people_high"]).mean()
             )
-            savings.append(found.saving)
+            savings.append(ratings.saving)
             estimates.append(
                 rows[["strength", "people_strength"]]
                 .sub(rows["truth"], axis=0)
@@ -315,13 +315,15 @@ def _saving_on_mtbench(n: int) -> Iterator[Figure]:
     rng = np.random.default_rng(20260109)
     for size in sizes:
         draws = [prediction_powered_ratings(label_some(votes, size, rng)) for _ in range(n)]
-        said = pd.DataFrame([(made.saving, made.most_saving, made.weight) for made in draws]).mean()
+        means = pd.DataFrame(
+            [(made.saving, made.most_saving, made.weight) for made in draws]
+        ).mean()
         name = f"MT-Bench, {size} of 80 questions labelled: estimated saving"
         yield Figure(
             name,
-            100 * float(said[0]),
+            100 * float(means[0]),
             "%",
-            note=f"bound {100 * said[1]:.0f} %, weight {said[2]:.2f}",
+            note=f"bound {100 * means[1]:.0f} %, weight {means[2]:.2f}",
         )
     for row in check_saving(votes, n_labelled=sizes, n_draws=n, rng=rng).to_dict("records"):
         name = (

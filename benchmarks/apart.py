@@ -55,22 +55,22 @@ def run(quick: bool) -> Iterator[Figure]:
         name = (
             f"told apart of {sizes[1]} equals, {sizes[0]} clusters x {sizes[2]} pairs x {sizes[3]}"
         )
-        found = [
+        shares_apart = [
             _apart(draw(np.random.default_rng([*map(int, sizes[:4]), k]), *sizes))
             for k in range(n_studies)
         ]
-        yield _share(name, found, f"at most {MOST} %", -MOST, quick)
+        yield _share(name, shares_apart, f"at most {MOST} %", -MOST, quick)
     for dialogues, raters, size, pairs, votes, spread, taste in (*TWO_WAY, *SPARSE_TWO_WAY):
         name = (
             f"told apart of {size} equals, {dialogues} dialogues and {raters} raters, {pairs} pairs"
             f" x {votes}"
         )
-        found = []
+        shares_apart = []
         for k in range(n_studies):
             rng = np.random.default_rng([dialogues, raters, size, k])
             rows = draw(rng, dialogues, size, pairs, votes, spread, n_raters=raters, taste=taste)
-            found.append(_apart(rows, cluster=["dialogue_id", "rater"]))
-        yield _share(name, found, f"at most {MOST} %", -MOST, quick)
+            shares_apart.append(_apart(rows, cluster=["dialogue_id", "rater"]))
+        yield _share(name, shares_apart, f"at most {MOST} %", -MOST, quick)
     for sizes in ONE_WAY:
         yield from _ladder(sizes, n_studies // 2, quick)
     for dialogues, votes in UNBEATEN:
@@ -101,14 +101,14 @@ def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[F
     missed, ours, theirs = [], [], []
     for k in range(n_studies):
         rows = draw(np.random.default_rng([7, n_clusters, k]), *sizes, theta=theta)  # type: ignore[arg-type]
-        found = fit_ratings(rows, n_resamples=500)
-        if found.table["penalised"].any():
+        ratings = fit_ratings(rows, n_resamples=500)
+        if ratings.table["penalised"].any():
             continue
-        low, high = (found.table[end].to_numpy(dtype=int) for end in ("rank_low", "rank_high"))
-        true = found.table["responder"].str[1:].astype(int).to_numpy() + 1
+        low, high = (ratings.table[end].to_numpy(dtype=int) for end in ("rank_low", "rank_high"))
+        true = ratings.table["responder"].str[1:].astype(int).to_numpy() + 1
         missed.append(bool(((true < low) | (true > high)).any()))
         ours.append((high - low + 1).mean())
-        theirs.append(_bonferroni(found, n_clusters))
+        theirs.append(_bonferroni(ratings, n_clusters))
     yield _share(f"a true rank missed, {where}", missed, f"at most {MOST} %", -MOST, quick)
     ratio, error = (
         np.mean(ours) / np.mean(theirs),
@@ -128,9 +128,13 @@ def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[F
     )
 
 
-def _bonferroni(found: Ratings, n_clusters: int) -> float:
+def _bonferroni(ratings: Ratings, n_clusters: int) -> float:
     """Compute the mean number of ranks that Bonferroni's t intervals leave a responder."""
-    theta, draws, size = found.strength.to_numpy(), found.replicates.to_numpy(), len(found.strength)
+    theta, draws, size = (
+        ratings.strength.to_numpy(),
+        ratings.replicates.to_numpy(),
+        len(ratings.strength),
+    )
     spread = np.std(draws[:, :, None] - draws[:, None, :], axis=0, ddof=1) * np.sqrt(
         n_clusters / (n_clusters - 1)
     )
@@ -159,10 +163,10 @@ def draw(
     chosen = np.argsort(rng.random((n_clusters, len(one))), axis=1)[:, :pairs]
     cluster = np.repeat(np.arange(n_clusters), pairs * votes)
     a, b = (np.repeat(side[chosen].ravel(), votes) for side in (one, other))
-    there = (np.zeros(size) if theta is None else theta) + spread * rng.normal(
+    strengths = (np.zeros(size) if theta is None else theta) + spread * rng.normal(
         size=(n_clusters, size)
     )
-    gap = there[cluster, a] - there[cluster, b]
+    gap = strengths[cluster, a] - strengths[cluster, b]
     rows = pd.DataFrame({"dialogue_id": cluster})
     if n_raters:
         rater = np.argsort(rng.random((n_clusters * pairs, n_raters)), axis=1)[:, :votes].ravel()
@@ -179,17 +183,17 @@ def _apart(rows: pd.DataFrame, **settings: object) -> bool:
     return bool((table["rank_low"] > 1).any() or (table["rank_high"] < len(table)).any())
 
 
-def _share(name: str, found: list[bool], target: str, bound: float, quick: bool) -> Figure:
+def _share(name: str, outcomes: list[bool], target: str, bound: float, quick: bool) -> Figure:
     """Return a share in percent; a negative bound is one from above.
 
     A quick run may miss it by two standard errors.
     """
-    share = float(np.mean(found)) if found else float("nan")
+    share = float(np.mean(outcomes)) if outcomes else float("nan")
     error = 100.0 * np.sqrt(
-        max(share * (1.0 - share), 0.25 / max(len(found), 1)) / max(len(found), 1)
+        max(share * (1.0 - share), 0.25 / max(len(outcomes), 1)) / max(len(outcomes), 1)
     )
     slack = 2.0 * error if quick else 0.0
     met = 100.0 * share <= -bound + slack if bound < 0 else 100.0 * share >= bound - slack
     return Figure(
-        name, 100.0 * share, "%", target, bool(met), f"+-{error:.1f}, {len(found)} studies"
+        name, 100.0 * share, "%", target, bool(met), f"+-{error:.1f}, {len(outcomes)} studies"
     )

@@ -27,11 +27,11 @@ def run(quick: bool) -> Iterator[Figure]:
     """Yield what half of MT-Bench's votes shows, and how often it is right on simulated votes."""
     rng = np.random.default_rng(20260109)
     votes = load_verdicts("mtbench")
-    found = pd.concat([compare_designs(votes, rng=rng) for _ in range(3 if quick else 60)])
+    designs = pd.concat([compare_designs(votes, rng=rng) for _ in range(3 if quick else 60)])
     means = (
-        found.groupby(ROW, sort=False)[["apart", "range", "width"]]
+        designs.groupby(ROW, sort=False)[["apart", "range", "width"]]
         .mean()
-        .assign(error=found.groupby(ROW)["apart"].sem())
+        .assign(error=designs.groupby(ROW)["apart"].sem())
     )
     whole = float(means["apart"].iloc[0])
     for row in means.reset_index().to_dict("records"):

@@ -83,13 +83,13 @@ def run(quick: bool) -> Iterator[Figure]:
         pairs = World(reads, 0.0, 0.0).draw(np.random.default_rng(1), 60_000, CALIBRATION)
         share = pairs.groupby(["responder_a", "responder_b"])["person"].mean()
         names = np.maximum(share, 1.0 - share).mean()
-        found = float((pairs["person"] == pairs["judge"]).mean() - names)
+        lead_drawn = float((pairs["person"] == pairs["judge"]).mean() - names)
         yield Figure(
             f"lead of the judge {lead}",
-            found,
+            lead_drawn,
             "",
             f"{lead}",
-            None if quick else abs(found - float(lead)) < 0.006,
+            None if quick else abs(lead_drawn - float(lead)) < 0.006,
         )
     for lead, reads in JUDGES.items():
         for lean, towards in LEANS.items():
@@ -167,7 +167,7 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
         judged, baseline="old", candidate="new", n_resamples=200, rng=rng
     ).table.iloc[0]
     powered = powered_drops(judged, people, baseline="old", candidate="new")
-    found: dict[str, Any] = {"gate, any judge": alone["outcome"]}
+    outcomes: dict[str, Any] = {"gate, any judge": alone["outcome"]}
     share = 2.0 * record.agreement - 1.0
     share_se = 2.0 * (record.agreement_high - record.agreement_low) / 2.0 / 1.96
     corrected = alone["drop"] / share
@@ -177,7 +177,7 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
         "prediction-powered": tuple(powered[["drop", "se"]].iloc[0]),
     }
     for how, (drop, se) in estimates.items():
-        found |= {
+        outcomes |= {
             f"{how}: covers": float(abs(drop - truth) <= 1.97 * se),
             f"{how}: width": 2 * 1.97 * se,
         }
@@ -196,9 +196,9 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
             "n_failed",
         ]
     ]
-    found["gate, calibrated"] = "cannot tell" if faults else _decided(fits, limit)
-    found["gate, prediction-powered"] = _decided(powered, 50.0)
-    return found
+    outcomes["gate, calibrated"] = "cannot tell" if faults else _decided(fits, limit)
+    outcomes["gate, prediction-powered"] = _decided(powered, 50.0)
+    return outcomes
 
 
 def _decided(drops: pd.DataFrame, max_detectable: float) -> str:

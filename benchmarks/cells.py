@@ -66,7 +66,7 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
             raise RuntimeError(
                 f"{chapter.name} stops without any change, or prints other numbers than are pinned."
             )
-        missed = [sites(trees[number])[place] for number, place in unnoticed]
+        missed = [sites(trees[number])[site] for number, site in unnoticed]
         note = "; ".join(ast.unparse(node)[:60] for node in missed)
         n_chosen, n_missed = n_chosen + len(chosen), n_missed + len(missed)
         yield Figure(
@@ -87,7 +87,7 @@ def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> lis
     A site is a cell and a place in it.
     """
     needed: set[str] = set()
-    found = []
+    feeders = []
     for number in range(len(cells) - 1, -1, -1):
         if "parameters" in cells[number]["metadata"].get("tags", []):
             continue  # the run gives others; they are settings, not code
@@ -107,12 +107,12 @@ def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> lis
                 node.id for node in ast.walk(statement) if isinstance(node, ast.Name)
             } - DRAWN
             lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-            found += [
-                (number, place)
-                for place, node in enumerate(sites(trees[number]))
+            feeders += [
+                (number, site)
+                for site, node in enumerate(sites(trees[number]))
                 if node.lineno in lines
             ]
-    return sorted(found)
+    return sorted(feeders)
 
 
 def _called(statement: ast.stmt) -> set[str]:
@@ -166,21 +166,21 @@ class _Chapter:
         )
         unnoticed = []
         for number, cell in enumerate(self.cells):
-            for place in [place for other, place in chosen if other == number]:
-                if _in_fork(self._is_as_pinned, number, place):
-                    unnoticed.append((number, place))
+            for site in [site for other, site in chosen if other == number]:
+                if _in_fork(self._is_as_pinned, number, site):
+                    unnoticed.append((number, site))
             self._run(cell, cell["source"])
         if not self._prints_what_is_pinned():
             raise RuntimeError("run `make pin` first")
         return unnoticed
 
-    def _is_as_pinned(self, changed: int, place: int) -> bool:
+    def _is_as_pinned(self, changed: int, site: int) -> bool:
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S + int(sum(os.times()[:2])),) * 2)
         for number in range(changed, len(self.cells)):
             source = self.cells[number]["source"]
             if number == changed:
                 source = ast.unparse(
-                    change(parse_cell(self.name, number, self.cells[number]), place)
+                    change(parse_cell(self.name, number, self.cells[number]), site)
                 )
             self._run(self.cells[number], source)
         return self._prints_what_is_pinned()
@@ -193,13 +193,16 @@ class _Chapter:
             if "parameters" in cell["metadata"].get("tags", []):
                 self.shell.push(self.parameters)
         result.raise_error()
-        shown = [
+        outputs = [
             ("display_data", output.data, output.metadata or {}) for output in captured.outputs
         ]
         if result.result is not None:
-            shown.append(("execute_result", *self.shell.display_formatter.format(result.result)))
+            outputs.append(("execute_result", *self.shell.display_formatter.format(result.result)))
         self.outputs.append(
-            [{"output_type": kind, "data": data, "metadata": about} for kind, data, about in shown]
+            [
+                {"output_type": kind, "data": data, "metadata": about}
+                for kind, data, about in outputs
+            ]
         )
 
     def _prints_what_is_pinned(self) -> bool:
@@ -217,21 +220,21 @@ class _Chapter:
 
 def _in_fork(work: Any, *args: Any) -> Any:
     """Call a function in a process of its own, and return what it does, or None if it stops."""
-    told, tells = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(told)
+        os.close(read_end)
         try:
             text = json.dumps(work(*args))
-            with os.fdopen(tells, "w") as pipe:
+            with os.fdopen(write_end, "w") as pipe:
                 pipe.write(text)
         except BaseException as error:
             with contextlib.suppress(BaseException):
                 print(f"{type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
             os._exit(1)
         os._exit(0)
-    os.close(tells)
-    with os.fdopen(told) as pipe:
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
     return json.loads(text) if text else None

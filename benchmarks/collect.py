@@ -288,16 +288,28 @@ def _recorded(n: int) -> Iterator[Figure]:
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
         )
-        found = json.loads(done.stdout.splitlines()[-1])
+        measured = json.loads(done.stdout.splitlines()[-1])
     kind = f"{n} recorded verdicts"
     yield Figure(
-        f"{kind}: nothing to do, found in", found["plan_s"], "s", "at most 3", found["plan_s"] <= 3
+        f"{kind}: nothing to do, found in",
+        measured["plan_s"],
+        "s",
+        "at most 3",
+        measured["plan_s"] <= 3,
     )
     yield Figure(
-        f"{kind}: table rebuilt in", found["rebuild_s"], "s", "at most 5", found["rebuild_s"] <= 5
+        f"{kind}: table rebuilt in",
+        measured["rebuild_s"],
+        "s",
+        "at most 5",
+        measured["rebuild_s"] <= 5,
     )
     yield Figure(
-        f"{kind}: memory at most", found["memory_mb"], "MB", "under 500", found["memory_mb"] < 500
+        f"{kind}: memory at most",
+        measured["memory_mb"],
+        "MB",
+        "under 500",
+        measured["memory_mb"] < 500,
     )
 
 
@@ -451,21 +463,21 @@ class _Collectors:
 
     def end(self, name: str, happened: str) -> Iterator[Figure]:
         """Wait for the end, and compare with what must be."""
-        found, exits = [], []
+        results, exits = [], []
         for process in self.processes:
-            said, _ = process.communicate()
+            output, _ = process.communicate()
             exits.append(process.returncode)
-            found.append(json.loads(said.splitlines()[-1]) if said else {})
+            results.append(json.loads(output.splitlines()[-1]) if output else {})
         statistics = _statistics(self.address)
         twice = set(statistics["twice"])
-        rows = [result.get("rows", 0) for result in found]
-        lost = sum(self.n - result.get("answered", 0) for result in found)
-        doubled = sum(result.get("rows", 0) - result.get("distinct", 0) for result in found)
-        wrong = sum(result.get("wrong", self.n) for result in found)
+        rows = [result.get("rows", 0) for result in results]
+        lost = sum(self.n - result.get("answered", 0) for result in results)
+        doubled = sum(result.get("rows", 0) - result.get("distinct", 0) for result in results)
+        wrong = sum(result.get("wrong", self.n) for result in results)
         tracebacks = Path(self.folder, "errors").read_text().count("Traceback")
         unsound = check_calls(self.ledger)
         states = ", ".join(
-            f"{n} {state}" for state, n in sorted(found[0].get("states", {}).items())
+            f"{n} {state}" for state, n in sorted(results[0].get("states", {}).items())
         )
         note = f"{happened}; {states}; exit {exits}"
         yield Figure(f"{name}: rows lost", lost, "", "0", lost == 0, note)
@@ -677,12 +689,12 @@ def _nowhere() -> Iterator[Figure]:
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240
     )
-    said = [line for line in done.stderr.splitlines() if "queue was stopped" in line]
-    right = done.stdout.strip().endswith("{'error'}") and len(said) == 1
-    words = said[0].split("UserWarning: ")[-1][:110] if said else done.stderr[-200:]
+    warnings = [line for line in done.stderr.splitlines() if "queue was stopped" in line]
+    right = done.stdout.strip().endswith("{'error'}") and len(warnings) == 1
+    words = warnings[0].split("UserWarning: ")[-1][:110] if warnings else done.stderr[-200:]
     note = f"after {time.perf_counter() - started:.0f} s: {words}"
     yield Figure(
-        "a name that no server has: sentences that say so", len(said), "", "1", right, note
+        "a name that no server has: sentences that say so", len(warnings), "", "1", right, note
     )
 
 
@@ -705,11 +717,11 @@ def _flipped(n: int) -> Iterator[Figure]:
                     calls.update().where(calls.c.key == key).values(answer=bytes(spoilt))
                 )
         ledger.close()
-        found = _collect(address, url, n, folder)
+        result = _collect(address, url, n, folder)
         bought = sum(_statistics(address)["outcomes"].values()) - n
-        right = (found["rows"], found["wrong"], bought) == (n, 0, n // 10)
+        right = (result["rows"], result["wrong"], bought) == (n, 0, n // 10)
         note = (
-            f"{n // 10} answers damaged, {found['wrong']} wrong verdicts, {n - found['answered']}"
+            f"{n // 10} answers damaged, {result['wrong']} wrong verdicts, {n - result['answered']}"
             " lost"
         )
         yield Figure(
@@ -729,8 +741,8 @@ def _flipped(n: int) -> Iterator[Figure]:
             # it said that the file is damaged, and what to do
             if not _collect(address, url, n, folder):
                 saved.append(salvage_ledger(file)[0])
-                found = _collect(address, url, n, folder)
-            wrong, lost = wrong + found["wrong"], lost + n - found["answered"]
+                result = _collect(address, url, n, folder)
+            wrong, lost = wrong + result["wrong"], lost + n - result["answered"]
         salvaged = ", ".join(map(str, saved)) or "none needed"
         note = f"{len(saved)} of 3 files could not be read; whole answers saved: {salvaged} of {n}"
         name = "20 bits turned over anywhere in the file, three times: wrong or lost"
@@ -767,9 +779,9 @@ def _on_small_disk(address: str, folder: str, n: int) -> Iterator[Figure]:
         )
         at = _recorded_keys(url)
         subprocess.run(["mount", "-o", f"remount,{mended}", folder], check=True)
-        found = _collect(address, url, wanted, folder)
+        result = _collect(address, url, wanted, folder)
         twice = _statistics(address)["answered_twice"]
-        lost, wrong = wanted - found["answered"], found["wrong"]
+        lost, wrong = wanted - result["answered"], result["wrong"]
         note = (
             f"{at} answers could be read meanwhile; {twice} in flight bought twice so far; it says:"
             f" {sentence[-110:]}"
@@ -803,10 +815,10 @@ def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
 
     Nothing where it ended with a sentence that names the remedy.
     """
-    said, complaint = _collect_or_fail(address, url, n)
-    if not said and "--salvage" in complaint:
+    output, complaint = _collect_or_fail(address, url, n)
+    if not output and "--salvage" in complaint:
         return {}
-    return dict(json.loads(said.splitlines()[-1]))
+    return dict(json.loads(output.splitlines()[-1]))
 
 
 def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
@@ -841,18 +853,18 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
     keys = ["comparison_id", "rater", "dimension", "repeat"]
     states = verdicts["state"].value_counts().to_dict()
     text = replies.set_index("reply_id")["text"]
-    shown = verdicts.merge(
+    valid = verdicts.merge(
         comparisons[["comparison_id", "reply_a", "reply_b"]], on="comparison_id"
     ).query("state == 'valid'")
-    meant = np.where(shown["reply_a"].map(text) < shown["reply_b"].map(text), "a", "b")
-    found = {
+    meant = np.where(valid["reply_a"].map(text) < valid["reply_b"].map(text), "a", "b")
+    result = {
         "rows": len(verdicts),
         "distinct": len(verdicts.drop_duplicates(keys)),
         "states": states,
         "answered": sum(states.values()) - states.get("error", 0),
-        "wrong": int((shown["verdict"] != meant).sum()),
+        "wrong": int((valid["verdict"] != meant).sum()),
     }
-    print(json.dumps(found))
+    print(json.dumps(result))
     sys.exit(3 if states.get("error") else 0)
 
 

@@ -28,8 +28,8 @@ def run(quick: bool) -> Iterator[Figure]:
     effects = log_odds()
     for n in SIZES:
         rng = np.random.default_rng([20260109, n])
-        found = [study(gaps, effects, rng) for gaps in designs(n) for _ in range(n_studies // 10)]
-        share, low, high = np.moveaxis(np.array(found), 2, 0)
+        studies = [study(gaps, effects, rng) for gaps in designs(n) for _ in range(n_studies // 10)]
+        share, low, high = np.moveaxis(np.array(studies), 2, 0)
         away, held = (low > 0.5) | (high < 0.5), 100.0 * ((low <= TRUTH) & (high >= TRUTH))
         for what, columns, enough in (("feature", [0, 2], 50), ("label", [4], 100)):
             power, error = _percent(100.0 * away[:, columns])

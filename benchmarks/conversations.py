@@ -63,14 +63,14 @@ def run(quick: bool) -> Iterator[Figure]:
         output, complaint = _begin(address, url, n).communicate()
         if not output:
             raise RuntimeError(complaint[-2000:])
-        found, server = json.loads(output.splitlines()[-1]), _statistics(address)
+        result, server = json.loads(output.splitlines()[-1]), _statistics(address)
         seconds = time.perf_counter() - started
     name = f"{n} conversations of {2 * EXCHANGES} turns, {kills} kills"
-    note = f"{found['states']}, {seconds:.0f} s, outcomes {server['outcomes']}"
-    yield Figure(f"{name}: lost", n - found["valid"], "", "0", found["valid"] == n, note)
-    doubled = found["rows"] - found["distinct"]
+    note = f"{result['states']}, {seconds:.0f} s, outcomes {server['outcomes']}"
+    yield Figure(f"{name}: lost", n - result["valid"], "", "0", result["valid"] == n, note)
+    doubled = result["rows"] - result["distinct"]
     yield Figure(f"{name}: doubled", doubled, "", "0", doubled == 0)
-    wrong = found["wrong"]
+    wrong = result["wrong"]
     yield Figure(f"{name}: turns out of order or by another speaker", wrong, "", "0", wrong == 0)
     twice, most = server["answered_twice"], kills * IN_FLIGHT
     limit = f"at most {most}"
@@ -105,9 +105,9 @@ def talk_all(address: str, url: str, n: int) -> None:
         starts, [m], [s], ledger=open_ledger(url), exchanges=EXCHANGES, progress=False
     )
     meant = []
-    for place in range(2 * EXCHANGES):
-        name, speaker = (("m", "supporter"), ("s", "seeker"))[place % 2]
-        meant.append((f"This is turn {2 + place}, word {name} says.", speaker))
+    for number in range(2 * EXCHANGES):
+        name, speaker = (("m", "supporter"), ("s", "seeker"))[number % 2]
+        meant.append((f"This is turn {2 + number}, word {name} says.", speaker))
     right = [
         [(turn["text"], turn["speaker"]) for turn in turns] == meant for turns in talks["turns"]
     ]

@@ -43,10 +43,10 @@ def run(quick: bool) -> Iterator[Figure]:
             [n_dialogues, int(100 * dialogue_sd), int(100 * rater_sd), votes]
         )
         design = Design(n_dialogues, SIZE, PAIRS, votes, N_RATERS, dialogue_sd, rater_sd)
-        found = simulate_coverage(design, rng=rng, n_studies=n_studies).set_index(
+        coverage = simulate_coverage(design, rng=rng, n_studies=n_studies).set_index(
             ["interval", "quantity"]
         )
-        share, error = 100.0 * found["coverage"], 100.0 * found["mc_error"]
+        share, error = 100.0 * coverage["coverage"], 100.0 * coverage["mc_error"]
         slack = 2.0 * error["dialogues", "strength"] if quick else 0.0
         for kind, (target, low, high) in TARGETS.items():
             strengths, differences = share[kind, "strength"], share[kind, "difference"]

@@ -133,7 +133,7 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
             chosen.sort()
             trials = _Trials(name, [tree, *(change(tree, number) for number in chosen)])
             tests = [str(file), DEFAULTS, *NEAREST.get(name, NEAREST.get(wing, _nearest(name)))]
-            with redirect_stdout(io.StringIO()) as said:
+            with redirect_stdout(io.StringIO()) as printed:
                 pytest.main(
                     [
                         "-x",
@@ -150,7 +150,7 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
                 )
             if not trials.noticed or trials.noticed[0]:
                 raise RuntimeError(
-                    f"{', '.join(tests)} fail without any change.\n{said.getvalue()}"
+                    f"{', '.join(tests)} fail without any change.\n{printed.getvalue()}"
                 )
             missed = [
                 number
@@ -200,7 +200,7 @@ def sites(tree: ast.Module) -> list[ast.expr]:
 
     No annotation, no text, and no `strict=` of what is as long.
     """
-    found: list[ast.expr] = []
+    nodes: list[ast.expr] = []
 
     def visit(node: ast.AST) -> None:
         for name, value in ast.iter_fields(node):
@@ -216,10 +216,10 @@ def sites(tree: ast.Module) -> list[ast.expr]:
             isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in TURNED
         )
         if number or turned or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
-            found.append(node)  # type: ignore[arg-type]
+            nodes.append(node)  # type: ignore[arg-type]
 
     visit(tree)
-    return found
+    return nodes
 
 
 def change(tree: ast.Module, number: int) -> ast.Module:
@@ -252,8 +252,8 @@ class _Trials:
             self.noticed.append(self._notices(session, tree))
             # what soon tells comes first
             session.items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))
-            said = f"{self.noticed[-1]} {time.monotonic() - started:.0f} s {self.failed}"
-            print(f"{self.name} {len(self.noticed) - 1} {said}", file=sys.stderr)
+            line = f"{self.noticed[-1]} {time.monotonic() - started:.0f} s {self.failed}"
+            print(f"{self.name} {len(self.noticed) - 1} {line}", file=sys.stderr)
         return True
 
     def pytest_runtest_logstart(self) -> None:
@@ -279,7 +279,7 @@ class _Trials:
 
     def _try(self, session: Any, tree: ast.Module, items: list[Any]) -> str:
         """Run tests with a module changed: the first that failed, or nothing."""
-        said, says = os.pipe()
+        read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
             os.setpgid(0, 0)  # so that what it starts ends with it
@@ -295,14 +295,14 @@ class _Trials:
             except BaseException:
                 self.failed = self.failed or HUNG
             finally:
-                os.write(says, json.dumps([self.failed, self.seconds]).encode())
+                os.write(write_end, json.dumps([self.failed, self.seconds]).encode())
                 os._exit(0)
-        os.close(says)
+        os.close(write_end)
         ended = os.waitpid(child, 0)[1]
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-        os.set_blocking(said, False)
-        with os.fdopen(said) as first:
+        os.set_blocking(read_end, False)
+        with os.fdopen(read_end) as first:
             failed, seconds = (HUNG, {}) if os.WIFSIGNALED(ended) else json.loads(first.read())
         self.seconds = self.seconds or seconds
         return str(failed)

@@ -89,7 +89,7 @@ def _holds(row: pd.Series, measure: str, truth: float) -> bool:
 def _study(n_dialogues: int, n_raters: int, n_votes: int, rng: np.random.Generator) -> pd.DataFrame:
     """Draw the votes of one study: all pairs in each dialogue, by people and once by the judge."""
     one, other = np.triu_indices(len(STRENGTHS), 1)
-    there = DIALOGUE_SD * rng.normal(size=(n_dialogues, len(STRENGTHS)))
+    strengths = DIALOGUE_SD * rng.normal(size=(n_dialogues, len(STRENGTHS)))
     taste = TASTE_SD * rng.normal(size=(n_raters, len(STRENGTHS)))
     width = TIE * np.exp(TIE_SD * rng.normal(size=n_raters))
     unit = np.arange(n_dialogues * len(one))
@@ -98,7 +98,7 @@ def _study(n_dialogues: int, n_raters: int, n_votes: int, rng: np.random.Generat
     dialogue, pair = np.divmod(unit, len(one))
     judge = np.arange(len(unit)) >= len(rater)
     who = np.concatenate([rater, np.zeros(judge.sum(), int)])
-    lean = there[dialogue] + np.where(judge[:, None], JUDGE, STRENGTHS + taste[who])
+    lean = strengths[dialogue] + np.where(judge[:, None], JUDGE, STRENGTHS + taste[who])
     row = np.arange(len(unit))
     word = _answer(
         lean[row, one[pair]] - lean[row, other[pair]], np.where(judge, TIE, width[who]), rng
@@ -124,20 +124,20 @@ def _answer(gap: np.ndarray, width: np.ndarray, rng: np.random.Generator) -> np.
 def _truth(rng: np.random.Generator) -> dict[str, float]:
     """Draw very many dialogues and raters anew, and count."""
     one, other = np.triu_indices(len(STRENGTHS), 1)
-    said: dict[str, list[np.ndarray]] = {"first": [], "second": [], "judge": []}
+    answers: dict[str, list[np.ndarray]] = {"first": [], "second": [], "judge": []}
     for i, j in zip(one, other, strict=True):
-        there = DIALOGUE_SD * rng.normal(size=(2, N_TRUTH))
-        for who in said:
+        strengths = DIALOGUE_SD * rng.normal(size=(2, N_TRUTH))
+        for who in answers:
             gap = (
                 (JUDGE[i] - JUDGE[j] if who == "judge" else STRENGTHS[i] - STRENGTHS[j])
-                + there[0]
-                - there[1]
+                + strengths[0]
+                - strengths[1]
             )
             if who != "judge":
                 gap = gap + TASTE_SD * (rng.normal(size=N_TRUTH) - rng.normal(size=N_TRUTH))
             width = TIE * np.exp((who != "judge") * TIE_SD * rng.normal(size=N_TRUTH))
-            said[who].append(_answer(gap, width, rng))
-    first, second, judge = (np.array(rows) for rows in said.values())
+            answers[who].append(_answer(gap, width, rng))
+    first, second, judge = (np.array(rows) for rows in answers.values())
     kinds = np.array(KINDS)
     meets = kinds[one] != kinds[other]
     to_model = first[meets] * np.where(kinds[one] == "model", 1, -1)[meets, None]

@@ -57,14 +57,12 @@ def measure(
         except ValueError:  # some cannot be compared with the others
             continue
         truth = averaged(theta[kind])
-        found = (
-            pool_strengths(rows).table.set_index("responder").loc[[f"r{i}" for i in range(SIZE)]]
-        )
-        plain.append(np.mean((ratings[found.index] - ratings.mean() - truth) ** 2))
-        pooled.append(np.mean((found["strength"] - truth) ** 2))
-        holds = (found["ci_low"] <= truth) & (truth <= found["ci_high"])
+        fits = pool_strengths(rows).table.set_index("responder").loc[[f"r{i}" for i in range(SIZE)]]
+        plain.append(np.mean((ratings[fits.index] - ratings.mean() - truth) ** 2))
+        pooled.append(np.mean((fits["strength"] - truth) ** 2))
+        holds = (fits["ci_low"] <= truth) & (truth <= fits["ci_high"])
         held.append(holds.mean())
-        leader.append(holds[found["flag"] == "leader"].mean())
+        leader.append(holds[fits["flag"] == "leader"].mean())
     where = (
         f"{dialogues} dialogues x {pairs} votes"
         if votes == 1

@@ -52,14 +52,14 @@ def run(quick: bool) -> Iterator[Figure]:
     for (name, design), (rule, n_contrasts) in product(designs.items(), rules.items()):
         gap = minimum_gap(design, n_contrasts=n_contrasts)
         rng = np.random.default_rng([n_contrasts or 0, *map(ord, name)])
-        found = simulate_power(design, gap, rng=rng, n_studies=n_studies, n_contrasts=n_contrasts)[
+        shares = simulate_power(design, gap, rng=rng, n_studies=n_studies, n_contrasts=n_contrasts)[
             "found"
         ].mean()
         error = np.sqrt(PROMISED * (1 - PROMISED) / n_studies)
-        met = bool(abs(found - PROMISED) <= NEAR + (2 * error if quick else error))
+        met = bool(abs(shares - PROMISED) <= NEAR + (2 * error if quick else error))
         apart, met_in = (
             f"{POINTS * gap:.0f} points apart",
             f"{design.dialogues_a_pair:.0f} dialogues a pair",
         )
         note = f"+-{100 * error:.1f}; {n_studies} studies {apart}, {met_in}"
-        yield Figure(f"{rule}: {name}", 100 * found, "%", "80 +- 3 %", met, note)
+        yield Figure(f"{rule}: {name}", 100 * shares, "%", "80 +- 3 %", met, note)

@@ -62,23 +62,23 @@ def run(quick: bool) -> Iterator[Figure]:
                 rows.append(measure(verdicts, truth))
             except AgreementError:
                 refused += 1
-        found = pd.DataFrame(rows)
-        mean, error = 100.0 * found.mean(), 100.0 * found.sem()
+        results = pd.DataFrame(rows)
+        mean, error = 100.0 * results.mean(), 100.0 * results.sem()
         name = (
             f"{layout.n_responders} responders, {layout.n_labelled} x {layout.pairs} x"
             f" {layout.votes}"
         )
-        least = f"least saving {found['saving'].min():.2f}"
+        least = f"least saving {results['saving'].min():.2f}"
         note = f"+-{error['powered']:.1f}; {layout.dialogues_a_pair:.1f} dialogues a pair; {least}"
         alone = (
-            f"people alone {mean['people']:.1f} +-{error['people']:.1f}; {len(found)} studies,"
+            f"people alone {mean['people']:.1f} +-{error['people']:.1f}; {len(results)} studies,"
             f" {refused} refused"
         )
         met = bool(abs(mean["powered"] - 95.0) <= 2.0 + (2.0 if quick else 1.0) * error["powered"])
         yield Figure(
             f"intervals hold, {name}", mean["powered"], "%", "93 to 97 %", met, f"{note}; {alone}"
         )
-        slack = 2.0 * np.sqrt(MOST_FALSE * (100.0 - MOST_FALSE) / len(found))
+        slack = 2.0 * np.sqrt(MOST_FALSE * (100.0 - MOST_FALSE) / len(results))
         met = bool(mean["false"] <= MOST_FALSE + slack)
         yield Figure(
             f"a range of ranks is wrong, {name}",
@@ -92,8 +92,8 @@ def run(quick: bool) -> Iterator[Figure]:
 
 def measure(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float]:
     """Compute coverage, whether a range of ranks is wrong, and the judge's stated saving."""
-    found = prediction_powered_ratings(verdicts)
-    table, ranks = found.table.dropna(subset=["ci_low"]), found.ranks()
+    ratings = prediction_powered_ratings(verdicts)
+    table, ranks = ratings.table.dropna(subset=["ci_low"]), ratings.ranks()
     at = table["responder"].map(truth)
     placed = truth.loc[ranks["responder"]].rank(ascending=False).to_numpy()
     wrong = (placed < ranks["rank_low"]) | (placed > ranks["rank_high"])
@@ -101,7 +101,7 @@ def measure(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float]:
         "powered": float(at.between(table["ci_low"], table["ci_high"]).mean()),
         "people": float(at.between(table["people_low"], table["people_high"]).mean()),
         "false": float(wrong.any()),
-        "saving": found.saving,
+        "saving": ratings.saving,
     }
 
 
@@ -114,7 +114,7 @@ def draw(layout: Layout, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Ser
     names = np.array([f"responder {k:02d}" for k in range(size)], dtype=object)
     theta = rng.normal(0.0, STRENGTH_SD, size)
     one, other = np.triu_indices(size, k=1)
-    there = theta + rng.normal(0.0, DIALOGUE_SD, (N_DIALOGUES, size))
+    strengths = theta + rng.normal(0.0, DIALOGUE_SD, (N_DIALOGUES, size))
     order = np.argsort(rng.random((N_DIALOGUES, len(one))), axis=1)
     bias = rng.normal(0.0, BIAS_SD, size)
 
@@ -124,7 +124,7 @@ def draw(layout: Layout, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Ser
         dialogue = np.repeat(np.arange(n_dialogues), pairs * votes)
         pair = np.repeat(order[:n_dialogues, :pairs].ravel(), votes)
         a, b = one[pair], other[pair]
-        gap = sharpness * (there[dialogue, a] - there[dialogue, b]) + lean[a] - lean[b]
+        gap = sharpness * (strengths[dialogue, a] - strengths[dialogue, b]) + lean[a] - lean[b]
         won = rng.random(len(gap)) < expit(gap)
         columns = {
             "dialogue_id": dialogue,

@@ -85,9 +85,9 @@ def simulated(n_studies: int) -> Iterator[Figure]:
     for n_responders, n_dialogues, n_raters in ((10, 100, 4), (6, 40, 2)):
         sizes = {"responder": n_responders, "dialogue": n_dialogues, "rater": n_raters}
         rng = np.random.default_rng([n_responders, n_dialogues])
-        found = [variance_components(draw(rng, sizes, TRUE)) for _ in range(n_studies)]
+        components = [variance_components(draw(rng, sizes, TRUE)) for _ in range(n_studies)]
         where = f"{n_responders} responders x {n_dialogues} dialogues x {n_raters} raters"
-        table = pd.DataFrame([one.table["estimate"] for one in found])
+        table = pd.DataFrame([one.table["estimate"] for one in components])
         for name, truth in TRUE.items():
             error = table[name].std() / np.sqrt(n_studies)
             met = bool(abs(table[name].mean() - truth) <= 3 * error)
@@ -106,14 +106,14 @@ def simulated(n_studies: int) -> Iterator[Figure]:
                 + TRUE["rest"] / n / m
                 + TRUE["responder:rater"] / m * (not same)
             )
-            said = np.array([one.reliability(n, m, same_raters=same) for one in found])
+            predicted = np.array([one.reliability(n, m, same_raters=same) for one in components])
             note = (
-                f"truth {truth / (truth + noise):.3f}; SD {said.std():.3f}; ±"
-                f" {said.std() / np.sqrt(n_studies):.4f}"
+                f"truth {truth / (truth + noise):.3f}; SD {predicted.std():.3f}; ±"
+                f" {predicted.std() / np.sqrt(n_studies):.4f}"
             )
             raters = f"{m} {'same' if same else 'other'} raters"
             yield Figure(
-                f"reliability, 10 dialogues, {raters}, {where}", said.mean(), "", note=note
+                f"reliability, 10 dialogues, {raters}, {where}", predicted.mean(), "", note=note
             )
 
 
@@ -121,13 +121,13 @@ def conversations(n_studies: int) -> Iterator[Figure]:
     """Estimate the components of studies of conversations, and compare two equal responders."""
     rng = np.random.default_rng(34)
     sizes = {"responder": 5, "dialogue": 12, "seeker": 3, "repeat": 2, "rater": 2}
-    found = pd.DataFrame(
+    components = pd.DataFrame(
         [
             variance_components(draw(rng, sizes, CONVERSATIONS), facets=FACETS).table["estimate"]
             for _ in range(n_studies)
         ]
     )
-    for name, values in found.items():
+    for name, values in components.items():
         part = "responder:dialogue:seeker:repeat" if name == "repeat" else name
         truth, error = CONVERSATIONS.get(str(part), 0.0), values.std() / np.sqrt(n_studies)
         met = bool(abs(values.mean() - truth) <= 3 * error)
@@ -170,15 +170,15 @@ def compare_equals(
         name.replace("responder:dialogue:seeker:repeat", "repeat"): world[name] for name in world
     }
     error, df = difference_error(known, sizes, fixed=fixed)
-    covered = found = 0
+    covered = n_found = 0
     for _ in range(n_studies):
         scores = draw(rng, {"responder": 2, **sizes}, world)
         row = score_differences(scores, facets=FACETS, fixed=fixed).iloc[0]
         covered += row["ci_low"] <= 0 <= row["ci_high"]
-        found += row["ci_low"] + SHIFT * error > 0
+        n_found += row["ci_low"] + SHIFT * error > 0
     return {
         "covered": covered / n_studies,
-        "found": found / n_studies,
+        "found": n_found / n_studies,
         "promised": find_chance(SHIFT, df),
         "error": error,
     }
@@ -211,8 +211,8 @@ def measured(n_halves: int) -> Iterator[Figure]:
                         **row,
                     }
                 )
-    found = pd.DataFrame(rows)
-    for where, some in found.groupby("where"):
+    comparison = pd.DataFrame(rows)
+    for where, some in comparison.groupby("where"):
         for how in ("intraclass", "correlation"):
             missed = some.set_index("attribute")[f"{how} mean"]
             note = (

@@ -72,9 +72,9 @@ def compare(
                     "ms": 1000 * span,
                 }
             )
-        found = pd.DataFrame(rows).astype(float)
-        mean, error = found.mean(), found.sem()
-        about = f"{len(found)} studies"
+        results = pd.DataFrame(rows).astype(float)
+        mean, error = results.mean(), results.sem()
+        about = f"{len(results)} studies"
         yield Figure(
             f"{name}, {who}: holds",
             100 * mean["holds"],
@@ -91,10 +91,10 @@ def compare(
             None,
             "of a share in percent",
         )
-        root = float(np.sqrt((found["error"] ** 2).mean()))
+        root = float(np.sqrt((results["error"] ** 2).mean()))
         bias = f"bias {100 * mean['error']:.2f} +-{100 * error['error']:.2f}"
         yield Figure(f"{name}, {who}: root mean square error", 100 * root, "points", "", None, bias)
-        yield Figure(f"{name}, {who}: a study", found["ms"].median(), "ms", "", None, "median")
+        yield Figure(f"{name}, {who}: a study", results["ms"].median(), "ms", "", None, "median")
 
 
 def by_ratings(people: Array, judge: Array, labelled: Array) -> tuple[float, float, float]:
@@ -126,10 +126,10 @@ def by_cje(people: Array, judge: Array, labelled: Array) -> tuple[float, float, 
     from cje import calibrated_mean_ci
 
     logging.getLogger("cje").setLevel(logging.ERROR)
-    shown = np.full(len(people), np.nan)
-    shown[labelled] = people[labelled]
-    found = calibrated_mean_ci(judge, shown)
-    return float(found.estimate), float(found.ci[0]), float(found.ci[1])
+    labels = np.full(len(people), np.nan)
+    labels[labelled] = people[labelled]
+    estimate = calibrated_mean_ci(judge, labels)
+    return float(estimate.estimate), float(estimate.ci[0]), float(estimate.ci[1])
 
 
 def some_labelled(n: int, rng: np.random.Generator) -> Array:

@@ -44,10 +44,10 @@ def run(quick: bool) -> Iterator[Figure]:
                 held = []
                 for _ in range(n_studies):
                     won = draw(rng, rng.normal(mean, 1.0, n_clusters)[post])
-                    found = share_clustered(
+                    share = share_clustered(
                         pd.DataFrame({"post": post, "won": won}), clusters=["post"]
                     )
-                    held.append(found["ci_low"] <= true_share(mean, 1.0) <= found["ci_high"])
+                    held.append(share["ci_low"] <= true_share(mean, 1.0) <= share["ci_high"])
                 yield coverage(
                     f"{n_clusters} clusters, {name}, share {true_share(mean, 1.0):.2f}", held, quick
                 )
@@ -92,8 +92,8 @@ def two_ways(n_studies: int) -> Iterator[Figure]:
                     + rng.normal(0, rater_sd, len(loads))[rater],
                 )
                 wins = pd.DataFrame({"post": post, "rater": rater, "won": won})
-                found = share_clustered(wins, clusters=["post", "rater"])
-                held.append(found["ci_low"] <= truth <= found["ci_high"])
+                share = share_clustered(wins, clusters=["post", "rater"])
+                held.append(share["ci_low"] <= truth <= share["ci_high"])
             yield coverage(f"two ways, {name}, raters' sd {rater_sd}", held, False, target=False)
 
 
@@ -108,8 +108,8 @@ def between(n_studies: int) -> Iterator[Figure]:
         held = []
         for _ in range(n_studies):
             try:
-                found = share_between(rng.choice(score[0], size), rng.choice(score[1], size))
+                difference = share_between(rng.choice(score[0], size), rng.choice(score[1], size))
             except EffectError:  # all went one way: no interval is given
                 continue
-            held.append(found["ci_low"] <= truth <= found["ci_high"])
+            held.append(difference["ci_low"] <= truth <= difference["ci_high"])
         yield coverage(f"share_between, {size} scores a side", held, False, target=False)

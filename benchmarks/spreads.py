@@ -35,16 +35,16 @@ def run(quick: bool) -> Iterator[Figure]:
         rng = np.random.default_rng([20260109, number])
         strengths = np.linspace(0.8, -0.8, design[0])
         truth = _truth(strengths, design[2], rng)
-        found = [
+        spreads = [
             consistency(_study(strengths, *design[1:], rng), rng=rng, n_resamples=300)
             for _ in range(n_studies)
         ]
         for row, measure in enumerate(("sd", "tenth")):
-            value = np.array([table[measure] for table in found]) / truth[row] - 1.0
+            value = np.array([table[measure] for table in spreads]) / truth[row] - 1.0
             inside = np.array(
                 [
                     table[f"{measure}_low"].le(truth[row]) & table[f"{measure}_high"].ge(truth[row])
-                    for table in found
+                    for table in spreads
                 ]
             )
             error = [
@@ -78,14 +78,14 @@ def _study(
 ) -> pd.DataFrame:
     """Draw the verdicts of one study with an effect of each dialogue on each responder."""
     one, other = np.triu_indices(len(strengths), 1)
-    there = strengths + sd * rng.normal(size=(n_dialogues, len(strengths)))
+    own_strengths = strengths + sd * rng.normal(size=(n_dialogues, len(strengths)))
     order = rng.random((n_dialogues, len(one))).argsort(axis=1)[:, : n_pairs or len(one)]
     dialogue, pair = (
         np.repeat(np.arange(n_dialogues), order.shape[1] * n_votes),
         np.repeat(order.ravel(), n_votes),
     )
     a, b = one[pair], other[pair]
-    won = rng.random(len(pair)) < expit(there[dialogue, a] - there[dialogue, b])
+    won = rng.random(len(pair)) < expit(own_strengths[dialogue, a] - own_strengths[dialogue, b])
     names = np.array([f"r{number:02d}" for number in range(len(strengths))])
     return pd.DataFrame(
         {
@@ -99,10 +99,10 @@ def _study(
 
 def _truth(strengths: np.ndarray, sd: float, rng: np.random.Generator) -> np.ndarray:
     """Compute spread and low end of each win probability over very many dialogues."""
-    there = strengths + sd * rng.normal(size=(100_000, len(strengths)))
+    own_strengths = strengths + sd * rng.normal(size=(100_000, len(strengths)))
     mean = np.stack(
         [
-            expit(there[:, [i]] - np.delete(there, i, axis=1)).mean(axis=1)
+            expit(own_strengths[:, [i]] - np.delete(own_strengths, i, axis=1)).mean(axis=1)
             for i in range(len(strengths))
         ],
         axis=1,

@@ -39,8 +39,8 @@ def run(quick: bool) -> Iterator[Figure]:
     truth = pd.Series(limiting_strengths(STRENGTHS[None], QUALITY_SD, PAIRS), index=NAMES)
     for n_labelled in LABELLED:
         rng = np.random.default_rng([20260109, n_labelled])
-        found = pd.DataFrame([measure(n_labelled, truth, rng) for _ in range(n_studies)])
-        mean, error = found.mean(), found.sem()
+        results = pd.DataFrame([measure(n_labelled, truth, rng) for _ in range(n_studies)])
+        mean, error = results.mean(), results.sem()
         for judge in ("people", "trained", "llm", "both", "saw its labels"):
             holds, slack = (
                 100.0 * mean[f"{judge} holds"],

@@ -226,13 +226,13 @@ def check_money(
     if max_paid_calls is not None:
         paid = sum(is_paid(request.model) for request in requests)
         if paid > max_paid_calls:
-            said = (
+            too_many = (
                 f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are"
                 " made from here"
             )
             raise BudgetError(
-                f"{said}. `make collect RUN=...` makes them, with a dry run, a budget and a way to"
-                " stop."
+                f"{too_many}. `make collect RUN=...` makes them, with a dry run, a budget and a"
+                " way to stop."
             )
 
 

@@ -182,7 +182,9 @@ class Talk:
         related = _same_family(family, self.seeker.family)
         made = [call for call in self.calls if call is not None]
         counted = {what: [getattr(call, what) for call in made] for what in COUNTED}
-        sums = {what: None if None in found else sum(found) for what, found in counted.items()}
+        sums = {
+            what: None if None in numbers else sum(numbers) for what, numbers in counted.items()
+        }
         numbered = f"--r{self.repeat}" if self.repeat else ""
         return {
             **{column: start[column] for column in ("history_id", "dialogue_id", "slice")},

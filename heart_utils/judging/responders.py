@@ -44,12 +44,12 @@ def _replies_to_others() -> list[tuple[tuple[str, ...], str, str]]:
 
 def _other_history(turns: Sequence[Mapping[str, str]]) -> str:
     """Give a good reply to somebody else: another one in each turn of a conversation."""
-    said = tuple(turn["text"] for turn in turns)
+    begun_with = tuple(turn["text"] for turn in turns)
     known = _replies_to_others()
-    own = {dialogue for begun, dialogue, _ in known if said[: len(begun)] == begun}
+    own = {dialogue for begun, dialogue, _ in known if begun_with[: len(begun)] == begun}
     others = [text for _, dialogue, text in known if dialogue not in own]
     n_before = sum(turn["speaker"] == "supporter" for turn in turns)
-    begins_at = int(hashlib.sha256(said[0].encode()).hexdigest(), 16)
+    begins_at = int(hashlib.sha256(begun_with[0].encode()).hexdigest(), 16)
     return others[(begins_at + n_before) % len(others)]
 
 

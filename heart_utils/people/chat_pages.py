@@ -301,15 +301,15 @@ class Pages:
         finally:
             self.asking.pop(page, None)
 
-    def _html(self, name: str, **shown: object) -> web.Response:
+    def _html(self, name: str, **values: object) -> web.Response:
         codes = {
             "completion": self.settings["completion_code"],
             "screened_out": self.settings["screened_out_code"] if self.platform else "",
         }
         text = self.template.show(
-            name, self.texts, codes=codes, arrival=self.platform or "name", **shown
+            name, self.texts, codes=codes, arrival=self.platform or "name", **values
         )
-        status = 422 if shown.get("message") else 200
+        status = 422 if values.get("message") else 200
         return web.Response(text=str(text), content_type="text/html", status=status)
 
 

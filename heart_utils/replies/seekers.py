@@ -114,7 +114,7 @@ def tell_from_real(
     groups = pd.factorize(pd.concat([simulated[cluster], real[cluster]]))[0]
     is_model = np.repeat([True, False], [len(simulated), len(real)])
     score, fold = np.empty(len(texts)), np.empty(len(texts), dtype=int)
-    for place, (learn, test) in enumerate(
+    for number, (learn, test) in enumerate(
         GroupKFold(n_folds, shuffle=True, random_state=0).split(texts, groups=groups)
     ):
         words = make_union(
@@ -123,7 +123,7 @@ def tell_from_real(
         )
         model = make_pipeline(words, LogisticRegression(max_iter=1_000))
         score[test] = model.fit(texts[learn], is_model[learn]).decision_function(texts[test])
-        fold[test] = place
+        fold[test] = number
     return _area(score, is_model, fold, groups, ci_level)
 
 
@@ -188,8 +188,8 @@ def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) 
     influence[~is_model] = (won - area * same).sum(axis=0) / same.sum()
     error, even = clustered_error(influence, np.ones(len(score)), groups)
     low, high = error_ends(area, error, even, ci_level, least=0.0, most=1.0)
-    found = {"value": area, "ci_low": float(low), "ci_high": float(high), "ci_level": ci_level}
-    return found | {"n": len(score), "n_clusters": int(groups.max()) + 1}
+    interval = {"value": area, "ci_low": float(low), "ci_high": float(high), "ci_level": ci_level}
+    return interval | {"n": len(score), "n_clusters": int(groups.max()) + 1}
 
 
 def probes_lose(
@@ -257,8 +257,8 @@ def probes_lose(
                     " two or more."
                 )
             won = both["real"].gt(both["probe"]) + both["real"].eq(both["probe"]) / 2.0
-            found = mean_row(won, both.index.to_series(), ci_level, ends=(0.0, 1.0))
-            rows.append({"rater": rater, "probe": probe, **found})
+            interval = mean_row(won, both.index.to_series(), ci_level, ends=(0.0, 1.0))
+            rows.append({"rater": rater, "probe": probe, **interval})
     return pd.DataFrame(rows)
 
 
@@ -322,17 +322,17 @@ def agree_with_outside(
         own = valid[valid["rater"] == rater].groupby(keys)["score"].mean().rename("own")
         both = pd.concat([own, outside], axis=1).dropna().reset_index()
         pairs = _pairs(both, start, cluster)
-        told = pairs[(pairs["own"] != 0) & (pairs["outside"] != 0)]
-        if told[cluster].nunique() < 2:
+        decided = pairs[(pairs["own"] != 0) & (pairs["outside"] != 0)]
+        if decided[cluster].nunique() < 2:
             raise TurnsError(
                 f"{rater} and outside raters both tell conversations apart at"
-                f" {told[cluster].nunique()} starts; expected two or more."
+                f" {decided[cluster].nunique()} starts; expected two or more."
             )
-        agreed = (told["own"] == told["outside"]).astype(float)
+        agreed = (decided["own"] == decided["outside"]).astype(float)
         names = pairs[(pairs["names"] != 0) & (pairs["outside"] != 0)]
         alone = float((names["names"] == names["outside"]).mean()) if len(names) else np.nan
-        found = mean_row(agreed, told[cluster], ci_level, ends=(0.0, 1.0))
-        rows.append({"rater": rater, **found, "names_alone": alone})
+        interval = mean_row(agreed, decided[cluster], ci_level, ends=(0.0, 1.0))
+        rows.append({"rater": rater, **interval, "names_alone": alone})
     return pd.DataFrame(rows)
 
 
@@ -433,20 +433,20 @@ def seeker_card(
     >>> card.set_index("check").loc["probe loses", "outcome"]
     'passed'
     """
-    found: list[dict[str, Any]] = []
+    checks: list[dict[str, Any]] = []
 
     def add(check: str, of: str, row: Mapping[Any, Any] | None, note: str = "") -> None:
         limit, side = limits[check]
         about = {"seeker": seeker, "check": check, "of": of, "limit": f"{side} {limit:g}"}
         if row is None or np.isnan(row["ci_low"]):
             few = "one start or dialogue has no interval" if row is not None else note
-            found.append(about | {"outcome": "not checked", "note": few})
+            checks.append(about | {"outcome": "not checked", "note": few})
             return
         kept = ("value", "ci_low", "ci_high", "ci_level", "n", "n_clusters")
         ends = sorted([row["ci_low"], row["ci_high"]], reverse=side == "at most")
         good = [end <= limit if side == "at most" else end >= limit for end in ends]
         outcome = "passed" if all(good) else "open" if any(good) else "failed"
-        found.append(about | {name: row[name] for name in kept} | {"outcome": outcome, "note": ""})
+        checks.append(about | {name: row[name] for name in kept} | {"outcome": outcome, "note": ""})
 
     def attempt(check: str, of: str, measure: Callable[[], Iterable[tuple[str, Any]]]) -> None:
         try:
@@ -484,7 +484,7 @@ def seeker_card(
     if own is None or own.empty:
         add("probe loses", "", None, "no scores by the seeker itself")
         add("agrees with outside raters", "", None, "no scores by the seeker itself")
-        return _as_card(found)
+        return _as_card(checks)
     for probe in probes:
         attempt("probe loses", probe, partial(_lost, own, probe, ci_level))
     if not len(probes):
@@ -494,7 +494,7 @@ def seeker_card(
         attempt("agrees with outside raters", "", partial(_agreed, real_ones, seeker, ci_level))
     else:
         add("agrees with outside raters", "", None, "no scores by outside raters")
-    return _as_card(found)
+    return _as_card(checks)
 
 
 def _lost(own: pd.DataFrame, probe: str, ci_level: float) -> list[tuple[str, Any]]:
@@ -507,9 +507,9 @@ def _agreed(scores: pd.DataFrame, seeker: str, ci_level: float) -> list[tuple[st
     return [(f"names alone {row['names_alone']:.2f}", row)]
 
 
-def _as_card(found: list[dict[str, Any]]) -> pd.DataFrame:
+def _as_card(checks: list[dict[str, Any]]) -> pd.DataFrame:
     columns = ["seeker", "check", "of", "value", "ci_low", "ci_high", "ci_level", "n", "n_clusters"]
-    return pd.DataFrame(found).reindex(columns=[*columns, "limit", "outcome", "note"])
+    return pd.DataFrame(checks).reindex(columns=[*columns, "limit", "outcome", "note"])
 
 
 def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:

@@ -292,10 +292,10 @@ def _name_both(one: Side, other: Side) -> tuple[Side, Side]:
     """Find the responder of a file without a name: the one that the other side lacks."""
     named = []
     for side, elsewhere in ((one, other), (other, one)):
-        here, there = (
+        here, others = (
             set(each.tables["verdicts"][SIDES].to_numpy().flat) for each in (side, elsewhere)
         )
-        own = sorted(here - there)
+        own = sorted(here - others)
         if not side.responder and len(own) != 1:
             raise GateError(
                 f"{side.name}: which responder is compared? In this file alone there is"
@@ -332,11 +332,11 @@ def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) 
         turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
         for turns in turns_of
     ]
-    for what, (here, there) in {
+    for what, (own_words, other_words) in {
         "histories": words,
         "replies of opponents": [side.replies(opponents) for side in (one, other)],
     }.items():
-        both = pd.concat([here, there], axis=1, join="inner", keys=["one", "other"])
+        both = pd.concat([own_words, other_words], axis=1, join="inner", keys=["one", "other"])
         changed = both[
             (both["one"] != both["other"]) & both.index.get_level_values("history_id").isin(judged)
         ]

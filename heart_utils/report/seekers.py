@@ -95,16 +95,16 @@ def check_seekers(
     probes = sorted(kinds.index[kinds == "probe"])
     supported = talks[~talks["responder"].isin(probes)]
     turns = split_turns(supported)
-    said = turns[turns["speaker"] == "seeker"]
+    seeker_turns = turns[turns["speaker"] == "seeker"]
     if real is None:
         real, why_not = _real_turns(histories)
     else:
         why_not = "no real turn is of a start of this seeker"
-    coded, limit = _codes(said, histories, codes)
+    coded, limit = _codes(seeker_turns, histories, codes)
     scores = _scores(opened, dimension)
     cards = []
     for seeker in sorted(talks["seeker"].dropna().unique()):
-        own = said[said["seeker"] == seeker]
+        own = seeker_turns[seeker_turns["seeker"] == seeker]
         people, first = _same_places(own, supported, real)
         card = seeker_card(
             seeker,
@@ -155,10 +155,10 @@ def _same_places(
 
 
 def _codes(
-    said: pd.DataFrame, histories: pd.DataFrame, codes: pd.DataFrame | None
+    seeker_turns: pd.DataFrame, histories: pd.DataFrame, codes: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, float | None]:
     """Join codes to seekers' turns from adversarial starts; by words, with the limit for words."""
-    adversarial = said[said["slice"] == "adversarial"]
+    adversarial = seeker_turns[seeker_turns["slice"] == "adversarial"]
     if codes is not None:
         need_columns(codes, ["reply_id", "coder", "probability"], TurnsError)
         return adversarial.merge(codes[["reply_id", "coder", "probability"]], on="reply_id"), None
@@ -172,15 +172,15 @@ def _codes(
             ],
         }
     )
-    found = [
+    codings = [
         code_by_words(
             texts[["reply_id", "text"]].assign(state="valid", simulated=False),
             [code for code in load_codebooks()[BOOK] if code.name == CODE],
         )
         for texts in (adversarial, starts)
     ]
-    coded = adversarial.merge(found[0][["reply_id", "coder", "probability"]], on="reply_id")
-    known = found[1]["probability"].mean()
+    coded = adversarial.merge(codings[0][["reply_id", "coder", "probability"]], on="reply_id")
+    known = codings[1]["probability"].mean()
     return coded, 0.5 * float(known) if len(starts) else None
 
 

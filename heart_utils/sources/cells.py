@@ -37,7 +37,7 @@ def read_cells(
     for column, what in TABLES[table].items():
         if column in rows and text_file:
             rows[column], wrong = _of_text(column, what, rows[column])
-            faults += [f"{table}.{column}: {said}" for said in wrong.values()][:1]
+            faults += [f"{table}.{column}: {fault}" for fault in wrong.values()][:1]
             bad += list(wrong)
         elif column in rows and what.kind == "text":
             rows[column] = _ids(rows[column])
@@ -215,13 +215,13 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
             if not strange.any():
                 return list(cells.index[third])
     words = cells[strange].map(str)
-    if counted := {word: found.index for word, found in words.groupby(words, sort=False)}:
+    if counted := {word: places.index for word, places in words.groupby(words, sort=False)}:
         examples = [
-            (show_answer(head, word), found)
-            for word, found in itertools.islice(counted.items(), 10)
+            (show_answer(head, word), places)
+            for word, places in itertools.islice(counted.items(), 10)
         ]
         listed = ", ".join(
-            f"{called(found[0])} says {word} ({len(found)} in all)" for word, found in examples
+            f"{called(places[0])} says {word} ({len(places)} in all)" for word, places in examples
         )
         example = next((word for word, _ in examples if word[0] in "'\""), "'X'")
         faults.append(

@@ -871,19 +871,19 @@ def _name_kept(rows: pd.DataFrame, proposal: Proposal) -> None:
         numbers = pd.to_numeric(cells, errors="coerce")
         keeps = f"columns={{{head!r}: {column!r}}} keeps it"
         if column == "rationale":
-            said = f"if it says why, {keeps}"
+            advice = f"if it says why, {keeps}"
         elif column == "seconds":
-            said = f"if it is the time of one answer in seconds, {keeps}"
+            advice = f"if it is the time of one answer in seconds, {keeps}"
         else:
-            said = f"if it says by how much the better reply won, {keeps}"
+            advice = f"if it says by how much the better reply won, {keeps}"
             if numbers.isna().any():
-                said += f", with numbers from 1 to 5 by words={{{column!r}: {{...}}}}"
+                advice += f", with numbers from 1 to 5 by words={{{column!r}: {{...}}}}"
             elif not numbers.between(1, 5).all():
-                said += (
+                advice += (
                     f" once its numbers, {numbers.min():g} to {numbers.max():g} here, are"
                     " from 1 to 5"
                 )
-        proposal.confirm.append(f"{head} may be left out ({said})")
+        proposal.confirm.append(f"{head} may be left out ({advice})")
 
 
 def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:
