@@ -86,8 +86,8 @@ def run(quick: bool) -> Iterator[Figure]:
 
 def _held(world: str, drawn: pd.DataFrame, n_studies: int) -> Iterator[Figure]:
     """Yield how often intervals hold and ranks are false, by design and with or without a judge."""
-    by_way = drawn.groupby(ROW, sort=False)[["covered", "false"]]
-    right = by_way.mean().assign(error=by_way["covered"].sem())
+    by_way = drawn.groupby(ROW, sort=False)
+    right = by_way[["covered", "false"]].mean().assign(error=by_way["covered"].sem())
     for row in right.reset_index().to_dict("records"):
         name = f"{world}, {row['design']}, {_who(row)}"
         met = bool(abs(row["covered"] - 0.95) <= 0.02 + 2 * row["error"])
