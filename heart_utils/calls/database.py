@@ -9,6 +9,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -66,6 +67,7 @@ sa.Index(
     sqlite_where=calls.c.status == "claimed",
     postgresql_where=calls.c.status == "claimed",
 )
+CLAIMED = calls.c.status == "claimed"
 ANSWERED = calls.c.status != "claimed"
 
 
@@ -251,11 +253,14 @@ def is_transient(error: BaseException | None) -> bool:
     )
 
 
+# To write an expression takes SQLAlchemy longer than SQLite takes to run it.
+NOW_SQLITE = (sa.func.julianday("now") - 2440587.5) * 86400.0
+NOW_POSTGRESQL = sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)
+
+
 def now(engine: sa.Engine) -> sa.ColumnElement[float]:
     """Seconds since 1970 by the database's clock; the machines that share it may disagree."""
-    if engine.dialect.name == "sqlite":
-        return (sa.func.julianday("now") - 2440587.5) * 86400.0
-    return sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp()), sa.Float)
+    return NOW_SQLITE if engine.dialect.name == "sqlite" else NOW_POSTGRESQL
 
 
 def keys_in(engine: sa.Engine, keys: list[str]) -> sa.ColumnElement[bool]:
@@ -276,7 +281,12 @@ def in_batch() -> sa.ColumnElement[bool]:
 
 def upsert(engine: sa.Engine, table: sa.Table) -> Any:
     """Begin an INSERT that may say what happens where the row is there already."""
-    return sqlite.insert(table) if engine.dialect.name == "sqlite" else postgresql.insert(table)
+    return _insert_into(engine.dialect.name, table)
+
+
+@cache  # one for all, since what it excludes is a copy of all columns
+def _insert_into(dialect: str, table: sa.Table) -> Any:
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
 def total(

@@ -25,6 +25,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from heart_utils.calls.database import (
     ANSWERED,
     BATCH,
+    CLAIMED,
     SCHEMES,
     LedgerError,
     about,
@@ -152,6 +153,15 @@ def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenat
             self.waits = None
 
     return patient
+
+
+SUMS = sa.select(
+    total(owners.c.spent_usd),
+    total(owners.c.unsettled_usd),
+    total(calls.c.reserved_usd, CLAIMED),
+    total(calls.c.reserved_usd, CLAIMED & ~in_batch()),
+)
+"""What :class:`Money` holds, of all processes."""
 
 
 @dataclass(frozen=True)
@@ -378,7 +388,7 @@ class Ledger:
             self._hold_money(connection, request, budget_usd)
             if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
                 return False
-            mine = (calls.c.key == request.key) & (calls.c.status == "claimed")
+            mine = (calls.c.key == request.key) & CLAIMED
             connection.execute(
                 calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd)
             )
@@ -405,8 +415,9 @@ class Ledger:
         """Hold a queue for all processes for so long, as its provider asks."""
         with self.writing() as connection:
             until = self._follow_clock(connection) + seconds
-            hold = upsert(self.engine, paces).values(name=name, next_at=until)
+            hold = upsert(self.engine, paces)
             later = {"next_at": later_of(paces.c.next_at, hold.excluded.next_at)}
+            hold = hold.values(name=name, next_at=until)
             connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
 
     def held(self, names: Sequence[str]) -> dict[str, float]:
@@ -483,10 +494,7 @@ class Ledger:
     def in_batches(self, keys: Sequence[str]) -> set[str]:
         """List which of these are claimed by a provider's batch."""
         return {
-            key
-            for (key,) in self.rows(
-                sa.select(calls.c.key).where(calls.c.status == "claimed", in_batch()), keys
-            )
+            key for (key,) in self.rows(sa.select(calls.c.key).where(CLAIMED, in_batch()), keys)
         }
 
     def knows(self, model: Model) -> bool:
@@ -658,7 +666,7 @@ class Ledger:
         """
         insert = upsert(self.engine, calls)
         better = (calls.c.status == "error") & (insert.excluded.status != "error")
-        better |= (calls.c.status == "claimed") if over_claims else sa.false()
+        better |= CLAIMED if over_claims else sa.false()
         replaced = {
             name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")
         }
@@ -686,10 +694,11 @@ class Ledger:
             "started": _began(me),
             "seen_at": now(self.engine),
         }
-        enter = upsert(self.engine, owners).values(**row, spent_usd=spent, unsettled_usd=unsettled)
+        enter = upsert(self.engine, owners)
         more = {
             name: owners.c[name] + enter.excluded[name] for name in ("spent_usd", "unsettled_usd")
         }
+        enter = enter.values(**row, spent_usd=spent, unsettled_usd=unsettled)
         connection.execute(
             enter.on_conflict_do_update(
                 index_elements=["owner"], set_={"seen_at": now(self.engine), **more}
@@ -705,7 +714,7 @@ class Ledger:
 
     def _free_dead_claims(self, connection: sa.Connection) -> None:
         """Free the claims of processes that died, and book what they may have spent."""
-        holds = sa.select(calls.c.owner).where(calls.c.status == "claimed").distinct()
+        holds = sa.select(calls.c.owner).where(CLAIMED).distinct()
         others = sa.select(owners).where(
             owners.c.owner.in_(holds), owners.c.owner != self.owner, owners.c.host != BATCH
         )
@@ -713,9 +722,7 @@ class Ledger:
             here = row.host == _host()
             if _alive(row.pid, row.started) if here else not self._silent(row.owner, row.seen_at):
                 continue
-            reserved = total(
-                calls.c.reserved_usd, (calls.c.owner == row.owner) & (calls.c.status == "claimed")
-            )
+            reserved = total(calls.c.reserved_usd, (calls.c.owner == row.owner) & CLAIMED)
             self._note_owner(
                 connection,
                 row.owner,
@@ -727,7 +734,7 @@ class Ledger:
         self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None
     ) -> None:
         """Release claims, all or some; an error that was asked again is that error again."""
-        its = (calls.c.owner == owner) & (calls.c.status == "claimed")
+        its = (calls.c.owner == owner) & CLAIMED
         its &= sa.true() if keys is None else keys_in(self.engine, keys)
         was = {"status": "error", "owner": None, "reserved_usd": None}
         connection.execute(calls.update().where(its, calls.c.finished_at.is_not(None)).values(was))
@@ -745,16 +752,7 @@ class Ledger:
         return quiet > LEASE_S
 
     def _money(self, connection: sa.Connection) -> Money:
-        claimed = calls.c.status == "claimed"
-        sums = [
-            total(owners.c.spent_usd),
-            total(owners.c.unsettled_usd),
-            total(calls.c.reserved_usd, claimed),
-        ]
-        row = connection.execute(
-            sa.select(*sums, total(calls.c.reserved_usd, claimed & ~in_batch()))
-        ).one()
-        return Money(*map(float, row))
+        return Money(*map(float, connection.execute(SUMS).one()))
 
     def _money_left(
         self, connection: sa.Connection, request: Request, budget_usd: float | None

@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+from functools import cache
 
 import pytest
 from test_ledger import ask, fill
@@ -14,16 +15,20 @@ from heart_utils.calls.salvage import read_whole, salvage_ledger
 PAGE = 16384
 
 
+@cache
+def draw_answers():
+    draw = random.Random(1)
+    return [
+        "".join(draw.choices("abcdefgh ", k=draw.choice([40, 900, 60_000]))) for _ in range(400)
+    ]
+
+
 @pytest.fixture
 def filled(tmp_path):
     """A ledger of 400 answers, some longer than a page, and its file."""
     file = tmp_path / "ledger.sqlite"
     ledger = open_ledger(f"sqlite:///{file}")
-    draw = random.Random(1)
-    words = [
-        "".join(draw.choices("abcdefgh ", k=draw.choice([40, 900, 60_000]))) for _ in range(400)
-    ]
-    requests = fill(ledger, words, logprobs=(("A", -0.5),), total_ms=210.0, estimated=True)
+    requests = fill(ledger, draw_answers(), logprobs=(("A", -0.5),), total_ms=210.0, estimated=True)
     ledger.note({"schema abc": "yes"})
     yield ledger, file, requests
     ledger.close()
