@@ -107,3 +107,15 @@ def mirror() -> Path:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20260109)
+
+
+@pytest.fixture
+def forked_kernels(monkeypatch):
+    """Kernels are forks of this process, as in a build, and import nothing anew."""
+    from jupyter_client.provisioning import local_provisioner
+
+    from tools.kernels import import_libraries
+
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setattr(local_provisioner, "launch_kernel", local_provisioner.launch_kernel)
+    import_libraries()

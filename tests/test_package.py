@@ -154,17 +154,10 @@ def test_each_command_of_the_package_says_its_version_and_helps(capsys):
             assert capsys.readouterr().out.startswith(said)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, version):
-    uv = Path(sys.executable).with_name("uv")
-    find = [uv, "python", "find", "--system", "--no-project", "--no-python-downloads", version]
-    # where python3.13 is a shim of pyenv, which asks this
-    chosen = {**os.environ, "PYENV_VERSION": version}
-    found = subprocess.run(find, env=chosen, capture_output=True, text=True, check=False)
-    if found.returncode:
-        pytest.skip(f"there is no Python {version}")
-    source = tmp_path / "source"  # of its own, since a build leaves folders in it
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The package as it is published, built from a copy, since a build leaves folders in it."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("heart_utils", "data"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
@@ -178,11 +171,24 @@ def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, versi
         "--no-deps",
         "--no-build-isolation",
         "-w",
-        str(tmp_path),
+        str(built),
         str(source),
     ]
-    subprocess.run(build, check=True, cwd=tmp_path)
-    [wheel] = tmp_path.glob("*.whl")
+    subprocess.run(build, check=True, cwd=built)
+    [wheel] = built.glob("*.whl")
+    return wheel
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_a_wheel_works_in_a_bare_environment_outside_the_project(tmp_path, wheel, version):
+    uv = Path(sys.executable).with_name("uv")
+    find = [uv, "python", "find", "--system", "--no-project", "--no-python-downloads", version]
+    # where python3.13 is a shim of pyenv, which asks this
+    chosen = {**os.environ, "PYENV_VERSION": version}
+    found = subprocess.run(find, env=chosen, capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(f"there is no Python {version}")
     subprocess.run(
         [uv, "venv", "--quiet", "--python", found.stdout.strip(), str(tmp_path / "bare")],
         check=True,

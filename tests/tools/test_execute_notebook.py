@@ -15,7 +15,7 @@ from tools.execute_notebook import ExecutionError, execute_notebook, lay_words
 
 
 @pytest.fixture
-def execute(project, monkeypatch):
+def execute(project, monkeypatch, forked_kernels):
     monkeypatch.setenv("PYTHONPATH", str(find_root()))
 
     def run(*cells, **parameters):

@@ -20,7 +20,7 @@ def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chapter", ["05_who_is_preferred", "07_can_judges_be_trusted"])
-def test_chapters_about_judges_take_a_run_with_several(tmp_path, chapter):
+def test_chapters_about_judges_take_a_run_with_several(tmp_path, forked_kernels, chapter):
     write_full_study(open_run(tmp_path / "full"))
     notebook, how = (
         find_root() / "notebooks" / f"{chapter}.ipynb",
