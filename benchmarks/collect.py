@@ -550,33 +550,45 @@ def run_faults(n: int, outage_s: float) -> Iterator[Figure]:
 
     The provider is taken away too.
     """
+    for part in faults(n, outage_s).values():
+        yield from part()
+
+
+def faults(n: int, outage_s: float) -> dict[str, Callable[[], Iterator[Figure]]]:
+    """List the parts of that run by what fails."""
+    disk = max(n // 20, LEAST_ON_DISK)
+    return {
+        "streams": partial(_streams, n // 20),
+        "address": _nowhere,
+        "bits": partial(_flipped, n // 20),
+        "disk": partial(_full_or_closed_disk, disk),
+        "on SQLite": partial(_judge_through, _on_sqlite, n // 2, outage_s),
+        "on PostgreSQL": partial(_judge_through, _on_postgresql, 3 * n // 10),
+        "on Dask": partial(_judge_through, _on_dask, n // 5),
+    }
+
+
+def _judge_through(
+    stage: Callable[..., Iterator[Figure]], n: int, *outage: float
+) -> Iterator[Figure]:
+    """Judge with every fault of a provider, on a database of the stage's kind."""
     from tools.postgresql import serving_postgresql
 
     options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
     options += ["--judge", "--hang", str(HANG_S), "--retry-after", "0.2", "--calm", "300"]
-    yield from _streams(n // 20)
-    yield from _nowhere()
-    yield from _flipped(n // 20)
-    yield from _full_or_closed_disk(max(n // 20, LEAST_ON_DISK))
-    for stage, size in ((_on_sqlite, n // 2), (_on_postgresql, 3 * n // 10), (_on_dask, n // 5)):
-        with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
-            started = time.perf_counter()
-            if stage is _on_sqlite:
-                yield from _on_sqlite(
-                    address, f"sqlite:///{folder}/ledger.sqlite", size, folder, outage_s
-                )
-            else:
-                with serving_postgresql() as (server, restart):
-                    url = f"{server}/postgres"
-                    if stage is _on_postgresql:
-                        yield from _on_postgresql(address, url, size, folder, restart)
-                    else:
-                        yield from _on_dask(address, url, size, folder)
-            yield Figure(
-                f"{stage.__name__[1:].replace('_', ' ')}, {size} calls: took",
-                time.perf_counter() - started,
-                "s",
-            )
+    with tempfile.TemporaryDirectory() as folder, _serving(*options) as address:
+        started = time.perf_counter()
+        if stage is _on_sqlite:
+            yield from stage(address, f"sqlite:///{folder}/ledger.sqlite", n, folder, *outage)
+        else:
+            with serving_postgresql() as (server, restart):
+                more = [restart] if stage is _on_postgresql else []
+                yield from stage(address, f"{server}/postgres", n, folder, *more)
+        yield Figure(
+            f"{stage.__name__[1:].replace('_', ' ')}, {n} calls: took",
+            time.perf_counter() - started,
+            "s",
+        )
 
 
 def _on_sqlite(address: str, url: str, n: int, folder: str, outage_s: float) -> Iterator[Figure]:

@@ -660,6 +660,7 @@ def build_copy(folder, target):
 
 
 @pytest.mark.slow
+@pytest.mark.apart
 def test_a_chapter_from_the_repository_alone_rests_on_published_votes(tmp_path):
     build_copy(tmp_path, "notebooks")
     agree = (tmp_path / "build" / "executed" / "sample" / f"{CHOSEN[0]}.ipynb").read_text(

@@ -134,6 +134,7 @@ def test_people_s_replies_to_a_history_that_is_no_longer_chosen_stop_the_run_bef
 
 
 @pytest.mark.slow
+@pytest.mark.apart
 def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under_a_rubric_of_one_s_own(
     own, tmp_path
 ):
@@ -174,6 +175,7 @@ def vote(comparisons: pd.DataFrame, file: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.apart
 def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_answers_and_votes(
     tmp_path, monkeypatch
 ):

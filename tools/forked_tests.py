@@ -2,8 +2,8 @@
 
 Each worker of pytest-xdist is a new Python that imports every test file and all that they import,
 which takes longer than most files. Here they are collected once, and each file runs in a fork of
-the process that collected them; so no file sees what another changed. Tests marked ``live`` run
-first, a file at a time.
+the process that collected them; so no file sees what another changed. Tests marked ``apart`` have a
+fork each, since most of their time is waiting. Tests marked ``live`` run first, a file at a time.
 """
 
 from __future__ import annotations
@@ -60,11 +60,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def _split(session: pytest.Session) -> list[_File]:
-    """Split tests by file, those that begin first at the end."""
+    """Split tests by file, or by test where they run apart; those that begin first at the end."""
     names: dict[tuple[bool, str], list[pytest.Item]] = {}
     for item in session.items:
         is_live = item.get_closest_marker("live") is not None
-        names.setdefault((is_live, item.nodeid.partition("::")[0]), []).append(item)
+        is_apart = item.get_closest_marker("apart") is not None
+        name = item.nodeid if is_apart else item.nodeid.partition("::")[0]
+        names.setdefault((is_live, name), []).append(item)
     files = [_File(name, is_live, items) for (is_live, name), items in names.items()]
     return sorted(files, key=lambda file: (file.is_live, file.is_long, len(file.items)))
 

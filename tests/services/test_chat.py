@@ -22,7 +22,7 @@ from heart_utils.people.raters import import_study
 from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.apart]
 
 HERE = Path(__file__).parents[2]
 STUDY = {"conversation": {"n_writers": 2, "writers_per_history": 1, "spare": 0}}

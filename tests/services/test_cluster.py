@@ -14,7 +14,7 @@ from heart_utils.calls.engine import ask_all
 from heart_utils.calls.models import Model, Request
 from heart_utils.calls.records import open_ledger
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.apart]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from heart_utils.people.study import load_settings, start_study, stop_study, wri
 from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor, potato_program
 
-pytestmark = pytest.mark.services
+pytestmark = [pytest.mark.services, pytest.mark.apart]
 
 NASTY = (
     "Here for you. </script><script>window.ran=1</script><img src=x onerror='window.ran=2'> =1+1"

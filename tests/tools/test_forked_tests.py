@@ -43,6 +43,16 @@ FILES = {
         def test_ends_its_process(): os._exit(7)
         def test_does_not_come_to_its_turn(): ...
     """,
+    "test_four": """
+        import pytest
+        SEEN = []
+
+        @pytest.mark.apart
+        @pytest.mark.parametrize("value", [1, 2])
+        def test_sees_nothing_of_the_other(value):
+            assert SEEN == []
+            SEEN.append(value)
+    """,
     "test_three": """
         import pytest, time
 
@@ -58,7 +68,9 @@ def start(folder, *options):
     for name, text in FILES.items():
         lines = [line.removeprefix(" " * 8) for line in text.strip("\n").splitlines()]
         (folder / f"{name}.py").write_text("\n".join(lines) + "\n")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    live: alone\n")
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    live: alone\n    apart: alone too\n"
+    )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.forked_tests", "--forks", "3"]
     return subprocess.Popen(
         [*command, *options],
@@ -74,7 +86,7 @@ def test_each_test_is_reported_and_one_without_an_end_has_failed(tmp_path):
     running = start(tmp_path)
     said, _ = running.communicate(timeout=120)
     assert running.returncode == 1
-    assert re.search(r"\n3 failed, 4 passed, 1 skipped in ", said), said
+    assert re.search(r"\n3 failed, 6 passed, 1 skipped in ", said), said
     assert "printed before" in said
     assert "assert 2 == 3" in said
     lost = re.findall(r"FAILED (\S+) - (.*)", said)

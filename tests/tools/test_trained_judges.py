@@ -37,6 +37,7 @@ def test_the_tables_hold_numbers_and_names_alone():
 
 @pytest.mark.mirror
 @pytest.mark.slow
+@pytest.mark.apart
 def test_the_last_point_of_the_curve_follows_by_scikit_learn_alone(mirror, curve):
     """Another vectorizer's vocabulary, another way to choose the penalty, another split into five
     parts."""
@@ -91,6 +92,7 @@ def test_the_last_point_of_the_curve_follows_by_scikit_learn_alone(mirror, curve
 
 @pytest.mark.mirror
 @pytest.mark.slow
+@pytest.mark.apart
 def test_the_first_point_of_the_curve_is_what_the_tool_gives(mirror, curve):
     again = trained_judges.learning_curve(
         trained_judges.load_rated()["welivita"], [trained_judges.SIZES[0]]
