@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -205,11 +204,6 @@ def need_columns(
 
 def empty_table(name: str) -> pd.DataFrame:
     """Make a table with no rows and all columns that are not optional."""
-    return _empty_table(name).copy()
-
-
-@cache  # a check costs as much without rows as with some
-def _empty_table(name: str) -> pd.DataFrame:
     return check_table(name, pd.DataFrame({column: [] for column in needed_columns(name)}))
 
 
