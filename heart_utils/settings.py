@@ -51,15 +51,12 @@ KEYS = {
 """What pydantic found amiss with a key -> its verb."""
 
 
-def load_yaml(text: str) -> Any:
-    """Read YAML by the parser in C, where PyYAML has it, in a tenth of the time."""
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
 def read_yaml(file: str | os.PathLike[str], kind: Any, error: type[ValueError]) -> Any:
     """Read a file strictly; an empty one holds an empty mapping."""
     try:
-        content = load_yaml(Path(file).read_text(encoding="utf-8"))
+        content = yaml.load(
+            Path(file).read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        )
     except OSError as fault:
         raise error(f"{file} cannot be read ({fault.strerror}).") from None
     except (yaml.YAMLError, UnicodeDecodeError) as fault:

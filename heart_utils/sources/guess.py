@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from heart_utils.identities import (
     looks_like_person,
@@ -23,7 +24,7 @@ from heart_utils.identities import (
     show_answer,
     words_of,
 )
-from heart_utils.settings import JsonObject, load_yaml
+from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
@@ -44,7 +45,7 @@ ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of wh
 def facts() -> JsonObject:
     """Read how tools name things."""
     text = Path(__file__).with_name("guess.yaml").read_text(encoding="utf-8")
-    tools: JsonObject = load_yaml(text)
+    tools: JsonObject = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return tools
 
 
