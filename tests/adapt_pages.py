@@ -21,7 +21,7 @@ import textwrap
 from pathlib import Path
 
 from heart_utils import collect
-from heart_utils.people import raters
+from heart_utils.people import raters, study
 from heart_utils.report import gate_report
 from heart_utils.runs import find_root
 
@@ -121,6 +121,7 @@ def _run_command(command: str, project: Path) -> str:
     steps = {
         ("make", "collect"): collect.main,
         ("python", "-m", "heart_utils.people.raters"): raters.main,
+        ("python", "-m", "heart_utils.people.study"): study.main,
     }
     steps |= {("heart-gate",): gate_report.main}
     said = io.StringIO()
