@@ -18,6 +18,7 @@ __all__ = ["ClusterError"]
 SHARD = 200
 
 CONNECT_S = 20
+"""Seconds that a scheduler, and then its first worker, may take to come."""
 
 
 class ClusterError(ValueError):
@@ -57,11 +58,13 @@ def run_on_cluster(
     except (OSError, ValueError) as error:
         raise ClusterError(f"No Dask scheduler answers at {scheduler} ({error}).") from None
     with client, tqdm(total=len(requests), unit="call", disable=not progress) as bar:
-        if not client.nthreads():
+        try:
+            client.wait_for_workers(1, timeout=CONNECT_S)
+        except TimeoutError:
             raise ClusterError(
                 f"The scheduler at {scheduler} has no worker; start some with `dask worker"
                 f" {scheduler}`."
-            )
+            ) from None
         shards = [requests[start : start + SHARD] for start in range(0, len(requests), SHARD)]
         limits = address, max_concurrency, budget_usd
         futures = [

@@ -1,6 +1,7 @@
 """Shards over a Dask cluster within this process; processes on PostgreSQL are in
 `tests/services`."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -55,9 +56,19 @@ def test_the_calls_that_shards_ended_are_shown(scheduler, capsys):
     assert "203/203" in capsys.readouterr().err
 
 
-def test_a_cluster_without_workers_is_said():
+def test_a_cluster_without_workers_is_said(monkeypatch):
     from distributed import LocalCluster
 
+    monkeypatch.setattr("heart_utils.calls.cluster.CONNECT_S", 1)
     said = pytest.raises(ClusterError, match="has no worker; start some with `dask worker inproc")
     with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty, said:
         run(requests_for(1), empty.scheduler_address)
+
+
+def test_a_worker_that_comes_late_is_waited_for():
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as running:
+        late = threading.Timer(0.3, running.scale, args=(1,))
+        late.start()
+        assert len(run(requests_for(1), running.scheduler_address)) == 1
