@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import hashlib
 import importlib
 import json
@@ -413,8 +414,14 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
 def load_litellm() -> ModuleType:
     """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    with extra("collect"):
-        litellm = importlib.import_module("litellm")
+    was_collecting = gc.isenabled()
+    gc.disable()  # a quarter of the seconds goes into looking for garbage that no import leaves
+    try:
+        with extra("collect"):
+            litellm = importlib.import_module("litellm")
+    finally:
+        if was_collecting:
+            gc.enable()
 
     quieten_litellm()
     litellm.suppress_debug_info = True  # type: ignore[attr-defined]
