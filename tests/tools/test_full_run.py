@@ -8,9 +8,16 @@ from heart_utils.runs import find_root, open_run
 from tools.full_study import TABLES, write_full_study
 
 
-def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes_nothing(tmp_path):
-    run = open_run(tmp_path / "full")
-    assert write_full_study(run) == list(TABLES)
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """The simulated run, and what was written."""
+    run = open_run(tmp_path_factory.mktemp("study") / "full")
+    return run, write_full_study(run)
+
+
+def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes_nothing(full):
+    run, written = full
+    assert written == list(TABLES)
     assert all(run.read(name)["simulated"].all() for name in TABLES)
     assert {origin for note in note_tables(run, tables=list(TABLES)) for origin in note.rows} == {
         "simulated"
@@ -20,11 +27,11 @@ def test_every_table_of_the_simulated_run_is_marked_and_a_second_writing_changes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("chapter", ["05_who_is_preferred", "07_can_judges_be_trusted"])
-def test_chapters_about_judges_take_a_run_with_several(tmp_path, forked_kernels, chapter):
-    write_full_study(open_run(tmp_path / "full"))
+def test_chapters_about_judges_take_a_run_with_several(full, tmp_path, forked_kernels, chapter):
+    run, _ = full
     notebook, how = (
         find_root() / "notebooks" / f"{chapter}.ipynb",
-        {"run": str(tmp_path / "full"), "n_resamples": 20},
+        {"run": str(run.folder), "n_resamples": 20},
     )
     settings = {
         name: value for name, value in how.items() if name in papermill.inspect_notebook(notebook)
