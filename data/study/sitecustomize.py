@@ -1,4 +1,4 @@
-"""Mend four faults of Potato's server. Its interpreter reads this file when it starts.
+"""Mend five faults of Potato's server. Its interpreter reads this file when it starts.
 
 Keep no address and no browser: Potato notes both beside a person's name with every answer, and the
 log holds the address. Here each request reaches it without them, and what it would note of devices
@@ -12,13 +12,19 @@ Let many people answer at once: Potato walks through the items that are left whi
 answer takes one out, which ends in an error page for the first. So each walk is over the items as
 they were when it began.
 
+Let many people begin at once: each who asks for a page that Potato has not compiled yet would
+compile it anew, a fifth of a second of the processor for each person and page. So one does, and the
+others wait for it.
+
 Say how to come back: a name written with other capitals is refused as taken, which tells its owner
 nothing.
 """
 
 from collections import deque
+from threading import RLock
 
 from flask import Flask
+from jinja2 import Environment
 from werkzeug.serving import WSGIRequestHandler
 
 Flask.default_config = Flask.default_config | {"SESSION_REFRESH_EACH_REQUEST": False}
@@ -43,6 +49,17 @@ def _unseen(app, environ, start_response):  # noqa: ANN001, ANN202  the study's 
 
 _answer, Flask.__call__ = Flask.__call__, _unseen
 WSGIRequestHandler.address_string = lambda _: "-"  # in the log
+
+_one_at_a_time = RLock()
+_load_template = Environment._load_template
+
+
+def _load_template_once(*given):  # noqa: ANN002, ANN202
+    with _one_at_a_time:
+        return _load_template(*given)
+
+
+Environment._load_template = _load_template_once
 
 
 class _Items(deque):

@@ -504,17 +504,54 @@ class Scripted:
         assert "debrief_text" in page, self.name
 
 
+def run_in_potato(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in Potato's interpreter, as it is mended."""
+    return subprocess.run(
+        [potato_program().resolve().with_name("python"), "-c", program],
+        env={"PYTHONPATH": str(find_root() / "data" / "study")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+COMPILE_TOGETHER = """
+import threading, time
+from flask import Flask, render_template
+from jinja2 import DictLoader, Environment
+
+def compile_slowly(environment, source, *given, compile=Environment.compile):
+    print("compiled")
+    time.sleep(0.1)
+    return compile(environment, source, *given)
+
+Environment.compile = compile_slowly
+app = Flask(__name__)
+app.jinja_loader = DictLoader({"page": "shown"})
+
+def ask():
+    with app.app_context():
+        print(render_template("page"))
+
+people = [threading.Thread(target=ask) for _ in range(5)]
+for person in people:
+    person.start()
+"""
+
+
+def test_a_page_that_many_ask_for_together_is_compiled_once():
+    """Each of fifty raters who began together made the server compile each page anew."""
+    done = run_in_potato(COMPILE_TOGETHER)
+    assert done.stdout.split() == ["compiled", *["shown"] * 5], done.stderr
+
+
 def test_items_can_be_taken_out_while_the_server_walks_through_them():
     """Potato's own deque ends in an error page here; with many raters at once it did."""
-    python = potato_program().resolve().with_name("python")
     walk = (
         "from potato.item_state_management import deque; left = deque('ab')\nfor x in left:"
         " left.remove(x)\nprint(*left)"
     )
-    texts = {"PYTHONPATH": str(find_root() / "data" / "study")}
-    done = subprocess.run(
-        [python, "-c", walk], env=texts, capture_output=True, text=True, check=False
-    )
+    done = run_in_potato(walk)
     assert done.stdout == "\n", done.stderr
 
 
