@@ -25,8 +25,6 @@ from heart_utils.collection import Collection
 from heart_utils.judging.design import DesignError
 from heart_utils.judging.recipe import read_recipe
 from heart_utils.judging.respond import skipped_histories
-from heart_utils.replies.seekers import say_findings
-from heart_utils.report.seekers import check_seekers
 from heart_utils.runs import open_run
 from heart_utils.settings import read_yaml
 from heart_utils.upkeep import INCOMPLETE
@@ -105,6 +103,10 @@ def _ask(collection: Collection, budget_usd: float | None, options: argparse.Nam
     for step, table in collection.judge(**judging):
         _tell_states(CALLED.get(step.name, step.name), table, step.by)
     if talks is not None and len(talks):
+        # for a run with seekers, and no other: they bring SciPy
+        from heart_utils.replies.seekers import say_findings
+        from heart_utils.report.seekers import check_seekers
+
         cards = check_seekers(collection.run)
         print(
             f"Report cards of the seekers: {say_findings(cards)}."

@@ -25,7 +25,6 @@ from heart_utils.judging.design import digest
 from heart_utils.judging.prompts import PROMPTS
 from heart_utils.people.assignment import StudyError
 from heart_utils.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
-from heart_utils.people.payments import write_payments
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.files import complete
@@ -355,6 +354,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **reading_of(options),
         )
         imported.write(run)
+        # for this command, and no other that reads what people gave: it brings SciPy
+        from heart_utils.people.payments import write_payments
+
         payments, proposed = write_payments(
             run, imported.raters, imported.verdicts, withdrawn=options.withdraw
         )
