@@ -102,8 +102,6 @@ IN_FLIGHT = 64
 USD_A_TOKEN = 1e-6
 JUMP_S = 1200.0
 LEAST_ON_DISK = 500  #: Calls whose answers fill the small disk.
-#: Names a file with the seconds by which the database's clock is wrong at present.
-CLOCK = "HEART_BENCH_CLOCK"
 
 
 def run(quick: bool, only: str | None = None) -> Iterator[Figure]:
@@ -386,6 +384,50 @@ def read_again(url: str, n: int) -> None:
 # -- faults and kills
 
 
+class _Judging:
+    """A process that judges a study: a fork of one that has imported what it needs."""
+
+    def __init__(self, *study: str | int, output: Path, errors: Path, **options: str) -> None:
+        self.output = output
+        self.process = _FORKS.Process(
+            target=_judge_into, args=(str(output), str(errors), study, options)
+        )
+        self.process.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid or 0
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.exitcode
+
+    def is_alive(self) -> bool:
+        return self.process.is_alive()
+
+    def kill(self) -> None:
+        """Kill it as a power cut would."""
+        self.process.kill()
+        self.process.join()
+
+    def wait(self, seconds: float | None = None) -> str:
+        """Wait for its end, and return what it printed."""
+        self.process.join(seconds)
+        return self.output.read_text()
+
+
+def _judge_into(output: str, errors: str, study: tuple[Any, ...], options: dict[str, str]) -> None:
+    """Judge a study in this process, which prints and complains into files."""
+    for stream, file, mode in ((1, output, "wb"), (2, errors, "ab")):
+        with open(file, mode) as opened:
+            os.dup2(opened.fileno(), stream)
+    judge_all(*study, **options)
+
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["benchmarks.collect", "heart_utils.judging.judge", "litellm"])
+
+
 class _Collectors:
     """Two processes that judge one study on one ledger, and what happens to them."""
 
@@ -400,6 +442,7 @@ class _Collectors:
     ) -> None:
         self.address, self.url, self.n, self.folder, self.hosts = address, url, n, folder, hosts
         self.scheduler, self.ledger = scheduler, open_ledger(url)
+        self.n_begun = 0
         self.in_flight: set[str] = set()  # digests of what was claimed by those that were killed
         self.processes = [self.begin(which) for which in range(len(hosts))]
 
@@ -411,27 +454,24 @@ class _Collectors:
             process.kill()
         self.ledger.close()
 
-    def begin(self, which: int) -> subprocess.Popen[str]:
+    def begin(self, which: int) -> _Judging:
         """Start one; what it complains of goes into a file."""
-        arguments = (
-            f"{self.address!r}, {self.url!r}, {self.n}, {self.hosts[which]!r}, {self.scheduler!r}"
+        self.n_begun += 1
+        return _Judging(
+            self.address,
+            self.url,
+            self.n,
+            host=self.hosts[which],
+            scheduler=self.scheduler,
+            clock=str(Path(self.folder, "clock")),
+            output=Path(self.folder, f"output-{self.n_begun}"),
+            errors=Path(self.folder, "errors"),
         )
-        code = f"from benchmarks.collect import judge_all; judge_all({arguments})"
-        environment = {**os.environ, CLOCK: str(Path(self.folder, "clock"))}
-        with Path(self.folder, "errors").open("a") as errors:
-            return subprocess.Popen(
-                [sys.executable, "-c", code],
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=environment,
-            )
 
     def wait_for(self, share: float) -> None:
         """Wait until that share of the calls is recorded, or nobody works any more."""
         while _done(self.url) < share * self.n and any(
-            process.poll() is None for process in self.processes
+            process.is_alive() for process in self.processes
         ):
             time.sleep(0.2)
 
@@ -447,7 +487,6 @@ class _Collectors:
     def kill(self, which: int) -> None:
         """Kill one as a power cut would, and start it again."""
         self.processes[which].kill()
-        self.processes[which].communicate()
         self.in_flight |= self.claimed_by(self.processes[which].pid)
         self.processes[which] = self.begin(which)
 
@@ -465,8 +504,8 @@ class _Collectors:
         """Wait for the end, and compare with what must be."""
         results, exits = [], []
         for process in self.processes:
-            output, _ = process.communicate()
-            exits.append(process.returncode)
+            output = process.wait()
+            exits.append(process.exit_code)
             results.append(json.loads(output.splitlines()[-1]) if output else {})
         statistics = _statistics(self.address)
         twice = set(statistics["twice"])
@@ -815,11 +854,10 @@ def _recorded_keys(url: str) -> int:
 
 
 def _collect_or_fail(address: str, url: str, n: int) -> tuple[str, str]:
-    code = f"from benchmarks.collect import judge_all; judge_all({address!r}, {url!r}, {n})"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600
-    )
-    return done.stdout, done.stderr
+    with tempfile.TemporaryDirectory() as folder:
+        errors = Path(folder, "errors")
+        output = _Judging(address, url, n, output=Path(folder, "output"), errors=errors).wait(600)
+        return output, errors.read_text()
 
 
 def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
@@ -833,7 +871,9 @@ def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
     return dict(json.loads(output.splitlines()[-1]))
 
 
-def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "") -> None:
+def judge_all(
+    address: str, url: str, n: int, host: str = "", scheduler: str = "", clock: str = ""
+) -> None:
     """Judge a study; print how many rows it has, and how many differ from what was meant.
 
     The provider knows what was meant.
@@ -843,8 +883,8 @@ def judge_all(address: str, url: str, n: int, host: str = "", scheduler: str = "
 
     if host:
         ledger._host = lru_cache(lambda: host)
-    if CLOCK in os.environ:
-        _keep_wrong_time(Path(os.environ[CLOCK]))
+    if clock:
+        _keep_wrong_time(Path(clock))
     histories, replies, comparisons = _study(n)
     judge = replace(
         _judge(address),
