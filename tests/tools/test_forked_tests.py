@@ -75,7 +75,12 @@ def start(folder, *options):
     return subprocess.Popen(
         [*command, *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(find_root())},
+        # nbval, which these tests need no more than other plugins, takes seconds to load
+        env={
+            **os.environ,
+            "PYTHONPATH": str(find_root()),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
