@@ -416,7 +416,7 @@ class _Judging:
         return self.output.read_text()
 
 
-def _judge_into(output: str, errors: str, study: tuple[Any, ...], options: dict[str, str]) -> None:
+def _judge_into(output: str, errors: str, study: tuple[Any, ...], options: dict[str, Any]) -> None:
     """Judge a study in this process, which prints and complains into files."""
     for stream, file, mode in ((1, output, "wb"), (2, errors, "ab")):
         with open(file, mode) as opened:
