@@ -85,7 +85,7 @@ pin: ## keep the numbers that the sample book prints in tests/printed_numbers.js
 
 test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that need a browser or a server
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-services.txt
-	@$(PYTEST) --forks $$(($(JOBS) + 1)) -m "slow or services" $(call marked,slow\|services)
+	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "slow or services" $(call marked,slow\|services)
 
 coverage: book $(MODEL) ## the tests of `make test` with the share of branches they reach: 90 % or more
 	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term
