@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 READY = "() => document.readyState === 'complete' && typeof navigateToNext === 'function'"
+# Potato's own event: the page has put back what was answered, and clears no answer after it.
+NOTE_RESTORED = "document.addEventListener('potato:instance-ready', () => { window.restored = 1 })"
 CHROMIUM_ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -62,6 +64,7 @@ class Visitor:
     ) -> None:
         self.page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
         self.page.set_default_timeout(90_000)
+        self.page.add_init_script(NOTE_RESTORED)
         self.address = address
         self.outside: list[str] = []
         self.page.on("request", lambda request: self._note(request.url))
@@ -94,7 +97,8 @@ class Visitor:
         return self.item(), left, right
 
     def item(self) -> str:
-        """Return the id of the page shown."""
+        """Return the id of the page shown, once it can be answered."""
+        self.page.wait_for_function("() => window.restored")
         return str(self.page.eval_on_selector("#instance_id", "field => field.value"))
 
     def rate(self, side: str, strength: int | None, reason: str) -> None:
@@ -104,7 +108,7 @@ class Visitor:
             ".pairwise-tie-btn" if side == "tie" else f'.pairwise-tile[data-value="{side}"]'
         )
         if strength is not None:
-            self.page.check(f'[name="strength"][value="{strength}"]')
+            self._choose(f'[name="strength"][value="{strength}"]')
         self.page.fill('textarea[schema="reason"]', reason)
         self._leave(before)
 
@@ -128,6 +132,15 @@ class Visitor:
         self.page.wait_for_function(READY)
         self.page.click("#next-btn")
         self.page.wait_for_selector(until)
+
+    def _choose(self, selector: str) -> None:
+        """Click until it is chosen: the question unfolds and scrolls, and a click can miss it."""
+        answer = self.page.locator(selector)
+        for _ in range(5):
+            answer.click()
+            if answer.is_checked():
+                return
+        raise RuntimeError(f"{selector}: five clicks did not choose it")
 
     def _leave(self, before: str) -> None:
         self.page.wait_for_timeout(150)  # the page saves what was typed a moment after the last key
