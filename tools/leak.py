@@ -9,6 +9,7 @@ the messages, posts and replies of the studies whose scores or tallies are in ``
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 import sys
@@ -153,40 +154,48 @@ def withheld_texts(names: Sequence[str] = WITHHELD) -> Withheld:
     return Withheld(text for file in files for text in _strings(file))
 
 
-def read_published(path: Path) -> Iterator[tuple[str, str]]:
+def read_published(published: Path | bytes) -> Iterator[tuple[str, str]]:
     """Read what a folder, a zip or a tar archive holds in letters.
 
     Parameters
     ----------
-    path : pathlib.Path
-        A folder, or an archive.
+    published : pathlib.Path or bytes
+        A folder, an archive, or an archive that is not yet written.
 
     Yields
     ------
     tuple of str and str
         The file's name, and its text; pictures and fonts are passed over.
     """
-    if path.is_dir():
-        listed: Iterable[tuple[str, bytes]] = (
-            (str(file.relative_to(path)), file.read_bytes())
-            for file in sorted(path.rglob("*"))
+    if isinstance(published, bytes):
+        members = _archived(published)
+    elif published.is_dir():
+        members = (
+            (str(file.relative_to(published)), file.read_bytes())
+            for file in sorted(published.rglob("*"))
             if file.is_file()
         )
-    elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            listed = [
-                (name, archive.read(name)) for name in archive.namelist() if not name.endswith("/")
-            ]
     else:
-        with tarfile.open(path) as archive:
-            listed = [
-                (member.name, opened.read())
-                for member in archive
-                if (opened := archive.extractfile(member))
-            ]
-    for name, content in listed:
+        members = _archived(published.read_bytes())
+    for name, content in members:
         if Path(name).suffix.lower() in READABLE:
             yield name, content.decode("utf-8", errors="replace")
+
+
+def _archived(archive: bytes) -> Iterator[tuple[str, bytes]]:
+    """Read the files of a zip or a tar archive."""
+    file = io.BytesIO(archive)
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as zipped:
+            for name in zipped.namelist():
+                if not name.endswith("/"):
+                    yield name, zipped.read(name)
+        return
+    file.seek(0)  # the look for a zip's end left it elsewhere
+    with tarfile.open(fileobj=file) as tar:
+        for member in tar:
+            if opened := tar.extractfile(member):
+                yield member.name, opened.read()
 
 
 def find_leaks(published: Iterable[tuple[str, str]], withheld: Withheld) -> list[Leak]:

@@ -152,7 +152,7 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
     ------
     ReleaseError
         If the pages are of another commit, or a page or a file holds withheld words or somebody
-        whom a key file names; nothing is then left in `out`.
+        whom a key file names; nothing is written then.
     """
     commit, version = current_commit(root), _version(root)
     front = html / "book" / "intro.html"
@@ -176,43 +176,41 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
         source: gzip.compress(tar.stdout, mtime=when),
         notes: (entry["lines"].strip() + "\n").encode() if entry else b"",
     }
+    _refuse_words({book.name: contents[book], source.name: contents[source]}, root, withheld)
     sums = "".join(
         f"{hashlib.sha256(content).hexdigest()}  {file.name}\n"
         for file, content in contents.items()
     )
     contents[out / "SHA256SUMS"] = sums.encode()
     write_together(contents)
-    packed = list(contents)
-    leaks = [
-        f"{file.name}, {leak.file}: {leak.words!r}"
-        for file in packed[:2]
-        for leak in find_leaks(read_published(file), withheld)
-    ]
+    return list(contents)
+
+
+def _refuse_words(archives: dict[str, bytes], root: Path, withheld: Withheld) -> None:
+    """Refuse archives that hold withheld words, or somebody whom a run's key file names."""
     people = known_people().union(
         *(known_people(open_run(folder)) for folder in (root / "runs").glob("*") if folder.is_dir())
     )
     named = sorted({person for person in people if looks_like_person(person)})
-    listed = (
-        (file.name, name)
-        for file in packed[:2]
-        for name, text in read_published(file)
-        if any(map(text.__contains__, named))
-    )
-    if people_named := [f"{file}, {redact_message(name)}" for file, name in listed]:
-        for file in packed:
-            file.unlink()
+    people_named, leaks = [], []
+    for archive, content in archives.items():
+        texts = list(read_published(content))
+        people_named += [
+            f"{archive}, {redact_message(name)}"
+            for name, text in texts
+            if any(map(text.__contains__, named))
+        ]
+        leaks += [f"{archive}, {leak.file}: {leak.words!r}" for leak in find_leaks(texts, withheld)]
+    if people_named:
         raise ReleaseError(
             f"Somebody whom a key file names stands in: {'; '.join(people_named[:5])}. Put the"
             " code in the place of the name."
         )
     if leaks:
-        for file in packed:
-            file.unlink()
         raise ReleaseError(
             f"Words of {', '.join(WITHHELD)} may not be passed on, and stand in:"
             f" {'; '.join(leaks[:5])}. Show ids or figures in their place."
         )
-    return packed
 
 
 def pack_run(root: Path, name: str, out: Path) -> Path:
