@@ -413,9 +413,7 @@ def test_two_orders_are_not_two_raters():
     table = votes(
         [("x-y", "d", "m1", "a"), ("x-y", "d", "m1", "b"), ("x-y", "d", "p1", "a")]
     ).assign(order=["ab", "ba", "ab"])
-    with pytest.raises(
-        AgreementError, match="Two orders are not two raters: join them first with `combine_orders`"
-    ):
+    with pytest.raises(AgreementError, match="not two raters: .*`combine_orders`"):
         pairwise_agreement(table)
     joined = combine_orders(
         table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None)

@@ -861,9 +861,7 @@ def spoil(ledger, request):
 def test_a_damaged_answer_is_said_and_leaves_the_others_alone(ledger):
     first, second = fill(ledger, ["a", "b"])
     spoil(ledger, first)
-    with pytest.warns(
-        UserWarning, match="1 answers in .* are damaged, the first by judge. They count as errors"
-    ):
+    with pytest.warns(UserWarning, match=r"1 answers .* by judge\. .* as errors"):
         calls = ask_all([first, second], ledger=ledger, mode="replay")
     assert [(call.status, call.text) for call in calls] == [("error", ""), ("ok", "said b")]
 

@@ -544,9 +544,7 @@ def test_a_queue_whose_first_calls_are_all_refused_stops_and_one_that_was_heard_
     provider, ledger
 ):
     provider.faults = {"403": 1.0}
-    with pytest.warns(
-        UserWarning, match="its first 5 calls were all turned down; the last: APIError.*not for you"
-    ):
+    with pytest.warns(UserWarning, match="first 5 calls .*APIError.*not for you"):
         calls = answer_all(
             ask(model(provider, max_concurrency=1), *(f"w{i}" for i in range(30))), ledger
         )
@@ -669,7 +667,7 @@ def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_i
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
     with pytest.warns(
         UserWarning,
-        match="judge: its queue was stopped. .*internal.* nothing was answered, nor ever before",
+        match="judge: .*stopped.*internal.* nothing was answered",
     ):
         answer_all(ask(judge, *(f"w{i}" for i in range(100))), ledger)
     asked = len(provider.requests)
@@ -779,9 +777,7 @@ def test_a_damaged_answer_is_asked_again(provider, ledger):
     with ledger.writing() as connection:
         first = database.calls.c.key == requests[0].key
         connection.execute(database.calls.update().where(first).values(answer=b"(\xb5/\xfd rotten"))
-    with pytest.warns(
-        UserWarning, match="1 answers in .* are damaged, the first by judge. They are asked again"
-    ) as warned:
+    with pytest.warns(UserWarning, match=r"1 answers .* by judge\. .*asked again") as warned:
         calls = answer_all(requests, ledger)
     # it points at who asked; another test's loop may be cleared away meanwhile, and Python says so
     own = [warning for warning in warned if warning.category is UserWarning]

@@ -223,7 +223,5 @@ def test_a_study_with_one_cluster_is_named(sets):
 
 
 def test_a_cut_that_is_not_there_is_named(sets):
-    with pytest.raises(
-        ValueError, match="No row of the tallies has by='post' and {'responder_a': 'nobody'}"
-    ):
+    with pytest.raises(ValueError, match="by='post' and {'responder_a': 'nobody'}"):
         count_wins(sets["resort"], by="post", responder_a="nobody")

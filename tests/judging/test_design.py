@@ -130,9 +130,7 @@ def test_failed_replies_are_left_out_and_counted():
     replies.loc[[0, 1, 2, 3], "state"] = ["refused", "error", "error", "refused"]
     with pytest.warns(
         UserWarning,
-        match=(
-            r"4 of 30 replies are not paired \(2 error, 2 refused\); 1 histories have no two valid"
-        ),
+        match=r"4 of 30 replies .*\(2 error, 2 refused\); 1 histories",
     ) as said:
         comparisons = pair_replies(replies, rng=draw())
     assert sum(warning.category is UserWarning for warning in said) == 1

@@ -220,9 +220,7 @@ def test_an_empty_reply_is_an_error(questions, ledger):
 
 
 def test_what_does_not_fit_is_refused_before_the_first_call(questions, ledger):
-    with pytest.raises(
-        TableError, match="replies.history_id: expected a history that is given too; row 1 has 'Q9'"
-    ):
+    with pytest.raises(TableError, match=r"replies\.history_id: .*row 1 has 'Q9'"):
         ask_nothing(questions, ledger, replies=make_replies().assign(history_id=["Q1", "Q9"]))
     with pytest.raises(JudgeError, match="No judge"):
         ask_nothing(questions, ledger, judges=[])

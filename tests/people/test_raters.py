@@ -251,9 +251,7 @@ def test_reasons_are_redacted_and_formulas_and_scripts_kept_as_text(run, study):
     ):
         answers[item]["reason"] = reason
     answer_seat(study, "seat-001", "ann", answers)
-    with pytest.warns(
-        UserWarning, match="1 reasons with formula and 1 reasons with markup. They are kept as text"
-    ):
+    with pytest.warns(UserWarning, match="1 reasons with formula and 1 reasons with markup"):
         verdicts = import_study(run, study).verdicts
     assert verdicts["rationale"].tolist()[:3] == [
         "=1+1",
@@ -321,9 +319,7 @@ def test_two_answers_to_one_question_are_refused(run, study):
         [{"schema": "preference", "name": "selection"}, "B"]
     )
     file.write_text(json.dumps(state))
-    with pytest.raises(
-        StudyError, match="Somebody gave two answers to a question of the page 'seat-001"
-    ):
+    with pytest.raises(StudyError, match="two answers .*'seat-001"):
         import_study(run, study)
 
 
@@ -732,7 +728,7 @@ def test_the_same_answers_from_another_place_are_refused_and_nothing_is_written(
     before = {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")}
     with pytest.raises(
         StudyError,
-        match=r"4 of 4 verdicts are in the run already, in its part 'people-votes-\w{8}'",
+        match=r"4 of 4 verdicts .* already, .*'people-votes-\w{8}'",
     ):
         import_study(compared, moved, statement=STATEMENT).write(compared)
     assert {file: file.read_bytes() for file in compared.folder.rglob("*.parquet")} == before

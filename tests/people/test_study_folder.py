@@ -508,9 +508,7 @@ def test_a_study_with_real_people_needs_a_support_line_and_all_else_they_must_be
     )
     with pytest.raises(
         StudyError,
-        match=(
-            "needs support_line. Without a support line nobody in distress would know where to turn"
-        ),
+        match=r"needs support_line\. .*distress",
     ):
         load_settings(run)
     (run.folder / "study.yaml").write_text("rehearsal: false\n")
@@ -653,9 +651,7 @@ SPANISH = [
 def test_pages_in_another_language_than_the_conversations_are_refused(run):
     histories = run.read("histories")
     run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
-    with pytest.raises(
-        StudyError, match="language is English, and the conversations seem to be in Spanish"
-    ):
+    with pytest.raises(StudyError, match="language is English, .*Spanish"):
         write_study(run, "rating", settings=small(run))
     with pytest.raises(
         StudyError, match=r"language is Spanish, and the pages .* seem to be in English"
@@ -764,7 +760,7 @@ def test_potato_that_is_not_there_is_named_with_the_remedy(run, tmp_path, monkey
     monkeypatch.setenv("HEART_POTATO", str(tmp_path / "nowhere"))
     with pytest.raises(
         StudyError,
-        match=r"Potato is not installed \(looked for .*nowhere\). `make study` installs it",
+        match=r"Potato .*nowhere\)\. `make study`",
     ):
         start_study(study)
 

@@ -87,7 +87,7 @@ def test_shares_of_a_simulated_study_lie_in_their_intervals(rng):
 def test_a_run_without_people_is_told_so(rng):
     with pytest.raises(
         RatingsError,
-        match="No person's reply meets a model's on 'overall': there are 0 people and 2 models",
+        match="'overall': there are 0 people and 2 models",
     ):
         head_to_head(votes(ROWS[:1]), WHO.assign(responder_kind="model"), rng=rng)
     with pytest.raises(RatingsError, match="what kind bot is of"):

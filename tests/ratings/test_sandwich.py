@@ -171,7 +171,7 @@ def test_few_or_nested_raters_cannot_stand_for_others(rows):
     nested = rows.assign(rater=rows["dialogue_id"] + rows["rater"])
     with pytest.raises(
         RatingsError,
-        match="Each rater belongs to one dialogue_id only.*Resample the dialogue_id alone",
+        match="rater .* one dialogue_id only.*Resample the dialogue_id",
     ):
         fit_ratings(nested, cluster=two)
     lone = rows.assign(rater="r" + (rows["dialogue_id"].str[-2:].astype(int) // 2).astype(str))
@@ -182,7 +182,7 @@ def test_few_or_nested_raters_cannot_stand_for_others(rows):
 def test_the_choice_of_interval_is_checked(rows):
     with pytest.raises(
         RatingsError,
-        match="interval is 'product', expected one of bootstrap, sandwich where dialogue_id vary",
+        match="interval is 'product', .*bootstrap, sandwich .*dialogue_id",
     ):
         fit_ratings(rows, interval="product")
     with pytest.raises(

@@ -98,24 +98,18 @@ def test_runs_with_other_judges_are_refused(tmp_path, rng):
 def test_runs_without_a_common_opponent_are_refused(tmp_path):
     write_run(tmp_path / "before", THETA)
     write_run(tmp_path / "after", {"new": 0.0, "u": 0.4, "v": -0.4})
-    with pytest.raises(
-        GateError, match="met no common opponent: x, y in the run 'before', u, v in the run 'after'"
-    ):
+    with pytest.raises(GateError, match="opponent: x, y .* 'before', u, v .* 'after'"):
         read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:new")
 
 
 def test_names_that_are_not_there_list_those_that_are(two_runs):
-    with pytest.raises(
-        GateError, match="'nobody' appears in no verdict of the run 'before'; there are old, x, y"
-    ):
+    with pytest.raises(GateError, match="'nobody' .* 'before'; there are old, x, y"):
         read_sides("old", "nobody", run=f"{two_runs}/before")
     with pytest.raises(GateError, match="'nowhere:old' names no run that is here.*Runs here: "):
         read_sides("nowhere:old", f"{two_runs}/after:new")
     with pytest.raises(GateError, match="'old' names no run that is here. Write run:responder"):
         read_sides("old", "x")
-    with pytest.raises(
-        GateError, match="'nobody' appears in no verdict of the run 'after'; there are new, x, y"
-    ):
+    with pytest.raises(GateError, match="'nobody' .* 'after'; there are new, x, y"):
         read_sides(f"{two_runs}/before:old", f"{two_runs}/after:nobody")
     with pytest.raises(RunError, match="There is no run"):
         read_sides("old", "x", run=f"{two_runs}/nowhere")
@@ -196,7 +190,7 @@ def test_junit_counts_failures_and_errors(failing, rng):
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1")
     with pytest.raises(
         GateFailedError,
-        match="inconclusive on 'new' against 'old'. <&>: no verdict told anyone apart",
+        match="inconclusive on 'new' against 'old'. <&>",
     ):
         cannot.require_pass()
 
@@ -254,7 +248,5 @@ def test_a_judge_that_reads_nothing_passes_nobody(rng):
     """The sample's embedded judge follows the order in every pair of these two."""
     gate = run_gate("reference", "echo", run="sample", protocol="heart", n_resamples=50, rng=rng)
     assert gate.table["outcome"].tolist() == ["cannot tell"]
-    with pytest.raises(
-        GateFailedError, match="In 360 of 360 pairs the verdict turned .* more than 50% is no pass"
-    ):
+    with pytest.raises(GateFailedError, match="360 of 360 pairs .* more than 50%"):
         gate.require_pass()

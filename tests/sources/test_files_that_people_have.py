@@ -192,7 +192,7 @@ def test_a_winner_may_be_named_but_not_one_who_did_not_play():
     third.loc[2, "winner"] = "x"
     with pytest.raises(
         DataError,
-        match=r"row 2 names 'x' .1 such rows., who is neither responder_a .z. nor responder_b .y.",
+        match=r"row 2 names 'x' .*responder_a .z. nor responder_b .y.",
     ):
         load_verdicts(third, **how)
     sides = rows.assign(model_a="a", model_b="b", winner="b")
@@ -205,7 +205,7 @@ def test_names_that_differ_in_capitals_or_blanks_are_refused():
     rows.loc[2, "model_a"] = " X"
     with pytest.raises(
         DataError,
-        match=r"row 0 has 'x' and row 2 has ' X', which differ in capitals or blanks alone",
+        match=r"row 0 has 'x' and row 2 has ' X', .*blanks",
     ):
         load_verdicts(rows, **ARENA)
     fixed = load_verdicts(rows, **{**ARENA, "words": {**ARENA["words"], "responder_a": {"x": "x"}}})
@@ -226,9 +226,7 @@ KAGGLE = "id,model_a,model_b,winner_model_a,winner_model_b,winner_tie\n0,x,y,1,0
 
 def test_winners_with_a_column_each_are_one_answer(tmp_path):
     assert votes(paste(csv(tmp_path, KAGGLE))[0]) == WON
-    with pytest.raises(
-        DataError, match="row 1 is marked in winner_model_a and winner_tie .1 such rows."
-    ):
+    with pytest.raises(DataError, match="row 1 .* winner_model_a and winner_tie .1 such"):
         paste(csv(tmp_path, KAGGLE.replace("1,y,x,1,0,0", "1,y,x,1,0,1")))
     with pytest.raises(DataError, match="row 1 has '2' in winner_model_a, expected 1 or 0"):
         paste(csv(tmp_path, KAGGLE.replace("1,y,x,1,0,0", "1,y,x,2,0,0")))
@@ -279,9 +277,7 @@ def test_a_form_with_a_row_a_person_becomes_a_row_an_answer(tmp_path, monkeypatc
         load_verdicts(file)
     assert "p0@example.org" not in str(caught.value)
     options = proposed(caught.value) | {"pair_columns": r"Conversation (\d+) .*", "shown": SHOWN}
-    with pytest.warns(
-        UserWarning, match="2 rows were read and 3 answers kept: 1 blank cells, taken as not asked"
-    ):
+    with pytest.warns(UserWarning, match="2 rows .* 3 answers kept: 1 blank cells"):
         table = load_verdicts(file, **options)
     assert sorted(votes(table)) == [["x", "y", "a"], ["x", "y", "a"], ["x", "y", "tie"]]
     assert table["rater"].str.fullmatch("rater-[0-9a-f]{8}").all()
@@ -345,9 +341,7 @@ def test_rejected_work_counts_only_on_request(tmp_path, monkeypatch):
         load_verdicts(file)
     with pytest.warns(UserWarning, match="who is who"):
         assert len(load_verdicts(file, **{**proposed(caught.value), "only": both})) == 2
-    with pytest.raises(
-        DataError, match="only keeps no row: AssignmentStatus has 'Approved', 'Rejected'"
-    ):
+    with pytest.raises(DataError, match="no row: AssignmentStatus has 'Approved', 'Rejected'"):
         load_verdicts(file, **{**proposed(caught.value), "only": {"AssignmentStatus": "Accepted"}})
     with pytest.raises(DataError, match="line 3 of votes.csv has fewer cells than the header"):
         load_verdicts(csv(tmp_path, head + rows.removesuffix(",right\n") + "\n"))
@@ -448,9 +442,7 @@ def test_a_soft_preference_of_any_range_is_read_and_checked_in_the_files_own_num
     assert table["p_a"].tolist()[:2] == [0.25, 0.0]  # alpha is a, and zeta was better by 0.75
     assert table["verdict"].tolist()[:2] == ["b", "b"]
     assert table["state"].tolist() == ["valid", "valid", "error"]
-    with pytest.raises(
-        DataError, match=r"p_a: expected a number from 1 to 2, or nothing; row 1 has 2.01"
-    ):
+    with pytest.raises(DataError, match=r"p_a: .* from 1 to 2, .*row 1 has 2\.01"):
         paste(rows.assign(preference=[1.0, 2.01, 1.5]))
     plain = {
         "history_id": "c1",
@@ -459,9 +451,7 @@ def test_a_soft_preference_of_any_range_is_read_and_checked_in_the_files_own_num
         "rater": "j",
         "rater_kind": "model",
     }
-    with pytest.raises(
-        DataError, match=r"from 0 to 1, or nothing; row 0 has 1.99. Is it on another scale"
-    ):
+    with pytest.raises(DataError, match=r"from 0 to 1, .*row 0 has 1\.99\. .*scale"):
         load_verdicts(pd.DataFrame([{**plain, "verdict": "b", "p_a": 1.99}]))
     with pytest.raises(DataError, match=r"row 0 has 0.99 and says 'b' .1 such rows."):
         load_verdicts(pd.DataFrame([{**plain, "verdict": "b", "p_a": 0.99}]))
@@ -587,9 +577,7 @@ def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_wha
     log |= {"status": "cancelled", "samples": log["samples"][:5]}
     file = tmp_path / "log.json"
     file.write_text(json.dumps(log))
-    with pytest.warns(
-        UserWarning, match="3 samples that are not in the log, whose status is 'cancelled'"
-    ):
+    with pytest.warns(UserWarning, match="3 samples .* status is 'cancelled'"):
         paste(file)
 
 

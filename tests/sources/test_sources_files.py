@@ -459,9 +459,7 @@ def test_headers_are_matched_without_case_and_blanks_and_one_column_cannot_be_tw
         columns={"history_id": "History ID", "responder_a": "RESPONDER-A ", "rater": " Rater"}
     )
     assert load_verdicts(excel(tmp_path / "mine.xlsx", table))["rater"].tolist() == ["r1"]
-    with pytest.raises(
-        DataError, match="several columns are rater, and its columns are .* Rater, .*judge"
-    ):
+    with pytest.raises(DataError, match="several columns are rater, .* Rater, .*judge"):
         load_verdicts(table.assign(judge="r2"), columns={"judge": "rater"})
 
 
@@ -514,9 +512,7 @@ def test_a_table_with_a_column_for_each_rater_becomes_a_row_for_each_answer():
         ["c1", "Ben", "tie"],
     ]
     assert rows.attrs["notes"] == {"blank cells, taken as not asked": 1}
-    with pytest.raises(
-        DataError, match=r"row 0 .rater column 1. says 'A'.*row 1 .rater column 1. says 'B'"
-    ):
+    with pytest.raises(DataError, match=r"row 0 .*column 1. says 'A'.*row 1 .*column 1. says 'B'"):
         load_verdicts(wide, rater_columns=["Ann", "Ben"], always={"rater_kind": "human"})
     with pytest.raises(DataError, match="rater_columns names Cem; the columns are history_id"):
         load_verdicts(wide, rater_columns=["Ann", "Cem"])
@@ -603,7 +599,7 @@ def test_a_csv_with_a_row_too_long_is_named(tmp_path):
 def test_a_name_that_is_no_set_and_no_file_lists_the_sets_and_the_endings(tmp_path):
     with pytest.raises(
         DataError,
-        match="'mtbnech' is neither a set with verdicts .mtbench, mentalalign. nor a path",
+        match="'mtbnech' .*verdicts .mtbench, mentalalign.",
     ):
         load_verdicts("mtbnech")
     with pytest.raises(DataError, match="there is no such file"):

@@ -34,9 +34,7 @@ def test_greetings_closings_and_long_replies_are_flagged_by_rule(text, before, a
 
 
 def test_sets_without_replies_are_an_error():
-    with pytest.raises(
-        DataError, match="'mtbench' is neither a set with replies .sample, heart, esconv."
-    ):
+    with pytest.raises(DataError, match="'mtbench' .*replies .sample, heart, esconv."):
         load_replies("mtbench")
 
 

@@ -76,9 +76,7 @@ def test_another_rubric_is_refused(tmp_path, served, monkeypatch):
 
 
 def test_identical_answers_of_two_labs_are_found(tmp_path, served):
-    with pytest.raises(
-        PoolError, match="all 288 answers of judge to questions that both asked are identical"
-    ):
+    with pytest.raises(PoolError, match="all 288 answers of judge .*identical"):
         join_packs([pack(tmp_path, "a", seed=1), pack(tmp_path, "b", seed=1)])
 
 
