@@ -58,6 +58,10 @@ QUICK = (
 """Left out: what needs more than the environment, and collectors in processes of their own, which
 no change reaches."""
 
+READERS = tuple(
+    f"tests/sources/test_{name}.py"
+    for name in ("unusual_files", "files_that_people_have", "sources_files")
+)
 DEFAULTS = "tests/test_options.py::test_one_default_serves_all"
 NEAREST = {
     "ratings": ("tests/ratings",),
@@ -75,6 +79,7 @@ NEAREST = {
         "tests/people/test_assignment.py",
         "tests/people/test_privacy.py",
     ),
+    **{f"heart_utils.sources.{name}": READERS for name in ("cells", "columns", "guess", "reshape")},
     "heart_utils.scores": ("tests/test_scores.py", "tests/report/test_weighing.py"),
     "heart_utils.tables": ("tests/test_tables.py",),
     "heart_utils.gate": (
@@ -188,11 +193,36 @@ def _modules(wing: str) -> list[str]:
 
 
 def _nearest(name: str) -> list[str]:
-    """List the tests of a module's wing that import it."""
-    wing, _, module = name.rpartition(".")
-    imports = re.compile(rf"{re.escape(name)}\b|from {re.escape(wing)} import .*\b{module}\b")
-    files = sorted(Path("tests", wing.rpartition(".")[2]).glob("test_*.py"))
-    return [str(file) for file in files if imports.search(file.read_text(encoding="utf-8"))]
+    """List the tests that import a module: those of its wing if any does.
+
+    Where none does, those that import what imports it: a step inside is tested through the door.
+    """
+    modules = {
+        ".".join(file.with_suffix("").parts): file.read_text(encoding="utf-8")
+        for file in Path("heart_utils").rglob("[!_]*.py")
+    }
+    tests = {
+        file: file.read_text(encoding="utf-8") for file in sorted(Path("tests").rglob("test_*.py"))
+    }
+    imported = [name]
+    while imported:
+        nearest = [file for file, text in tests.items() if _imports(text, imported)]
+        if nearest:
+            home = Path("tests", name.split(".")[1])
+            return [str(file) for file in nearest if home in file.parents] or [*map(str, nearest)]
+        imported = [module for module, text in modules.items() if _imports(text, imported)]
+    return []
+
+
+def _imports(text: str, names: Sequence[str]) -> bool:
+    """Return whether a file imports one of some modules."""
+    for name in names:
+        wing, _, module = name.rpartition(".")
+        if re.search(
+            rf"(from|import) {re.escape(name)}\b|from {re.escape(wing)} import .*\b{module}\b", text
+        ):
+            return True
+    return False
 
 
 def sites(tree: ast.Module) -> list[ast.expr]:

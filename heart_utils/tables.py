@@ -125,7 +125,8 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
     name
         Name of a table of :data:`TABLES`.
     table
-        Rows; columns marked optional may be absent, and of responders all but two.
+        Rows. Columns marked optional may be absent; a table of responders needs ``responder`` and
+        ``responder_kind`` alone.
     distinct
         Whether it is known already that no row repeats another.
 

@@ -77,25 +77,33 @@ def collect_verdicts(
 ) -> pd.DataFrame:
     """Ask every judge about every comparison, or about every reply alone.
 
-    What the ledger holds is not asked again. An answer that cannot be read is asked for once more;
-    what cannot be read then is ``unparsed``.
+    Each call is kept in the ledger as soon as it is answered, and what the ledger holds is not
+    asked again: after an interruption the same call goes on where it stopped. An answer that cannot
+    be read is asked for once more; what cannot be read then is ``unparsed``, a row that counts as a
+    failure and never as a tie.
 
     Parameters
     ----------
-    histories, replies, comparisons, judges
-        As in :func:`plan_questions`; each judge answers in its own ``answer_format``, scores in
-        JSON.
+    histories, replies, comparisons
+        As in :func:`plan_questions`; without comparisons each valid reply is scored alone.
+    judges : sequence of Model
+        A panel of one or more, with different names. Each answers in its own ``answer_format``
+        (a letter, JSON, or probabilities of the next token); scores are always asked for in JSON.
     ledger
-        Where calls are kept.
+        Where calls and their costs are kept, from :func:`~heart_utils.calls.records.open_ledger`.
     plan
-        And whether to ask nothing, and say what it would take by judge, protocol and answer format.
+        If True, ask nothing, and return what asking would take: a row per judge, protocol and
+        answer format, with calls, tokens and dollars.
     responders, protocol, dimensions, repeats, seed
         As in :func:`plan_questions`.
     max_concurrency : int, optional
-        Calls in flight, all judges together.
+        Calls in flight at once, all judges together; by default what each judge's settings allow.
     **asking
-        ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"`` nothing), ``budget_usd``,
-        ``max_paid_calls``, ``scheduler``, ``progress``.
+        ``mode`` : ``"missing"`` (the default) asks what the ledger lacks, ``"replay"`` asks
+        nothing, ``"batch"`` submits to the provider's batch service. ``budget_usd`` : dollars that
+        the ledger may spend, ever. ``max_paid_calls`` : calls that cost money, at most.
+        ``scheduler`` : address of a Dask scheduler whose workers ask. ``progress`` : whether a bar
+        is drawn.
 
     Returns
     -------
@@ -111,6 +119,12 @@ def collect_verdicts(
     ------
     JudgeError, TableError
         If an option is unknown, or the tables do not fit each other; before the first call.
+
+    See Also
+    --------
+    plan_questions : See what judges would read, without asking.
+    heart_utils.ratings.verdicts.combine_orders : Join the two orders of a pair into one verdict.
+    heart_utils.ratings.ratings.fit_ratings : Turn verdicts into strengths with intervals.
 
     Examples
     --------

@@ -349,8 +349,8 @@ def train_judge(
     ridge regression of scores, or their order alone by proportional odds; logistic regression of
     verdicts on the difference :math:`x_a - x_b`, with a tie as half of each. The penalty is chosen
     within the training part. Folds hold whole dialogues; a fold's model is trained without its
-    dialogues and without the labels of anybody who rated them, so that it knows neither. No label
-    by a model is used.
+    dialogues and without the labels of anybody who rated them, so that it has seen neither the
+    dialogues nor the raters that it is tried on. No label by a model is used.
 
     Parameters
     ----------

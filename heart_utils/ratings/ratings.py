@@ -311,8 +311,8 @@ def fit_ratings(
     by wins in both directions) has no finite maximum. Such a responder gets a weak prior, a
     pseudo-count of a quarter of a win and a quarter of a loss against the mean responder, in the
     data and in every resample, and is ``penalised`` and ``provisional``; the interval is one-sided
-    (``one_sided_ends``). Strengths have mean zero over the others. Who separates in some resample
-    only gets the same prior there.
+    (``one_sided_ends``). Strengths have mean zero over the others. A responder that separates
+    in some resamples only gets the prior in those.
 
     Parameters
     ----------

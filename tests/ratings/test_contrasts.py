@@ -93,6 +93,25 @@ def test_exact_p_by_hand():
     assert found.table["p_value"].item() == pytest.approx(2 / 16)
 
 
+def test_drawn_flips_give_the_p_value_that_all_of_them_give(monkeypatch):
+    """With (1 + n as wide) / (1 + n drawn), here of 4,000 flips drawn where 256 exist."""
+    verdicts = twins(12, 0.6, n_twins=8, n_responders=2).verdicts
+    exact = twin_contrasts(verdicts, n_resamples=20).table["p_value"].item()
+    monkeypatch.setattr("heart_utils.ratings.contrasts.ALL_FLIPS", 4)
+    drawn = twin_contrasts(verdicts, n_resamples=20, n_flips=4000)
+    assert drawn.n_flips == 4000
+    spread = np.sqrt(exact * (1 - exact) / 4000)
+    assert 0 < exact < 1
+    assert drawn.table["p_value"].item() == pytest.approx(exact, abs=4 * spread + 1 / 4000)
+
+
+def test_one_verdict_a_slice_makes_a_pair_of_twins(study):
+    once = study.verdicts.drop_duplicates(["dialogue_id", "slice"])
+    found = twin_contrasts(once, n_resamples=20, n_flips=20)
+    assert found.n_unpaired == 0
+    assert found.table["n_clusters"].unique().tolist() == [18]
+
+
 def test_dialogues_without_a_twin_are_counted(study):
     lone = study.histories.query("slice == 'calm_twin'")["history_id"].iloc[0]
     rows = study.verdicts[study.verdicts["history_id"] != lone]
