@@ -358,6 +358,8 @@ def _transplant(module: ModuleType, tree: ast.Module) -> None:
             not _replant(old, new)
             and not name.startswith("__")
             and not isinstance(new, ModuleType | type)
+            # statements of other modules name the tables that there were
+            and not type(new).__module__.startswith("sqlalchemy.")
         ):
             setattr(module, name, new)
 

@@ -493,9 +493,11 @@ def test_replies_of_people_are_human_and_their_writers_coded(run):
     assert "human" in set(comparisons["responder_a"]) | set(comparisons["responder_b"])
 
 
-def test_pasted_text_is_flagged(run):
-    replies = import_study(run, writing_study(run, pasted_chars=15)).replies
-    assert all("pasted" in flags for flags in replies["flags"])
+@pytest.mark.parametrize(("pasted_chars", "flagged"), [(20, True), (10, True), (9, False)])
+def test_a_text_of_which_half_or_more_was_pasted_is_flagged(run, pasted_chars, flagged):
+    """Of 20 letters."""
+    replies = import_study(run, writing_study(run, pasted_chars=pasted_chars)).replies
+    assert [("pasted" in flags) for flags in replies["flags"]] == [flagged, flagged]
 
 
 def test_the_command_imports_and_says_what(run, capsys):

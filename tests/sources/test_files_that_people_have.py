@@ -138,6 +138,14 @@ def test_a_battle_of_chatbot_arena_is_read_by_the_proposed_call(tmp_path):
     assert "Read so, 3 rows give 3 answers" in said
 
 
+@pytest.mark.parametrize(("head", "asked"), [("participant", False), ("annotator", True)])
+def test_a_header_that_says_people_judged_needs_no_word_of_the_user_on_it(tmp_path, head, asked):
+    rows = "Dialog,model_a,model_b,winner,{head}\nd1,x,y,model_a,q1\nd2,x,y,model_b,q2\n"
+    table, said = paste(csv(tmp_path, rows.format(head=head)))
+    assert table["rater_kind"].tolist() == ["human", "human"]
+    assert ("are of the kind 'human'" in said) is asked
+
+
 def test_a_tie_of_two_bad_replies_needs_a_word(tmp_path):
     battles = pd.DataFrame([*BATTLES, {**BATTLES[0], "winner": "tie (bothbad)", "judge": "cem"}])
     with pytest.raises(DataError, match=r"row 3 says 'tie \(bothbad\)' .1 in all."):
