@@ -88,7 +88,7 @@ test-services: book $(MODEL) .venv-study/ready ## the slow tests, and those that
 	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "slow or services" $(call marked,slow\|services)
 
 coverage: book $(MODEL) ## the tests of `make test` with the share of branches they reach: 90 % or more
-	@$(PYTEST) -n $(JOBS) --dist loadfile -m "not live and not slow and not services" --cov --cov-report=term
+	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "not live and not slow and not services" --cov --cov-report=term
 
 check: env $(CHECKERS) ## style, types, import rules, and no output in a committed notebook
 	@$(PYTHON) -m ruff check .
