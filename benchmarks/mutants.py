@@ -193,36 +193,35 @@ def _modules(wing: str) -> list[str]:
 
 
 def _nearest(name: str) -> list[str]:
-    """List the tests that import a module: those of its wing if any does.
+    """List the tests that name a module: those of its wing if any does.
 
-    Where none does, those that import what imports it: a step inside is tested through the door.
+    Where none does, those that name what imports it: a step inside is tested through the door.
     """
     modules = {
         ".".join(file.with_suffix("").parts): file.read_text(encoding="utf-8")
         for file in Path("heart_utils").rglob("[!_]*.py")
     }
     tests = {
-        file: file.read_text(encoding="utf-8") for file in sorted(Path("tests").rglob("test_*.py"))
+        str(file): file.read_text(encoding="utf-8")
+        for file in sorted(Path("tests").rglob("test_*.py"))
     }
-    imported = [name]
-    while imported:
-        nearest = [file for file, text in tests.items() if _imports(text, imported)]
+    home = str(Path("tests", name.split(".")[1], ""))
+    named = [name]
+    while named:
+        wings = [re.escape(one).rpartition(r"\.") for one in named]
+        imports = "|".join(rf"from {wing} import .*\b{module}\b" for wing, _, module in wings)
+        ours = "|".join(map(re.escape, named))
+        nearest = [
+            file for file, text in tests.items() if re.search(rf"({ours})\b|{imports}", text)
+        ]
         if nearest:
-            home = Path("tests", name.split(".")[1])
-            return [str(file) for file in nearest if home in file.parents] or [*map(str, nearest)]
-        imported = [module for module, text in modules.items() if _imports(text, imported)]
+            return [file for file in nearest if file.startswith(home)] or nearest
+        named = [
+            module
+            for module, text in modules.items()
+            if re.search(rf"(from|import) ({ours})\b|{imports}", text)
+        ]
     return []
-
-
-def _imports(text: str, names: Sequence[str]) -> bool:
-    """Return whether a file imports one of some modules."""
-    for name in names:
-        wing, _, module = name.rpartition(".")
-        if re.search(
-            rf"(from|import) {re.escape(name)}\b|from {re.escape(wing)} import .*\b{module}\b", text
-        ):
-            return True
-    return False
 
 
 def sites(tree: ast.Module) -> list[ast.expr]:

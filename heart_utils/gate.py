@@ -169,8 +169,8 @@ def compare_responders(
     raters do not. Where other raters like a few people must be covered, take
     :func:`~heart_utils.ratings.ratings.fit_ratings` with both as clusters.
 
-    A judge that answers without reading would show no drop, however large it is. So a pass needs a
-    judge whose verdicts mostly stay the same when the two replies change places.
+    A judge that answers without reading shows no drop, however much worse the candidate is. So a
+    pass needs a judge whose verdicts mostly stay the same when the two replies change places.
 
     Parameters
     ----------

@@ -167,16 +167,14 @@ def read_published(published: Path | bytes) -> Iterator[tuple[str, str]]:
     tuple of str and str
         The file's name, and its text; pictures and fonts are passed over.
     """
-    if isinstance(published, bytes):
-        members = _archived(published)
-    elif published.is_dir():
-        members = (
+    if isinstance(published, Path) and published.is_dir():
+        members: Iterable[tuple[str, bytes]] = (
             (str(file.relative_to(published)), file.read_bytes())
             for file in sorted(published.rglob("*"))
             if file.is_file()
         )
     else:
-        members = _archived(published.read_bytes())
+        members = _archived(published if isinstance(published, bytes) else published.read_bytes())
     for name, content in members:
         if Path(name).suffix.lower() in READABLE:
             yield name, content.decode("utf-8", errors="replace")

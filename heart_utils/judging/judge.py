@@ -88,7 +88,7 @@ def collect_verdicts(
         As in :func:`plan_questions`; without comparisons each valid reply is scored alone.
     judges : sequence of Model
         A panel of one or more, with different names. Each answers in its own ``answer_format``
-        (a letter, JSON, or probabilities of the next token); scores are always asked for in JSON.
+        (JSON, or the probabilities of the next token); scores are always asked for in JSON.
     ledger
         Where calls and their costs are kept, from :func:`~heart_utils.calls.records.open_ledger`.
     plan

@@ -312,7 +312,7 @@ def fit_ratings(
     pseudo-count of a quarter of a win and a quarter of a loss against the mean responder, in the
     data and in every resample, and is ``penalised`` and ``provisional``; the interval is one-sided
     (``one_sided_ends``). Strengths have mean zero over the others. A responder that separates
-    in some resamples only gets the prior in those.
+    in some resamples gets the prior in those alone.
 
     Parameters
     ----------

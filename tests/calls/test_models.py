@@ -667,7 +667,7 @@ def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_i
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
     with pytest.warns(
         UserWarning,
-        match="judge: .*stopped.*internal.* nothing was answered",
+        match="judge: .*stopped.*internal.* nothing was answered, nor ever before",
     ):
         answer_all(ask(judge, *(f"w{i}" for i in range(100))), ledger)
     asked = len(provider.requests)

@@ -171,7 +171,7 @@ def test_few_or_nested_raters_cannot_stand_for_others(rows):
     nested = rows.assign(rater=rows["dialogue_id"] + rows["rater"])
     with pytest.raises(
         RatingsError,
-        match="rater .* one dialogue_id only.*Resample the dialogue_id",
+        match="rater .* one dialogue_id only.*Resample the dialogue_id alone",
     ):
         fit_ratings(nested, cluster=two)
     lone = rows.assign(rater="r" + (rows["dialogue_id"].str[-2:].astype(int) // 2).astype(str))
