@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from heart_utils.evidence import SAID
-from heart_utils.ratings.resampling import check_level, clustered_error, error_ends, two_way_error
+from heart_utils.ratings.resampling import check_level, clustered_error, error_ends
 from heart_utils.tables import TABLES, check_table, need_columns
 
 __all__ = [
@@ -161,11 +161,10 @@ def share_clustered(
 ) -> Share:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    Over one clustering the variance leaves out each cluster in turn (jackknife), and the degrees of
-    freedom are the fewer the more sizes differ. Over two crossed clusterings it is two-way
-    cluster-robust, with (fewer clusters - 1) degrees of freedom. This is conservative, except where
-    one rater gave most scores and raters differ a lot: there 95 % intervals held in 88 to 94 % of
-    simulations (``make bench NAME=shares``).
+    The variance leaves out each cluster in turn (jackknife), and the degrees of freedom are the
+    fewer the more sizes differ. Over two crossed clusterings the two variances are added, less that
+    of their cells. Where one rater gave 15 to 70 % of the scores, 95 % intervals held in 95 to 99 %
+    of simulations (``make bench NAME=shares``).
 
     Parameters
     ----------
@@ -200,7 +199,7 @@ def share_clustered(
     -----
     The interval is Wilson's, with a t quantile. Sources: Cameron et al. (2011),
     https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al. (2023),
-    https://doi.org/10.1016/j.jeconom.2022.04.001.
+    https://doi.org/10.1016/j.jeconom.2022.04.001, and (2024), https://arxiv.org/abs/2406.08880.
 
     Examples
     --------
@@ -232,10 +231,7 @@ def share_clustered(
     )
     share = float(np.average(won, weights=weights))
     influence = weights * (won - share) / weights.sum()
-    if len(codes) == 1:
-        se, even_clusters = clustered_error(influence, weights, codes[0])
-    else:
-        se, even_clusters = two_way_error(influence, codes[0], codes[1]), float(n_clusters)
+    se, even_clusters = clustered_error(influence, weights, *codes)
     if se < 1e-6 and 0.0 < share < 1.0:
         raise EffectError(
             f"Each {fewest} has the same share, so the clusters give no interval. Report the counts"

@@ -272,15 +272,11 @@ def share_ci(
         )
     share = float(counts["of"].sum() / (counts["among"].sum() or np.nan))
     influence = (counts["of"] - share * counts["among"]).to_numpy() / counts["among"].sum()
-    if isinstance(cluster, pd.Series):
-        code, names = pd.factorize(cluster)
-        check_clusters(len(names), cluster.name)
-        n_clusters = len(names)
-        se, even_clusters = clustered_error(influence, counts["among"].to_numpy(), code)
-    else:
-        dialogue, rater = (pd.factorize(cluster[column])[0] for column in cluster)
-        n_clusters = int(min(dialogue.max(), rater.max()) + 1)
-        se, even_clusters = two_way_error(influence, dialogue, rater), float(n_clusters)
+    ways = cluster.to_frame() if isinstance(cluster, pd.Series) else cluster
+    codes = [pd.factorize(ways[column])[0] for column in ways]
+    n_clusters, fewest = min((int(code.max()) + 1, column) for code, column in zip(codes, ways, strict=True))
+    check_clusters(n_clusters, fewest)
+    se, even_clusters = clustered_error(influence, counts["among"].to_numpy(), *codes)
     low, high = error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0)
     few = n_clusters < ENOUGH_CLUSTERS
     return Interval(share, float(low), float(high), se, ci_level, n_clusters, 0, few, np.empty(0))
@@ -463,24 +459,45 @@ def two_way_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
     )
 
 
-def clustered_error(influence: Array, weight: Array, cluster: Codes) -> tuple[float, float]:
-    """Compute the standard error of a weighted mean over clusters of any size.
+def clustered_error(influence: Array, weight: Array, *clusters: Codes) -> tuple[float, float]:
+    """Compute the standard error of a weighted mean over clusters of any size, one or two ways.
 
     Also return the number of equal clusters that would carry as much information.
 
     ``influence`` is a row's part of the mean's error: its weight times its distance from the mean,
     over the sum of weights.
     """
+    if len(clusters) > 1:
+        return _two_ways(influence, weight, *clusters)
     # Each cluster is left out in turn, "CV3" as in ``spread.covariance``: MacKinnon, Nielsen and
     # Webb (2023),
     # https://doi.org/10.1016/j.jeconom.2022.04.001
-    total = np.bincount(cluster, weight)
+    total = np.bincount(clusters[0], weight)
     weighs = total > 0
     number, share = int(weighs.sum()), total[weighs] / total.sum()
     if number < 2:
         return float("nan"), float(number)
-    moved = np.bincount(cluster, influence)[weighs] / (1.0 - share)
+    moved = np.bincount(clusters[0], influence)[weighs] / (1.0 - share)
     return float(np.sqrt((moved**2).sum() * (number - 1.0) / number)), 1.0 + _degrees(share)
+
+
+def _two_ways(influence: Array, weight: Array, one: Codes, other: Codes) -> tuple[float, float]:
+    """Add the jackknife variances of two clusterings, less that of their cells.
+
+    The sum is never below either (MacKinnon, Nielsen and Webb 2024,
+    https://arxiv.org/abs/2406.08880). Its degrees of freedom are Satterthwaite's for a sum of two;
+    where one clustering has two clusters, whose variance may be small by chance, the fewer.
+    """
+    cell, _ = interaction_codes(one, one.max() + 1, other, other.max() + 1)
+    errors, evens = np.transpose(
+        [clustered_error(influence, weight, code) for code in (one, other, cell)]
+    )
+    parts, degrees = errors[:2] ** 2, evens[:2] - 1.0
+    variance = max(parts.sum() - errors[2] ** 2, parts.max())
+    error = float(np.sqrt(variance))
+    if not variance > 0.0 or min(len(np.unique(one)), len(np.unique(other))) == 2:
+        return error, float(evens[:2].min())
+    return error, 1.0 + max(variance**2 / float((parts**2 / degrees).sum()), 1.0)
 
 
 def _degrees(share: Array) -> float:

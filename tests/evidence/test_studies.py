@@ -23,27 +23,26 @@ SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "the
 ENDS = ["win_share", "ci_low", "ci_high"]
 
 
-def by_statsmodels(wins, clusters):
-    """Share and ends: the largest variance of three, with the factor of the fewer clusters, and
-    Wilson's interval."""
-    codes = wins[clusters].apply(lambda names: pd.factorize(names)[0])
-    ways = (
-        [codes.to_numpy(), *(codes[name] for name in clusters)]
-        if len(clusters) == 2
-        else [codes[clusters[0]]]
+def by_statsmodels(wins, cluster):
+    """Share and ends: the variance over even clusters, and Wilson's interval."""
+    codes, names = pd.factorize(wins[cluster])
+    error = (
+        smf.ols("won ~ 1", wins)
+        .fit(cov_type="cluster", cov_kwds={"groups": codes, "use_correction": False})
+        .bse["Intercept"]
     )
-    kwds = [{"groups": way, "use_correction": False} for way in ways]
-    error = max(
-        smf.ols("won ~ 1", wins).fit(cov_type="cluster", cov_kwds=one).bse["Intercept"]
-        for one in kwds
-    )
-    fewest = int(codes.max().min()) + 1
-    share, quantile = wins["won"].mean(), stats.t.ppf(0.975, fewest - 1)
-    n = share * (1 - share) / (error**2 * fewest / (fewest - 1))
+    n_clusters = len(names)
+    share, quantile = wins["won"].mean(), stats.t.ppf(0.975, n_clusters - 1)
+    n = share * (1 - share) / (error**2 * n_clusters / (n_clusters - 1))
     return [
         share,
         *proportion_confint(share * n, n, alpha=2 * stats.norm.sf(quantile), method="wilson"),
     ]
+
+
+def ends_of(wins, clusters):
+    found = share_clustered(wins, clusters=clusters)
+    return [found[name] for name in ENDS]
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +103,14 @@ def test_strangers_are_the_mean_of_two_hundred_batches(sets, effects):
         sums = rows.groupby("cluster")[["n_a", "n_tie", "n_b"]].sum()
         assert (sums.sum(axis=1) == 10).all()
         shares = (sums["n_b"] + sums["n_tie"] / 2) / 10
-        expected = by_statsmodels(shares.rename("won").reset_index(), ["cluster"])
+        expected = by_statsmodels(shares.rename("won").reset_index(), "cluster")
         row = effects.loc[("crowd workers", model, "hidden")]
         assert row[ENDS].tolist() == pytest.approx(expected)
         counts = row[["n_clusters", "n_people_replies", "n_model_replies", "n_raters"]]
         assert counts.tolist() == [200, 2000, 2000, 400]  # two people read each batch
 
 
-def test_psychologists_are_statsmodels_two_way_over_single_comparisons(sets, effects):
+def test_psychologists_are_single_comparisons_over_posts_and_raters(sets, effects):
     for responder, people in {
         "trained": "people trained for the task",
         "commenter": "Reddit commenters",
@@ -125,7 +124,7 @@ def test_psychologists_are_statsmodels_two_way_over_single_comparisons(sets, eff
         )
         row = effects.loc[(people, "GPT-4 Turbo, Llama 2, Mistral", "hidden")]
         assert row[ENDS].tolist() == pytest.approx(
-            by_statsmodels(single.reset_index(), ["cluster", "rater"])
+            ends_of(single, ["cluster", "rater"])
         )
 
 
@@ -147,7 +146,7 @@ def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, eff
         wins["won"] = (
             0.5 + (wins["dialogue_id"].map(right[chosen].mean(axis=1)) - wins["score"]) / 2
         )
-        expected = by_statsmodels(wins, ["dialogue_id", "author_id"])
+        expected = ends_of(wins, ["dialogue_id", "author_id"])
         assert expected[0] == pytest.approx(share)
         assert effects.loc[("therapists", models, "unclear"), ENDS].tolist() == pytest.approx(
             expected

@@ -12,7 +12,7 @@ from scipy import stats
 
 from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
 from heart_utils.ratings.consistency import head_to_head
-from heart_utils.ratings.resampling import draw_weights, two_way_error
+from heart_utils.ratings.resampling import clustered_error, draw_weights, two_way_error
 from heart_utils.ratings.verdicts import AgreementError, RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]
@@ -43,12 +43,22 @@ def test_the_variance_of_a_share_is_dialogues_and_raters_less_what_is_counted_tw
     kinds = WHO.set_index("responder")["responder_kind"]
     met = people[people["responder_a"].map(kinds) != people["responder_b"].map(kinds)]
     off = met.assign(off=(met["verdict"] == "tie") - (met["verdict"] == "tie").mean())
-    squares = [(off.groupby(by)["off"].sum() ** 2).sum() for by in ("dialogue_id", "rater", BOTH)]
-    variance = max(squares[0] + squares[1] - squares[2], squares[1]) / len(met) ** 2 * 24 / 23
-    assert found["share"] == pytest.approx((met["verdict"] == "tie").mean())
-    assert [found["ci_low"], found["ci_high"]] == pytest.approx(
-        wilson(found["share"], variance, 24)
+    share = (met["verdict"] == "tie").mean()
+
+    def leave_out(by):
+        moves = [off.drop(index=rows.index)["off"].mean() for _, rows in off.groupby(by)]
+        return (len(moves) - 1) / len(moves) * np.square(moves).sum()
+
+    dialogues, raters, cells = (leave_out(by) for by in ("dialogue_id", "rater", BOTH))
+    variance = max(dialogues + raters - cells, dialogues, raters)
+    _, even = clustered_error(
+        (off["off"] / len(off)).to_numpy(),
+        np.ones(len(off)),
+        *(pd.factorize(off[by])[0] for by in BOTH),
     )
+    assert found["n_clusters"] == 24 > even > 2
+    assert found["share"] == pytest.approx(share)
+    assert [found["ci_low"], found["ci_high"]] == pytest.approx(wilson(share, variance, even))
     assert found["n_clusters"] == 24
     assert found["provisional"]
 
