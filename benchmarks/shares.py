@@ -25,10 +25,11 @@ MEANS = (-1.2, 0.0, 0.8)
 LOADS = {"13 posts, 4 raters as trained people's in RESORT": (13, (112, 31, 10, 2)),
          "21 posts, 4 raters as commenters' in RESORT": (21, (107, 39, 37, 16)),
          "21 posts, 4 raters of even load": (21, (50,) * 4),
-         "30 posts, 10 raters": (30, (20,) * 10),
-         "110 posts, 20 raters, the first 20 %": (110, tuple(np.round(89 * 0.8**np.arange(20)).astype(int))),
-         "110 posts, 20 raters, the first 40 %": (110, tuple(np.round(176 * 0.6**np.arange(20)).astype(int))),
-         "110 posts, 30 raters, the first 15 %": (110, tuple(np.round(67 * 0.85**np.arange(30)).astype(int)))}  # fmt: skip
+         "30 posts, 10 raters": (30, (20,) * 10)}  # fmt: skip
+# Twenty or thirty raters, each giving a share less than the one before.
+for percent, n_raters, first, decay in ((20, 20, 89, 0.8), (40, 20, 176, 0.6), (15, 30, 67, 0.85)):
+    loads = np.round(first * decay ** np.arange(n_raters)).astype(int)
+    LOADS[f"110 posts, {n_raters} raters, the first {percent} %"] = (110, tuple(loads))
 SDS = ((0.7, 0.3), (0.7, 0.7), (0.7, 1.0))
 GROUPS = (5, 12, 110)
 """Scores a side of ``share_between``."""

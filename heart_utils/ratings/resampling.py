@@ -274,8 +274,8 @@ def share_ci(
     influence = (counts["of"] - share * counts["among"]).to_numpy() / counts["among"].sum()
     ways = cluster.to_frame() if isinstance(cluster, pd.Series) else cluster
     codes = [pd.factorize(ways[column])[0] for column in ways]
-    n_clusters, fewest = min((int(code.max()) + 1, column) for code, column in zip(codes, ways, strict=True))
-    check_clusters(n_clusters, fewest)
+    n_clusters = min(int(code.max()) + 1 for code in codes)
+    check_clusters(n_clusters, " or ".join(map(str, ways)))
     se, even_clusters = clustered_error(influence, counts["among"].to_numpy(), *codes)
     low, high = error_ends(share, se, even_clusters, ci_level, least=0.0, most=1.0)
     few = n_clusters < ENOUGH_CLUSTERS

@@ -123,9 +123,7 @@ def test_psychologists_are_single_comparisons_over_posts_and_raters(sets, effect
             for count, won in {"n_a": 0.0, "n_tie": 0.5, "n_b": 1.0}.items()
         )
         row = effects.loc[(people, "GPT-4 Turbo, Llama 2, Mistral", "hidden")]
-        assert row[ENDS].tolist() == pytest.approx(
-            ends_of(single, ["cluster", "rater"])
-        )
+        assert row[ENDS].tolist() == pytest.approx(ends_of(single, ["cluster", "rater"]))
 
 
 def test_hard_moments_are_differences_of_shares_of_appropriate_replies(sets, effects):
