@@ -338,6 +338,8 @@ class Flow:
                 ):
                     growth *= 2
                     continue
+                if not task.request.single_token:
+                    queue.heard(outcome.text)
                 cost_usd = None if outcome.cost_usd is None else sum(costs)
                 return replace(outcome, attempts=attempts, in_flight=in_flight, cost_usd=cost_usd)
             queue.failed(outcome, clock())

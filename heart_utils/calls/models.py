@@ -197,7 +197,7 @@ class Call:
     finish_reason: str | None = None  #: as the provider gives it
     #: alternatives for the answer's first token, where asked for
     logprobs: tuple[tuple[str, float], ...] | None = None
-    #: to the first text (streamed calls only), and to the end, of the last attempt
+    #: to the first text after thoughts (streamed calls only), and to the end, of the last attempt
     ttft_ms: float | None = None
     total_ms: float | None = None
     prompt_tokens: int | None = None  #: as counted by the provider; estimated where planned

@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from heart_utils.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
 from heart_utils.calls.prices import cost, estimate, text_bound
+from heart_utils.calls.thoughts import answer_start
 from heart_utils.identities import redact_message
 from heart_utils.settings import JsonObject
 
@@ -291,21 +292,20 @@ def read_plain(response: Any, started: float, longest: int | None = None) -> Ans
 async def read_stream(
     chunks: AsyncIterator[Any], started: float, longest: int | None = None, *, mocked: bool = False
 ) -> Answer:
-    """Read an answer that comes in pieces, and record when the first text came.
+    """Read an answer that comes in pieces, and record when the first text after thoughts came.
 
     litellm gives every stream an end, ``stop``. The provider's own pieces say whether it had one: a
     reason for the end, or else a count of tokens or ``[DONE]`` behind the last text; with one of
     these two only, the reason is ``unsaid``.
     """
-    text, refusal = "", ""
-    ttft_ms = finish_reason = usage = None
+    text, refusal, arrivals = "", "", list[tuple[int, float]]()
+    finish_reason = usage = None
     heard = _listen(chunks)
     async for chunk in chunks:
         usage = getattr(chunk, "usage", None) or usage
         for choice in chunk.choices[:1]:
-            if choice.delta.content and ttft_ms is None:
-                ttft_ms = (time.perf_counter() - started) * 1000
             text += choice.delta.content or ""
+            arrivals.append((len(text), (time.perf_counter() - started) * 1000))
             refusal += _refusal(choice.delta)
             finish_reason = choice.finish_reason or finish_reason
         if longest is not None and len(text) > longest:
@@ -321,6 +321,7 @@ async def read_stream(
                 raise BrokenAnswerError(
                     "the stream ended within the answer: no reason for its end came, and no [DONE]"
                 )
+    begins = answer_start(text)
     return _read(
         chunks,
         started,
@@ -329,7 +330,7 @@ async def read_stream(
         refusal=heard.refusal or refusal,
         finish_reason=finish_reason,
         usage=usage if heard.usage else None,  # litellm counts where the provider did not
-        ttft_ms=ttft_ms,
+        ttft_ms=next((ms for n, ms in arrivals if begins is not None and n > begins), None),
         served_model=heard.model,
         fingerprint=heard.fingerprint,
     )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from heart_utils.calls.models import Model, Request, key_fault
 from heart_utils.calls.outcomes import Failure, Limit, cache_breakpoints
 from heart_utils.calls.prices import plan_call, reserve
+from heart_utils.calls.thoughts import answer_start
 
 __all__ = ["ModelQueue"]
 
@@ -20,6 +21,8 @@ MAX_CLAIM = 256
 #: So many attempts in a row without any answer, and a model is out: one call at a time looks
 #: whether it is back.
 OUTAGE_AFTER = 5
+
+MAX_THOUGHTS = 20  #: So many answers in a row of thoughts alone, and a model is asked no more.
 
 NEVER_ANSWERED_S = 60.0
 """A model that never answered anything on this ledger is given up after so long: its server is not
@@ -68,6 +71,7 @@ class ModelQueue:
     ever_answered: bool = False  #: whether it ever gave an answer that counts
     #: requests that the provider will not answer; if the first few all are, the settings are wrong
     turned_down: int = 0
+    thoughts: int = 0  #: answers in a row that held nothing else
     limits: tuple[Limit, ...] = ()
     held_until: float = 0.0
     _gap_s: float = 0.0
@@ -97,6 +101,16 @@ class ModelQueue:
         self.answers, self.failures, self.silent_since = self.answers + 1, 0, None
         _SILENT.pop((self.model.identity, self.model.api_base), None)
         self._gap_s = self._gap_s * FASTER if self._gap_s > MIN_GAP_S else 0.0
+
+    def heard(self, text: str) -> None:
+        """Stop where a model's answers hold thoughts and nothing else: each is paid."""
+        self.thoughts = 0 if answer_start(text) is not None else self.thoughts + 1
+        if self.thoughts >= MAX_THOUGHTS and self.closed is None:
+            self.closed = (
+                f"{self.thoughts} answers in a row were thoughts without a word of an answer. Give"
+                " it more room (`max_tokens` under `options:`) or less to think (`reasoning_effort:"
+                " low`)"
+            )
 
     def failed(self, failure: Failure, clock: float) -> None:
         """Record an attempt without an answer, and slow down if it came too fast."""

@@ -55,6 +55,7 @@ MANY_WORDS = 5  #: A turn of so many words is not said twice by chance; a shorte
 COUNTED = ("prompt_tokens", "completion_tokens", "cost_usd")
 OF_PEOPLE = ("author_id", "typing_ms")
 OWN_TURN = ("over_40_words", "over_3_sentences")
+OF_SEEKER = ("truncated", "thought")  #: Flags that a seeker's turn shares with a supporter's.
 
 Ask = Callable[[str, Sequence["Talk"], Sequence[Request | None]], Iterable[Call]]
 
@@ -110,13 +111,13 @@ class Talk:
             room = text_bound(request)
             text = ("filler " * room)[:room] if self.longest else STAND_IN
             return self._say(speaker, text, ["planned"])
-        text, state, flags = read_turn(call)
+        text, state, flags = read_turn(call, as_it_came=speaker == "seeker")
         if state != "valid":
             return self._end(_why(call), speaker)
         flags = [flag for flag in flags if flag != "timed_beside_others"]  # no times are kept
         if speaker == "supporter":
             return self._say(speaker, text, flags)
-        return self._read_seeker(call.text, [flag for flag in flags if flag == "truncated"])
+        return self._read_seeker(text, [flag for flag in flags if flag in OF_SEEKER])
 
     def _read_seeker(self, answer: str, flags: list[str]) -> None:
         """Read a seeker's turn, with which it may leave.

@@ -15,26 +15,13 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from heart_utils.calls.models import Call
+from heart_utils.calls.thoughts import without_thoughts
 from heart_utils.settings import JsonObject
 
 __all__ = ["Reading"]
 
 MAX_MARGIN = 5
 ENOUGH_MASS = 0.5
-TAGS = "think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis|seed:think"
-OPENED = re.compile(
-    rf"<(?:{TAGS})(?:\s[^<>]*)?>|\[think\]|◁think▷|<\|begin_of_thought\|>|<\|start_thinking\|>"
-    r"|(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*(?:analysis|commentary)\b",
-    re.IGNORECASE,
-)
-ENDED = re.compile(
-    rf"</(?:{TAGS})\s*>|\[/think\]|◁/think▷|<\|end_of_thought\|>|<\|end_thinking\|>"
-    r"|(?:<\|start\|>\s*assistant\s*)?<\|channel\|>\s*final\b",
-    re.IGNORECASE,
-)
-"""Marks around what models think before they answer. Where a prompt's template opens the thought,
-only the end is there."""
-
 NEAR = 60  #: Characters before an object in which words about it are looked for.
 DRAFT = re.compile(
     r"\b(?:first,? i|at first|i (?:first )?thought|initial(?:ly)?|drafts?|tentative(?:ly)?)\b",
@@ -183,7 +170,7 @@ def _read_answer(
         state, text = ("refused" if call.status == "refused" else "error"), None
     objects = [] if text is None else find_objects(text, names)
     if not objects:
-        state = "refused" if state == "unparsed" and REFUSAL.match(call.text) else state
+        state = "refused" if state == "unparsed" and REFUSAL.match(text or call.text) else state
         fault = f"it holds no JSON object {form}" if state == "unparsed" else None
         return [Reading(state)] * len(cells), fault
     last = objects[-1]
@@ -223,7 +210,7 @@ def _answer_in(call: Call) -> str | None:
     try:
         DECODER.decode(text)
     except (ValueError, RecursionError):
-        spoken = _without_thoughts(call.text)
+        spoken = without_thoughts(call.text)
     else:
         return text  # JSON from the first sign to the last, whatever its strings speak of
     if spoken is None or call.status != "truncated":
@@ -247,21 +234,6 @@ def _is_open(text: str) -> bool:
     except (ValueError, RecursionError):
         return True
     return not text[end:].strip("` \t\n")
-
-
-def _without_thoughts(text: str) -> str | None:
-    """Take out what a model thought before it answered; None where a thought has no end."""
-    while True:
-        opened, ended = OPENED.search(text), ENDED.search(text)
-        if ended is not None and (opened is None or ended.start() < opened.start()):
-            text = text[ended.end() :]
-        elif opened is None:
-            return text
-        else:
-            ended = ENDED.search(text, opened.end())
-            if ended is None:
-                return None
-            text = text[: opened.start()] + text[ended.end() :]
 
 
 def _read_letter(call: Call, codes: Sequence[str]) -> Reading:

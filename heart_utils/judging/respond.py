@@ -11,8 +11,9 @@ import pandas as pd
 from heart_utils.calls.engine import Asking, ask_all
 from heart_utils.calls.ledger import Ledger
 from heart_utils.calls.models import Call, Model, Request
-from heart_utils.calls.outcomes import CUT, UNSAID
+from heart_utils.calls.outcomes import CUT, UNSAID, is_blank
 from heart_utils.calls.prices import text_bound
+from heart_utils.calls.thoughts import without_thoughts
 from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_utils.judging.questions import count_calls
 from heart_utils.judging.responders import PROBES, RespondError, check_responders
@@ -103,11 +104,13 @@ def collect_replies(
     Returns
     -------
     pandas.DataFrame
-        The table ``replies``, or the plan. Flags: ``unwrapped`` (a label or quotation marks were
-        taken off), ``over_40_words``, ``over_3_sentences``, ``greeting``, ``closing``,
-        ``writes_seeker`` (it goes on with the seeker's next turn), ``truncated``, ``cut`` (by this
-        side, since it was longer than its room by far), and ``end_unsaid`` (its stream ended as it
-        should, and the provider gave no reason for the end).
+        The table ``replies``, or the plan. A reply that is nothing but a thought, or a thought
+        without an end, is an ``error``. Flags: ``unwrapped`` (a label or quotation marks were taken
+        off), ``thought`` (one was taken out; the ledger keeps it), ``over_40_words``,
+        ``over_3_sentences``, ``greeting``, ``closing``, ``writes_seeker`` (it goes on with the
+        seeker's next turn), ``truncated``, ``cut`` (by this side, since it was longer than its room
+        by far), and ``end_unsaid`` (its stream ended as it should, and the provider gave no reason
+        for the end).
 
     Raises
     ------
@@ -237,16 +240,20 @@ def _reply(question: ReplyQuestion, call: Call) -> ReplyRow:
 
 
 def read_turn(call: Call, *, as_it_came: bool = False) -> tuple[str, str, list[str]]:
-    """Read a supporter's turn from a call: its words, its state, and flags of how they came."""
-    text, unwrapped = (call.text.strip(), False) if as_it_came else unwrap(call.text)
+    """Read a turn from a call, without thoughts: its words, its state, flags of how they came."""
+    answer = without_thoughts(call.text)
+    text, unwrapped = ((answer or "").strip(), False) if as_it_came else unwrap(answer or "")
     state = {"ok": "valid", "truncated": "valid", "planned": "valid", "refused": "refused"}.get(
         call.status, "error"
     )
-    state = "error" if state == "valid" and call.status != "planned" and not text else state
+    thought = answer != call.text
+    empty = not text or (thought and is_blank(text))
+    state = "error" if state == "valid" and call.status != "planned" and empty else state
     flags = [
         flag
         for flag, applies in (
             ("unwrapped", unwrapped),
+            ("thought", thought),
             ("truncated", call.status == "truncated"),
             ("cut", call.finish_reason == CUT),
             ("end_unsaid", call.finish_reason == UNSAID),

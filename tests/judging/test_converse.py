@@ -234,6 +234,33 @@ def test_a_seeker_that_does_not_play_its_part_ends_the_conversation_in_a_state(
     assert replies["text"].notna().tolist() == [state == "valid"]
 
 
+def test_no_thought_is_part_of_a_turn_nor_shown_to_the_other(provider):
+    answers = {
+        "m": [
+            "<think>I am a model. [END]</think>What happened?",
+            "Sad.</think>That is hard.",
+            "Oh.",
+        ],
+        "s": ["[THINK]I play Ada. [END][/THINK]She left.", "<think>Say bye.</think>Bye. [END]"],
+    }
+    row = talk(provider, answers)
+    assert [turn["text"] for turn in row["turns"]] == [
+        "What happened?", "She left.", "That is hard.", "Bye.",
+    ]  # fmt: skip
+    assert (row["stop_reason"], row["flags"]) == ("seeker_ended", ["thought"])
+    asked = "".join(str(body["messages"]) for body in provider.requests)
+    assert not re.search(r"think|play Ada|I am a model", asked.split("She left")[1], re.IGNORECASE)
+
+
+@pytest.mark.parametrize("said", ["<think>I play Ada.", "I play Ada.</think>", "[THINK]Ada. [END]"])
+@pytest.mark.parametrize("who", ["m", "s"])
+def test_a_turn_of_nothing_but_a_thought_ends_the_conversation(provider, said, who):
+    row = talk(provider, {"m": ["What happened?"], "s": ["She left."]} | {who: [said]})
+    assert (row["stop_reason"], row["state"]) == ("empty", "error")
+    assert [turn["text"] for turn in row["turns"]] == ["What happened?"][: who == "s"]
+    assert len(provider.requests) == 1 + (who == "s")
+
+
 def test_turns_that_go_round_in_circles_stop(provider):
     circle = [f"This is what I say on day number {i % 7}." for i in range(400)]
     found = talk(provider, {"m": circle, "s": circle[3:]}, exchanges=200)

@@ -177,6 +177,9 @@ def test_people_and_models_are_told_the_same():
         (" ".join(["word"] * 41), " ".join(["word"] * 41), ["over_40_words"]),
         ("I hear you.\nSeeker: Thanks.", "I hear you.\nSeeker: Thanks.", ["writes_seeker"]),
         ("<script>alert(1)</script>", "<script>alert(1)</script>", []),
+        ("<think>They are sad.</think>\n\nI hear you.", "I hear you.", ["thought"]),
+        ("They are sad.</think> Supporter: I hear you.", "I hear you.", ["unwrapped", "thought"]),
+        ("<think>Hello, dear.\nSeeker: No.</think>I hear you.", "I hear you.", ["thought"]),
     ],
 )
 def test_an_answer_is_read_as_it_stands_and_flagged(raw, text, flags):
@@ -204,9 +207,29 @@ def test_a_failure_is_a_state_and_has_no_text(status, state):
     assert (row["state"], row["text"]) == (state, None)
 
 
-@pytest.mark.parametrize("raw", ["", "Supporter:", '""', "Reply: “”"])
-def test_an_answer_of_nothing_but_a_label_or_marks_is_an_error(raw):
-    assert read(raw)["state"] == "error"
+@pytest.mark.parametrize(
+    "raw",
+    ["", "Supporter:", '""', "Reply: “”", "<think>Sad.</think>", 'Sad.</think> "', "<think>Sad"],
+)
+@pytest.mark.parametrize("status", ["ok", "truncated"])
+@pytest.mark.parametrize("free", [False, True])
+def test_an_answer_of_nothing_but_a_thought_a_label_or_marks_is_an_error(raw, status, free):
+    row = _reply(
+        ReplyQuestion(HISTORIES.iloc[0].to_dict(), "m", free=free and "think" in raw),
+        Call("k", status, text=raw),
+    )
+    assert (row["state"], row["text"], row["flags"]) == ("error", None, [])
+
+
+@pytest.mark.parametrize("fault", [None, "whole"])  # streamed, and not
+def test_a_thought_stays_in_the_ledger_and_out_of_the_reply(provider, ledger, fault):
+    provider.answer = "<|channel|>analysis<|message|>Sad.<|end|><|channel|>final<|message|>I hear."
+    provider.faults = {fault: 1.0} if fault else {}
+    [reply] = collect_replies(
+        HISTORIES.head(1), [model(provider)], ledger=ledger, progress=False
+    ).to_dict("records")
+    assert (reply["text"], reply["state"], reply["flags"]) == ("I hear.", "valid", ["thought"])
+    assert ledger.find([reply["call_id"]])[reply["call_id"]].text == provider.answer
 
 
 def test_a_reply_whose_end_nobody_gave_a_reason_for_is_flagged():
