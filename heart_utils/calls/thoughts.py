@@ -94,6 +94,7 @@ def without_thoughts(text: str) -> str | None:
 
     Examples
     --------
+    >>> from heart_utils.calls.thoughts import without_thoughts
     >>> without_thoughts("<think>The person is sad.</think>That sounds hard.")
     'That sounds hard.'
     >>> without_thoughts("The person is sad.</think>That sounds hard.")
