@@ -11,7 +11,7 @@ import pandas as pd
 
 from heart_utils.ratings.resampling import clustered_error, error_ends
 from heart_utils.ratings.verdicts import Array
-from heart_utils.replies.turns import TurnsError, mean_row, path_by_turn
+from heart_utils.replies.turns import TurnsError, mean_row
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -146,12 +146,13 @@ def told_by_raters(
     -------
     dict
         As :func:`tell_from_real`. Each rater's scores are compared with their own only; with 1 and
-        0 the area is the mean of the shares told right of models' and of people's turns.
+        0 the area is the mean of the shares told right of models' and of people's turns. A rater
+        who gave all turns the same score may not have read them, and is left out: ``n_left_out``.
 
     Raises
     ------
     TurnsError
-        If no rater scored turns of both kinds, or there is one dialogue only.
+        If no rater scored turns of both kinds in more than one way, or there is one dialogue only.
 
     See Also
     --------
@@ -165,16 +166,17 @@ def told_by_raters(
     """
     need_columns(guesses, ["rater", "is_model", "score", cluster], TurnsError)
     kept = guesses.dropna(subset="score")
-    kinds = kept.groupby("rater")["is_model"].nunique()
-    kept = kept[kept["rater"].isin(kinds.index[kinds > 1])]
+    differs = kept.groupby("rater")[["is_model", "score"]].nunique().gt(1).all(axis=1)
+    kept = kept[kept["rater"].isin(differs.index[differs])]
     if kept[cluster].nunique() < 2:
         raise TurnsError(
-            f"{kept[cluster].nunique()} dialogues have turns that a rater of both kinds scored;"
-            " expected two or more."
+            f"{kept[cluster].nunique()} dialogues have turns that a rater of both kinds scored, not"
+            " all alike; expected two or more."
         )
     rater, group = (pd.factorize(kept[column])[0] for column in ("rater", cluster))
     is_model = kept["is_model"].to_numpy(dtype=bool)
-    return _area(kept["score"].to_numpy(dtype=float), is_model, rater, group, ci_level)
+    area = _area(kept["score"].to_numpy(dtype=float), is_model, rater, group, ci_level)
+    return area | {"n_left_out": int((~differs).sum())}
 
 
 def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) -> dict[str, float]:
@@ -221,7 +223,9 @@ def probes_lose(
     pandas.DataFrame
         One row a rater and probe: ``rater``, ``probe``, ``value`` (the share of starts at which
         the probe scores below the mean of the real supporters, a tie half), ``ci_low``,
-        ``ci_high``, ``ci_level``, ``n`` and ``n_clusters``.
+        ``ci_high``, ``ci_level``, ``n``, ``n_clusters`` and ``n_missing``: of the starts, those
+        where a side has scores and none is valid. They count against the seeker in ``ci_low`` and
+        for it in ``ci_high``.
 
     Raises
     ------
@@ -243,21 +247,22 @@ def probes_lose(
     [1.0]
     """
     need_columns(scores, ["rater", "responder", "score", cluster], TurnsError)
-    valid = scores[scores["state"] == "valid"] if "state" in scores else scores
+    is_valid = scores["state"] == "valid" if "state" in scores else scores["score"].notna()
     rows = []
-    for rater, own in valid.groupby("rater", sort=True):
+    for rater, own in scores.assign(score=scores["score"].where(is_valid)).groupby("rater"):
         is_probe = own["responder"].isin(list(probes))
         real = own[~is_probe].groupby(cluster)["score"].mean()
         for probe in probes:
             theirs = own[own["responder"] == probe].groupby(cluster)["score"].mean()
-            both = pd.concat([theirs, real], axis=1, keys=["probe", "real"]).dropna()
-            if len(both) < 2:
+            both = pd.concat([theirs, real], axis=1, join="inner", keys=["probe", "real"])
+            known = both.notna().all(axis=1)
+            if known.sum() < 2:
                 raise TurnsError(
-                    f"{probe} and a real supporter share {len(both)} starts with {rater}; expected"
-                    " two or more."
+                    f"{probe} and a real supporter share {known.sum()} starts with {rater};"
+                    " expected two or more."
                 )
-            won = both["real"].gt(both["probe"]) + both["real"].eq(both["probe"]) / 2.0
-            interval = mean_row(won, both.index.to_series(), ci_level, ends=(0.0, 1.0))
+            won = (np.sign(both["real"] - both["probe"]) + 1.0) / 2.0
+            interval = _share_row(won, both.index.to_series(), ci_level)
             rows.append({"rater": rater, "probe": probe, **interval})
     return pd.DataFrame(rows)
 
@@ -287,15 +292,16 @@ def agree_with_outside(
     Returns
     -------
     pandas.DataFrame
-        One row a seeker: ``rater``, ``value`` (of pairs of conversations from one start that both
-        tell apart, the share in which both prefer the same), ``ci_low``, ``ci_high``, ``ci_level``,
-        ``n`` pairs, ``n_clusters``, and ``names_alone``: how often the responders' names, ordered
-        by outside scores at other starts, agree with the outside raters.
+        One row a seeker: ``rater``, ``value`` (of pairs of conversations from one start that the
+        outside raters tell apart, the share in which the seeker prefers the same, a tie of its own
+        half), ``ci_low``, ``ci_high``, ``ci_level``, ``n`` pairs, ``n_clusters``, and
+        ``names_alone``: how often the responders' names, ordered by outside scores at other starts,
+        agree with the outside raters, where they say something.
 
     Raises
     ------
     TurnsError
-        If no pair of conversations was told apart by both.
+        If the seeker and outside raters both tell conversations apart at fewer than two starts.
 
     See Also
     --------
@@ -322,18 +328,28 @@ def agree_with_outside(
         own = valid[valid["rater"] == rater].groupby(keys)["score"].mean().rename("own")
         both = pd.concat([own, outside], axis=1).dropna().reset_index()
         pairs = _pairs(both, start, cluster)
-        decided = pairs[(pairs["own"] != 0) & (pairs["outside"] != 0)]
-        if decided[cluster].nunique() < 2:
+        decided = pairs[pairs["outside"] != 0]
+        n_starts = decided.loc[decided["own"] != 0, cluster].nunique()
+        if n_starts < 2:
             raise TurnsError(
-                f"{rater} and outside raters both tell conversations apart at"
-                f" {decided[cluster].nunique()} starts; expected two or more."
+                f"{rater} and outside raters both tell conversations apart at {n_starts} starts;"
+                " expected two or more."
             )
-        agreed = (decided["own"] == decided["outside"]).astype(float)
+        agreed = (decided["own"] * decided["outside"] + 1.0) / 2.0
         names = pairs[(pairs["names"] != 0) & (pairs["outside"] != 0)]
         alone = float((names["names"] == names["outside"]).mean()) if len(names) else np.nan
         interval = mean_row(agreed, decided[cluster], ci_level, ends=(0.0, 1.0))
         rows.append({"rater": rater, **interval, "names_alone": alone})
     return pd.DataFrame(rows)
+
+
+def _share_row(values: pd.Series, cluster: pd.Series, ci_level: float) -> dict[str, Any]:
+    """Average values from 0 to 1; missing ones are 0 for the low end and 1 for the high end."""
+    row, most = (
+        mean_row(values.fillna(filled), cluster, ci_level, ends=(0.0, 1.0)) for filled in (0.0, 1.0)
+    )
+    bounds = {"value": float(values.mean()), "ci_high": most["ci_high"]}
+    return row | bounds | {"n_missing": int(values.isna().sum())}
 
 
 def _pairs(both: pd.DataFrame, start: str, cluster: str) -> pd.DataFrame:
@@ -380,8 +396,9 @@ def seeker_card(
     guesses : pandas.DataFrame, optional
         As in :func:`told_by_raters`.
     adversarial : pandas.DataFrame, optional
-        Codes of this seeker's turns in conversations from adversarial starts: ``exchange``,
-        ``dialogue_id``, ``coder`` and ``probability`` that the turn is adversarial, by one coder.
+        Codes of this seeker's turns in conversations from adversarial starts: ``conversation_id``
+        (by default each dialogue is one), ``exchange``, ``dialogue_id``, ``coder`` and
+        ``probability`` that the turn is adversarial, by one coder; missing where it has no code.
     scores : pandas.DataFrame, optional
         As in :func:`probes_lose` and :func:`agree_with_outside`.
     probes : sequence of str
@@ -394,11 +411,11 @@ def seeker_card(
     Returns
     -------
     pandas.DataFrame
-        One row a check: ``seeker``, ``check``, ``of`` (a probe, an exchange, who coded),
+        One row a check: ``seeker``, ``check``, ``of`` (a probe, the exchanges reached, who coded),
         ``value``, ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_clusters``, ``limit``,
         ``outcome``: ``"passed"`` or ``"failed"`` where the whole interval lies on one side of the
-        limit, ``"open"`` where it does not, ``"not checked"``; and ``note``, what was missing where
-        it was not checked.
+        limit, ``"open"`` where it does not, ``"not checked"``; and ``note``, what is missing or
+        left out.
 
     Raises
     ------
@@ -417,8 +434,9 @@ def seeker_card(
     Notes
     -----
     A passed card does not make a seeker a person: nobody has been helped. "Stays adversarial" is
-    as good as its coder, whose agreement with people should stand beside it; the last exchange
-    decides, over the conversations that got so far.
+    as good as its coder, whose agreement with people should be known. Each conversation's own last
+    turn decides, so a seeker that gives up and ends early fails; if no conversation went beyond its
+    first exchange, nothing passes.
 
     Examples
     --------
@@ -446,7 +464,15 @@ def seeker_card(
         ends = sorted([row["ci_low"], row["ci_high"]], reverse=side == "at most")
         good = [end <= limit if side == "at most" else end >= limit for end in ends]
         outcome = "passed" if all(good) else "open" if any(good) else "failed"
-        checks.append(about | {name: row[name] for name in kept} | {"outcome": outcome, "note": ""})
+        if outcome == "passed" and row.get("too_short"):
+            outcome, note = "open", "no conversation went beyond its first exchange"
+        if row.get("n_missing"):
+            note = f"{row['n_missing']} of {row['n']} are missing, and count at either end"
+        if row.get("n_left_out"):
+            note = f"{row['n_left_out']} who scored one kind only, or all turns alike, are left out"
+        checks.append(
+            about | {name: row[name] for name in kept} | {"outcome": outcome, "note": note}
+        )
 
     def attempt(check: str, of: str, measure: Callable[[], Iterable[tuple[str, Any]]]) -> None:
         try:
@@ -470,14 +496,10 @@ def seeker_card(
     else:
         add(TOLD_APART, "raters", None, "no guesses of raters")
     if adversarial is not None and len(adversarial):
-        coders = sorted(set(adversarial["coder"]))
-        if len(coders) != 1:
+        coders = sorted(set(adversarial["coder"].dropna()))
+        if len(coders) > 1:
             raise TurnsError(f"Codes of {', '.join(coders)} came; expected one coder.")
-        path = path_by_turn(
-            adversarial, "probability", by=["coder"], ends=(0.0, 1.0), ci_level=ci_level
-        )
-        last = dict(path.iloc[-1].items())
-        add(STAYS, f"exchange {last['exchange']}, coded by {coders[0]}", last)
+        attempt(STAYS, "".join(coders), partial(_stayed, adversarial, ci_level))
     else:
         add(STAYS, "", None, "no coded turns from adversarial starts")
     own = None if scores is None else scores[scores["rater"] == seeker]
@@ -495,6 +517,26 @@ def seeker_card(
     else:
         add("agrees with outside raters", "", None, "no scores by outside raters")
     return _as_card(checks)
+
+
+def _stayed(turns: pd.DataFrame, ci_level: float) -> list[tuple[str, Any]]:
+    """Read each conversation's own last turn, and name the exchanges that they reached."""
+    conversation = "conversation_id" if "conversation_id" in turns else "dialogue_id"
+    need_columns(turns, [conversation, "exchange", "dialogue_id", "probability"], TurnsError)
+    again = turns[turns.duplicated([conversation, "exchange"])]
+    if len(again):
+        raise TurnsError(
+            f"{conversation} {again[conversation].iloc[0]} has several codes of exchange"
+            f" {again['exchange'].iloc[0]}; expected one a turn, with conversation_id."
+        )
+    last = turns.sort_values("exchange").groupby(conversation).tail(1)
+    if last["probability"].isna().all():
+        raise TurnsError(f"none of {len(last)} conversations has a code of the seeker's last turn")
+    least, most = int(last["exchange"].min()), int(last["exchange"].max())
+    reached = f"exchange {most}" if least == most else f"exchanges {least} to {most}"
+    row = _share_row(last["probability"], last["dialogue_id"], ci_level)
+    coder = turns["coder"].dropna().iloc[0]
+    return [(f"{reached}, coded by {coder}", row | {"too_short": most < 2})]
 
 
 def _lost(own: pd.DataFrame, probe: str, ci_level: float) -> list[tuple[str, Any]]:

@@ -19,6 +19,7 @@ from heart_utils.tables import need_columns
 __all__ = ["check_seekers"]
 
 BOOK, CODE = "seeker", "pushes_back"
+SILENT = ["conversation_id", "dialogue_id", "seeker"]
 
 
 def check_seekers(
@@ -101,6 +102,10 @@ def check_seekers(
     else:
         why_not = "no real turn is of a start of this seeker"
     coded, limit = _codes(seeker_turns, histories, codes)
+    # A seeker that ended without a word has no last turn: nothing shows what it was.
+    spoke = supported["conversation_id"].isin(seeker_turns["conversation_id"])
+    silent = supported.loc[~spoke & (supported["slice"] == "adversarial"), SILENT]
+    coded = pd.concat([coded, silent.assign(exchange=0)], ignore_index=True)
     scores = _scores(opened, dimension)
     cards = []
     for seeker in sorted(talks["seeker"].dropna().unique()):
@@ -161,7 +166,7 @@ def _codes(
     adversarial = seeker_turns[seeker_turns["slice"] == "adversarial"]
     if codes is not None:
         need_columns(codes, ["reply_id", "coder", "probability"], TurnsError)
-        return adversarial.merge(codes[["reply_id", "coder", "probability"]], on="reply_id"), None
+        return adversarial.merge(codes[["reply_id", "coder", "probability"]], "left"), None
     begun = histories[histories["slice"] == "adversarial"]
     starts = pd.DataFrame(
         {
@@ -179,7 +184,7 @@ def _codes(
         )
         for texts in (adversarial, starts)
     ]
-    coded = adversarial.merge(codings[0][["reply_id", "coder", "probability"]], on="reply_id")
+    coded = adversarial.merge(codings[0][["reply_id", "coder", "probability"]], "left")
     known = codings[1]["probability"].mean()
     return coded, 0.5 * float(known) if len(starts) else None
 

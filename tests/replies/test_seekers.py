@@ -130,6 +130,82 @@ def test_a_spoilt_seeker_fails_its_check_and_no_other(check, spoilt):
     assert check in found["reasons"]
 
 
+def stays(turns):
+    found = seeker_card("s", adversarial=turns).set_index("check").loc["stays adversarial"]
+    return found[["outcome", "of", "note"]].tolist()
+
+
+def talks(lengths, adversarial):
+    """Conversations of so many exchanges, adversarial up to each one's exchange."""
+    rows = [
+        {"conversation_id": k, "dialogue_id": k, "exchange": j, "probability": float(j <= until)}
+        for k, (length, until) in enumerate(zip(lengths, adversarial, strict=True))
+        for j in range(1, length + 1)
+    ]
+    return pd.DataFrame(rows).assign(coder="ann")
+
+
+def test_a_seeker_that_gives_up_and_ends_early_does_not_stay_adversarial():
+    """28 of 40 turn friendly and end at exchange 4; of those that reach exchange 10, all stay."""
+    turns = talks([4] * 28 + [10] * 12, [1] * 28 + [10] * 12)
+    assert stays(turns) == ["failed", "exchanges 4 to 10, coded by ann", ""]
+    assert stays(turns.sample(frac=1.0, random_state=1))[0] == "failed"
+    assert stays(talks([4] * 28 + [10] * 12, [4] * 28 + [10] * 12))[0] == "passed"
+
+
+def test_conversations_of_one_exchange_pass_nothing_and_of_two_name_them():
+    short = "no conversation went beyond its first exchange"
+    assert stays(talks([1] * 30, [1] * 30)) == ["open", "exchange 1, coded by ann", short]
+    assert stays(talks([1] * 30, [0] * 30)) == ["failed", "exchange 1, coded by ann", ""]
+    assert stays(talks([2] * 30, [2] * 30)) == ["passed", "exchange 2, coded by ann", ""]
+    assert stays(talks([2], [2]))[0] == "not checked"
+
+
+def test_last_turns_without_a_code_do_not_pass():
+    turns = talks([3] * 40, [3] * 40)
+    is_last = turns["exchange"] == 3
+    some, none = turns.copy(), turns.copy()
+    some.loc[is_last & (turns["dialogue_id"] < 15), "probability"] = np.nan
+    outcome, _, note = stays(some)
+    assert (outcome, note.split(",")[0]) == ("open", "15 of 40 are missing")
+    none.loc[is_last, "probability"] = np.nan
+    assert stays(none)[0] == "not checked"
+    twice = turns.drop(columns="conversation_id").assign(dialogue_id=turns["dialogue_id"] // 2)
+    assert "expected one a turn, with conversation_id" in stays(twice)[2]
+
+
+def test_raters_who_score_all_turns_alike_show_nothing():
+    lazy = guessed(np.random.default_rng(1), 60).assign(score=1)
+    with pytest.raises(TurnsError, match="not all alike"):
+        told_by_raters(lazy)
+    awake = guessed(np.random.default_rng(1), 60, lead=3.0).query("rater == 'ann'")
+    with_lazy = pd.concat([awake, *(lazy.assign(rater=name) for name in "xyz")])
+    assert told_by_raters(with_lazy)["value"] == told_by_raters(awake)["value"]
+    told = seeker_card("s", guesses=with_lazy).set_index("of").loc["raters"]
+    assert told["outcome"] == "failed"
+    assert told["note"].startswith("3 who scored")
+
+
+def test_a_probe_whose_scores_are_missing_is_not_shown_to_lose():
+    """Of 40 starts the seeker gives the echo a valid score at 12, and there it loses."""
+    scores = scored(np.random.default_rng(4)).assign(state="valid")
+    unread = (scores["responder"] == "echo") & (scores["rater"] == "s")
+    scores.loc[unread & (scores["dialogue_id"] >= 12), "state"] = "unparsed"
+    table = seeker_card("s", scores=scores, probes=PROBES)
+    lost = table[table["check"] == "probe loses"].set_index("of")
+    assert lost["outcome"].to_dict() == dict.fromkeys(PROBES, "passed") | {"echo": "open"}
+    assert lost.loc["echo", "note"].startswith("28 of 40 are missing")
+
+
+def test_ties_of_a_seeker_that_scores_nearly_all_alike_are_half_an_agreement():
+    """It tells conversations apart at 6 of 40 starts, and there as the outside raters do."""
+    scores = scored(np.random.default_rng(5))
+    same = (scores["rater"] == "s") & (scores["dialogue_id"] >= 6)
+    scores["score"] = scores["score"].mask(same, 3.0)
+    real = scores[~scores["responder"].isin(PROBES)]
+    assert agree_with_outside(real, ["s"])["value"][0] < 0.6  # where it tells them apart, 0.8
+
+
 def test_raters_are_compared_with_themselves_and_by_hand():
     """Bob scores all turns lower than Ann; each puts 3 of 4 pairs in the right order."""
     rows = {"rater": list("aaaabbbb"), "is_model": [True, True, False, False] * 2}
