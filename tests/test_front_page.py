@@ -49,9 +49,11 @@ def test_nothing_glued_on_the_front_page_is_written_in_a_way_that_the_test_above
 
 
 HOLDS = {
-    "near the share against crowd workers; of therapists": lambda at: (
+    "near the share against crowd workers; for therapists": lambda at: (
         at("who_supports_better", "heart-gap") < 5
-        and at("who_supports_better", "share-therapists-high") < 50
+        and at("who_supports_better", "share-therapists-low")
+        < 50
+        < at("who_supports_better", "share-therapists-high")
     ),
     "cannot be checked; we found no open data": lambda at: at("heart", "twin-reach") > 20,
     "cannot be checked; agreement alone says little": lambda at: (
@@ -74,17 +76,21 @@ ANSWER, JUDGES, SCALE, RULE = (
 )
 TURN = "does_one_turn_tell"
 WORDS = {
-    "Recipients who were told the same of both felt better heard by a model": (
+    "Of two recipients who were told the same, the one with the model's reply": (
         lambda at: at(ANSWER, "heard-person-low") > 50,
         {"heard-person-low": 49.0},
     ),
-    "Strangers put a model above a crowd worker": (
+    "Of two strangers who scored one reply each": (
         lambda at: at(ANSWER, "share-strangers-low") > 50,
         {"share-strangers-low": 49.0},
     ),
-    "psychologists above a Reddit commenter": (
+    "Psychologists scored a model's reply above a Reddit commenter's": (
         lambda at: at(ANSWER, "share-commenters-low") > 50,
         {"share-commenters-low": 49.0},
+    ),
+    "which is not known": (
+        lambda at: at(ANSWER, "share-trained-low") < 50 < at(ANSWER, "share-trained-high"),
+        {"share-trained-low": 51.0},
     ),
     "**No difference is shown.**": (
         lambda at: at(ANSWER, "heard-true-low") < 50 < at(ANSWER, "heard-true-high"),
@@ -97,17 +103,25 @@ WORDS = {
     "Of therapists' replies": (
         lambda at: (
             at(ANSWER, "therapists-right") > at(ANSWER, "best-right")
-            and at(ANSWER, "share-therapists-high") < 50
+            and at(ANSWER, "share-therapists") < 50
         ),
         {"best-right": 99.0},
+    ),
+    "which does not exclude one half": (
+        lambda at: at(ANSWER, "share-therapists-low") < 50 < at(ANSWER, "share-therapists-high"),
+        {"share-therapists-high": 49.0},
     ),
     "published comparisons": (
         lambda at: at(ANSWER, "papers-for-models") > at(ANSWER, "n-quoted") / 2,
         {"papers-for-models": 3},
     ),
-    "**Onlookers hardly see what the recipient felt**": (
-        lambda at: at(ANSWER, "follow-most") < at(ANSWER, "detectable"),
-        {"follow-most": 0.6},
+    "corrected for seven tests none differs from zero": (
+        lambda at: at(ANSWER, "n-follow") == "none",
+        {"n-follow": "one"},
+    ),
+    "a weak match would look the same": (
+        lambda at: at(ANSWER, "weak-found") < 50 and at(ANSWER, "follow-most-high") > 0.3,
+        {"weak-found": 80.0},
     ),
     "A model judge agrees with clinicians more than a guess": (
         lambda at: (
@@ -182,9 +196,16 @@ def test_a_win_share_stands_before_the_chip_of_the_study_that_has_it_in_the_tabl
 
 
 def test_the_papers_that_favour_people_are_about_whole_conversations_or_sessions():
-    papers = pd.read_csv(ROOT / "data" / "published" / "effects.csv").query("favours == 'people'")
+    every = pd.read_csv(ROOT / "data" / "published" / "effects.csv")
+    papers = every.query("favours == 'people'")
     assert papers["people"].str.contains("conversation|session").all()
     assert "all on whole conversations or sessions" in "".join(PARAGRAPHS)
+    assert set(papers["read"]) == {"abstract", "press release"}
+    [of_press] = papers.loc[papers["read"] == "press release", "people"]
+    assert of_press == "one therapist, one session"
+    reviews = every["people"].str.contains("review") & (every["favours"] == "models")
+    assert reviews.sum() == 1
+    assert "(one of them a review of others)" in "".join(PARAGRAPHS)
 
 
 def test_the_caption_of_the_forest_says_what_its_intervals_say(at):
@@ -204,8 +225,8 @@ def test_the_caption_of_the_forest_says_what_its_intervals_say(at):
         ("crowd workers", "GPT-4", "hidden"): 1,
         ("people trained for the task", "GPT-4 Turbo, Llama 2, Mistral", "hidden"): 0,
         ("Reddit commenters", "GPT-4 Turbo, Llama 2, Mistral", "hidden"): 1,
-        ("therapists", "five models", "unclear"): -1,
-        ("therapists", "five therapy bots", "unclear"): -1,
+        ("therapists", "five models", "unclear"): 0,
+        ("therapists", "five therapy bots", "unclear"): 0,
     }
 
 
@@ -224,14 +245,23 @@ README_FINDINGS = (
         "felt better heard in {01_who_supports_better/heard-true} % of cases "
         "({01_who_supports_better/heard-true-low} to {01_who_supports_better/heard-true-high})"
     ),
-    "Models win {01_who_supports_better/share-commenters} % of comparisons with Reddit commenters",
-    "and {01_who_supports_better/share-strangers} % with crowd workers",
     (
-        "it is not known ({01_who_supports_better/share-trained-low} to"
+        "Models win {01_who_supports_better/share-commenters} % of comparisons with Reddit"
+        " commenters ({01_who_supports_better/share-commenters-low} to"
+        " {01_who_supports_better/share-commenters-high})"
+    ),
+    (
+        "and {01_who_supports_better/share-strangers} % with crowd workers"
+        " ({01_who_supports_better/share-strangers-low} to"
+        " {01_who_supports_better/share-strangers-high})"
+    ),
+    (
+        "the share is {01_who_supports_better/share-trained} % and not known"
+        " ({01_who_supports_better/share-trained-low} to"
         " {01_who_supports_better/share-trained-high} %)"
     ),
     (
-        "it is {01_who_supports_better/share-therapists} % against therapists"
+        "it is {01_who_supports_better/share-therapists} % against therapists, and not known"
         " ({01_who_supports_better/share-therapists-low} to"
         " {01_who_supports_better/share-therapists-high})"
     ),
