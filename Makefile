@@ -102,14 +102,14 @@ data: env ## print licence and citation of data set NAME, fetch it, check it and
 	@$(PYTHON) -m tools.data $(NAME)
 
 collect: env $(MODEL) ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
-	@$(PYTHON) -m heart_utils.collect $(RUN) $(ARGS)
+	@$(PYTHON) -m heart_collect.collect $(RUN) $(ARGS)
 
 full: env ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
 	@$(PYTHON) -m tools.full_study
 	@$(MAKE) --no-print-directory book RUN=full
 
 record: env $(MODEL) ## ask for what the recorded calls of the sample lack, and write them down
-	@$(PYTHON) -m heart_utils.collect sample --yes --record data/sample/calls.jsonl
+	@$(PYTHON) -m heart_collect.collect sample --yes --record data/sample/calls.jsonl
 
 simulations: env ## keep the tables of simulations in data/simulated anew, where code or settings changed
 	@rm -f $$(grep -l "kept(" notebooks/*.ipynb | sed 's|^|build/executed/sample/|; s|notebooks/||')
@@ -119,7 +119,7 @@ simulations: env ## keep the tables of simulations in data/simulated anew, where
 # Potato shows what is rated and written; whole conversations are held on a page of our own, with the models of the run.
 study: env $(if $(filter conversation,$(KIND)),$(MODEL),.venv-study/ready) ## run a study with people over RUN: KIND=rating, reply or conversation (RESUME=1, PORT=8001, ARGS="--help")
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply, or conversation)"; exit 2; }
-	@$(PYTHON) -m heart_utils.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
+	@$(PYTHON) -m heart_collect.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 .venv-study/ready: requirements-study.txt | $(ENV)
 	@$(PYTHON3) -m venv .venv-study

@@ -15,8 +15,8 @@ import pandas as pd
 from scipy.special import expit
 
 from benchmarks import Figure
+from heart_collect.judging.calibration import calibrate_judge
 from heart_utils.gate import compare_responders, decide_drops
-from heart_utils.judging.calibration import calibrate_judge
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.report.gate_calibration import powered_drops
 

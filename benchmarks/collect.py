@@ -32,12 +32,12 @@ import pandas as pd
 import sqlalchemy as sa
 
 from benchmarks import Figure
-from heart_utils.calls.database import calls, owners
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger
-from heart_utils.calls.models import Call, Model, Request, load_litellm
-from heart_utils.calls.records import check_calls, open_ledger
-from heart_utils.calls.salvage import salvage_ledger
+from heart_collect.calls.database import calls, owners
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import Ledger
+from heart_collect.calls.models import Call, Model, Request, load_litellm
+from heart_collect.calls.records import check_calls, open_ledger
+from heart_collect.calls.salvage import salvage_ledger
 
 __all__ = ["run"]
 
@@ -179,7 +179,7 @@ def _throughput(in_flight: int, n: int, pairs: int) -> Iterator[Figure]:
 
 def _ask_bare(requests: Sequence[Request], in_flight: int) -> None:
     """Send requests with litellm and nothing else, on the loop that ours uses too."""
-    from heart_utils.calls.models import event_loop
+    from heart_collect.calls.models import event_loop
 
     litellm = load_litellm()
     queue = list(requests)
@@ -316,7 +316,7 @@ def _fill(url: str, n: int) -> None:
 
     An answer has 200 words of a small vocabulary.
     """
-    from heart_utils.judging.judge import plan_questions
+    from heart_collect.judging.judge import plan_questions
 
     ledger, draw = open_ledger(url), random.Random(1)
     histories, replies, comparisons = _study(n)
@@ -351,7 +351,7 @@ def _answer(key: str, draw: random.Random, words: list[str]) -> Call:
 
 def read_again(url: str, n: int) -> None:
     """Time what a second run of a full study does; print it as JSON."""
-    from heart_utils.judging.judge import collect_verdicts
+    from heart_collect.judging.judge import collect_verdicts
 
     histories, replies, comparisons = _study(n)
     judges, ledger = [_judge("http://127.0.0.1:9/v1")], open_ledger(url)
@@ -425,7 +425,7 @@ def _judge_into(output: str, errors: str, study: tuple[Any, ...], options: dict[
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["benchmarks.collect", "heart_utils.judging.judge", "litellm"])
+_FORKS.set_forkserver_preload(["benchmarks.collect", "heart_collect.judging.judge", "litellm"])
 
 
 class _Collectors:
@@ -728,8 +728,8 @@ def _streams(n: int) -> Iterator[Figure]:
 def _nowhere() -> Iterator[Figure]:
     """Ask a server whose name nobody knows."""
     code = (
-        "import warnings; from heart_utils.calls import engine, queues\nfrom"
-        " heart_utils.calls.models import Model, Request\nfrom heart_utils.calls.records"
+        "import warnings; from heart_collect.calls import engine, queues\nfrom"
+        " heart_collect.calls.models import Model, Request\nfrom heart_collect.calls.records"
         " import open_ledger\nqueues.NEVER_ANSWERED_S"
         " = 5.0\nmodel = Model('judge', 'openai/test', api_base='http://nobody.invalid/v1')\nasked"
         " = [Request(model, ({'role': 'user', 'content': str(i)},)) for i in"
@@ -878,8 +878,8 @@ def judge_all(
 
     The provider knows what was meant.
     """
-    from heart_utils.calls import ledger
-    from heart_utils.judging.judge import collect_verdicts
+    from heart_collect.calls import ledger
+    from heart_collect.judging.judge import collect_verdicts
 
     if host:
         ledger._host = lru_cache(lambda: host)
@@ -925,7 +925,7 @@ def _keep_wrong_time(file: Path) -> None:
 
     For all who read the same file.
     """
-    from heart_utils.calls import database, ledger
+    from heart_collect.calls import database, ledger
 
     right = database.now
 
@@ -990,7 +990,7 @@ def _study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
 
     Histories are repeated as often as needed; replies have 30 words.
     """
-    from heart_utils.judging.design import pair_replies
+    from heart_collect.judging.design import pair_replies
     from heart_utils.sources.load import load_histories
 
     sample, draw = load_histories("sample"), random.Random(2)

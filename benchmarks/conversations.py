@@ -13,8 +13,8 @@ import pandas as pd
 
 from benchmarks import Figure
 from benchmarks.collect import IN_FLIGHT, ROOT, TIME_OUT_S, _done, _serving, _statistics
-from heart_utils.calls.models import Model
-from heart_utils.calls.records import open_ledger
+from heart_collect.calls.models import Model
+from heart_collect.calls.records import open_ledger
 
 __all__ = ["run"]
 
@@ -87,8 +87,8 @@ def _begin(address: str, url: str, n: int) -> subprocess.Popen[str]:
 
 def talk_all(address: str, url: str, n: int) -> None:
     """Hold so many conversations, and print what came of them."""
-    from heart_utils.judging.converse import collect_conversations
-    from heart_utils.judging.design import cross_seekers
+    from heart_collect.judging.converse import collect_conversations
+    from heart_collect.judging.design import cross_seekers
 
     m, s = (
         Model(

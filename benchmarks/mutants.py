@@ -28,7 +28,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from benchmarks import Figure
-from heart_utils.calls.models import load_litellm
+from heart_collect.calls.models import load_litellm
 from heart_utils.runs import find_root
 
 __all__ = ["change", "run", "sites"]
@@ -66,16 +66,16 @@ DEFAULTS = "tests/test_options.py::test_one_default_serves_all"
 NEAREST = {
     "ratings": ("tests/ratings",),
     "heart_utils.ratings.verdicts": ("tests/ratings", "tests/agreement/test_agreement.py"),
-    "heart_utils.calls.models": ("tests/calls/test_model_settings.py",),
-    "heart_utils.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
-    "heart_utils.calls.database": ("tests/calls/test_ledger.py",),
-    "heart_utils.calls.rows": ("tests/calls/test_ledger.py",),
-    "heart_utils.calls.records": ("tests/calls/test_ledger.py",),
-    "heart_utils.calls.pages": ("tests/calls/test_salvage.py",),
-    "heart_utils.calls.engine": ("tests/calls/test_models.py",),
-    "heart_utils.calls.flow": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
-    "heart_utils.calls.queues": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
-    "heart_utils.people.assignment": (
+    "heart_collect.calls.models": ("tests/calls/test_model_settings.py",),
+    "heart_collect.calls.ledger": ("tests/calls/test_ledger.py", "tests/calls/test_batch.py"),
+    "heart_collect.calls.database": ("tests/calls/test_ledger.py",),
+    "heart_collect.calls.rows": ("tests/calls/test_ledger.py",),
+    "heart_collect.calls.records": ("tests/calls/test_ledger.py",),
+    "heart_collect.calls.pages": ("tests/calls/test_salvage.py",),
+    "heart_collect.calls.engine": ("tests/calls/test_models.py",),
+    "heart_collect.calls.flow": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
+    "heart_collect.calls.queues": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
+    "heart_collect.people.assignment": (
         "tests/people/test_assignment.py",
         "tests/people/test_privacy.py",
     ),

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks import Figure
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.local import serve_local
-from heart_utils.calls.models import Request
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.judge import plan_questions
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
-from heart_utils.judging.steps import recipe_replies
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.local import serve_local
+from heart_collect.calls.models import Request
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.judge import plan_questions
+from heart_collect.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
+from heart_collect.judging.steps import recipe_replies
 
 __all__ = ["run"]
 

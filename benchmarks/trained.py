@@ -12,8 +12,8 @@ import pandas as pd
 from scipy.special import expit
 
 from benchmarks import Figure
+from heart_collect.judging.trained import train_judge
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.judging.trained import train_judge
 from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.coverage import limiting_strengths
 

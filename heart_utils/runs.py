@@ -213,7 +213,7 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
     See Also
     --------
     read_recipe : Read what a run collects.
-    heart_utils.calls.records.open_ledger : Open the ledger of a run's model calls.
+    heart_collect.calls.records.open_ledger : Open the ledger of a run's model calls.
     check_table : Check that a table has the columns and words that a run needs.
     find_root : Find the folder that holds ``data/`` and ``runs/``.
 
@@ -577,6 +577,45 @@ def read_parquet(file: Path) -> pd.DataFrame:
             f"{error_message}. It may have been cut short; delete it and run the step that writes"
             " it again."
         ) from error
+
+
+def write_sealed(
+    path: str | os.PathLike[str], content: Mapping[str, Any], *, indent: int | None = None
+) -> Path:
+    """Write JSON with a digest of its content, whole or not at all."""
+    text = json.dumps(
+        {**content, "digest": content_digest(content)}, indent=indent, ensure_ascii=False
+    )
+    write_atomically(Path(path), f"{text}\n".encode())
+    return Path(path)
+
+
+def read_sealed(
+    path: str | os.PathLike[str], expected: str, error: type[ValueError], remedy: str
+) -> JsonObject:
+    """Read what ``write_sealed`` wrote, and refuse another format or a wrong digest."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise error(f"{path} cannot be read ({fault.strerror}).") from None
+    except ValueError:
+        raise error(f"{path} is not JSON; expected a file that `save` wrote.") from None
+    actual = content.get("format") if isinstance(content, dict) else None
+    if actual != expected:
+        raise error(f"{path} has the format {actual!r}; this version reads {expected!r}: {remedy}.")
+    digest = content.pop("digest", None)
+    if digest != content_digest(content):
+        raise error(
+            f"{path} was changed after it was saved: its content does not fit its digest; {remedy}."
+        )
+    return dict(content)
+
+
+def content_digest(content: Mapping[str, Any]) -> str:
+    """Return a SHA-256 of settings or weights, whatever the order of their names."""
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()
 
 
 def _read_manifest(folder: Path) -> JsonObject:

@@ -20,8 +20,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from heart_utils import collect
-from heart_utils.people import raters, study
+from heart_collect import collect
+from heart_collect.people import raters, study
 from heart_utils.report import gate_report
 from heart_utils.runs import find_root
 
@@ -37,7 +37,8 @@ def make_project(folder: Path, address: str) -> Path:
     copied in."""
     source = find_root()
     folder.mkdir()
-    for name in ("heart_utils", "notebooks", "tools", "Makefile", "requirements.txt"):
+    code = ("heart_utils", "heart_collect", "notebooks", "tools")
+    for name in (*code, "Makefile", "requirements.txt"):
         (folder / name).symlink_to(source / name)
     shutil.copy2(source / "pyproject.toml", folder)
     for name in ("data", "params"):
@@ -120,8 +121,8 @@ def _run_command(command: str, project: Path) -> str:
         return ""
     steps = {
         ("make", "collect"): collect.main,
-        ("python", "-m", "heart_utils.people.raters"): raters.main,
-        ("python", "-m", "heart_utils.people.study"): study.main,
+        ("python", "-m", "heart_collect.people.raters"): raters.main,
+        ("python", "-m", "heart_collect.people.study"): study.main,
     }
     steps |= {("heart-gate",): gate_report.main}
     said = io.StringIO()

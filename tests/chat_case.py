@@ -14,10 +14,10 @@ import yaml
 from aiohttp import web
 from study_builders import small_run
 
-from heart_utils.calls.models import Call
-from heart_utils.judging.design import cross_seekers
-from heart_utils.people.chat_pages import Pages, load_pages
-from heart_utils.people.chats import Chats
+from heart_collect.calls.models import Call
+from heart_collect.judging.design import cross_seekers
+from heart_collect.people.chat_pages import Pages, load_pages
+from heart_collect.people.chats import Chats
 from heart_utils.runs import Run, find_root
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from heart_utils.calls.models import load_litellm
+from heart_collect.calls.models import load_litellm
 
 # jsonschema imports this to check addresses, which no test has, and it takes two seconds; here, and
 # in what tests start.

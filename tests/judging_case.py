@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from heart_utils.calls.models import Call, Model
-from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import collect_answers, plan_answers, plan_codes, plan_hits
-from heart_utils.judging.prompts import CODEBOOKS, load_codebooks
+from heart_collect.calls.models import Call, Model
+from heart_collect.judging.design import pair_replies
+from heart_collect.judging.judge import collect_answers, plan_answers, plan_codes, plan_hits
+from heart_collect.judging.prompts import CODEBOOKS
+from heart_utils.sources.codebooks import load_codebooks
 
 HISTORIES = {
     "h1": [
@@ -104,8 +105,8 @@ class StandIn:
 
     def __init__(self, monkeypatch, say, *, schema=False):
         self.say, self.calls, self.asked, self.noted = say, {}, [], {}
-        monkeypatch.setattr("heart_utils.judging.questions.ask_all", self.ask_all)
-        monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: schema)
+        monkeypatch.setattr("heart_collect.judging.questions.ask_all", self.ask_all)
+        monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: schema)
 
     def find(self, keys):
         return {key: self.calls[key] for key in keys if key in self.calls}

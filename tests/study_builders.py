@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from heart_utils import conversation_replies, load_conversations
-from heart_utils.judging.design import cross_seekers
+from heart_collect import conversation_replies
+from heart_collect.judging.design import cross_seekers
+from heart_utils import load_conversations
 from heart_utils.runs import Run
 from heart_utils.tables import empty_table
 

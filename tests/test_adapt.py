@@ -10,11 +10,11 @@ import pytest
 import yaml
 from adapt_pages import make_project, read_blocks, run_page
 
-from heart_utils.calls.models import read_models
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.prompts import ProtocolError, load_protocol
-from heart_utils.judging.recipe import RecipeError, read_recipe, recipe_histories
-from heart_utils.judging.steps import recipe_replies
+from heart_collect.calls.models import read_models
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.prompts import ProtocolError, load_protocol
+from heart_collect.judging.recipe import RecipeError, read_recipe, recipe_histories
+from heart_collect.judging.steps import recipe_replies
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root
 

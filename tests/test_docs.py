@@ -15,13 +15,16 @@ import pandas as pd
 import pytest
 from numpydoc.docscrape import FunctionDoc, NumpyDocString
 
+import heart_collect
 import heart_utils
 from heart_utils.ratings import resampling
 from heart_utils.runs import find_root
+from tools.flow import public_homes
 
 MODULES = sorted(
     name
-    for _, name, is_package in pkgutil.walk_packages(heart_utils.__path__, "heart_utils.")
+    for package in (heart_utils, heart_collect)
+    for _, name, is_package in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if not is_package and not name.endswith("__main__")
 )
 
@@ -112,7 +115,7 @@ def test_a_type_is_written_as_a_reader_knows_it(monkeypatch):
 def test_a_field_of_a_class_has_its_type_on_the_pages(monkeypatch):
     monkeypatch.syspath_prepend(str(find_root() / "book" / "extensions"))
     lines = ["How many are shown."]
-    name = "heart_utils.judging.recipe.Recipe.budget_usd"
+    name = "heart_collect.judging.recipe.Recipe.budget_usd"
     importlib.import_module("heart_types").write_types(None, "attribute", name, None, None, lines)
     assert lines == ["``float, optional``: How many are shown."]
 
@@ -170,9 +173,9 @@ def test_an_example_runs_after_the_imports_that_the_pages_name_and_no_other(name
 def test_a_docstring_links_only_to_what_has_a_place_on_the_pages():
     offered = {what for name in MODULES for what in importlib.import_module(name).__all__}
     lost = set()
-    for path in Path(heart_utils.__file__).parent.rglob("*.py"):
+    for path in find_root().glob("heart_*/**/*.py"):
         links = re.findall(r":(?:func|class|exc):`~?([\w.]+)`", path.read_text())
-        ours = {link for link in links if "heart_utils" in link or "." not in link}
+        ours = {link for link in links if link.startswith("heart_") or "." not in link}
         lost |= {(path.name, link) for link in ours if link.split(".")[-1] not in offered}
     assert lost == set()
 
@@ -205,11 +208,7 @@ def test_see_also_names_what_the_pages_offer_and_says_what_it_does():
 def test_what_the_package_names_is_what_a_module_offers():
     strange = [
         name
-        for name in heart_utils.__all__
-        if name != "__version__" and name not in home(name).__all__
+        for name, home in public_homes().items()
+        if name.rpartition(".")[2] not in importlib.import_module(home).__all__
     ]
     assert strange == []
-
-
-def home(name):
-    return importlib.import_module(getattr(heart_utils, name).__module__)

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from test_own_histories import own  # noqa: F401 (a fixture)
 
-from heart_utils import collect, fit_ratings, plot_leaderboard
-from heart_utils.calls import models
-from heart_utils.calls.ledger import Ledger
+from heart_collect import collect
+from heart_collect.calls import models
+from heart_collect.calls.ledger import Ledger
+from heart_utils import fit_ratings, plot_leaderboard
 from heart_utils.extras import PACKAGES, MissingExtraError
 from heart_utils.report import gate_report
 from heart_utils.runs import find_root
@@ -79,7 +80,7 @@ def test_what_chapters_import_needs_no_package_that_only_calls_need():
         cells = json.loads(notebook.read_text())["cells"]
         code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
         for module, names in re.findall(
-            r"from (heart_utils[\w.]*) import (\([^)]*\)|[^\n(]*)", code
+            r"from (heart_(?:utils|collect)[\w.]*) import (\([^)]*\)|[^\n(]*)", code
         ):
             found = re.findall(r"(\w+)(?: as \w+)?\s*(?:,|\)|$)", names)
             imports |= {f"from {module} import {name}" for name in found if name not in ASKS}
@@ -87,10 +88,10 @@ def test_what_chapters_import_needs_no_package_that_only_calls_need():
     ended = run_without(OF_CALLS, "\n".join(["", *sorted(imports)]))
     assert ended.returncode == 0, ended.stderr
     code = f"""
-import heart_utils
+import heart_collect
 from heart_utils.extras import MissingExtraError
 for name in {sorted(ASKS)}:
-    try: getattr(heart_utils, name)
+    try: getattr(heart_collect, name)
     except MissingExtraError as error: print(name, error)
 """
     told = re.findall(
@@ -102,7 +103,7 @@ for name in {sorted(ASKS)}:
 
 
 def test_a_command_that_calls_models_says_in_a_sentence_which_extra_it_needs():
-    code = "sys.argv = ['heart-collect', 'sample', '--dry-run']; from heart_utils.collect import main; sys.exit(main())"
+    code = "sys.argv = ['heart-collect', 'sample', '--dry-run']; from heart_collect.collect import main; sys.exit(main())"
     ended = run_without(("sqlalchemy",), code)
     assert ended.returncode == 1
     assert ended.stderr.startswith(

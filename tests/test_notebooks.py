@@ -246,6 +246,6 @@ def test_code_in_the_words_of_a_chapter_imports_what_is_there(chapter):
     words = "\n".join(
         cell["source"] for cell in read_cells(chapter) if cell["cell_type"] == "markdown"
     )
-    for module, names in re.findall(r"^from (heart_utils[\w.]*) import ([\w, ]+)$", words, re.M):
+    for module, names in re.findall(r"^from (heart_\w+[\w.]*) import ([\w, ]+)$", words, re.M):
         offered = dir(importlib.import_module(module))
         assert set(names.split(", ")) <= {*offered}

@@ -12,13 +12,13 @@ from server import Provider, serving
 from study_builders import answer_seat, assignment
 from test_adapt import KEY, stand_in
 
-from heart_utils import collect
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons
-from heart_utils.judging.steps import recipe_step
-from heart_utils.people import raters
-from heart_utils.people.raters import import_study
-from heart_utils.people.study import write_study
+from heart_collect import collect
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.recipe import read_recipe, recipe_comparisons
+from heart_collect.judging.steps import recipe_step
+from heart_collect.people import raters
+from heart_collect.people.raters import import_study
+from heart_collect.people.study import write_study
 from heart_utils.ratings.consistency import head_to_head
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import open_run

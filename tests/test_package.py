@@ -20,7 +20,9 @@ from heart_utils.runs import find_root
 
 ROOT = find_root()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = ("heart_utils", "heart_collect")
 CALLED = {
+    "lazy_loader": "lazy-loader",
     "yaml": "pyyaml",
     "sklearn": "scikit-learn",
     "matplotlib_inline": "ipykernel",
@@ -32,14 +34,16 @@ ALONE = {"xllamacpp"}
 """From requirements-model.txt, without which recorded calls are replayed."""
 
 VISIT = """
-import sys, pandas as pd, heart_utils
+import sys, pandas as pd, heart_collect, heart_utils
 from pathlib import Path
 from heart_utils import fit_ratings, load_histories, load_verdicts, open_run
 from heart_utils.extras import MissingExtraError
 needs = []
 for name in heart_utils.__all__:
+    getattr(heart_utils, name)
+for name in heart_collect.__all__:
     try:
-        getattr(heart_utils, name)
+        getattr(heart_collect, name)
     except MissingExtraError as error:
         assert "extra collect" in str(error), (name, error)
         needs.append(name)
@@ -75,9 +79,9 @@ def imported(path):
 def test_whatever_a_module_imports_is_among_the_dependencies_or_late_in_an_extra():
     needed = packages(PROJECT["dependencies"])
     extra = packages(word for words in PROJECT["optional-dependencies"].values() for word in words)
-    for path in (ROOT / "heart_utils").rglob("*.py"):
+    for path in ROOT.glob("heart_*/**/*.py"):
         for module, at_once in imported(path):
-            if module not in sys.stdlib_module_names and module not in {"heart_utils", *ALONE}:
+            if module not in sys.stdlib_module_names and module not in {*PACKAGES, *ALONE}:
                 package = CALLED.get(module, module)
                 assert package in needed or (not at_once and package in extra), (
                     f"{path.name} imports {module}"
@@ -158,7 +162,7 @@ def test_each_command_of_the_package_says_its_version_and_helps(capsys):
 def wheel(tmp_path_factory):
     """The package as it is published, built from a copy, since a build leaves folders in it."""
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("heart_utils", "data"):
+    for name in (*PACKAGES, "data"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, source)
@@ -243,20 +247,7 @@ def test_what_lies_beside_the_modules_is_packed_with_them(tmp_path):
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
     def beside(folder: Path) -> set[str]:
-        files = {
-            path.relative_to(folder).as_posix() for path in (folder / "heart_utils").rglob("*.yaml")
-        }
+        files = {path.relative_to(folder).as_posix() for path in folder.glob("heart_*/**/*.yaml")}
         return {name for name in files if not name.startswith("heart_utils/data/")}
 
     assert beside(tmp_path) == beside(ROOT)
-
-
-def test_the_types_that_editors_see_are_of_the_names_that_the_package_has():
-    tree = ast.parse((ROOT / "heart_utils" / "__init__.pyi").read_text(encoding="utf-8"))
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    typed = {
-        alias.asname: f"{node.module}".removeprefix("heart_utils.")
-        for node in imports
-        for alias in node.names
-    }
-    assert typed == heart_utils._PUBLIC

@@ -25,7 +25,9 @@ from gate_case import THETA, write_run  # noqa: E402
 from server import Provider, serving  # noqa: E402
 from study_builders import STATEMENT, small_run  # noqa: E402
 
-from heart_utils import collect as collecting  # noqa: E402
+from heart_collect import collect as collecting  # noqa: E402
+from heart_collect.judging.design import pair_replies  # noqa: E402
+from heart_collect.people import raters  # noqa: E402
 from heart_utils import (  # noqa: E402
     fit_ratings,
     load_histories,
@@ -34,8 +36,6 @@ from heart_utils import (  # noqa: E402
     load_verdicts,
     write_leaderboard,
 )  # noqa: E402
-from heart_utils.judging.design import pair_replies  # noqa: E402
-from heart_utils.people import raters  # noqa: E402
 from heart_utils.report import gate_report  # noqa: E402
 from heart_utils.runs import open_run  # noqa: E402
 from tools import pool, release  # noqa: E402
@@ -65,6 +65,7 @@ def project(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (
         "heart_utils",
+        "heart_collect",
         "data",
         "tools",
         "book",

@@ -6,9 +6,9 @@ import runpy
 import signal
 import sys
 
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.models import Model, Request
-from heart_utils.calls.records import open_ledger
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.models import Model, Request
+from heart_collect.calls.records import open_ledger
 
 INTERRUPTED = 130
 

@@ -22,10 +22,10 @@ from itertools import product
 import pandas as pd
 from scipy import stats
 
+from heart_collect.calls.prices import price
+from heart_collect.judging.recipe import read_recipe
 from heart_utils import load_scores, load_verdicts
 from heart_utils.agreement.generalizability import variance_components, win_scores
-from heart_utils.calls.prices import price
-from heart_utils.judging.recipe import read_recipe
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.resampling import FEW_RATERS
 from heart_utils.runs import PUBLIC, find_root, open_run, write_atomically

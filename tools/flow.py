@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from functools import cache
+from pathlib import Path
 
-from heart_utils import _PUBLIC
 from heart_utils.tables import TABLES
 
-__all__ = ["Flow", "is_table"]
+__all__ = ["PACKAGES", "Flow", "is_table", "public_homes"]
+
+PACKAGES = ("heart_utils", "heart_collect")
+"""What the chapters are built on."""
 
 FOLDERS = {
     "published": {"quoted"},
@@ -44,6 +48,20 @@ ASSUMED = {"BEHAVIOURS", "study_cost"}
 measured."""
 
 
+@cache
+def public_homes() -> dict[str, str]:
+    """Name the module of each public name, such as ``heart_utils.fit_ratings``, from the stubs."""
+    homes: dict[str, str] = {}
+    for package in PACKAGES:
+        stub = Path(__file__).parents[1] / package / "__init__.pyi"
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                homes |= {
+                    f"{package}.{alias.name}": f"{package}.{node.module}" for alias in node.names
+                }
+    return homes
+
+
 class Flow:
     """Follow what names rest on, cell after cell.
 
@@ -72,10 +90,8 @@ class Flow:
         if isinstance(node, ast.ImportFrom):
             # what the package itself offers is known by the module that it lives in
             for alias in node.names:
-                late = _PUBLIC.get(alias.name) if node.module == "heart_utils" else None
-                self.imported[alias.asname or alias.name] = ".".join(
-                    filter(None, [node.module, late, alias.name])
-                )
+                home = public_homes().get(f"{node.module}.{alias.name}", node.module)
+                self.imported[alias.asname or alias.name] = f"{home}.{alias.name}"
         elif isinstance(node, ast.Import):
             self.imported |= {
                 alias.asname or alias.name.partition(".")[0]: alias.name for alias in node.names
@@ -262,6 +278,8 @@ class Flow:
         if home == "heart_utils.sources.heartbench.load_rubric":
             # they come with the project, the questions do not
             return {"measured/heartbench_points"}
+        if called == "load_codebooks":
+            return set()  # the words of this project
         if home.startswith("heart_utils.sources") and called.startswith("load_"):
             return {f"measured/{_text(call.args[0]) if call.args else home.split('.')[2]}"}
         if home.endswith(".read_sides"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from heart_utils.tables import TABLES
-from tools.flow import Flow, is_table
+from tools.flow import PACKAGES, Flow, is_table
 
 __all__ = ["Chapter", "NotebookError", "parse_cell", "read_cells", "read_chapter"]
 
@@ -38,7 +38,8 @@ class Chapter:
     writes : tuple of str
         The tables, or parts of tables, that ``run.write("…")`` replaces in this run.
     imports : tuple of str
-        What the cells import from the package: ``"heart_utils.runs.open_run"``, or a module's name.
+        What the cells import from the packages: ``"heart_utils.runs.open_run"``, or a module's
+        name.
     """
 
     name: str
@@ -142,14 +143,11 @@ def _parameters(notebook: Path, cells: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _imports(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.ImportFrom)
-            and (node.module or "").partition(".")[0] == "heart_utils"
-        ):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (
-                alias.name for alias in node.names if alias.name.partition(".")[0] == "heart_utils"
+                alias.name for alias in node.names if alias.name.partition(".")[0] in PACKAGES
             )
 
 

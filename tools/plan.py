@@ -25,19 +25,20 @@ import grimp
 import pandas as pd
 import yaml
 
-import heart_utils
-from heart_utils.judging.prompts import load_protocol, load_rubric
+from heart_collect.judging.prompts import load_protocol, load_rubric
 from heart_utils.runs import checksum, find_root, write_atomically
 from heart_utils.sources.catalogue import cache_folder
 from heart_utils.tables import TABLES
+from tools.flow import PACKAGES, public_homes
 from tools.notebooks import Chapter, NotebookError, read_chapter
 
 __all__ = ["Plan", "PlanError", "read_plan", "stamp_table", "write_plan"]
 
 CODE = (
-    "heart_utils/**/*.py",
+    "heart_*/**/*.py",
     "heart_utils/**/pages/*",
     "heart_utils/tables.yaml",
+    "heart_*/__init__.pyi",
     "requirements.txt",
     "tools/execute_notebook.py",
 )
@@ -232,7 +233,7 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
 
     Late imports count too.
     """
-    graph = grimp.build_graph("heart_utils", cache_dir=None)
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
     files = {path for glob in CODE[2:] for path in root.glob(glob)}
     reached = {}
     for chapter in chapters:
@@ -261,13 +262,8 @@ def _code_reached(root: Path, chapters: Iterable[Chapter]) -> dict[str, set[Path
 
 
 def _home(name: str) -> str:
-    """Name the module of what the package loads late, such as ``heart_utils.fit_ratings``."""
-    package, _, public = name.rpartition(".")
-    return (
-        f"heart_utils.{heart_utils._PUBLIC[public]}"
-        if package == "heart_utils" and public in heart_utils._PUBLIC
-        else name
-    )
+    """Name the module of what a package loads late, such as ``heart_utils.fit_ratings``."""
+    return public_homes().get(name, name)
 
 
 def _own_dimension(root: Path, run: str, recipe: object) -> str | None:

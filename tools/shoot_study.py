@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from heart_utils.judging.responders import PROBES
-from heart_utils.people.study import load_settings, start_study, stop_study, write_study
+from heart_collect.judging.responders import PROBES
+from heart_collect.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root, write_atomically
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+import heart_collect
 import heart_utils
 from heart_utils.runs import Run, find_root, open_run, write_atomically
 from tools import current_commit
@@ -28,6 +29,7 @@ from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
 from tools.evidence import FIGURE_DATA, Evidence, check_chips, figure_data, mark_chapter
 from tools.figure import read_figure
+from tools.flow import PACKAGES, public_homes
 from tools.governance import absent_sets, write_governance
 from tools.notebooks import NotebookError, read_cells
 from tools.pipeline import fill_pipeline
@@ -337,14 +339,26 @@ def api_pages() -> dict[str, str]:
     """
     modules = sorted(
         name
-        for _, name, is_package in pkgutil.walk_packages(heart_utils.__path__, "heart_utils.")
+        for package in (heart_utils, heart_collect)
+        for _, name, is_package in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         if not is_package and "._" not in name
     )
-    opening = [_API_OPENING, "", *_contents_by_task(), _API_EXAMPLES.format(module="runs"), ""]
+    opening = [
+        _API_OPENING,
+        "",
+        *_contents_by_task(),
+        _API_EXAMPLES.format(module="heart_utils.runs"),
+        "",
+    ]
     pages = {"api": ["(api)=", "# The functions behind the chapters", "", *opening]}
     for part, (words, module) in _API_PARTS.items():
-        opening = [_API_EXAMPLES.format(module=f"{part}.{module}"), ""]
-        pages[f"api_{part}"] = [f"(api-{part})=", f"# `heart_utils.{part}`: {words}", "", *opening]
+        opening = [_API_EXAMPLES.format(module=module), ""]
+        pages[f"api_{part}"] = [
+            f"(api-{part})=",
+            f"# `{module.split('.')[0]}.{part}`: {words}",
+            "",
+            *opening,
+        ]
     for module in modules:
         part = module.split(".")[1]
         if not (members := _members(module)):
@@ -363,17 +377,18 @@ def api_pages() -> dict[str, str]:
 
 def _contents_by_task() -> list[str]:
     """List the public names by what they are for, each task with a sentence; errors come last."""
-    public = sorted(name for name in heart_utils.__all__ if not name.startswith("_"))
-    errors = [
-        name
-        for name in public
-        if inspect.isclass(getattr(heart_utils, name))
-        and issubclass(getattr(heart_utils, name), Exception)
-    ]
+    home_of = {name.rpartition(".")[2]: home for name, home in sorted(public_homes().items())}
+    errors = []
+    for name, home in home_of.items():
+        offered = getattr(importlib.import_module(home), name)
+        if inspect.isclass(offered) and issubclass(offered, Exception):
+            errors.append(f"{home}.{name}")
     lines = []
-    for homes, title, sentence in _API_TASKS:
+    for parts, title, sentence in _API_TASKS:
         names = [
-            name for name in public if name not in errors and _home(name).split(".")[0] in homes
+            f"{home}.{name}"
+            for name, home in home_of.items()
+            if home.split(".")[1] in parts and f"{home}.{name}" not in errors
         ]
         lines += _contents(title, sentence, names)
     return lines + _contents(
@@ -389,7 +404,7 @@ def _contents(title: str, sentence: str, names: list[str]) -> list[str]:
         f"**{title}.** {sentence}",
         "",
         *table,
-        *(f"   ~heart_utils.{_home(name)}.{name}" for name in names),
+        *(f"   ~{name}" for name in names),
         "```",
         "",
     ]
@@ -411,23 +426,27 @@ def _kept_api_pages(root: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         for name, text in api_pages().items():
             write_atomically(folder / name, text.encode())
-        write_source_pages(root / "heart_utils", folder / "extra")
+        for package in PACKAGES:
+            write_source_pages(root / package, folder / "extra")
     return folder
 
 
 _API_PARTS = {
-    "sources": ("published data sets and files of your own", "load"),
-    "calls": ("one model call and many, and the ledger that keeps them", "models"),
-    "judging": ("from histories to verdicts", "judge"),
-    "people": ("studies with people", "study"),
-    "ratings": ("from verdicts to strengths", "ratings"),
-    "agreement": ("how far raters agree", "agreement"),
-    "judges": ("what a judge rewards", "halo"),
-    "replies": ("what a reply does", "codes"),
-    "evidence": ("open studies as comparable effects", "effects"),
-    "simulate": ("studies with known truth", "study"),
-    "heartbench": ("HeartBench's rule and leaderboard", "formula"),
-    "report": ("figures, tables, pages", "leaderboard"),
+    "sources": ("published data sets and files of your own", "heart_utils.sources.load"),
+    "calls": (
+        "one model call and many, and the ledger that keeps them",
+        "heart_collect.calls.models",
+    ),
+    "judging": ("from histories to verdicts", "heart_collect.judging.judge"),
+    "people": ("studies with people", "heart_collect.people.study"),
+    "ratings": ("from verdicts to strengths", "heart_utils.ratings.ratings"),
+    "agreement": ("how far raters agree", "heart_utils.agreement.agreement"),
+    "judges": ("what a judge rewards", "heart_utils.judges.halo"),
+    "replies": ("what a reply does", "heart_utils.replies.codes"),
+    "evidence": ("open studies as comparable effects", "heart_utils.evidence.effects"),
+    "simulate": ("studies with known truth", "heart_utils.simulate.study"),
+    "heartbench": ("HeartBench's rule and leaderboard", "heart_utils.heartbench.formula"),
+    "report": ("figures, tables, pages", "heart_utils.report.leaderboard"),
 }
 """Subpackage -> what it holds, and a module of it."""
 
@@ -486,14 +505,15 @@ _API_TASKS = [
 """Homes of public names, the task that they serve, and what is done."""
 
 _API_OPENING = """\
-Each name in these tables can be taken from the package itself, as in
-`from heart_utils import open_run`; it is loaded when it is first used. All else is taken from the
-module that it is listed under, as in `from heart_utils.report.figures import COLOURS`. Errors are
-kinds of `ValueError` unless stated otherwise."""
+Each name in these tables can be taken from its package itself, as in
+`from heart_utils import open_run` or `from heart_collect import collect_verdicts`; it is loaded
+when it is first used. All else is taken from the module that it is listed under, as in
+`from heart_utils.report.figures import COLOURS`. Errors are kinds of `ValueError` unless stated
+otherwise."""
 
 _API_EXAMPLES = """\
 Examples are run after `import numpy as np`, `import pandas as pd`, `from pathlib import Path`, and
-all that their own module offers, as in `from heart_utils.{module} import *`."""
+all that their own module offers, as in `from {module} import *`."""
 
 
 def _members(module: str) -> str:
@@ -503,10 +523,6 @@ def _members(module: str) -> str:
     return ", ".join(
         name for name in offered if getattr(getattr(loaded, name), "__module__", module) == module
     )
-
-
-def _home(name: str) -> str:
-    return str(getattr(heart_utils, name).__module__).removeprefix("heart_utils.")
 
 
 def _listed(toc: dict[str, Any], chapters: set[str], left_out: set[str]) -> dict[str, Any]:

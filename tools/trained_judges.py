@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from heart_collect.judging.trained import train_judge
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.judging.trained import train_judge
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import estimate_rng, interval_of
 from heart_utils.ratings.verdicts import Array

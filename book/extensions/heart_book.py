@@ -424,8 +424,8 @@ def _shorten_modules(contents: Any) -> Any:
     The page's title names it.
     """
     if not isinstance(contents, str):
-        for name in contents.find_all(string=re.compile(r"heart_utils\.\w+\.")):
-            name.replace_with(re.sub(r"heart_utils\.\w+\.", "", str(name)))
+        for name in contents.find_all(string=re.compile(r"heart_(?:utils|collect)\.\w+\.")):
+            name.replace_with(re.sub(r"heart_(?:utils|collect)\.\w+\.", "", str(name)))
     return contents
 
 
@@ -469,7 +469,7 @@ def resolve_short_name(
     named = [
         candidate
         for candidate in objects
-        if candidate[0].startswith("heart_utils.")
+        if candidate[0].startswith(("heart_utils.", "heart_collect."))
         and candidate[0].split(".")[-1] == node["reftarget"].split(".")[-1]
     ]
     if len(named) != 1:

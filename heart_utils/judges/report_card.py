@@ -127,7 +127,7 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
     grades : pandas.DataFrame
         From :func:`grade_probes`.
     records : sequence of CalibrationRecord
-        From :func:`~heart_utils.judging.calibration.calibrate_judge`, of any judges.
+        From :func:`~heart_collect.judging.calibration.calibrate_judge`, of any judges.
 
     Returns
     -------

@@ -22,15 +22,15 @@ from heart_utils.gate import (
     count_rows,
     decide_drops,
 )
-from heart_utils.judging.calibration import (
+from heart_utils.ratings.ratings import POINTS
+from heart_utils.ratings.verdicts import is_simulated
+from heart_utils.report.records import (
     LEAST_LABELS,
     CalibrationRecord,
     cost_in_hours,
-    judge_identity,
     load_calibration,
 )
-from heart_utils.ratings.ratings import POINTS
-from heart_utils.ratings.verdicts import is_simulated
+from heart_utils.runs import open_run
 from heart_utils.settings import JsonObject, read_yaml
 
 __all__ = [
@@ -82,7 +82,7 @@ def check_calibration(
     records : sequence of pathlib.Path
         Files that ``CalibrationRecord.save`` wrote.
     run : str, optional
-        The run that the verdicts come from, whose settings say what its judges are now.
+        The run that the verdicts come from, whose manifest says what its judges are.
     judges : pathlib.Path, optional
         A YAML file that says it where votes come from a file: a judge's name -> ``model``,
         ``prompt``, ``rubric``, ``options``.
@@ -99,7 +99,7 @@ def check_calibration(
 
     Raises
     ------
-    GateError, heart_utils.judging.calibration.CalibrationError
+    GateError, heart_collect.judging.calibration.CalibrationError
         If a file cannot be read, or two records are for one judge and dimension.
 
     Examples
@@ -130,11 +130,13 @@ def check_calibration(
             continue
         identity = identities.get(judge)
         if identity is None and run is not None:
-            identity = judge_identity(run, judge, protocol=protocol)
+            noted = open_run(run).manifest.get("judges", {})
+            identity = noted.get(judge, {}).get(protocol)
         if identity is None:
             faults.append(
                 f"Nothing says what {judge!r} is now: name its model, prompt, rubric and options in"
-                " a YAML file, as --judges FILE."
+                " a YAML file, as --judges FILE, or run `make collect` once more, which notes them"
+                " in the run."
             )
             continue
         record_faults = record.faults(

@@ -41,8 +41,8 @@ from heart_utils.tables import check_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from heart_utils.judging.calibration import CalibrationRecord
     from heart_utils.ratings.ratings import Ratings
+    from heart_utils.report.records import CalibrationRecord
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
@@ -124,7 +124,7 @@ def leaderboard_html(
     whole_page : bool
         Whether to give a page or only the part to put into one.
     records : sequence of CalibrationRecord
-        Of the judges, from :func:`~heart_utils.judging.calibration.calibrate_judge`; a judge
+        Of the judges, from :func:`~heart_collect.judging.calibration.calibrate_judge`; a judge
         without one is called "not calibrated".
     cards : pandas.DataFrame, optional
         Of the simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`. What

@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from heart_utils.judges.records import NOT_CALIBRATED
-from heart_utils.judging.calibration import judge_identity, load_calibration
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.seekers import seekers_in_words
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import fill_page
+from heart_utils.report.records import CalibrationRecord, load_calibration
 from heart_utils.runs import Run, open_run
 from heart_utils.settings import JsonObject
 from heart_utils.tables import TABLES
 
 if TYPE_CHECKING:
-    from heart_utils.judging.calibration import CalibrationRecord
     from heart_utils.ratings.ratings import Ratings
 
 __all__ = ["ORIGINS", "TableNote", "methods", "note_tables", "read_glued", "show_versions"]
@@ -292,7 +291,7 @@ def methods(
         ]
     calibration = {
         judge: _calibration_of(
-            judge, settings["dimension"], records, opened.name, sorted(rows["protocol"].unique())
+            judge, settings["dimension"], records, opened, sorted(rows["protocol"].unique())
         )
         for judge in judges
     }
@@ -348,15 +347,14 @@ def _calibration_of(
     judge: str,
     dimension: str,
     records: Sequence[CalibrationRecord],
-    run: str,
+    run: Run,
     protocols: Sequence[str],
 ) -> str:
-    """Describe a judge's record, compared with what the run's settings say of it now."""
+    """Describe a judge's record, compared with what the run's manifest says of it."""
     own = [record for record in records if (record.judge, record.dimension) == (judge, dimension)]
     if not own:
         return NOT_CALIBRATED
-    try:
-        now = judge_identity(run, judge, protocol=protocols[0]) if len(protocols) == 1 else None
-    except ValueError:  # votes from a file have no settings that say what the judge is
-        now = None
+    # votes from a file have no note that says what the judge is
+    noted = run.manifest.get("judges", {}).get(judge, {})
+    now = noted.get(protocols[0]) if len(protocols) == 1 else None
     return "; ".join(record.describe(bound_to=now) for record in own)

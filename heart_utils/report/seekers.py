@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from heart_utils.judging.prompts import load_codebooks
 from heart_utils.replies.codes import code_by_words
 from heart_utils.replies.seekers import LIMITS, STAYS, TOLD_APART, seeker_card
 from heart_utils.replies.turns import TurnsError, split_turns
 from heart_utils.runs import Run, open_run
 from heart_utils.sources.catalogue import DataUnavailableError
+from heart_utils.sources.codebooks import load_codebooks
 from heart_utils.sources.heart import next_seeker_turns
 from heart_utils.tables import need_columns
 

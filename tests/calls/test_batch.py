@@ -8,20 +8,20 @@ import pytest
 import sqlalchemy as sa
 from server import Provider, finish_batch, serving
 
-from heart_utils.calls import database
-from heart_utils.calls.batch import (
+from heart_collect.calls import database
+from heart_collect.calls.batch import (
     PROVIDERS,
     BatchError,
     can_batch,
     collect_batches,
     submit_batches,
 )
-from heart_utils.calls.database import LedgerError
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, connect
-from heart_utils.calls.models import Model, Request, load_litellm, local_model
-from heart_utils.calls.prices import BudgetError, reserve
-from heart_utils.calls.records import open_ledger
+from heart_collect.calls.database import LedgerError
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import Ledger, connect
+from heart_collect.calls.models import Model, Request, load_litellm, local_model
+from heart_collect.calls.prices import BudgetError, reserve
+from heart_collect.calls.records import open_ledger
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -196,7 +196,7 @@ def kill_at(monkeypatch, step):
     def die(*_, **__):
         raise Killed
 
-    monkeypatch.setattr(f"heart_utils.calls.batch.{step}", die)
+    monkeypatch.setattr(f"heart_collect.calls.batch.{step}", die)
 
 
 @pytest.mark.parametrize("n_other", [0, 1, 3])

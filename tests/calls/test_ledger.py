@@ -21,12 +21,12 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.calls import database
-from heart_utils.calls.database import LedgerError
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, connect
-from heart_utils.calls.models import Call, Model, Request
-from heart_utils.calls.records import (
+from heart_collect.calls import database
+from heart_collect.calls.database import LedgerError
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import Ledger, connect
+from heart_collect.calls.models import Call, Model, Request
+from heart_collect.calls.records import (
     ReplayError,
     check_calls,
     explain_miss,
@@ -35,8 +35,8 @@ from heart_utils.calls.records import (
     merge_calls,
     open_ledger,
 )
-from heart_utils.calls.rows import DAMAGED, parts_of
-from heart_utils.calls.rows import failed as is_failed
+from heart_collect.calls.rows import DAMAGED, parts_of
+from heart_collect.calls.rows import failed as is_failed
 from heart_utils.runs import open_run
 
 JUDGE = Model(
@@ -244,14 +244,14 @@ def is_taken_over(ledger, request, *, looks=8):
 
 
 def test_the_claims_of_another_machine_expire_when_it_is_silent(ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.2)
+    monkeypatch.setattr("heart_collect.calls.ledger.LEASE_S", 0.2)
     _, request = far_away(ledger)
     assert not ledger.claim([request], [0.0], since=ledger.clock()).won
     assert is_taken_over(ledger, request)
 
 
 def test_another_machine_that_is_heard_of_keeps_its_claims(ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.2)
+    monkeypatch.setattr("heart_collect.calls.ledger.LEASE_S", 0.2)
     far, request = far_away(ledger)
     for _ in range(8):
         far.record([])
@@ -278,8 +278,8 @@ def test_a_machine_is_silent_after_a_minute_in_which_it_was_looked_at_again_and_
 
 
 def test_silence_while_the_database_was_away_is_nobodys(ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.ledger.LEASE_S", 0.6)
-    monkeypatch.setattr("heart_utils.calls.ledger.LOOK_S", 0.1)
+    monkeypatch.setattr("heart_collect.calls.ledger.LEASE_S", 0.6)
+    monkeypatch.setattr("heart_collect.calls.ledger.LOOK_S", 0.1)
     _, request = far_away(ledger)
     assert not is_taken_over(ledger, request, looks=1)
     time.sleep(1.0)  # nobody could write
@@ -380,7 +380,7 @@ def clock(monkeypatch):
     """The seconds that the database's clock is ahead."""
     ahead, right = [0.0], database.now
     monkeypatch.setattr(
-        "heart_utils.calls.ledger.now",
+        "heart_collect.calls.ledger.now",
         lambda engine: right(engine) + sa.literal(ahead[0], sa.Float),
     )
     return ahead
@@ -489,7 +489,7 @@ def test_an_answer_that_was_recorded_with_a_slash_before_addresses_were_made_pla
     ledger, monkeypatch
 ):
     with monkeypatch.context() as earlier:
-        earlier.setattr("heart_utils.calls.models.plain_address", lambda address: address)
+        earlier.setattr("heart_collect.calls.models.plain_address", lambda address: address)
         slashed = Request(
             dataclasses.replace(JUDGE, api_base=f"{JUDGE.api_base}/"),
             ({"role": "user", "content": "hello"},),

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 from filelock import FileLock, Timeout
 
-from heart_utils.calls import local
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.local import NotInstalledError, serve_local
-from heart_utils.calls.models import ModelError, Request, local_model
-from heart_utils.calls.records import open_ledger
+from heart_collect.calls import local
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.local import NotInstalledError, serve_local
+from heart_collect.calls.models import ModelError, Request, local_model
+from heart_collect.calls.records import open_ledger
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from heart_utils.calls.models import (
+from heart_collect.calls.models import (
     Call,
     Model,
     ModelError,

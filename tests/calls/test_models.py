@@ -15,10 +15,10 @@ import sqlalchemy as sa
 import worker
 from server import Provider, serving
 
-from heart_utils.calls import database
-from heart_utils.calls.engine import ask_all
-from heart_utils.calls.ledger import Ledger, Money, connect
-from heart_utils.calls.models import (
+from heart_collect.calls import database
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import Ledger, Money, connect
+from heart_collect.calls.models import (
     Call,
     Model,
     ModelError,
@@ -27,9 +27,9 @@ from heart_utils.calls.models import (
     read_models,
     supports_schema,
 )
-from heart_utils.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
-from heart_utils.calls.queues import make_queues
-from heart_utils.calls.records import ReplayError, export_calls, open_ledger
+from heart_collect.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
+from heart_collect.calls.queues import make_queues
+from heart_collect.calls.records import ReplayError, export_calls, open_ledger
 
 CANARY = "sk-canary-0123456789abcdef"
 
@@ -49,9 +49,9 @@ def ledger(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.outcomes._WHOLE", set())
-    monkeypatch.setattr("heart_utils.calls.queues._SILENT", {})
-    monkeypatch.setattr("heart_utils.calls.queues.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("heart_collect.calls.outcomes._WHOLE", set())
+    monkeypatch.setattr("heart_collect.calls.queues._SILENT", {})
+    monkeypatch.setattr("heart_collect.calls.queues.FIRST_PAUSE_S", 0.01)
 
 
 def model(provider, **settings):
@@ -169,7 +169,7 @@ def test_an_answer_that_is_not_whole_or_holds_no_words_is_asked_again(
 def test_a_stream_that_always_breaks_off_is_never_an_answer_and_its_queue_says_why(
     provider, ledger, monkeypatch
 ):
-    monkeypatch.setattr("heart_utils.calls.queues.NEVER_ANSWERED_S", 1.0)
+    monkeypatch.setattr("heart_collect.calls.queues.NEVER_ANSWERED_S", 1.0)
     provider.faults = {"half": 1.0}
     with pytest.warns(
         UserWarning, match="its queue was stopped.*the stream ended within the answer"
@@ -455,8 +455,8 @@ def test_each_call_that_ends_has_a_line_in_the_log_without_words_or_keys(
 
 
 def test_how_it_stands_is_logged_now_and_then(provider, ledger, tmp_path, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.flow.TELL_S", 0.05)
-    monkeypatch.setattr("heart_utils.calls.flow.LOG_BEATS", 10)
+    monkeypatch.setattr("heart_collect.calls.flow.TELL_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.flow.LOG_BEATS", 10)
     ledger.log = tmp_path / "calls.jsonl"
     provider.script, provider.retry_after, provider.latency_s = [None, "429"], "3", 0.05
     others = open_ledger(str(ledger.engine.url))
@@ -647,7 +647,7 @@ def test_a_key_that_is_not_set_is_named(provider, ledger, monkeypatch):
 
 
 def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.queues.MIN_PROBE_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.queues.MIN_PROBE_S", 0.05)
     gone = Model(
         "gone", "openai/test", api_base="http://127.0.0.1:9/v1", max_concurrency=2, patience_s=1.0
     )
@@ -662,8 +662,8 @@ def test_a_server_that_is_not_there_stops_the_queue_when_patience_ends(ledger, m
 def test_a_server_that_only_ever_failed_is_given_up_soon_and_one_that_answered_is_waited_for(
     provider, ledger, monkeypatch
 ):
-    monkeypatch.setattr("heart_utils.calls.queues.MIN_PROBE_S", 0.05)
-    monkeypatch.setattr("heart_utils.calls.queues.NEVER_ANSWERED_S", 1.0)
+    monkeypatch.setattr("heart_collect.calls.queues.MIN_PROBE_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.queues.NEVER_ANSWERED_S", 1.0)
     judge, provider.faults = model(provider, max_concurrency=2), {"500": 1.0}
     with pytest.warns(
         UserWarning,
@@ -696,8 +696,8 @@ def test_a_key_with_a_lines_end_is_refused_before_the_first_call(provider, ledge
 def test_an_outage_is_waited_for_by_one_call_at_a_time_and_said(
     provider, ledger, monkeypatch, capsys, fault
 ):
-    monkeypatch.setattr("heart_utils.calls.queues.MIN_PROBE_S", 0.1)
-    monkeypatch.setattr("heart_utils.calls.flow.TELL_S", 0.1)
+    monkeypatch.setattr("heart_collect.calls.queues.MIN_PROBE_S", 0.1)
+    monkeypatch.setattr("heart_collect.calls.flow.TELL_S", 0.1)
     answer_all(ask(model(provider), "what litellm loads in its first call is loaded"), ledger)
     provider.faults, provider.latency_s = {fault: 1.0}, 0.01
     back = threading.Timer(4.0, provider.faults.clear)
@@ -721,7 +721,7 @@ def test_a_request_that_fails_while_others_are_answered_is_an_error_after_some_a
 
 
 def test_failures_of_another_kind_do_not_count_as_empty_answers(provider, ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.queues.FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr("heart_collect.calls.queues.FIRST_PAUSE_S", 0.2)
     provider.latency_s, said = 0.02, [None, None, "", None, "", "I hear you."]
 
     def answer(body):
@@ -790,7 +790,7 @@ def test_a_damaged_answer_is_asked_again(provider, ledger):
 def test_what_another_program_deletes_while_it_is_asked_is_asked_again(
     provider, ledger, monkeypatch
 ):
-    from heart_utils.calls import engine
+    from heart_collect.calls import engine
 
     run, deleted = engine.run, []
 
@@ -1088,7 +1088,7 @@ def test_a_failure_of_another_process_is_waited_for_and_not_asked_at_once_again(
 
 
 def test_a_process_that_waits_for_an_answer_is_heard_of_meanwhile(provider, ledger, monkeypatch):
-    monkeypatch.setattr("heart_utils.calls.flow.HEARTBEAT_S", 0.05)
+    monkeypatch.setattr("heart_collect.calls.flow.HEARTBEAT_S", 0.05)
 
     def seen_at():
         with ledger.reading() as connection:

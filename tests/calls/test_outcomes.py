@@ -9,8 +9,8 @@ from types import SimpleNamespace as Words
 import httpx
 import pytest
 
-from heart_utils.calls.models import Model, Request, load_litellm
-from heart_utils.calls.outcomes import (
+from heart_collect.calls.models import Model, Request, load_litellm
+from heart_collect.calls.outcomes import (
     CUT,
     BrokenAnswerError,
     Failure,

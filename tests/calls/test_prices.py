@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from heart_utils.calls.models import Model, Request
-from heart_utils.calls.prices import (
+from heart_collect.calls.models import Model, Request
+from heart_collect.calls.prices import (
     BudgetError,
     bound,
     check_money,
@@ -90,8 +90,8 @@ def test_a_price_of_zero_for_what_is_listed_as_paid_is_refused(settings, said):
     ],
 )
 def test_a_price_is_what_the_settings_say_or_the_list_says_above_zero(model, rates, monkeypatch):
-    from heart_utils.calls import prices
-    from heart_utils.calls.models import load_litellm
+    from heart_collect.calls import prices
+    from heart_collect.calls.models import load_litellm
 
     halves = {"openai/half-listed": (0.0, 2e-6), "openai/other-half": (2e-6, None)}
     real = load_litellm().get_model_info

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from heart_utils.calls import outcomes, queues
-from heart_utils.calls.models import Model, Request
-from heart_utils.calls.outcomes import Failure, Limit, shared_length, with_breakpoints
-from heart_utils.calls.queues import backoff, make_queues
+from heart_collect.calls import outcomes, queues
+from heart_collect.calls.models import Model, Request
+from heart_collect.calls.outcomes import Failure, Limit, shared_length, with_breakpoints
+from heart_collect.calls.queues import backoff, make_queues
 
 JUDGE = Model(
     "judge", "openai/test", api_base="http://127.0.0.1:9/v1", price_prompt=1.0, price_completion=2.0

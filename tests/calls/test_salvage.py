@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 from test_ledger import ask, fill
 
-from heart_utils.calls.database import LedgerError
-from heart_utils.calls.models import Call
-from heart_utils.calls.records import check_calls, open_ledger
-from heart_utils.calls.salvage import read_whole, salvage_ledger
+from heart_collect.calls.database import LedgerError
+from heart_collect.calls.models import Call
+from heart_collect.calls.records import check_calls, open_ledger
+from heart_collect.calls.salvage import read_whole, salvage_ledger
 
 PAGE = 16384
 

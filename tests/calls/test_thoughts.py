@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from server import Provider, serving
 
-from heart_utils.calls.models import Model, Request
-from heart_utils.calls.outcomes import attempt
-from heart_utils.calls.records import open_ledger
-from heart_utils.calls.thoughts import answer_start, without_thoughts
-from heart_utils.judging.respond import collect_replies
+from heart_collect.calls.models import Model, Request
+from heart_collect.calls.outcomes import attempt
+from heart_collect.calls.records import open_ledger
+from heart_collect.calls.thoughts import answer_start, without_thoughts
+from heart_collect.judging.respond import collect_replies
 from heart_utils.sources.load import load_histories
 
 DRAFT = "The person is sad. I could say: I hear you."

@@ -8,15 +8,10 @@ import pytest
 from judging_case import make_study
 from server import Provider, choose_earlier, choose_later, serving
 
-from heart_utils import (
-    BiasError,
-    collect_verdicts,
-    measure_drift,
-    price_of_repeats,
-    repeat_reliability,
-)
-from heart_utils.calls.models import Model
-from heart_utils.calls.records import open_ledger
+from heart_collect import collect_verdicts
+from heart_collect.calls.models import Model
+from heart_collect.calls.records import open_ledger
+from heart_utils import BiasError, measure_drift, price_of_repeats, repeat_reliability
 from heart_utils.simulate.study import Panel, simulate_study
 
 

@@ -6,22 +6,22 @@ from dataclasses import replace
 import pytest
 from judging_case import JUDGE, StandIn, choose, codes_in, dimensions_in, make_study
 
-from heart_utils.calls.models import Call
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.judge import (
+from heart_collect.calls.models import Call
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.judge import (
     ARMS,
     JudgeError,
     collect_answers,
     collect_verdicts,
     plan_again,
 )
-from heart_utils.judging.recipe import (
+from heart_collect.judging.recipe import (
     RecipeError,
     read_recipe,
     recipe_comparisons,
     recipe_histories,
 )
-from heart_utils.judging.steps import recipe_replies, recipe_step
+from heart_collect.judging.steps import recipe_replies, recipe_step
 from heart_utils.runs import find_root
 
 TWO = ["overall", "attunement"]

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from heart_collect.judging.calibration import calibrate_judge
+from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils import (
     describe_judges,
     fit_boards,
@@ -19,13 +21,8 @@ from heart_utils import (
     repeat_reliability,
     write_leaderboard,
 )
-from heart_utils.judging.calibration import (
-    CalibrationError,
-    calibrate_judge,
-    judge_identity,
-    load_calibration,
-)
 from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report.records import CalibrationError, load_calibration
 
 JUDGE = {
     "model": "openai/gpt-4o",
@@ -219,13 +216,12 @@ def test_a_judge_without_one_of_its_parts_is_refused():
 
 
 def test_the_identity_of_a_runs_judge_names_prompt_and_weights():
-    identity = judge_identity("sample", "SmolLM2-135M-judge")
+    recipe = read_recipe("sample")
+    identity = recipe.identity_of("SmolLM2-135M-judge")
     assert "SmolLM2" in identity["model"] or "smollm2" in identity["model"].lower()
     assert len(identity["prompt"]) == 64
-    with pytest.raises(
-        CalibrationError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"
-    ):
-        judge_identity("sample", "nobody")
+    with pytest.raises(RecipeError, match="has no judge 'nobody'; there are SmolLM2-135M-judge"):
+        recipe.identity_of("nobody")
 
 
 def test_a_record_says_lead_labels_date_and_expiry_in_words():

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from judging_case import JUDGE, StandIn, collect_codes, make_histories, make_replies
 
-from heart_utils.calls.models import Call
-from heart_utils.judging.judge import JudgeError
-from heart_utils.judging.prompts import Code, RubricError, load_codebooks
+from heart_collect.calls.models import Call
+from heart_collect.judging.judge import JudgeError
+from heart_utils.sources.codebooks import Code, CodebookError, load_codebooks
 
 BOOK = {"two": (Code("question", "It asks."), Code("advice", "It advises."))}
 
@@ -161,14 +161,14 @@ def test_a_coder_that_answers_with_a_letter_is_refused(monkeypatch):
 
 
 def test_a_codebook_needs_names_and_definitions(tmp_path, monkeypatch):
-    monkeypatch.setattr("heart_utils.judging.prompts.find_root", lambda: tmp_path)
-    with pytest.raises(RubricError, match="strategies.yaml cannot be read"):
+    monkeypatch.setattr("heart_utils.sources.codebooks.find_root", lambda: tmp_path)
+    with pytest.raises(CodebookError, match="strategies.yaml cannot be read"):
         load_codebooks()
     file = tmp_path / "data" / "rubrics" / "strategies.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("codebooks: {mine: [{name: x}]}")
-    with pytest.raises(RubricError, match="mine 0: lacks says"):
+    with pytest.raises(CodebookError, match="mine 0: lacks says"):
         load_codebooks()
     file.write_text("codebooks: {one: [{name: x, says: y}], two: [{name: x, says: z}]}")
-    with pytest.raises(RubricError, match="'x' stands twice"):
+    with pytest.raises(CodebookError, match="'x' stands twice"):
         load_codebooks()

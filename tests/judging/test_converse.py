@@ -12,29 +12,31 @@ import server
 from conversation_case import PAID, settings, shown, speak
 from worker import begin_command
 
+from heart_collect import (
+    open_ledger,
+    recipe_comparisons,
+    recipe_conversations,
+    recipe_step,
+)
+from heart_collect.calls.models import read_models
+from heart_collect.collect import main
+from heart_collect.judging.converse import (
+    collect_conversations,
+    conversation_replies,
+)
+from heart_collect.judging.design import cross_seekers
+from heart_collect.judging.prompts import NEXT
+from heart_collect.judging.recipe import RecipeError, read_recipe, recipe_histories
+from heart_collect.judging.respond import collect_replies
+from heart_collect.judging.responders import RespondError
 from heart_utils import (
     combine_orders,
     compare_responders,
     fit_boards,
     fit_ratings,
     load_histories,
-    open_ledger,
     pairwise_agreement,
-    recipe_comparisons,
-    recipe_conversations,
-    recipe_step,
 )
-from heart_utils.calls.models import read_models
-from heart_utils.collect import main
-from heart_utils.judging.converse import (
-    collect_conversations,
-    conversation_replies,
-)
-from heart_utils.judging.design import cross_seekers
-from heart_utils.judging.prompts import NEXT
-from heart_utils.judging.recipe import RecipeError, read_recipe, recipe_histories
-from heart_utils.judging.respond import collect_replies
-from heart_utils.judging.responders import RespondError
 from heart_utils.report.leaderboard import leaderboard_html
 from heart_utils.runs import find_root, open_run
 
@@ -189,7 +191,7 @@ def test_what_is_judged_says_its_unit_and_its_seeker_and_the_rest_is_as_with_rep
 def test_a_killed_run_goes_on_where_each_conversation_stood(project, provider):
     provider.latency_s = 0.05
     for share in (10, 30, 50):
-        process = begin_command("heart_utils.collect", "mine", "--quiet", "--yes")
+        process = begin_command("heart_collect.collect", "mine", "--quiet", "--yes")
         while len(provider.requests) < share:
             assert process.is_alive()
             time.sleep(0.01)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_case import make_replies
 
-from heart_utils.judging.design import DesignError, digest, pair_replies, seeded
+from heart_collect.judging.design import DesignError, digest, pair_replies, seeded
 from heart_utils.tables import TableError
 
 

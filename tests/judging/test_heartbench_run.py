@@ -7,8 +7,8 @@ import pytest
 import yaml
 from server import Provider, serving
 
-from heart_utils.collect import main
-from heart_utils.judging.recipe import Recipe, recipe_histories
+from heart_collect.collect import main
+from heart_collect.judging.recipe import Recipe, recipe_histories
 from heart_utils.runs import find_root, may_publish, open_run
 
 QUESTIONS = [

@@ -9,10 +9,10 @@ import pytest
 from judging_case import make_histories, make_replies, make_study
 from server import Provider, serving
 
-from heart_utils.calls.local import NotInstalledError
-from heart_utils.calls.models import Model, local_model
-from heart_utils.calls.records import ReplayError, open_ledger
-from heart_utils.judging.judge import collect_verdicts
+from heart_collect.calls.local import NotInstalledError
+from heart_collect.calls.models import Model, local_model
+from heart_collect.calls.records import ReplayError, open_ledger
+from heart_collect.judging.judge import collect_verdicts
 
 
 def choose_second(body):

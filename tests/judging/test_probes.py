@@ -3,12 +3,12 @@
 import pandas as pd
 import pytest
 
-from heart_utils.calls.models import read_models
-from heart_utils.calls.records import ReplayError, open_ledger
-from heart_utils.judging.judge import collect_answers, plan_answers
-from heart_utils.judging.probes import CHECKS, make_probes
-from heart_utils.judging.prompts import instructs_judge
-from heart_utils.judging.steps import probe_questions
+from heart_collect.calls.models import read_models
+from heart_collect.calls.records import ReplayError, open_ledger
+from heart_collect.judging.judge import collect_answers, plan_answers
+from heart_collect.judging.probes import CHECKS, make_probes
+from heart_collect.judging.prompts import instructs_judge
+from heart_collect.judging.steps import probe_questions
 
 JUDGE = {"name": "judge", "model": "openai/none", "family": "none"}
 

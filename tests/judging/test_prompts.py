@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_case import JUDGE
 
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.prompts import (
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.prompts import (
     CODE_LETTERS,
-    Code,
     ItemsTemplate,
     LabelsTemplate,
     PromptTemplate,
@@ -23,10 +22,11 @@ from heart_utils.judging.prompts import (
     load_rubric,
     prompt_hash,
 )
-from heart_utils.judging.questions import Question
-from heart_utils.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
-from heart_utils.judging.steps import recipe_replies, recipe_step
+from heart_collect.judging.questions import Question
+from heart_collect.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
+from heart_collect.judging.steps import recipe_replies, recipe_step
 from heart_utils.runs import find_root
+from heart_utils.sources.codebooks import Code
 
 HISTORY = {
     "turns": [
@@ -70,7 +70,7 @@ def test_a_protocol_of_the_project_is_named_as_its_file_and_a_users_own_as_they_
     assert load_protocol(tmp_path / "mine.yaml").name == "heart"
     (tmp_path / "data" / "protocols").mkdir(parents=True)
     (tmp_path / "data" / "protocols" / "mine.yaml").write_text(words)
-    monkeypatch.setattr("heart_utils.judging.prompts.find_root", lambda: tmp_path)
+    monkeypatch.setattr("heart_collect.judging.prompts.find_root", lambda: tmp_path)
     with pytest.raises(ProtocolError, match="name is 'heart', expected the file's own, 'mine'"):
         load_protocol("mine")
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from heart_utils.calls.models import Call
-from heart_utils.judging.prompts import PromptTemplate, load_protocol, load_rubric
-from heart_utils.judging.readings import Reading, read_hits, read_labels, was_cut
+from heart_collect.calls.models import Call
+from heart_collect.judging.prompts import PromptTemplate, load_protocol, load_rubric
+from heart_collect.judging.readings import Reading, read_hits, read_labels, was_cut
 
 CODES = ("K482", "T905")
 UNPARSED = Reading("unparsed")

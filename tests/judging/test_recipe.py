@@ -14,17 +14,17 @@ from builders import full_disk
 from server import Provider, choose_first, finish_batch, serving
 from worker import begin_command
 
-from heart_utils.calls.models import Model
-from heart_utils.calls.records import open_ledger
-from heart_utils.collect import main
-from heart_utils.judging.recipe import (
+from heart_collect.calls.models import Model
+from heart_collect.calls.records import open_ledger
+from heart_collect.collect import main
+from heart_collect.judging.recipe import (
     Recipe,
     RecipeError,
     read_recipe,
     recipe_histories,
     recipe_responders,
 )
-from heart_utils.judging.steps import recipe_step
+from heart_collect.judging.steps import recipe_step
 from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -215,7 +215,7 @@ def test_what_a_plan_warns_of_is_said_once(project, provider, capsys):
 def test_a_service_manager_that_ends_a_run_loses_no_answer_in_flight(project, provider, tmp_path):
     provider.latency_s = 0.5
     process = begin_command(
-        "heart_utils.collect", "mine", "--quiet", "--yes", out=tmp_path / "said"
+        "heart_collect.collect", "mine", "--quiet", "--yes", out=tmp_path / "said"
     )
     while not any(body.get("logprobs") for body in provider.requests):
         assert process.is_alive()
@@ -447,9 +447,9 @@ def test_the_manifest_says_whether_a_judge_is_asked_with_a_schema_whatever_litel
     folder, settings = project
     settings["judges"][0]["answer_format"], provider.answer = "json", choose_first
     write(folder, settings)
-    monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: schema)
+    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: schema)
     main(["mine", "--quiet", "--yes"])
-    monkeypatch.setattr("heart_utils.judging.questions.supports_schema", lambda model: not schema)
+    monkeypatch.setattr("heart_collect.judging.questions.supports_schema", lambda model: not schema)
     main(["mine", "--quiet", "--yes"])
     assert open_run("mine").manifest["json_schema"] == {"j": schema}
 
@@ -587,7 +587,7 @@ def test_ctrl_c_is_told_and_not_a_traceback(project, capsys, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("heart_utils.collection.recipe_histories", stop)
+    monkeypatch.setattr("heart_collect.collection.recipe_histories", stop)
     assert main(["mine", "--quiet", "--yes"]) == 130
     assert "the same command goes on where this ended" in capsys.readouterr().err
 
@@ -618,7 +618,7 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
         slice=[kinds[name[0]] for name in names],
         twin_id=[twin[name] for name in names],
     )
-    monkeypatch.setattr("heart_utils.judging.recipe.load_histories", lambda given, twins: there)
+    monkeypatch.setattr("heart_collect.judging.recipe.load_histories", lambda given, twins: there)
 
     def chosen(n_twins):
         slices = {"adversarial": 2, "calm_twin": n_twins}

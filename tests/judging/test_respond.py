@@ -6,17 +6,17 @@ import pandas as pd
 import pytest
 from server import Provider, serving
 
-from heart_utils.calls.models import Call, Model
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
-from heart_utils.judging.respond import (
+from heart_collect.calls.models import Call, Model
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
+from heart_collect.judging.respond import (
     ReplyQuestion,
     _reply,
     collect_replies,
     lengthen_planned,
     skipped_histories,
 )
-from heart_utils.judging.responders import PROBES, RespondError, describe_responders
+from heart_collect.judging.responders import PROBES, RespondError, describe_responders
 
 
 def history(name, *texts, first="seeker", **columns):

@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from heart_utils.calls.records import open_ledger
-from heart_utils.judges.position import feature_bias, feature_gaps
-from heart_utils.judging.design import pair_replies
-from heart_utils.judging.judge import JudgeError, plan_questions
-from heart_utils.judging.probes import (
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.design import pair_replies
+from heart_collect.judging.judge import JudgeError, plan_questions
+from heart_collect.judging.probes import (
     PADDING,
     PROFILES,
     REWRITES,
@@ -22,15 +21,16 @@ from heart_utils.judging.probes import (
     profile_features,
     rewrite_replies,
 )
-from heart_utils.judging.recipe import (
+from heart_collect.judging.recipe import (
     RecipeError,
     read_recipe,
     recipe_comparisons,
     recipe_histories,
     recipe_responders,
 )
-from heart_utils.judging.steps import recipe_replies
-from heart_utils.people.study import _texts_shown
+from heart_collect.judging.steps import recipe_replies
+from heart_collect.people.study import _texts_shown
+from heart_utils.judges.position import feature_bias, feature_gaps
 from heart_utils.runs import find_root
 from heart_utils.sources.load import load_replies
 

@@ -3,7 +3,7 @@ import re
 import pytest
 import yaml
 
-from heart_utils.judging.prompts import RubricError, load_rubric
+from heart_collect.judging.prompts import RubricError, load_rubric
 from heart_utils.tables import DIMENSIONS
 
 GOOD = {

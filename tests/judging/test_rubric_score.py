@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from judging_case import collect_hits
 from server import Provider, serving
 
-from heart_utils.calls.models import Call, Model
-from heart_utils.calls.records import open_ledger
+from heart_collect.calls.models import Call, Model
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.judge import JudgeError
+from heart_collect.judging.prompts import ItemsTemplate
+from heart_collect.judging.readings import read_hits
+from heart_collect.judging.respond import collect_replies
 from heart_utils.heartbench.formula import score_rubric
-from heart_utils.judging.judge import JudgeError
-from heart_utils.judging.prompts import ItemsTemplate
-from heart_utils.judging.readings import read_hits
-from heart_utils.judging.respond import collect_replies
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import TableError, check_table
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 from judging_case import JUDGE, StandIn, dimensions_in, make_histories, make_replies
 
-from heart_utils.calls.models import Call, Model
-from heart_utils.judging.judge import collect_verdicts, plan_questions
+from heart_collect.calls.models import Call, Model
+from heart_collect.judging.judge import collect_verdicts, plan_questions
 from heart_utils.tables import DIMENSIONS
 
 

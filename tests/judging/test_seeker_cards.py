@@ -10,6 +10,10 @@ import pytest
 from conversation_case import lay_out, shown, speak
 from server import Provider, serving
 
+from heart_collect.collect import main
+from heart_collect.judging.prompts import load_protocol
+from heart_collect.judging.recipe import RecipeError, read_recipe
+from heart_collect.judging.responders import PROBES
 from heart_utils import (
     check_seekers,
     code_by_words,
@@ -25,10 +29,6 @@ from heart_utils import (
     tell_from_real,
     write_leaderboard,
 )
-from heart_utils.collect import main
-from heart_utils.judging.prompts import load_protocol
-from heart_utils.judging.recipe import RecipeError, read_recipe
-from heart_utils.judging.responders import PROBES
 from heart_utils.replies.turns import TurnsError
 from heart_utils.runs import open_run
 from heart_utils.sources import heart

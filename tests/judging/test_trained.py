@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.agreement.baselines import agreement_with_baselines
-from heart_utils.judging.trained import (
+from heart_collect.judging.trained import (
     LEAST_REPLIES,
     TrainedJudgeError,
     load_trained_judge,
     train_judge,
 )
+from heart_utils.agreement.baselines import agreement_with_baselines
 
 GOOD = ["i", "hear", "how", "hard", "this", "is", "and", "you", "are", "not", "alone", "with", "it"]
 BAD = ["just", "get", "over", "it", "because", "other", "people", "have", "it", "much", "worse"]
@@ -99,7 +99,7 @@ def test_labels_without_a_link_to_words_teach_nothing():
 
 
 def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
-    from heart_utils.judging import trained
+    from heart_collect.judging import trained
 
     met = []
     real = trained._left_for_training

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.people.assignment import (
+from heart_collect.people.assignment import (
     StudyError,
     assign_raters,
     assign_writers,

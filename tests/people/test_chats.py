@@ -12,13 +12,13 @@ import yaml
 from chat_case import StandIn, Talker, chat_run, few, project, serving_chats
 from study_builders import STATEMENT, conversation_run, small_run
 
+from heart_collect.judging.design import DesignError, cross_seekers, pair_replies
+from heart_collect.people import raters, study
+from heart_collect.people.assignment import StudyError, assign_conversations
+from heart_collect.people.chats import LONGEST
+from heart_collect.people.raters import import_study
+from heart_collect.people.study import ASKED_OF_PUBLIC, load_settings, write_study
 from heart_utils import load_histories, open_run
-from heart_utils.judging.design import DesignError, cross_seekers, pair_replies
-from heart_utils.people import raters, study
-from heart_utils.people.assignment import StudyError, assign_conversations
-from heart_utils.people.chats import LONGEST
-from heart_utils.people.raters import import_study
-from heart_utils.people.study import ASKED_OF_PUBLIC, load_settings, write_study
 from heart_utils.runs import find_root
 
 NEVER = "http://127.0.0.1:9"  #: Where nothing listens: these tests have a stand-in for the seeker.
@@ -365,7 +365,7 @@ def test_words_run_nowhere_and_no_address_of_who_took_part_is_kept(folder):
 
 
 def test_what_a_full_disk_refuses_is_told_and_can_be_sent_again(folder, monkeypatch):
-    from heart_utils.people import chats
+    from heart_collect.people import chats
     from heart_utils.runs import RunError
 
     with serving_chats(folder, StandIn()) as address:
@@ -551,7 +551,7 @@ def test_the_command_says_what_came_of_a_study(run, folder, capsys):
 
 def test_a_study_of_conversations_imports_no_server_of_the_others(tmp_path):
     """Who rates or writes replies needs no package of those who talk."""
-    check = "import sys, heart_utils.people.study, heart_utils.people.raters; print('aiohttp' in sys.modules)"
+    check = "import sys, heart_collect.people.study, heart_collect.people.raters; print('aiohttp' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", check], capture_output=True, text=True, cwd=find_root(), check=True
     )

@@ -6,10 +6,10 @@ import stat
 import pytest
 from study_builders import answer_seat, assignment, note_history, seat_answers, small_run
 
+from heart_collect.people.payments import propose_payments, write_payments
+from heart_collect.people.raters import import_study, main
+from heart_collect.people.study import load_settings, write_study
 from heart_utils.agreement.raters import ExclusionRule
-from heart_utils.people.payments import propose_payments, write_payments
-from heart_utils.people.raters import import_study, main
-from heart_utils.people.study import load_settings, write_study
 from heart_utils.runs import read_csv_text
 
 

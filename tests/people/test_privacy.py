@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heart_utils.people.assignment import StudyError
-from heart_utils.people.raters import redact_text, suspicious_text
+from heart_collect.people.assignment import StudyError
+from heart_collect.people.raters import redact_text, suspicious_text
 from heart_utils.runs import RunError, code_people, csv_text, read_csv_text, visible_text
 
 

@@ -23,11 +23,11 @@ from study_builders import (
     small_run,
 )
 
-from heart_utils.judging.design import pair_replies
-from heart_utils.people.assignment import StudyError
-from heart_utils.people.exports import QUESTIONS, read_answers, read_potato, restore_answers
-from heart_utils.people.raters import import_study, main
-from heart_utils.people.study import load_settings, start_study, write_study
+from heart_collect.judging.design import pair_replies
+from heart_collect.people.assignment import StudyError
+from heart_collect.people.exports import QUESTIONS, read_answers, read_potato, restore_answers
+from heart_collect.people.raters import import_study, main
+from heart_collect.people.study import load_settings, start_study, write_study
 from heart_utils.report.provenance import note_tables
 from heart_utils.runs import Run
 from heart_utils.tables import check_table
@@ -388,7 +388,7 @@ def test_who_comes_back_after_a_restart_finds_what_the_state_lost(run, study):
 def test_a_study_with_a_state_cut_short_says_so_before_it_starts(run, study, monkeypatch):
     file = answer_seat(study, "seat-001", "ann", {})
     file.write_text(file.read_text()[:-40])
-    monkeypatch.setattr("heart_utils.people.study._find_potato", lambda: Path("/nowhere/potato"))
+    monkeypatch.setattr("heart_collect.people.study._find_potato", lambda: Path("/nowhere/potato"))
     with pytest.raises(StudyError, match="cannot go on: .*user_state.json"):
         start_study(study, port=0)
 
@@ -511,7 +511,7 @@ def test_the_command_imports_and_says_what(run, capsys):
 
 
 def test_the_command_runs_as_it_is_written_in_the_book(run):
-    command = [sys.executable, "-m", "heart_utils.people.raters", str(run.folder), "rating"]
+    command = [sys.executable, "-m", "heart_collect.people.raters", str(run.folder), "rating"]
     done = subprocess.run(command, cwd=run.root, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "holds no answers" in done.stderr

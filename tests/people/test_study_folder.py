@@ -26,14 +26,20 @@ from study_builders import (
 )
 from worker import begin_command
 
-from heart_utils.calls.records import open_ledger
-from heart_utils.judging.prompts import REPLY_INSTRUCTIONS
-from heart_utils.judging.recipe import read_recipe, recipe_histories
-from heart_utils.judging.steps import recipe_replies
-from heart_utils.people.assignment import StudyError
-from heart_utils.people.raters import import_study
-from heart_utils.people.study import ASKED_OF_PUBLIC, load_settings, main, start_study, write_study
-from heart_utils.people.terms import wrong_language
+from heart_collect.calls.records import open_ledger
+from heart_collect.judging.prompts import REPLY_INSTRUCTIONS
+from heart_collect.judging.recipe import read_recipe, recipe_histories
+from heart_collect.judging.steps import recipe_replies
+from heart_collect.people.assignment import StudyError
+from heart_collect.people.raters import import_study
+from heart_collect.people.study import (
+    ASKED_OF_PUBLIC,
+    load_settings,
+    main,
+    start_study,
+    write_study,
+)
+from heart_collect.people.terms import wrong_language
 from heart_utils.runs import Run, find_root
 from tools.shoot_study import checksum_of_pages
 
@@ -390,7 +396,7 @@ def test_a_study_that_is_stopped_leaves_nobody_listening_and_its_answers_are_pri
     monkeypatch.setenv("HEART_POTATO", str(program))
     said = tmp_path / "said"
     arguments = (str(run.folder), "rating", "--port", str(free_port()))
-    study = begin_command("heart_utils.people.study", *arguments, out=said, umask=0)
+    study = begin_command("heart_collect.people.study", *arguments, out=said, umask=0)
     try:
         while "\nOpen http" not in f"\n{said.read_text() if said.exists() else ''}":
             assert study.is_alive()

@@ -1,6 +1,6 @@
 """What a study's server noted of a page: how long it was open, and how its text was typed."""
 
-from heart_utils.people.exports import _behaviour, _times
+from heart_collect.people.exports import _behaviour, _times
 
 TYPED = {"reply:::text_box": {"final_chars": 40, "active_ms": 9000, "pasted_chars": 10}}
 

@@ -12,11 +12,12 @@ import yaml
 from gate_case import THETA, write_run
 from scipy import stats
 
+from heart_collect.judging.calibration import calibrate_judge
 from heart_utils import Panel, load_verdicts, prediction_powered_ratings, simulate_study
-from heart_utils.judging.calibration import calibrate_judge, load_calibration
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.gate_calibration import check_calibration, compare_powered
 from heart_utils.report.gate_report import main
+from heart_utils.report.records import load_calibration
 
 COLUMNS = [
     "history_id",

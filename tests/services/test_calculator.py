@@ -4,8 +4,8 @@ points and between them."""
 import numpy as np
 import pytest
 
+from heart_collect.people.assignment import study_cost
 from heart_utils.agreement.generalizability import cheapest_design, variance_components
-from heart_utils.people.assignment import study_cost
 from heart_utils.runs import find_root
 from heart_utils.simulate.conversations import difference_error, plan_conversations
 from heart_utils.simulate.power import Design, plan_study

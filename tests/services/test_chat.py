@@ -15,10 +15,10 @@ from chat_case import Talker
 from conversation_case import settings, speak
 from server import Provider, serving
 
-from heart_utils import collect, open_ledger
-from heart_utils.judging.recipe import read_recipe
-from heart_utils.people import raters
-from heart_utils.people.raters import import_study
+from heart_collect import collect, open_ledger
+from heart_collect.judging.recipe import read_recipe
+from heart_collect.people import raters
+from heart_collect.people.raters import import_study
 from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor
 
@@ -61,7 +61,15 @@ def command(*more):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = ["-m", "heart_utils.people.study", "mine", "conversation", "--yes", "--port", str(port)]
+    words = [
+        "-m",
+        "heart_collect.people.study",
+        "mine",
+        "conversation",
+        "--yes",
+        "--port",
+        str(port),
+    ]
     server = subprocess.Popen(
         [sys.executable, *words, *more], stdout=subprocess.PIPE, text=True, cwd=HERE
     )
@@ -164,8 +172,8 @@ def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_
 
 def replay(recipe, start, talk):
     """Say a person's turns again, and take the seeker's from the ledger alone."""
-    from heart_utils.calls.engine import ask_all
-    from heart_utils.people.chats import WrittenTalk
+    from heart_collect.calls.engine import ask_all
+    from heart_collect.people.chats import WrittenTalk
 
     seeker = next(one for one in recipe.seekers if one.name == talk["seeker"])
     told = {"supporter": recipe.instructions, "seeker": recipe.seeker_instructions}

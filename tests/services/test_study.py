@@ -21,11 +21,11 @@ import pytest
 from study_builders import assignment, small_run
 from test_own_histories import own  # noqa: F401 (a fixture)
 
-from heart_utils import collect
-from heart_utils.judging.design import pair_replies
-from heart_utils.people import raters
-from heart_utils.people.raters import import_study
-from heart_utils.people.study import load_settings, start_study, stop_study, write_study
+from heart_collect import collect
+from heart_collect.judging.design import pair_replies
+from heart_collect.people import raters
+from heart_collect.people.raters import import_study
+from heart_collect.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import find_root, open_run
 from tools.study_visitor import Visitor, potato_program
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from source_builders import know, mentalalign_files, mirrored, serving
 
+from heart_collect.people.assignment import StudyError
+from heart_collect.people.exports import read_answers
 from heart_utils import load_histories, load_replies, load_scores, load_verdicts
-from heart_utils.people.assignment import StudyError
-from heart_utils.people.exports import read_answers
 from heart_utils.sources import catalogue
 from heart_utils.sources.catalogue import SOURCES, DataError, fetch_data
 from heart_utils.sources.heartbench import load_question_histories, load_questions

@@ -39,7 +39,7 @@ class Project:
     def __init__(self, root: Path):
         self.root, self.forks = root, {}
         source = find_root()
-        for name in ("heart_utils", "tools", "data"):
+        for name in ("heart_utils", "heart_collect", "tools", "data"):
             shutil.copytree(source / name, root / name)  # with what is compiled already
         for name in ("pyproject.toml", "requirements.txt", "_config.yml", "_toc.yml"):
             shutil.copy2(source / name, root / name)

@@ -18,7 +18,8 @@ ASK = f"{sys.executable} -S -E tools/forks.py"
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "tools").symlink_to(find_root() / "tools")
-    (tmp_path / "heart_utils").symlink_to(find_root() / "heart_utils")
+    for package in ("heart_utils", "heart_collect"):
+        (tmp_path / package).symlink_to(find_root() / package)
     (tmp_path / "said.py").write_text(
         "import os, sys, time\n"
         "def main(arguments):\n"

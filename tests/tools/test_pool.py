@@ -12,8 +12,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from gate_case import THETA, write_run
 
+from heart_collect.judging.prompts import load_rubric
 from heart_utils.identities import IdentityError
-from heart_utils.judging.prompts import load_rubric
 from heart_utils.runs import open_run
 from tools import pool
 from tools.pool import MANIFEST, PoolError, join_packs, main, pack_run, read_pack

@@ -1,0 +1,41 @@
+"""The public names, each loaded from its module on first use."""
+
+from .calls.prices import price as price
+from .calls.records import open_ledger as open_ledger
+from .judging.calibration import calibrate_judge as calibrate_judge
+from .judging.converse import (
+    collect_conversations as collect_conversations,
+    conversation_replies as conversation_replies,
+)
+from .judging.design import pair_replies as pair_replies
+from .judging.judge import collect_verdicts as collect_verdicts, plan_questions as plan_questions
+from .judging.probes import profile_features as profile_features
+from .judging.prompts import (
+    load_protocol as load_protocol,
+    load_rubric as load_rubric,
+    prompt_hash as prompt_hash,
+)
+from .judging.recipe import (
+    read_recipe as read_recipe,
+    recipe_comparisons as recipe_comparisons,
+    recipe_histories as recipe_histories,
+    recipe_responders as recipe_responders,
+    RecipeError as RecipeError,
+)
+from .judging.respond import collect_replies as collect_replies
+from .judging.steps import (
+    recipe_conversations as recipe_conversations,
+    recipe_replies as recipe_replies,
+    recipe_step as recipe_step,
+)
+from .judging.trained import load_trained_judge as load_trained_judge, train_judge as train_judge
+from .people.assignment import (
+    assign_raters as assign_raters,
+    assign_writers as assign_writers,
+    check_balance as check_balance,
+    choose_pairs as choose_pairs,
+    study_cost as study_cost,
+)
+from .people.raters import add_people as add_people
+
+__version__: str

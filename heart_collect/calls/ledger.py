@@ -1,0 +1,802 @@
+"""The ledger: every call to a model, kept under a hash of its request.
+
+Nothing is paid twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import secrets
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache, wraps
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from heart_collect.calls.database import (
+    ANSWERED,
+    BATCH,
+    CLAIMED,
+    SCHEMES,
+    LedgerError,
+    about,
+    batches,
+    calls,
+    chunks,
+    in_batch,
+    is_transient,
+    keys_in,
+    later_of,
+    ledger_url,
+    now,
+    open_engine,
+    owners,
+    paces,
+    parts,
+    total,
+    upsert,
+)
+from heart_collect.calls.models import (
+    Call,
+    Model,
+    Request,
+    digest_of,
+    identity_json,
+    other_addresses,
+    request_key,
+)
+from heart_collect.calls.pages import read_whole
+from heart_collect.calls.rows import (
+    DAMAGED,
+    SEALED,
+    asked_of,
+    failed,
+    pack_call,
+    parts_of,
+    unpack_call,
+)
+from heart_utils.extras import extra
+from heart_utils.runs import Run
+
+with extra("collect"):
+    import psutil  # type: ignore[import-untyped]
+    import sqlalchemy as sa
+    import tenacity
+    import zstandard
+
+__all__ = ["Claim", "Ledger", "Money"]
+
+CLOCK = "clock"  #: The row of ``paces`` that holds the latest time at which anybody wrote.
+#: A database's clock that is so much behind that was set anew; less is how clocks are kept right.
+SET_BACK_S = 1.0
+
+
+def connect(run_or_url: str | os.PathLike[str] | Run) -> sa.Engine:
+    """Connect to the ledger of a run, or to one by its URL; its tables are made if need be."""
+    url = ledger_url(run_or_url)
+    shown_url = url.render_as_string(hide_password=True)
+    if url.get_backend_name() not in SCHEMES:
+        raise LedgerError(
+            f"{shown_url} is not a ledger: expected sqlite:///FILE or"
+            " postgresql+psycopg://USER@HOST/NAME."
+        )
+    try:
+        return open_engine(url)
+    except (sa.exc.SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise LedgerError(
+            f"The ledger {shown_url} cannot be opened: {reason}.{_way_on(url, reason)}"
+        ) from None
+
+
+def _way_on(url: sa.URL, reason: str) -> str:
+    """Describe the remedy for a ledger that is damaged, full or read-only."""
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return ""
+    if "malformed" in reason or "not a database" in reason:
+        n, run = len(read_whole(Path(url.database)).answers), Path(url.database).parent.name
+        remedy = (
+            f"{n} answers in it are whole. `make collect RUN={run} ARGS=--salvage` puts them into a"
+            " new ledger"
+        )
+        return f" {remedy}, and keeps the damaged file beside it."
+    if "full" in reason:
+        return f" Make room in {Path(url.database).parent}, and give the same command again."
+    if "readonly" in reason:
+        return (
+            " Its folder or file may not be written here: it can be read (ARGS=--check, --export or"
+            " --dry-run)."
+        )
+    return ""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: A process of another machine not heard of for so long is taken for dead, and its claims are free.
+LEASE_S = 60.0
+#: The most that one look at a silent process adds to its silence: while the database was away, all
+#: were silent.
+LOOK_S = 5.0
+#: How long a step waits for a database that restarts, is locked or cannot be reached.
+PATIENCE_S = 900.0
+LOGGED = ("attempts", "prompt_tokens", "completion_tokens", "cost_usd")
+
+
+def _patiently(step: Callable[Concatenate[Ledger, P], T]) -> Callable[Concatenate[Ledger, P], T]:
+    """Retry a step on the database, with growing pauses, after a transient error."""
+
+    @wraps(step)
+    def patient(self: Ledger, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        again = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: is_transient(error.__cause__)),
+            wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
+            stop=tenacity.stop_after_delay(self.patience_s)
+            | tenacity.stop_when_event_set(self.hurry),
+            sleep=tenacity.sleep_using_event(self.hurry),
+            before_sleep=lambda state: setattr(
+                self, "waits", str(state.outcome and state.outcome.exception())
+            ),
+            reraise=True,
+        )
+        try:
+            return again(step, self, *args, **kwargs)
+        finally:
+            self.waits = None
+
+    return patient
+
+
+SUMS = sa.select(
+    total(owners.c.spent_usd),
+    total(owners.c.unsettled_usd),
+    total(calls.c.reserved_usd, CLAIMED),
+    total(calls.c.reserved_usd, CLAIMED & ~in_batch()),
+)
+"""What :class:`Money` holds, of all processes."""
+
+
+@dataclass(frozen=True)
+class Money:
+    """What calls on a ledger cost so far, in USD, all processes together."""
+
+    spent: float  #: for answers that came, at list price
+    #: at most, for calls whose end nobody heard; they may have been billed, so a budget counts them
+    unsettled: float
+    reserved: float  #: at most, for calls in flight now and for requests in providers' batches
+    in_flight: float  #: the part of it that is settled soon; a batch may take a day
+
+    @property
+    def bound(self) -> float:
+        """The most that all of it can come to."""
+        return self.spent + self.unsettled + self.reserved
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a process claimed: its keys, how many the budget excluded, and money spent before.
+
+    Excluded requests are the last ones.
+    """
+
+    won: frozenset[str]
+    unfit: int
+    money: Money
+
+
+class Ledger:
+    """All calls of a run or several machines, from `heart_collect.calls.records.open_ledger`."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        # this process, as other processes see it
+        self.owner = f"{os.getpid()}-{secrets.token_hex(8)}"
+        self.used: set[str] = set()  # keys that were looked up
+        # of answers looked up that are not what was written -> when they were written
+        self.damaged: dict[str, float] = {}
+        self.blank: dict[str, float] = {}  # the same of answers that hold no words
+        self.patience_s = PATIENCE_S  # so long a step waits for a database that cannot be reached
+        self.hurry = threading.Event()  # once set, nothing waits any more
+        self.waits: str | None = None  # why a step is waiting now
+        # gets a line of JSON for each call that ends: never what was asked or answered
+        self.log: Path | None = None
+        self._heard: dict[str, tuple[float, float, float]] = {}
+        # key -> the key under which the same is recorded
+        self._other_keys: dict[str, str] | None = None
+        # keys whose claims may have been committed although they failed
+        self._unsure: set[str] = set()
+
+    @property
+    def url(self) -> str:
+        """Its address, without a password."""
+        return self.engine.url.render_as_string(hide_password=True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether several machines can reach it."""
+        return self.engine.dialect.name != "sqlite"
+
+    @_patiently
+    def rows(self, wanted: Any, keys: Sequence[str] | None = None) -> list[Any]:
+        """Read rows, of all calls or of those with these keys."""
+        with self.reading() as connection:
+            if keys is None:
+                return list(connection.execute(wanted))
+            among = (wanted.where(keys_in(self.engine, chunk)) for chunk in chunks(keys))
+            return [row for chosen in among for row in connection.execute(chosen)]
+
+    def find(self, keys: Sequence[str]) -> dict[str, Call]:
+        """Look up calls by their keys, without those only claimed; damage is an error."""
+        recorded = self._find(keys)
+        others = self._recorded_under(key for key in keys if key not in recorded)
+        if others:
+            calls_there = self._find(list(others.values()))
+            recorded |= {
+                key: calls_there[other] for key, other in others.items() if other in calls_there
+            }
+        return recorded
+
+    def _find(self, keys: Sequence[str]) -> dict[str, Call]:
+        unpack, recorded = zstandard.ZstdDecompressor(), {}
+        columns = [calls.c[name] for name in ("key", "answer", "digest", "finished_at", *SEALED)]
+        for key, answer, digest, finished_at, *rest in self.rows(
+            sa.select(*columns).where(ANSWERED), keys
+        ):
+            self.used.add(key)
+            self.damaged.pop(key, None)
+            try:
+                call = unpack_call(
+                    key, answer, digest, dict(zip(SEALED, rest, strict=True)), unpack
+                )
+            except (ValueError, TypeError, zstandard.ZstdError):
+                self.damaged[key] = finished_at
+                call = Call(key, "error", error=DAMAGED)
+            if call.status != "error" and failed(call):
+                self.blank[key] = finished_at
+            recorded[key] = call
+        return recorded
+
+    def _recorded_under(self, keys: Iterable[str]) -> dict[str, str]:
+        """Find keys that record the same with its server's address written otherwise."""
+        keys = list(keys)
+        if keys and self._other_keys is None:
+            self._other_keys = self._spell_otherwise()
+        return {
+            key: self._other_keys[key]
+            for key in keys
+            if self._other_keys and key in self._other_keys
+        }
+
+    def _spell_otherwise(self) -> dict[str, str]:
+        """Compute the keys of recorded calls under other ways to write addresses."""
+        others: dict[str, list[str]] = {}
+        for digest, body in self.rows(sa.select(parts).where(parts.c.body.like('%"api_base"%'))):
+            model = json.loads(body)
+            alike = [
+                identity_json({**model, "api_base": other})
+                for other in other_addresses(str(model["api_base"]))
+            ]
+            others[digest] = [digest_of(identity) for identity in alike]
+        wanted = sa.select(
+            calls.c.key, *(calls.c[name] for name in ("model", "asked", "options", "repeat"))
+        )
+        rows = self.rows(wanted.where(ANSWERED, calls.c.model.in_(others))) if others else []
+        return {
+            request_key(other, messages_digest, options, repeat): key
+            for key, model, messages_digest, options, repeat in rows
+            if messages_digest
+            for other in others[model]
+        }
+
+    def read_used(self, columns: Sequence[str]) -> list[sa.Row[Any]]:
+        """Read columns of the answered calls that were looked up, in the order of their keys."""
+        wanted = sa.select(*(calls.c[name] for name in columns)).where(ANSWERED)
+        return self.rows(wanted, sorted(self.used))
+
+    def digests(self, keys: Sequence[str]) -> list[sa.Row[Any]]:
+        """Read by which digests of messages and of options calls were asked."""
+        return self.rows(sa.select(calls.c.key, calls.c.asked, calls.c.options), keys)
+
+    def statuses(self, keys: Sequence[str] | None = None) -> dict[str, str]:
+        """Look up only what became of calls, or of all; what is claimed is not there yet."""
+        wanted = sa.select(calls.c.key, calls.c.status).where(ANSWERED)
+        known_statuses = dict(self.rows(wanted, keys))
+        others = self._recorded_under(key for key in keys or () if key not in known_statuses)
+        known = dict(self.rows(wanted, list(others.values()))) if others else {}
+        return known_statuses | {
+            key: known[other] for key, other in others.items() if other in known
+        }
+
+    @_patiently
+    def claim(
+        self,
+        requests: Sequence[Request],
+        reserves: Sequence[float],
+        *,
+        since: float,
+        budget_usd: float | None = None,
+        owner: str | None = None,
+        batch: str | None = None,
+    ) -> Claim:
+        """Claim requests for this process, or for a batch, if no one answered or claimed them."""
+        owner, keys = owner or self.owner, {request.key for request in requests}
+        try:
+            with self.writing() as connection:
+                self._hold_money(connection, requests[0], budget_usd)
+                self._note_owner(connection, owner, host=_host() if batch is None else BATCH)
+                self._free_dead_claims(connection)
+                self._give_back(connection, owner, sorted(self._unsure & keys))
+                unusable = self.damaged | self.blank
+                # unless somebody answered it again since it was read
+                for key in keys & set(unusable):
+                    read = (calls.c.key == key) & (calls.c.finished_at == unusable[key])
+                    connection.execute(
+                        calls.update().where(read).values(status="error", finished_at=-1.0)
+                    )
+                money, left = self._money_left(connection, requests[0], budget_usd)
+                # what is free always fits
+                n_fit = sum(total <= max(left, 0.0) for total in accumulate(reserves))
+                claimed = {"status": "claimed", "owner": owner}
+                both = zip(requests[:n_fit], reserves, strict=False)
+                rows = [
+                    {**asked_of(request), **claimed, "reserved_usd": usd} for request, usd in both
+                ]
+                self._insert(connection, parts, parts_of(requests))
+                insert = upsert(self.engine, calls)
+                again = insert.on_conflict_do_update(
+                    index_elements=["key"],
+                    set_={
+                        name: insert.excluded[name] for name in ("status", "owner", "reserved_usd")
+                    },
+                    where=(calls.c.status == "error") & (calls.c.finished_at < since),
+                )
+                won = self._execute(connection, again, rows)
+                if batch is not None and won:
+                    row = {
+                        "batch": owner,
+                        "owner": owner,
+                        "model": batch,
+                        "status": "creating",
+                        "n": len(won),
+                    }
+                    self._insert(
+                        connection, batches, [row | {"submitted_at": self._stamp(connection)}]
+                    )
+        except LedgerError:
+            self._unsure |= keys
+            raise
+        self._unsure -= keys
+        self.damaged = {key: at for key, at in self.damaged.items() if key not in keys}
+        self.blank = {key: at for key, at in self.blank.items() if key not in keys}
+        return Claim(frozenset(won), len(requests) - n_fit, money)
+
+    @_patiently
+    def reserve_more(self, request: Request, usd: float, budget_usd: float | None) -> bool:
+        """Reserve money for another attempt at a claimed call; false beyond a budget.
+
+        The budget is that of its model, or the whole.
+        """
+        with self.writing() as connection:
+            self._hold_money(connection, request, budget_usd)
+            if usd > max(self._money_left(connection, request, budget_usd)[1], 0.0):
+                return False
+            mine = (calls.c.key == request.key) & CLAIMED
+            connection.execute(
+                calls.update().where(mine).values(reserved_usd=calls.c.reserved_usd + usd)
+            )
+        return True
+
+    @_patiently
+    def reserve_slots(self, spacing: Mapping[str, float]) -> float:
+        """Reserve a slot in the shared queues, and return for how many seconds to wait."""
+        waits = list[float]()
+        with self.writing() as connection:
+            # read once: it may be set anew at any moment
+            clock = sa.literal(self._follow_clock(connection), sa.Float)
+            for name, seconds in sorted(spacing.items()):
+                reserve = upsert(self.engine, paces).values(name=name, next_at=clock + seconds)
+                behind = {"next_at": later_of(paces.c.next_at, clock) + seconds}
+                reserve = reserve.on_conflict_do_update(
+                    index_elements=["name"], set_=behind
+                ).returning(paces.c.next_at - clock)
+                waits.append(connection.execute(reserve).scalar_one() - seconds)
+        return max(waits)
+
+    @_patiently
+    def hold(self, name: str, seconds: float) -> None:
+        """Hold a queue for all processes for so long, as its provider asks."""
+        with self.writing() as connection:
+            until = self._follow_clock(connection) + seconds
+            hold = upsert(self.engine, paces)
+            later = {"next_at": later_of(paces.c.next_at, hold.excluded.next_at)}
+            hold = hold.values(name=name, next_at=until)
+            connection.execute(hold.on_conflict_do_update(index_elements=["name"], set_=later))
+
+    def held(self, names: Sequence[str]) -> dict[str, float]:
+        """Return for how many seconds queues are held, those that are."""
+        left = paces.c.next_at - now(self.engine)
+        return dict(
+            self.rows(sa.select(paces.c.name, left).where(paces.c.name.in_(names), left > 0))
+        )
+
+    @_patiently
+    def record(
+        self,
+        answers: Sequence[Call],
+        unsettled: float = 0.0,
+        *,
+        requests: Mapping[str, Request] | None = None,
+        owner: str | None = None,
+        batch_ended: str | None = None,
+    ) -> None:
+        """Write answers and their cost in one transaction.
+
+        The request goes with an answer where its row is gone.
+        """
+        known = requests or {}
+        rows = [
+            (asked_of(known[call.call_id]) if call.call_id in known else {}) | pack_call(call)
+            for call in answers
+        ]
+        with self.writing() as connection:
+            self._note_owner(
+                connection,
+                owner or self.owner,
+                sum(call.cost_usd or 0.0 for call in answers),
+                unsettled,
+            )
+            stamp = {"finished_at": self._stamp(connection)}
+            self._put(connection, [row | stamp for row in rows])
+            if batch_ended is not None:
+                self._give_back(connection, owner)
+                connection.execute(
+                    batches.update().where(batches.c.owner == owner).values(status=batch_ended)
+                )
+            self._follow_clock(connection)
+        for call in answers:
+            request = known.get(call.call_id)
+            line = {
+                **{name: getattr(call, name) for name in LOGGED},
+                "call": call.call_id,
+                "state": call.status,
+                "model": None if request is None else request.model.name,
+                "seconds": None if call.total_ms is None else round(call.total_ms / 1000, 3),
+                # The rest of the words is the provider's, which may repeat what it was sent.
+                "reason": re.split(r"[:(]", call.error)[0].strip() if call.error else None,
+            }
+            self.tell(line)
+
+    @_patiently
+    def take_in(
+        self, bodies: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
+    ) -> int:
+        """Import calls recorded and paid for elsewhere; return how many are new or better."""
+        with self.writing() as connection:
+            # a claim of a process that lives, or of a batch, stands: it is being paid for
+            self._free_dead_claims(connection)
+            self._insert(connection, parts, bodies)
+            return len(self._put(connection, rows, over_claims=False))
+
+    @_patiently
+    def release(self, keys: Sequence[str]) -> None:
+        """Release claims that were not asked."""
+        with self.writing() as connection:
+            self._give_back(connection, self.owner, list(keys))
+
+    def in_batches(self, keys: Sequence[str]) -> set[str]:
+        """List which of these are claimed by a provider's batch."""
+        return {
+            key for (key,) in self.rows(sa.select(calls.c.key).where(CLAIMED, in_batch()), keys)
+        }
+
+    def knows(self, model: Model) -> bool:
+        """Check whether a model has ever answered anything."""
+        its = (calls.c.model == model.identity_digest) & calls.c.status.in_(
+            ("ok", "refused", "truncated")
+        )
+        return bool(self.rows(sa.select(calls.c.key).where(its).limit(1)))
+
+    def quick_and_slow(self, model: Model) -> tuple[float, float] | None:
+        """Return the 10 % and 90 % quantiles of a model's answer times.
+
+        In seconds; None if there are fewer than ten answers.
+        """
+        its = (
+            (calls.c.model == model.identity_digest)
+            & (calls.c.status == "ok")
+            & calls.c.total_ms.is_not(None)
+        )
+        took = sorted(ms / 1000 for (ms,) in self.rows(sa.select(calls.c.total_ms).where(its)))
+        return None if len(took) < 10 else (took[len(took) // 10], took[-1 - len(took) // 10])
+
+    def notes(self, names: Sequence[str]) -> dict[str, str]:
+        """Read what was noted about the ledger under these names."""
+        return dict(self.rows(sa.select(about).where(about.c.name.in_(names))))
+
+    @_patiently
+    def note(self, notes: Mapping[str, str]) -> None:
+        """Note something about the ledger; what was noted before stands."""
+        with self.writing() as connection:
+            self._insert(
+                connection, about, [{"name": name, "value": notes[name]} for name in sorted(notes)]
+            )
+
+    @_patiently
+    def money(self) -> Money:
+        """Read what all processes spent and reserved."""
+        with self.reading() as connection:
+            return self._money(connection)
+
+    @_patiently
+    def write_off(self) -> float:
+        """Forget reserves of calls whose end is unknown; return how much.
+
+        This is for a provider's bill that is lower.
+        """
+        with self.writing() as connection:
+            self._free_dead_claims(connection)
+            unsettled = self._money(connection).unsettled
+            connection.execute(owners.update().values(unsettled_usd=0.0))
+        return unsettled
+
+    def clock(self) -> float:
+        """Read the database's clock, in seconds since 1970."""
+        return float(self.rows(sa.select(now(self.engine)))[0][0])
+
+    def counts(self) -> dict[str, int]:
+        """Count calls by status; ``claimed`` are those in flight."""
+        return dict(self.rows(sa.select(calls.c.status, sa.func.count()).group_by(calls.c.status)))
+
+    def tell(self, what: Mapping[str, Any]) -> None:
+        """Add a line to the log, if there is one."""
+        if self.log is None:
+            return
+        line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **what})
+        try:
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:  # the answers matter more
+            warnings.warn(
+                f"The log {self.log} could not be written ({error.strerror}) and ends here.",
+                stacklevel=2,
+            )
+            self.log = None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Begin to read; on SQLite this locks nobody out."""
+        try:
+            with self.engine.connect().execution_options(reads=True) as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
+            reason = str(error.orig).splitlines()[0]
+            way_on = _way_on(self.engine.url, reason)
+            raise LedgerError(
+                f"The ledger {self.url} could not be read ({reason}).{way_on}"
+            ) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Begin a transaction that writes, and commit it at the end of the block."""
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
+            reason = str(error.orig).splitlines()[0]
+            way_on = _way_on(self.engine.url, reason)
+            error_message = (
+                f"The ledger {self.url} could not be written ({reason}). What was recorded before"
+                f" still stands.{way_on}"
+            )
+            raise LedgerError(error_message) from error
+
+    def _stamp(self, connection: sa.Connection) -> float:
+        return float(connection.execute(sa.select(now(self.engine))).scalar_one())
+
+    def _follow_clock(self, connection: sa.Connection) -> float:
+        """Read and record the time, and keep waits as long as asked if it was set back.
+
+        The time is that of the database's clock.
+        """
+        its = paces.c.name == CLOCK
+        # One process at a time, so that none writes by a time that another has found to be wrong.
+        noted = connection.execute(
+            sa.select(paces.c.next_at).where(its).with_for_update()
+        ).scalar_one_or_none()
+        clock = self._stamp(connection)
+        if noted is None:
+            connection.execute(
+                upsert(self.engine, paces)
+                .values(name=CLOCK, next_at=clock)
+                .on_conflict_do_nothing()
+            )
+        elif abs(clock - noted) > SET_BACK_S:
+            mine = connection.execute(
+                paces.update().where(its, paces.c.next_at == noted).values(next_at=clock)
+            ).rowcount
+            if mine and clock < noted:  # and no other process has moved them
+                others = paces.update().where(~its)
+                connection.execute(others.values(next_at=paces.c.next_at - (noted - clock)))
+                failed = calls.update().where(
+                    calls.c.status == "error", calls.c.finished_at > clock
+                )
+                # or the next run would take them for its own
+                connection.execute(failed.values(finished_at=clock))
+        return clock
+
+    def _execute(
+        self, connection: sa.Connection, insert: Any, rows: Sequence[Mapping[str, Any]]
+    ) -> list[str]:
+        """Write rows of calls, and give the keys of those that were written."""
+        # In the order of keys, so that two processes cannot wait for one another; each row with the
+        # same columns.
+        whole = dict.fromkeys(name for row in rows for name in row)
+        ordered = [{**whole, **row} for row in sorted(rows, key=lambda row: str(row["key"]))]
+        return list(connection.scalars(insert.returning(calls.c.key), ordered)) if rows else []
+
+    def _insert(
+        self, connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Write rows that are not there yet."""
+        if rows:
+            connection.execute(upsert(self.engine, table).on_conflict_do_nothing(), rows)
+
+    def _put(
+        self,
+        connection: sa.Connection,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        over_claims: bool = True,
+    ) -> list[str]:
+        """Write answered calls where none is, over a claim, or an answer over a failure.
+
+        Of two answers the first stays.
+        """
+        insert = upsert(self.engine, calls)
+        better = (calls.c.status == "error") & (insert.excluded.status != "error")
+        better |= CLAIMED if over_claims else sa.false()
+        replaced = {
+            name: insert.excluded[name] for name in (*SEALED, "answer", "digest", "finished_at")
+        }
+        replaced |= {"owner": None, "reserved_usd": None}
+        return self._execute(
+            connection,
+            insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=better),
+            rows,
+        )
+
+    def _note_owner(
+        self,
+        connection: sa.Connection,
+        owner: str,
+        spent: float = 0.0,
+        unsettled: float = 0.0,
+        host: str | None = None,
+    ) -> None:
+        """Let other processes know that this one, or a batch, lives, and what it spent."""
+        me = psutil.Process()
+        row = {
+            "owner": owner,
+            "host": host or _host(),
+            "pid": me.pid,
+            "started": _began(me),
+            "seen_at": now(self.engine),
+        }
+        enter = upsert(self.engine, owners)
+        more = {
+            name: owners.c[name] + enter.excluded[name] for name in ("spent_usd", "unsettled_usd")
+        }
+        enter = enter.values(**row, spent_usd=spent, unsettled_usd=unsettled)
+        connection.execute(
+            enter.on_conflict_do_update(
+                index_elements=["owner"], set_={"seen_at": now(self.engine), **more}
+            )
+        )
+
+    def _hold_money(
+        self, connection: sa.Connection, request: Request, budget_usd: float | None
+    ) -> None:
+        """Let one process at a time read the money and claim; SQLite does so anyway."""
+        if self.shared and (budget_usd, request.model.budget_usd) != (None, None):
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(4219922)"))
+
+    def _free_dead_claims(self, connection: sa.Connection) -> None:
+        """Free the claims of processes that died, and book what they may have spent."""
+        holds = sa.select(calls.c.owner).where(CLAIMED).distinct()
+        others = sa.select(owners).where(
+            owners.c.owner.in_(holds), owners.c.owner != self.owner, owners.c.host != BATCH
+        )
+        for row in connection.execute(others).all():
+            here = row.host == _host()
+            if _alive(row.pid, row.started) if here else not self._silent(row.owner, row.seen_at):
+                continue
+            reserved = total(calls.c.reserved_usd, (calls.c.owner == row.owner) & CLAIMED)
+            self._note_owner(
+                connection,
+                row.owner,
+                unsettled=connection.execute(sa.select(reserved)).scalar_one(),
+            )
+            self._give_back(connection, row.owner)
+
+    def _give_back(
+        self, connection: sa.Connection, owner: str | None, keys: list[str] | None = None
+    ) -> None:
+        """Release claims, all or some; an error that was asked again is that error again."""
+        its = (calls.c.owner == owner) & CLAIMED
+        its &= sa.true() if keys is None else keys_in(self.engine, keys)
+        was = {"status": "error", "owner": None, "reserved_usd": None}
+        connection.execute(calls.update().where(its, calls.c.finished_at.is_not(None)).values(was))
+        connection.execute(calls.delete().where(its))
+
+    def _silent(self, owner: str, seen_at: float) -> bool:
+        """Check whether another machine's process is silent, by this process's own watch.
+
+        The database's clock may be set anew.
+        """
+        at = time.monotonic()
+        stamp, looked, quiet = self._heard.get(owner, (seen_at, at, 0.0))
+        quiet = quiet + min(at - looked, LOOK_S) if stamp == seen_at else 0.0
+        self._heard[owner] = (seen_at, at, quiet)
+        return quiet > LEASE_S
+
+    def _money(self, connection: sa.Connection) -> Money:
+        return Money(*map(float, connection.execute(SUMS).one()))
+
+    def _money_left(
+        self, connection: sa.Connection, request: Request, budget_usd: float | None
+    ) -> tuple[Money, float]:
+        """Read the money, and what is left for a request.
+
+        What is left is of the whole's budget or, if that is less, of its model's own.
+        """
+        money, cap = self._money(connection), request.model.budget_usd
+        left = float("inf") if budget_usd is None else budget_usd - money.bound
+        if cap is not None:
+            both = sa.func.coalesce(calls.c.cost_usd, 0.0) + sa.func.coalesce(
+                calls.c.reserved_usd, 0.0
+            )
+            # What nobody heard the end of is in the whole's money only.
+            its = connection.execute(
+                sa.select(total(both, calls.c.model == request.digests[0]))
+            ).scalar_one()
+            left = min(left, cap - its)
+        return money, left
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    """Name the machine, or the container, whose process numbers this process can see."""
+    with suppress(OSError):  # where this is not Linux, the name has to do
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{platform.node()} {boot} {os.readlink('/proc/self/ns/pid')}"[:200]
+    return platform.node()[:200]
+
+
+def _alive(pid: int, started: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return abs(_began(process) - started) < 2.0 and bool(
+            process.status() != psutil.STATUS_ZOMBIE
+        )
+    except psutil.Error:
+        return False
+
+
+def _began(process: psutil.Process) -> float:
+    """Return the seconds from the machine's start to the process's.
+
+    Setting the clock moves both.
+    """
+    return float(process.create_time() - psutil.boot_time())

@@ -1,0 +1,469 @@
+"""Language models: which one, what it is asked, what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import hashlib
+import importlib
+import json
+import os
+import re
+import threading
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import Field
+
+from heart_utils.extras import extra
+from heart_utils.settings import JsonObject, Text, read_strictly
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["Call", "Model", "ModelError", "Request", "read_models"]
+
+#: The word in a YAML's ``model:`` that means the model whose weights come with the project.
+EMBEDDED = "embedded"
+#: SHA-256 of those weights.
+CHECKSUM = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+#: The two names of what limits an answer's length.
+MAX_TOKENS_OPTIONS = ("max_tokens", "max_completion_tokens")
+
+DRAWING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+)
+OPTIONS = (*DRAWING, *MAX_TOKENS_OPTIONS, "reasoning_effort", "thinking", "extra_body")
+"""Sampling options a YAML may name; the rest of a request is the protocol's business."""
+
+KEY_NAMES = re.compile(r"(^|_)(api_?key|key|token|secret|password|authorization)$", re.IGNORECASE)
+KEY_VALUES = re.compile(
+    r"^(sk-|pk-|rk-|xai-|gsk_|hf_|ghp_|AIza|Bearer\s)\S{8,}|^(?=[^ ]*\d)(?=[^"
+    r" ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
+)
+VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+Positive = Annotated[int, Field(ge=1)]
+Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0.001, allow_inf_nan=False)]
+
+
+class ModelError(ValueError):
+    """A model's settings cannot be used, or a request cannot be made with them."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A language model, and how it may be called."""
+
+    name: Text  #: as it stands in the tables
+    model: Text  #: as litellm names it, such as "openai/gpt-4o"
+    api_base: str | None = None  #: the address of a server of one's own
+    #: the environment variable that holds the key; litellm's usual one if absent
+    api_key_env: str | None = None
+    family: str | None = None  #: who made it; a judge of a responder's family is flagged
+    answer_format: Literal["json", "logprob"] = "json"  #: of a judge
+    #: whether a schema holds it to JSON; as litellm's list says if absent
+    json_schema: bool | None = None
+    #: for sampling, such as {"temperature": 0.7, "max_tokens": 400}
+    options: Mapping[str, Any] = field(default_factory=dict)
+    requests_per_minute: Positive | None = None  #: limits that this side keeps
+    tokens_per_minute: Positive | None = None
+    max_concurrency: Positive = 8  #: calls in flight
+    #: USD for a million tokens, where litellm's list has none or a wrong one
+    price_prompt: Usd | None = None
+    price_completion: Usd | None = None
+    #: what all calls to it on a ledger may cost, beside the budget of the whole
+    budget_usd: Usd | None = None
+    timeout_s: Seconds = 120.0  #: a call that takes longer is made again
+    #: an outage of its server is waited for so long, from its last answer on
+    patience_s: Seconds = 900.0
+    #: what a server of one's own says it serves, if the address alone does not tell
+    served_id: str | None = None
+    #: SHA-256 of the weights; then the address is no part of the identity
+    checksum: str | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """What makes an answer this model's: JSON of its name and its weights, or its address."""
+        parts = {"model": self.model, "checksum": self.checksum}
+        if self.checksum is None:
+            parts = {
+                "model": self.model,
+                "api_base": plain_address(self.api_base),
+                "served_id": self.served_id,
+            }
+        return identity_json(parts)
+
+    @cached_property
+    def identity_digest(self) -> str:
+        """A short hash of its identity."""
+        return digest_of(self.identity)
+
+    @property
+    def limits_max_tokens(self) -> bool:
+        """Whether its own options limit an answer's length, so that nobody else does."""
+        return any(name in self.options for name in MAX_TOKENS_OPTIONS)
+
+    @property
+    def embedded(self) -> bool:
+        """Check that its weights are known and it is not served yet.
+
+        :mod:`heart_collect.calls.local` serves it.
+        """
+        return self.checksum is not None and self.api_base is None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one model."""
+
+    model: Model
+    messages: tuple[Mapping[str, str], ...]  #: each with role and content
+    options: Mapping[str, Any] = field(default_factory=dict)  #: laid over the model's own
+    repeat: int = 0  #: the number of a repeated call
+    #: whether the answer is streamed, so that ttft_ms is measured; no part of the key
+    stream: bool = False
+    #: what it is about, for messages to people, such as a history's id; no part of the key
+    tag: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """Compute the content hash under which the ledger keeps the call.
+
+        API keys, limits, prices and time-outs are no part of it.
+        """
+        return request_key(*self.digests, self.repeat)
+
+    @cached_property
+    def digests(self) -> tuple[str, str, str]:
+        """Short hashes of the model's identity, the messages and the options: what can change."""
+        return (
+            self.model.identity_digest,
+            digest_of(self.messages_json()),
+            digest_of(_json(self.sampling)),
+        )
+
+    @property
+    def sampling(self) -> JsonObject:
+        """The model's options with the request's own over them."""
+        return {**self.model.options, **self.options}
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How many tokens its options give the answer."""
+        return next(
+            (int(self.sampling[name]) for name in MAX_TOKENS_OPTIONS if self.sampling.get(name)),
+            None,
+        )
+
+    @property
+    def single_token(self) -> bool:
+        """Whether the answer is the log-probabilities of one token."""
+        return bool(self.sampling.get("logprobs"))
+
+    def messages_json(self) -> str:
+        """Return the messages as the ledger keeps them."""
+        return _json(
+            [{"role": message["role"], "content": message["content"]} for message in self.messages]
+        )
+
+
+@dataclass(frozen=True)
+class Call:
+    """What came of a request."""
+
+    call_id: str  #: the request's key
+    #: ok, truncated (even with more room), refused (filter or refusal field), error, or planned (in
+    #: mode dry)
+    status: str
+    text: str = ""  #: the raw answer; empty where there is none
+    finish_reason: str | None = None  #: as the provider gives it
+    #: alternatives for the answer's first token, where asked for
+    logprobs: tuple[tuple[str, float], ...] | None = None
+    #: to the first text after thoughts (streamed calls only), and to the end, of the last attempt
+    ttft_ms: float | None = None
+    total_ms: float | None = None
+    prompt_tokens: int | None = None  #: as counted by the provider; estimated where planned
+    completion_tokens: int | None = None
+    #: at list price, all attempts that were answered; None where no price is known
+    cost_usd: float | None = None
+    attempts: int = 0  #: how many times it was asked
+    #: calls under way in that process as the last attempt began: 1 where nothing else disturbed the
+    #: clock
+    in_flight: int = 1
+    error: str | None = None  #: what went wrong, in words, without keys
+    #: who the provider says answered: gpt-4o may be another model tomorrow
+    served_model: str | None = None
+    fingerprint: str | None = None  #: of its system
+    #: of the prompt's, those that the provider had in a cache; priced in full all the same
+    cached_tokens: int | None = None
+    #: True where the provider counted no tokens, so that the cost is an estimate
+    estimated: bool | None = None
+
+
+def read_models(config: Sequence[Mapping[str, Any]]) -> list[Model]:
+    """Read models from the settings of a run.
+
+    Parameters
+    ----------
+    config : sequence of mapping
+        As YAML gives it: the fields of :class:`Model`; ``model: embedded`` is the model that comes
+        with the project.
+
+    Returns
+    -------
+    list of Model
+        In the same order.
+
+    Raises
+    ------
+    ModelError
+        If an option is unknown, a value has the wrong type, two models share a name, or a key
+        stands in the settings.
+
+    Examples
+    --------
+    >>> read_models([{"name": "judge", "model": "openai/gpt-4o", "api_key": "sk-123456789"}])
+    Traceback (most recent call last):
+    ...
+    heart_collect.calls.models.ModelError: judge: api_key: a key does not belong in a file. ...
+    """
+    if isinstance(config, Mapping | str) or not isinstance(config, Iterable):
+        raise ModelError(
+            f"Models are a list, each with a name and a model; got {type(config).__name__}."
+        )
+    models = [_read_model(number, entry) for number, entry in enumerate(config)]
+    names = [model.name for model in models]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ModelError(
+            f"Each model needs a name of its own; {', '.join(twice)} appears more than once."
+        )
+    return models
+
+
+def local_model() -> Model:
+    """Describe the embedded model, SmolLM2-135M-Instruct.
+
+    It is known by its weights and not by its address.
+    """
+    return Model(
+        name="SmolLM2-135M-Instruct",
+        model="openai/SmolLM2-135M-Instruct-Q4_1",
+        family="HuggingFaceTB",
+        checksum=CHECKSUM,
+        max_concurrency=4,
+        timeout_s=900.0,  # beside a compile or a parallel test run it slows a hundredfold
+    )
+
+
+def plain_address(address: str | None) -> str | None:
+    """Normalise an address: host in small letters, no final slash, no default port."""
+    try:
+        scheme, host, path, *rest = urlsplit((address or "").strip())
+    except ValueError:
+        return address
+    usual = {"http": ":80", "https": ":443"}.get(scheme.lower(), "")
+    host = host.lower().removesuffix(usual) if usual else host
+    return (
+        urlunsplit((scheme.lower(), host, path.rstrip("/"), *rest)) if address and host else address
+    )
+
+
+def other_addresses(address: str) -> list[str]:
+    """List the other ways to write an address, with other names of this machine."""
+    plain = plain_address(address) or address
+    host = urlsplit(plain).netloc.partition(":")[0] if "[" not in plain else "[::1]"
+    names = LOOPBACK if host in LOOPBACK else (host,)
+    return [
+        other for name in names if (other := plain.replace(f"//{host}", f"//{name}", 1)) != address
+    ]
+
+
+def identity_json(parts: Mapping[str, str | None]) -> str:
+    """Write what makes a model as a ledger keeps it."""
+    return _json({name: value for name, value in parts.items() if value is not None})
+
+
+def request_key(model: str, messages_digest: str, options: str, repeat: int) -> str:
+    """Hash the digests of a request to the key under which a ledger keeps it."""
+    return digest_of("\n".join([model, messages_digest, options, str(repeat)]), 32)
+
+
+def key_fault(model: Model) -> str | None:
+    """Describe what is wrong with a model's API key, before it is used."""
+    usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
+    name = model.api_key_env or usual
+    key = os.environ.get(name) if name else None
+    if not key:
+        return f"the environment variable {name} is not set" if model.api_key_env else None
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        return (
+            f"the environment variable {name} holds a blank, a line's end or another character that"
+            " no key has"
+        )
+    return None
+
+
+def key_for(model: Model, address: str | None) -> str | None:
+    """Return the API key for a model; None leaves it to litellm.
+
+    litellm must not send another provider's key to an address.
+    """
+    return (
+        os.environ.get(model.api_key_env)
+        if model.api_key_env
+        else None
+        if address is None
+        else "none"
+    )
+
+
+def supports_schema(model: Model) -> bool:
+    """Check whether a model takes a JSON schema and keeps to it."""
+    return model.checksum is not None or bool(
+        load_litellm().supports_response_schema(model=model.model)
+    )
+
+
+def _read_model(number: int, entry: Any) -> Model:
+    where = f"model {number}"
+    if not isinstance(entry, Mapping):
+        raise ModelError(
+            f"{where}: expected a name, a model and options, got {type(entry).__name__}."
+        )
+    where = str(entry.get("name", where))
+    _refuse_keys(where, entry)
+    whole = {
+        name: int(value)
+        for name, value in entry.items()
+        if isinstance(value, float) and value.is_integer()
+    }
+    given = {name: value for name, value in {**entry, **whole}.items() if value is not None}
+    model: Model = read_strictly(Model, given, where, ModelError)
+    if model.api_base is not None and not model.api_base.startswith(("http://", "https://")):
+        raise ModelError(
+            f"{where}: api_base is {model.api_base!r}, expected an address such as"
+            " http://127.0.0.1:8000/v1."
+        )
+    strange = sorted(option for option in model.options if option not in OPTIONS)
+    if strange:
+        raise ModelError(
+            f"{where}: unknown sampling option {', '.join(strange)}. Known are"
+            f" {', '.join(OPTIONS)}."
+        )
+    if model.model != EMBEDDED:
+        return model
+    return dataclasses.replace(
+        local_model(), **{name: getattr(model, name) for name in given if name != "model"}
+    )
+
+
+def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: object = "") -> None:
+    """Refuse a key in the settings, whatever it is called, without repeating it."""
+    secrets = {
+        value for name, value in os.environ.items() if KEY_NAMES.search(name) and len(value) >= 8
+    }
+    for name, value in entry.items():
+        at = f"{path}{name}"
+        if isinstance(value, Mapping):
+            _refuse_keys(where, value, f"{at}.", entry.get("model", model))
+        elif name == "api_key_env":
+            if value is not None and not (isinstance(value, str) and VARIABLE.match(value)):
+                raise ModelError(
+                    f"{where}: api_key_env: expected the name of an environment variable, such as"
+                    " OPENAI_API_KEY."
+                )
+        elif isinstance(value, str) and name != "checksum":
+            named = KEY_NAMES.search(str(name)) is not None
+            inside = re.match(r"^\w+://[^/@]*@", value) is not None
+            if (
+                named
+                or inside
+                or KEY_VALUES.match(value)
+                or any(secret in value for secret in secrets)
+            ):
+                provider = re.sub(
+                    r"\W", "_", str(entry.get("model", model)).split("/")[0] or "provider"
+                )
+                raise ModelError(
+                    f"{where}: {at}: a key does not belong in a file. Put it into an environment"
+                    f" variable and name that: `api_key_env: {provider.upper()}_API_KEY`. If the"
+                    " file was ever shared, replace the key."
+                )
+
+
+@lru_cache(maxsize=1)
+def load_litellm() -> ModuleType:
+    """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    was_collecting = gc.isenabled()
+    gc.disable()  # a quarter of the seconds goes into looking for garbage that no import leaves
+    try:
+        with extra("collect"):
+            litellm = importlib.import_module("litellm")
+    finally:
+        if was_collecting:
+            gc.enable()
+
+    quieten_litellm()
+    litellm.suppress_debug_info = True  # type: ignore[attr-defined]
+    return litellm
+
+
+def quieten_litellm() -> None:
+    """Leave unsaid that a call which was given up left a coroutine of litellm's behind."""
+    warnings.filterwarnings(
+        "ignore", r"coroutine '\w+\.acompletion' was never awaited", RuntimeWarning
+    )
+
+
+def forgo_records() -> None:
+    """Stop litellm from recording the calls of this task if no callback needs it.
+
+    Making a record takes time.
+    """
+    litellm = load_litellm()
+    # litellm's own mark for calls within calls; a version without it makes the records
+    with suppress(ImportError):
+        from litellm._internal_context import is_internal_call
+
+        is_internal_call.set(
+            not (litellm.callbacks or litellm.success_callback or litellm.failure_callback)
+        )
+
+
+@lru_cache(maxsize=1)
+def event_loop(_: int) -> asyncio.AbstractEventLoop:
+    """Return the process's event loop for calls, in a thread of its own.
+
+    A kernel's main thread already runs one.
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="calls", daemon=True).start()
+    return loop
+
+
+_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def digest_of(text: str, length: int = 16) -> str:
+    """Hash a text shortly."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:length]

@@ -1,0 +1,284 @@
+"""What calls cost: list prices, the most that one can cost, and the refusals that save money."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from heart_collect.calls.models import Call, Model, Request, load_litellm
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MAX_GROWTH", "BudgetError", "price"]
+
+DEFAULT_MAX_TOKENS = 4096  #: Tokens an answer may take where nothing limits it.
+
+EXPECTED_ANSWER = 300  #: Tokens an answer is taken to have in a plan where nothing limits it.
+
+#: A truncated answer is asked again with twice the room, up to so many times the first.
+MAX_GROWTH = 4
+
+#: More than any answer of some length has on average; what is longer than its room in these is cut.
+CHARACTERS_A_TOKEN = 8
+
+
+class BudgetError(ValueError):
+    """Money does not reach, or it cannot be told whether it does."""
+
+
+class NotAllowedError(Exception):
+    """No one said that money may be spent."""
+
+
+@lru_cache(maxsize=256)
+def _listed(model: str) -> tuple[float, float] | None:
+    litellm = load_litellm()
+    try:
+        listed = litellm.get_model_info(model)
+    except (
+        Exception
+    ):  # litellm raises several classes, some bare, for a model that is not on its list
+        return None
+    prompt, completion = listed.get("input_cost_per_token"), listed.get("output_cost_per_token")
+    # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.
+    return (float(prompt), float(completion)) if prompt and completion else None
+
+
+def price(model: Model) -> tuple[float, float] | None:
+    """Look up the price in USD of one token asked and of one token answered.
+
+    Parameters
+    ----------
+    model : Model
+        Its own prices go before litellm's list, where 0 means that the price is not known.
+
+    Returns
+    -------
+    tuple of float, or None
+        None where nobody says. The embedded model costs nothing.
+
+    Examples
+    --------
+    >>> from heart_collect.calls.models import Model
+    >>> price(Model("mine", "openai/mine", price_prompt=2.0, price_completion=8.0))
+    (2e-06, 8e-06)
+    """
+    if model.checksum is not None:
+        return 0.0, 0.0
+    if model.price_prompt is not None and model.price_completion is not None:
+        return model.price_prompt / 1e6, model.price_completion / 1e6
+    return _listed(model.model)
+
+
+def price_fault(model: Model) -> str | None:
+    """Describe what is wrong with a price of 0 in a model's settings.
+
+    litellm lists another price, and the server is not one's own.
+    """
+    zeros = [name for name in ("price_prompt", "price_completion") if getattr(model, name) == 0]
+    listed = _listed(model.model) if zeros and model.checksum is None else None
+    if listed is None or (model.api_base is not None and not _is_provider(model.api_base)):
+        return None
+    prompt, completion = (1e6 * rate for rate in listed)
+    return (
+        f"{model.name}: {' and '.join(zeros)} is 0, but {model.model} is listed at {prompt:g} and"
+        f" {completion:g} USD for a million tokens. Leave the prices out, or give the address of"
+        " your own server under this name as api_base"
+    )
+
+
+def _is_provider(address: str) -> bool:
+    """Check whether an address is that of a provider, and not of one's own server."""
+    known = {
+        urlsplit(known if "://" in known else f"https://{known}").hostname for known in _sellers()
+    }
+    host = (urlsplit(address).hostname or "").lower()
+    return host in known or host.endswith(
+        (".openai.azure.com", ".amazonaws.com", ".googleapis.com")
+    )
+
+
+def _sellers() -> list[str]:
+    """List the addresses of providers whose models have a list price."""
+    others = [
+        "api.openai.com",
+        "api.anthropic.com",
+        "openrouter.ai",
+        "api.cohere.com",
+        "api.mistral.ai",
+    ]
+    return [*load_litellm().openai_compatible_endpoints, *others]
+
+
+def is_paid(model: Model) -> bool:
+    """Check whether a call may cost money; where no price is known, it may."""
+    return price(model) != (0.0, 0.0)
+
+
+def cost(
+    model: Model,
+    prompt_tokens: int | None,
+    completion_tokens: int | None,
+    written_tokens: int | None = None,
+) -> float | None:
+    """Compute the list price of an answer, without discounts for cached prompts.
+
+    What is written to a cache costs a quarter more.
+    """
+    rates = price(model)
+    if rates == (0.0, 0.0):
+        return 0.0
+    if rates is None or prompt_tokens is None or completion_tokens is None:
+        return None
+    return (prompt_tokens + (written_tokens or 0) / 4) * rates[0] + completion_tokens * rates[1]
+
+
+def estimate(request: Request, text: str) -> float | None:
+    """Price an answer whose tokens nobody counted: four characters to a token."""
+    return cost(request.model, plan_call(request).prompt_tokens, len(text) // 4 + 1)
+
+
+def reserve(request: Request) -> float:
+    """Compute the most that one attempt can cost in USD.
+
+    Every answer token used, few bytes to a prompt token.
+    """
+    rates = price(request.model)
+    return (
+        0.0
+        if rates is None
+        else prompt_bound(request) * rates[0]
+        + (request.max_tokens or DEFAULT_MAX_TOKENS) * rates[1]
+    )
+
+
+def bound(request: Request) -> float | None:
+    """Compute the most that a request can cost where every attempt is answered."""
+    rates = price(request.model)
+    if rates is None:
+        return None
+    prompt, max_tokens = prompt_bound(request), request.max_tokens or DEFAULT_MAX_TOKENS
+    grows = request.max_tokens is not None and not request.single_token
+    prompts, factor = (3, 1 + 2 + MAX_GROWTH) if grows else (1, 1)
+    prompt_tokens = prompts * prompt
+    if not (request.single_token or request.stream):
+        prompt_tokens += prompts * (prompt + text_bound(request) // 2 + 256)
+        factor *= 2
+    return prompt_tokens * rates[0] + factor * max_tokens * rates[1]
+
+
+def text_bound(request: Request) -> int:
+    """Return how many characters of an answer are kept, whatever the server sends."""
+    return 200 + CHARACTERS_A_TOKEN * MAX_GROWTH * (
+        request.max_tokens or DEFAULT_MAX_TOKENS // MAX_GROWTH
+    )
+
+
+def prompt_bound(request: Request) -> int:
+    """Bound the tokens of a prompt: two bytes to a token, which no tokeniser of prose reaches."""
+    return (
+        sum(len(message["content"].encode("utf-8", "replace")) for message in request.messages) // 2
+        + 64
+    )
+
+
+def plan_call(request: Request) -> Call:
+    """Estimate a call that is not made: four characters a token, and a full answer."""
+    prompt = sum(len(message["content"]) for message in request.messages) // 4 + 8 * (
+        len(request.messages) + 1
+    )
+    completion = request.max_tokens or EXPECTED_ANSWER
+    usd = cost(request.model, prompt, completion)
+    return Call(
+        request.key, "planned", prompt_tokens=prompt, completion_tokens=completion, cost_usd=usd
+    )
+
+
+def check_prices(models: Sequence[Model], budget_usd: float | None) -> None:
+    """Refuse a budget that cannot be kept, because a price is unknown or wrongly 0."""
+    if budget_usd is not None and not budget_usd >= 0:
+        raise BudgetError(f"A budget is a number of USD, zero or more; got {budget_usd!r}.")
+    free = sorted({fault for model in models if (fault := price_fault(model))})
+    if free:
+        raise BudgetError(f"{'; '.join(free)}.")
+    capped = [model for model in models if budget_usd is not None or model.budget_usd is not None]
+    unpriced = sorted({f"{model.name} ({model.model})" for model in capped if price(model) is None})
+    if unpriced:
+        raise BudgetError(
+            f"No price is known of {', '.join(unpriced)}. Give price_prompt and price_completion in"
+            " USD for a million tokens; 0 if a call really costs nothing. (A listed price of 0"
+            " counts as not known.)"
+        )
+
+
+def check_money(
+    requests: Sequence[Request], *, budget_usd: float | None, max_paid_calls: int | None
+) -> None:
+    """Refuse, before the first call, what a budget or a limit of paid calls does not allow."""
+    check_prices(
+        list({request.model.name: request.model for request in requests}.values()), budget_usd
+    )
+    if max_paid_calls is not None:
+        paid = sum(is_paid(request.model) for request in requests)
+        if paid > max_paid_calls:
+            too_many = (
+                f"{paid} paid calls are not recorded yet, and no more than {max_paid_calls} are"
+                " made from here"
+            )
+            raise BudgetError(
+                f"{too_many}. `make collect RUN=...` makes them, with a dry run, a budget and a"
+                " way to stop."
+            )
+
+
+def settle_money(
+    models: Sequence[Model],
+    plan: pd.DataFrame,
+    budget_usd: float | None,
+    yes: bool,
+    *,
+    command: str = "collect",
+) -> float | None:
+    """Confirm the budget before money is spent, and return it.
+
+    No paid call is made without a price and a budget.
+    """
+    paid = [model for model in models if is_paid(model)]
+    if not paid:
+        return budget_usd
+    try:
+        check_prices(paid, math.inf if budget_usd is None else budget_usd)
+    except BudgetError as error:
+        raise BudgetError(f"Nothing was asked. {error}") from None
+    theirs = plan[plan["model"].isin([model.name for model in paid])]
+    what = f"{int(theirs['n'].sum())} calls cost money"
+    can_answer = sys.stdin is not None and sys.stdin.isatty()
+    if budget_usd is None:
+        what += f", at most {theirs['at_most_usd'].sum():.2f} USD"
+        if not can_answer:
+            remedy = (
+                "Nothing was asked: set `budget_usd:` in the run's settings, or give --budget USD."
+            )
+            raise NotAllowedError(f"{command}: {what}, and no budget is set. {remedy}")
+        try:
+            budget_usd = float(
+                input(f"{what}. What may they cost, in USD? [nothing] ").strip() or 0
+            )
+        except ValueError as error:
+            raise BudgetError(
+                f"Nothing was asked: a budget is a number of USD ({error})."
+            ) from None
+        if not (math.isfinite(budget_usd) and budget_usd > 0):
+            raise NotAllowedError("Nothing was asked.")
+    elif not yes:
+        question = f"{what}, and no more than {budget_usd:g} USD."
+        if not can_answer:
+            raise NotAllowedError(f"{command}: {question} Nobody is there to ask; --yes allows it.")
+        if input(f"{question} Make them? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise NotAllowedError("Nothing was asked.")
+    return budget_usd

@@ -1,0 +1,336 @@
+"""Measuring how well a judge agrees with people: what a calibration record holds."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from heart_utils.agreement.agreement import pairwise_agreement
+from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.identities import refuse_identities
+from heart_utils.judges.position import BiasError, compare_answers, position_bias
+from heart_utils.judges.retest import repeat_reliability
+from heart_utils.ratings.resampling import Rng
+from heart_utils.ratings.verdicts import combine_orders
+from heart_utils.report.records import CalibrationError, CalibrationRecord, digest_parts
+from heart_utils.tables import need_columns
+
+__all__ = ["calibrate_judge"]
+
+
+def calibrate_judge(
+    judge_votes: pd.DataFrame,
+    human_votes: pd.DataFrame,
+    *,
+    bound_to: Mapping[str, Any],
+    labels_from: str,
+    dimension: str = "overall",
+    valid_days: int | None = None,
+    made_on: datetime.date | None = None,
+    words: pd.DataFrame | None = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: Rng = None,
+) -> CalibrationRecord:
+    """Measure how well a judge agrees with people, and bind the result to its settings.
+
+    A judge may only replace people where it was compared with them, and only as long as it stays
+    the same. The record holds its agreement on pairs that people judged, its known biases, and
+    digests of its model, prompt, rubric and options. The gate and the reports read it, and say so
+    when any part has changed.
+
+    Parameters
+    ----------
+    judge_votes : pandas.DataFrame
+        Verdicts of one judge, orders not combined; ``rater_kind`` ``"model"`` or ``"trained"``.
+    human_votes : pandas.DataFrame
+        Verdicts of people (``rater_kind`` ``"human"``) on some of these pairs; of a repeated answer
+        the first counts.
+    bound_to : mapping
+        ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings;
+        :meth:`~heart_collect.judging.recipe.Recipe.identity_of` returns them. Another blank in one
+        is another judge.
+    labels_from : str
+        Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
+    dimension : str
+        A line of the rubric that both answered.
+    valid_days : int, optional
+        After so many days the record is out of date.
+    made_on : datetime.date, optional
+        By default the day on which this runs.
+    words : pandas.DataFrame, optional
+        By ``pair_id``, one column: how much longer reply a is than reply b, for the bias towards
+        length.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    CalibrationRecord
+        ``agreement``, ``kappa`` and ``lead`` (agreement less that of an author-only guess), each
+        with its interval over dialogues; ``n_labels``, ``n_people``, ``n_dialogues``;
+        ``first_share`` and ``longer_when_wrong`` (0.5 is no bias); error rates by responder.
+        ``faults`` lists why the judge must not decide, ``describe`` puts the record in words,
+        ``save`` writes it.
+
+    Raises
+    ------
+    CalibrationError
+        If labels are not by people, the judge's votes are of several judges or of people, a part of
+        `bound_to` is missing, or pairs of fewer than two dialogues were decided by both.
+    heart_utils.identities.IdentityError
+        If `labels_from` names a person.
+
+    See Also
+    --------
+    load_calibration : Read a record.
+    pairwise_agreement : Measure agreement of any two rater groups.
+    compare_responders : Test a candidate in the gate, which reads records.
+    train_judge : Train a judge on people's labels.
+
+    Examples
+    --------
+    >>> from heart_utils.simulate.study import simulate_study
+    >>> votes = simulate_study(
+    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all"
+    ... ).verdicts
+    >>> judge, people = (votes[votes["rater_kind"] == kind] for kind in ("model", "human"))
+    >>> judge = judge[judge["rater"] == judge["rater"].iloc[0]]
+    >>> what = {
+    ...     "model": "openai/gpt-4o",
+    ...     "prompt": "Which is better?",
+    ...     "rubric": "overall",
+    ...     "options": {"temperature": 0},
+    ... }
+    >>> record = calibrate_judge(
+    ...     judge, people, bound_to=what, labels_from="a simulation", n_resamples=100
+    ... )
+    >>> faults = record.faults(bound_to={**what, "prompt": "Which is better? "})
+    >>> faults[0].split(":")[1].split(".")[0]
+    ' prompt changed'
+    """
+    if not labels_from.strip():
+        raise CalibrationError(
+            "labels_from is empty: say who the people are, such as 'three clinicians, study of May"
+            " 2026'."
+        )
+    refuse_identities({}, {"labels_from": labels_from})
+    if valid_days is not None and valid_days < 1:
+        raise CalibrationError(
+            f"valid_days={valid_days!r}: expected 1 or more, or None for a record that no age ends."
+        )
+    digests = digest_parts(bound_to)
+    judge, own_votes = _one_judge(judge_votes, dimension)
+    people = _people(human_votes, dimension)
+    first = (
+        own_votes
+        if "repeat" not in own_votes
+        else own_votes[own_votes["repeat"] == own_votes["repeat"].min()]
+    )
+    joined = combine_orders(first.reset_index(drop=True))
+    if judge in set(people["rater"]):
+        raise CalibrationError(
+            f"{judge!r} is among the raters of human_votes: a judge is not calibrated on its own"
+            " answers."
+        )
+    both = people[people["pair_id"].isin(joined["pair_id"])]
+    if both.empty:
+        raise CalibrationError(
+            f"People and {judge!r} answered no pair in common on {dimension!r}, so nothing can be"
+            " compared."
+        )
+    votes = pd.concat([both, joined[joined["pair_id"].isin(both["pair_id"])]], ignore_index=True)
+    decided = _decided(both, joined)
+    if decided.empty:
+        raise CalibrationError(
+            f"No pair on {dimension!r} was decided by a person and by {judge!r}: all are ties or"
+            " failures."
+        )
+    if decided["dialogue_id"].nunique() < 2:
+        raise CalibrationError(
+            f"Only one dialogue on {dimension!r} was decided by a person and by {judge!r}, which"
+            " gives no interval. Label more."
+        )
+    rates = (
+        agreement_with_baselines(
+            votes,
+            between=("human", judge),
+            by=[],
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            rng=rng,
+        )
+        .set_index("who")
+        .drop(columns="provisional")
+    )
+    chance = pairwise_agreement(
+        votes, between=("human", judge), by=[], n_resamples=n_resamples, ci_level=ci_level, rng=rng
+    ).table[["kappa", "kappa_low", "kappa_high"]]
+    kappa, kappa_low, kappa_high = (_number(value) for value in chance.iloc[0])
+    reliability, reliability_low, reliability_high = _reliability(
+        own_votes, n_resamples, ci_level, rng
+    )
+    own = rates.loc[judge].astype(float).to_dict()
+    names = rates.loc["author_only"].astype(float).to_dict()
+    return CalibrationRecord(
+        judge=judge,
+        dimension=dimension,
+        bound_to=digests,
+        made_on=(made_on or datetime.date.today()).isoformat(),
+        valid_days=valid_days,
+        labels_from=labels_from,
+        n_labels=len(both),
+        n_people=int(both["rater"].nunique()),
+        n_dialogues=int(both["dialogue_id"].nunique()),
+        n_decided=len(decided),
+        agreement=own["agreement"],
+        agreement_low=own["agreement_low"],
+        agreement_high=own["agreement_high"],
+        kappa=kappa,
+        kappa_low=kappa_low,
+        kappa_high=kappa_high,
+        lead=names["lead"],
+        lead_low=names["lead_low"],
+        lead_high=names["lead_high"],
+        ci_level=ci_level,
+        wrongly_preferred=_error_rates(decided, "winner"),
+        wrongly_passed_over=_error_rates(decided, "loser"),
+        first_share=_first_share(own_votes),
+        longer_when_wrong=_longer_when_wrong(decided, words),
+        same_when_asked_again=_same_again(own_votes),
+        reliability=reliability,
+        reliability_low=reliability_low,
+        reliability_high=reliability_high,
+        simulated=bool(votes["simulated"].any()) if "simulated" in votes else False,
+    )
+
+
+def _one_judge(votes: pd.DataFrame, dimension: str) -> tuple[str, pd.DataFrame]:
+    need_columns(
+        votes, ["rater", "rater_kind", "dimension", "pair_id", "verdict", "state"], CalibrationError
+    )
+    kinds = set(votes["rater_kind"].dropna())
+    if not kinds <= {"model", "trained"}:
+        raise CalibrationError(
+            "The judge's votes hold rows by people (rater_kind 'human'); give one judge's alone."
+        )
+    names = sorted(votes["rater"].astype(str).unique())
+    if len(names) != 1:
+        raise CalibrationError(
+            f"judge_votes are of {len(names)} judges ({', '.join(names[:5]) or 'none'}); a record"
+            " is of one. Keep one with votes[votes['rater'] == NAME]."
+        )
+    rows = votes[votes["dimension"] == dimension]
+    if rows.empty:
+        known = ", ".join(sorted(votes["dimension"].astype(str).unique()))
+        raise CalibrationError(
+            f"{names[0]!r} answered nothing on {dimension!r}; it answered"
+            f" {known or 'nothing at all'}."
+        )
+    return names[0], rows.reset_index(drop=True)
+
+
+def _people(votes: pd.DataFrame, dimension: str) -> pd.DataFrame:
+    need_columns(
+        votes, ["rater", "rater_kind", "dimension", "pair_id", "verdict", "state"], CalibrationError
+    )
+    others = sorted(set(votes["rater_kind"].dropna()) - {"human"})
+    if others or votes["rater_kind"].isna().any():
+        raise CalibrationError(
+            f"human_votes hold rows whose rater_kind is {', '.join(others) or 'empty'}: a judge is"
+            " calibrated on people's labels, never on another judge's. Keep the rows with"
+            " rater_kind 'human'."
+        )
+    rows = votes[(votes["dimension"] == dimension) & votes["state"].isin(["valid", "inconsistent"])]
+    if rows.empty:
+        known = ", ".join(sorted(votes["dimension"].astype(str).unique()))
+        raise CalibrationError(
+            f"No valid vote by a person is on {dimension!r}; votes are on {known or 'nothing'}."
+        )
+    if "repeat" in rows:  # who answered a pair twice has one label: the first
+        rows = rows[rows["repeat"] == rows.groupby(["rater", "pair_id"])["repeat"].transform("min")]
+    return combine_orders(rows.reset_index(drop=True))
+
+
+def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
+    """Join each person's decided vote with the judge's on the same pair.
+
+    Name the responder whom the judge preferred.
+    """
+    judged = judge.loc[judge["verdict"].isin(["a", "b"]), ["pair_id", "verdict"]].drop_duplicates(
+        "pair_id"
+    )
+    paired = people[people["verdict"].isin(["a", "b"])].merge(
+        judged, on="pair_id", suffixes=("", "_judge")
+    )
+    for_a = paired["verdict_judge"] == "a"
+    return paired.assign(
+        wrong=paired["verdict"] != paired["verdict_judge"],
+        winner=paired["responder_a"].where(for_a, paired["responder_b"]),
+        loser=paired["responder_b"].where(for_a, paired["responder_a"]),
+        took_a=for_a,
+    )
+
+
+def _error_rates(decided: pd.DataFrame, side: str) -> dict[str, float]:
+    """Compute how often the person says the opposite, for each responder on that side.
+
+    The side is that of the judge's answer.
+    """
+    names = sorted({*decided["responder_a"], *decided["responder_b"]})
+    n_judged = pd.concat([decided["responder_a"], decided["responder_b"]]).value_counts()
+    wrong = decided.loc[decided["wrong"], side].value_counts()
+    return {str(name): float(wrong.get(name, 0) / n_judged[name]) for name in names}
+
+
+def _first_share(votes: pd.DataFrame) -> float | None:
+    if "order" not in votes or votes["order"].isna().all():
+        return None
+    table = position_bias(votes, rng=np.random.default_rng(0), n_resamples=2)
+    return _number(table.loc[table["measure"] == "first_share", "value"].iloc[0])
+
+
+def _longer_when_wrong(decided: pd.DataFrame, words: pd.DataFrame | None) -> float | None:
+    if words is None:
+        return None
+    gap = decided["pair_id"].map(words.iloc[:, 0]).to_numpy(float)
+    counts = decided["wrong"].to_numpy() & np.isfinite(gap) & (gap != 0)
+    if not counts.any():
+        return None
+    took_longer = (gap > 0) == decided["took_a"].to_numpy()
+    return float(took_longer[counts].mean())
+
+
+def _same_again(votes: pd.DataFrame) -> float | None:
+    if "repeat" not in votes or votes["repeat"].nunique() < 2:
+        return None
+    table = compare_answers(votes, by="repeat", rng=np.random.default_rng(0), n_resamples=2)
+    return (
+        float((table["same_share"] * table["n"]).sum() / table["n"].sum()) if len(table) else None
+    )
+
+
+def _reliability(
+    votes: pd.DataFrame, n_resamples: int, ci_level: float, rng: Rng
+) -> tuple[float | None, float | None, float | None]:
+    if "repeat" not in votes:
+        return None, None, None
+    try:
+        estimate = repeat_reliability(
+            votes, n_resamples=n_resamples, ci_level=ci_level, rng=rng
+        ).iloc[0]
+    except BiasError:  # nothing was asked again
+        return None, None, None
+    return (
+        _number(estimate["reliability"]),
+        _number(estimate["ci_low"]),
+        _number(estimate["ci_high"]),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None

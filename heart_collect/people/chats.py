@@ -1,0 +1,319 @@
+"""Conversations that people hold with simulated seekers: kept turn by turn, and read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from heart_collect.calls.engine import ask_all
+from heart_collect.calls.ledger import Ledger
+from heart_collect.calls.models import Call, Model, Request
+from heart_collect.judging.converse import COUNTED, Talk, plan_talks
+from heart_collect.judging.design import digest
+from heart_collect.judging.recipe import Recipe
+from heart_collect.judging.respond import STAND_IN
+from heart_collect.people.assignment import StudyError
+from heart_collect.people.exports import PASTED_SHARE, check_people, load_json
+from heart_utils.identities import redact_contacts
+from heart_utils.runs import write_atomically
+from heart_utils.settings import JsonObject
+
+__all__: list[str] = []
+
+WRITER = "human"  #: The responder that all people are; ``author_id`` tells them apart.
+LONGEST = 1_500  #: Characters of a turn; each turn after it is asked with all of them.
+#: What a conversation needs of its history.
+STARTED = ("history_id", "start_id", "dialogue_id", "slice", "seeker", "turns", "simulated")
+LEFT = "left"  #: The reason of a conversation that its writer ended before its end.
+ASKED_AGAIN = ("error", "empty")  #: Failures of a seeker's turn after which another try may help.
+
+
+@dataclass
+class WrittenTalk(Talk):
+    """A conversation in which a person writes the supporter's turns."""
+
+    #: Of each turn of the person: how long it took and was typed, and what share was pasted.
+    measured: list[dict[str, float | None]] = field(default_factory=list)
+    shown_at: float | None = None  #: When the person first saw the seeker's last turn.
+    closed: bool = False  #: Whether the person has gone on from it.
+
+    def request(self, speaker: str) -> Request | None:
+        """Build the request for a seeker's turn; no model writes the supporter's."""
+        return None if speaker == "supporter" else super().request(speaker)
+
+    def take(self, speaker: str, request: Request | None, call: Call | None) -> None:
+        """Read a seeker's turn; a supporter's is taken only in a plan, and then it is a guess."""
+        if speaker == "seeker":
+            super().take(speaker, request, call)
+            self.shown_at = None
+            return
+        self.calls.append(None)
+        text = ("filler " * LONGEST)[:LONGEST] if self.longest else STAND_IN
+        self._say(speaker, text, ["planned"])
+
+    def write(self, text: str, measured: Mapping[str, float | None]) -> None:
+        """Add what the person wrote, without the contacts in it."""
+        kept = redact_contacts(text)
+        self.calls.append(None)
+        self._say("supporter", kept, ["redacted"] * (kept != text))
+        self.measured.append(dict(measured))
+
+    def leave(self, reason: str, by: str) -> None:
+        """End it for a reason that no turn gave."""
+        self._end(reason, by)
+
+    def try_again(self) -> None:
+        """Forget that the seeker's turn failed, so that it is asked for once more."""
+        del self.calls[len(self.turns) :]  # the call that gave no turn
+        self.reason = self.by = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the seeker is to speak next."""
+        return self.reason is None and bool(self.turns) and self.turns[-1]["speaker"] != "seeker"
+
+    def is_over(self, exchanges: int) -> bool:
+        """Check whether nobody speaks any more."""
+        return self.reason is not None or self.exchanges >= exchanges
+
+    def kept(self) -> JsonObject:
+        """Return what is written on the disk."""
+        counted = ("call_id", "status", *COUNTED)
+        calls = [call and {name: getattr(call, name) for name in counted} for call in self.calls]
+        return {name: getattr(self, name) for name in KEPT} | {"calls": calls}
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """Take up what was written."""
+        for name in KEPT:
+            setattr(self, name, kept[name])
+        self.calls = [call and Call(**call) for call in kept["calls"]]
+
+
+KEPT = ("turns", "flags", "reason", "by", "measured", "shown_at", "closed")
+
+
+@dataclass
+class Writer:
+    """Somebody who takes part."""
+
+    person: str  #: As they called themselves, or a platform did.
+    token: str  #: What their browser shows for it.
+    seat: str
+    talks: dict[str, WrittenTalk]  #: By page, in the order of the seat.
+    began: bool = False  #: Whether they have read the instructions.
+    stopped: bool = False
+    comments: str | None = None  #: What they said at the end; None before.
+
+    @property
+    def page(self) -> str | None:
+        """The conversation they are in; None once there is none left."""
+        return next((page for page, talk in self.talks.items() if not talk.closed), None)
+
+
+class Chats:
+    """A study of conversations in its folder: seats, those who took one, and what was said.
+
+    Each change is on the disk before anybody is shown its result.
+    """
+
+    def __init__(self, folder: Path, seekers: Sequence[Model] = ()) -> None:
+        self.folder = folder
+        self.about: JsonObject = load_json(folder / "study.json")
+        self.exchanges = int(self.about["exchanges"])
+        known = {seeker.name: seeker for seeker in seekers}
+        #: Only for reading what was said, where no one is asked.
+        nameless = {name: Model(name, name) for name in self.about["seekers"]}
+        self._seekers = {name: known.get(name, nameless[name]) for name in nameless}
+        lines = (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()
+        self.items: dict[str, JsonObject] = {item["id"]: item for item in map(json.loads, lines)}
+        self.seats: dict[str, list[str]] = {}
+        for page, item in self.items.items():
+            self.seats.setdefault(item["seat"], []).append(page)
+        files = sorted((folder / "answers").glob("*.json"))
+        self.writers = {writer.seat: writer for writer in map(self._read, files)}
+
+    def arrive(self, person: str, token: str) -> Writer | None:
+        """Give somebody the next free seat; None where all are taken."""
+        seat = next((seat for seat in self.seats if seat not in self.writers), None)
+        if seat is None:
+            return None
+        writer = Writer(person, token, seat, self.talks(seat))
+        self.keep(writer)
+        self.writers[seat] = writer
+        return writer
+
+    def find(self, person: str) -> Writer | None:
+        """Find who has taken part under a name, whatever its capitals."""
+        called = person.strip().casefold()
+        writers = self.writers.values()
+        return next((one for one in writers if one.person.strip().casefold() == called), None)
+
+    def keep(self, writer: Writer) -> None:
+        """Write down all that somebody did, whole or not at all."""
+        state = {
+            **{name: getattr(writer, name) for name in OF_WRITER},
+            "talks": {page: talk.kept() for page, talk in writer.talks.items()},
+        }
+        content = (json.dumps(state, ensure_ascii=False, indent=1) + "\n").encode()
+        write_atomically(self.folder / "answers" / f"{writer.seat}.json", content, private=True)
+
+    def read_again(self, writer: Writer) -> None:
+        """Take somebody's state back to what is on the disk."""
+        before = self._read(self.folder / "answers" / f"{writer.seat}.json")
+        for name in (*OF_WRITER, "talks"):
+            setattr(writer, name, getattr(before, name))
+
+    def talks(self, seat: str) -> dict[str, WrittenTalk]:
+        """Begin the conversations of a seat."""
+        instructions = self.about["instructions"]
+        return {
+            page: WrittenTalk(
+                start=self.items[page]["start"],
+                responder=WRITER,
+                seeker=self._seekers[self.items[page]["start"]["seeker"]],
+                repeat=0,
+                instructions=instructions,
+                longest=False,
+            )
+            for page in self.seats[seat]
+        }
+
+    def _read(self, file: Path) -> Writer:
+        state = load_json(file)
+        lacks = [name for name in (*OF_WRITER, "talks") if name not in state]
+        if lacks or state["seat"] not in self.seats:
+            raise StudyError(
+                f"{file} lacks {', '.join(lacks) or 'a seat of this study'}: it is not whole, or of"
+                " another study. Copy it again."
+            )
+        talks = self.talks(state["seat"])
+        if strange := sorted(set(state["talks"]) - set(talks)):
+            raise StudyError(
+                f"{file} has a conversation that was never shown in this study, {strange[0]!r}. Is"
+                " it from another folder?"
+            )
+        for page, kept in state["talks"].items():
+            talks[page].restore(kept)
+        return Writer(**{name: state[name] for name in OF_WRITER}, talks=talks)
+
+
+OF_WRITER = [one.name for one in fields(Writer) if one.name != "talks"]
+
+
+def read_chats(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the conversations of a study: one row a person, and one row a conversation begun.
+
+    Of a conversation that nobody ended, its writer is taken to have left, or the seeker's turn to
+    have failed.
+    """
+    study = Chats(folder)
+    writers = list(study.writers.values())
+    if not writers:
+        raise StudyError(
+            f"{folder} holds no answers (looked for answers/*.json). Has anyone begun?"
+        )
+    check_people({f"{folder / 'answers' / one.seat}.json": one.person for one in writers})
+    people, rows = [], []
+    for writer in writers:
+        done = 0
+        for page, talk in writer.talks.items():
+            if not talk.is_over(study.exchanges) and talk.turns:
+                talk.leave(*(("error", "seeker") if talk.waits else (LEFT, "supporter")))
+            done += talk.is_over(study.exchanges) and talk.reason != LEFT
+            if talk.turns:
+                rows.append({"person": writer.person, "item_id": page, "talk": talk})
+        people.append(
+            {
+                "person": writer.person,
+                "n_shown": len(writer.talks),
+                "n_answered": done,
+                "n_checks": 0,
+                "n_checks_passed": 0,
+                "completed": writer.page is None and done == len(writer.talks),
+            }
+        )
+    begun = pd.DataFrame(rows, columns=["person", "item_id", "talk"])
+    begun["history_id"] = [talk.start["history_id"] for talk in begun["talk"]]
+    return pd.DataFrame(people), begun
+
+
+def conversation_row(talk: WrittenTalk, study: str, code: str, *, simulated: bool) -> JsonObject:
+    """Return a conversation as a row of the table, under its writer's code."""
+    measured = iter(talk.measured)
+    by_turn = [next(measured) if turn["speaker"] == "supporter" else {} for turn in talk.turns]
+    typed = [one["typing_ms"] for one in talk.measured if one["typing_ms"] is not None]
+    pasted = any((one["pasted_share"] or 0) >= PASTED_SHARE for one in talk.measured)
+    seconds = [one.get("seconds") for one in by_turn]
+    row = talk.row()
+    return row | {
+        "conversation_id": f"human-{digest(study, code, row['history_id'])}",
+        "author_id": code,
+        "turn_ms": [np.nan if time_ is None else 1000 * time_ for time_ in seconds],
+        "typing_ms": sum(typed) if typed else None,
+        "flags": [*row["flags"], *["pasted"] * pasted],
+        "simulated": simulated or row["simulated"],
+    }
+
+
+def seeker_digests(recipe: Recipe) -> dict[str, str]:
+    """Hash by name what makes each seeker of a recipe speak as it does."""
+    part = recipe.seeker_instructions
+    return {
+        one.name: digest(one.identity, json.dumps(one.options, sort_keys=True), part)
+        for one in recipe.seekers
+    }
+
+
+def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path) -> None:
+    """Refuse to go on with other seekers than those with which a study was written."""
+    digests = seeker_digests(recipe)
+    changed = [name for name, was in about["seekers"].items() if digests.get(name) != was]
+    if changed:
+        raise StudyError(
+            f"{', '.join(changed)}: the seeker is not there any more, or its model, options or"
+            f" instructions changed since {folder} was written. Two seekers would have one name."
+            " Set it back, or write another study by --name."
+        )
+
+
+def chat_settings(recipe: Recipe) -> JsonObject:
+    """Return what a study of conversations takes over from its recipe, to stay as it is."""
+    instructions = {"supporter": recipe.instructions, "seeker": recipe.seeker_instructions}
+    return {
+        "exchanges": recipe.exchanges,
+        "instructions": instructions,
+        "seekers": seeker_digests(recipe),
+    }
+
+
+def plan_turns(chats: Chats, recipe: Recipe, ledger: Ledger) -> pd.DataFrame:
+    """Count the seekers' turns of a study whose seats are all taken, and what they may cost."""
+    talks: list[Talk] = [talk for seat in chats.seats for talk in chats.talks(seat).values()]
+    plan = plan_talks(talks, recipe.exchanges, ledger)
+    return plan.rename(columns={"responder": "model"}).assign(n=plan["n_calls"])
+
+
+def describe_turns(plan: pd.DataFrame) -> str:
+    """Say what a study's calls to its seekers take."""
+    models = ", ".join(plan["model"])
+    money = plan[["cost_usd", "at_most_usd"]]
+    if money.isna().any(axis=None):
+        cost = "at a price that is not known"
+    else:
+        usual, most = money.sum()
+        cost = f"for about {usual:.2f} USD at list price, and at most {most:.2f}"
+    return (
+        f"The seekers ({models}) are asked for up to {int(plan['n'].sum())} turns if all seats are"
+        f" taken, {cost}. What people write is sent to them."
+    )
+
+
+def ask_seeker(request: Request, *, ledger: Ledger, budget_usd: float | None) -> Call:
+    """Ask for a seeker's turn, or look it up where it is recorded."""
+    return ask_all([request], ledger=ledger, budget_usd=budget_usd, progress=False)[0]

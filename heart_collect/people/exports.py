@@ -1,0 +1,411 @@
+"""Read people's answers as tools export them: Potato, Label Studio, or a plain CSV."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+
+from heart_collect.people.assignment import StudyError
+from heart_utils.identities import redact_message
+from heart_utils.runs import write_atomically
+from heart_utils.settings import JsonObject
+from heart_utils.sources.catalogue import DataError
+from heart_utils.sources.files import read_rows
+from heart_utils.sources.formats import HALF, RawTable, is_whole_text, read_table, suffix_of
+from heart_utils.sources.guess import propose
+from heart_utils.sources.options import FileOptions, as_yaml, check_options
+
+__all__ = ["QUESTIONS"]
+
+QUESTIONS = ("preference", "strength", "reason", "dimension", "reply")  #: What Potato's pages ask.
+HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
+"""Potato's file of every answer, and its name for the pages around the study."""
+#: Questions answered in words, which can be wiped; a side or a strength can only be changed.
+TEXTS = ("reply", "reason")
+PASTED_SHARE = 0.5  #: A text of which so much was pasted is flagged.
+TYPING = """
+SELECT user_id, instance_id, schema_name || ':::' || label_name AS field, max(ended_at),
+    sum(json_extract(summary, '$.active_ms')) AS active_ms,
+    sum(json_extract(summary, '$.pasted_chars')) AS pasted_chars,
+    sum(json_extract(summary, '$.external_insert_chars')) AS external_insert_chars,
+    json_extract(summary, '$.final_chars') AS final_chars
+FROM typing_sessions GROUP BY 1, 2, 3
+"""
+"""How each text was typed, all sittings together; SQLite takes what is not summed, the last
+length, from the latest."""
+
+Answered = dict[str, dict[str, tuple[str, str]]]
+"""By page and question, the label that Potato keeps an answer under, and the answer."""
+
+
+def read_potato(folder: Path) -> pd.DataFrame:
+    """Read the answers of a Potato project: one row a consenting person and page.
+
+    Pages that were shown to them or answered by them.
+    """
+    states = _load_states(folder)
+    if not states:
+        raise StudyError(
+            f"{folder} holds no answers (looked for answers/*/user_state.json). Has anyone begun?"
+        )
+    check_people({_position_of(file): str(state["user_id"]) for file, state in states.items()})
+    typed = _typing(folder / "project.sqlite")
+    pages = []
+    for file, state in states.items():
+        history, behaviour = _history(file.with_name(HISTORY)), _behaviour(state, typed)
+        answers = _answers(state, history, behaviour)
+        changed = _changed_later(file.with_name(HISTORY))
+        if not _agreed(state, history):
+            if answers:
+                raise StudyError(
+                    f"{_position_of(file)} holds answers of somebody who did not agree to take"
+                    " part. Delete them."
+                )
+            continue
+        orders = state.get("instance_id_to_presentation_order") or {}
+        for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [""]:
+            page = {"person": str(state["user_id"]), "item_id": item, "answered": item in answers}
+            page["changed_later"] = item in changed
+            page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
+            pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
+    # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other
+    # way round.
+    columns = [
+        "person",
+        "item_id",
+        "answered",
+        "seconds",
+        "typing_ms",
+        "pasted_share",
+        "changed_later",
+        "swapped",
+        *QUESTIONS,
+    ]
+    return pd.DataFrame(pages, columns=columns)
+
+
+def restore_answers(folder: Path) -> int:
+    """Restore answers that a Potato project's states lack and its histories have.
+
+    Of two writes at once the older may remain in the state.
+    """
+    typed = _typing(folder / "project.sqlite")
+    restored = 0
+    for file, state in _load_states(folder).items():
+        kept = state.setdefault("instance_id_to_label_to_value", {})
+        words = list(
+            _last_words(state, _history(file.with_name(HISTORY)), _behaviour(state, typed))
+        )
+        for item, question, label, value in words:
+            given = kept.get(item, [])
+            if value not in [str(answer) for about, answer in given if about["schema"] == question]:
+                others = [one for one in given if one[0]["schema"] != question]
+                kept[item] = [*others, [{"schema": question, "name": label}, value]]
+                restored += 1
+        write_atomically(file, json.dumps(state, indent=2).encode(), private=True)
+    return restored
+
+
+def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame:
+    """Read a JSON export of Label Studio's pairwise template, or a table of answers.
+
+    The index says where in the file each answer is.
+    """
+    file_options, faults = reading or FileOptions(), list[str]()
+    try:
+        check_options(file_options)
+        content = load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
+        if isinstance(content, list) and all(
+            isinstance(task, dict) and "annotations" in task for task in content
+        ):
+            raw = RawTable(_label_studio(file, content))
+        else:
+            table = read_table(
+                file,
+                sep=file_options.get("sep"),
+                encoding=file_options.get("encoding"),
+                header=file_options.get("header"),
+            )
+            raw = replace(
+                table,
+                rows=table.rows.set_axis(
+                    [f"line {row + 2} of {file.name}" for row in table.rows.index], axis=0
+                ),
+            )
+    except DataError as error:
+        raise StudyError(str(error)) from None
+    if raw.rows.empty:
+        raise StudyError(f"{file} holds no answer.")
+    if halves := [where for where, row in raw.rows.iterrows() if not is_whole_text(row.tolist())]:
+        raise StudyError(f"{halves[0]}: {HALF}")
+    answers = read_rows("answers", raw, file_options, file.stem, faults)
+    if faults:
+        called = (
+            " The rater is completed_by, left and right are left_reply and right_reply."
+            if file.suffix == ".json"
+            else ""
+        )
+        options = propose("answers", raw, file_options).options
+        hint = (
+            f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}"
+            if options != file_options
+            else ""
+        )
+        raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{called}{hint}"))
+    return answers
+
+
+def check_people(names: dict[str, str]) -> None:
+    """Refuse one person under two spellings: capitals and blanks tell nobody apart."""
+    first_place_of: dict[str, str] = {}
+    for where, name in names.items():
+        if not name.strip():
+            raise StudyError(f"{where} names nobody.")
+        if (other := first_place_of.setdefault(name.strip().casefold(), where)) != where:
+            error_message = f"The same rater appears twice: in {other} and in {where}"
+            raise StudyError(
+                f"{error_message}. Give them one spelling, or move the one that does not count"
+                " away."
+            )
+
+
+def _position_of(file: Path) -> str:
+    """Name a file of someone's answers by its folder's position in the alphabet.
+
+    Potato names the folder after the person.
+    """
+    answers = file.parent.parent
+    if answers.name != "answers":
+        return str(file)
+    folders = sorted(folder.name for folder in answers.iterdir() if folder.is_dir())
+    return (
+        f"{answers}, folder {folders.index(file.parent.name) + 1} of {len(folders)} by name,"
+        f" {file.name}"
+    )
+
+
+def load_json(file: Path) -> Any:
+    """Read a file of answers, and say which one is not whole."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        error_message = f"{_position_of(file)} is not whole JSON ({error})"
+        raise StudyError(
+            f"{error_message}. It was probably cut short; export or copy it again."
+        ) from None
+
+
+def _load_states(folder: Path) -> dict[Path, JsonObject]:
+    """Read each person's state, by its file."""
+    states = {}
+    for file in sorted((folder / "answers").glob("*/user_state.json")):
+        state = load_json(file)
+        if (
+            not isinstance(state, dict)
+            or "user_id" not in state
+            or "instance_id_ordering" not in state
+        ):
+            error_message = f"{_position_of(file)} lacks user_id or instance_id_ordering"
+            raise StudyError(f"{error_message}: it is no state of Potato 2.12, or was cut short.")
+        for label, _ in itertools.chain.from_iterable(
+            (state.get("instance_id_to_label_to_value") or {}).values()
+        ):
+            if not isinstance(label, dict) or "schema" not in label:
+                error_message = (
+                    f"{_position_of(file)}: an answer is stored under a {type(label).__name__}"
+                )
+                raise StudyError(
+                    f"{error_message}, expected a schema and a name, as by Potato 2.12."
+                )
+        states[file] = state
+    return states
+
+
+Typed: TypeAlias = dict[str, str | int | float | None]
+"""A row of the notes on how a text was typed, of which there is one a field."""
+
+
+def _behaviour(state: JsonObject, typed: dict[tuple[str, str], dict[str, Typed]]) -> JsonObject:
+    """Return what the state records of each page, with how its texts were typed."""
+    behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
+    for (person, item), summaries in typed.items():
+        if person == str(state["user_id"]):
+            behaviour[item] = (behaviour.get(item) or {}) | {"typing_summaries": summaries}
+    return behaviour
+
+
+def _agreed(state: JsonObject, history: Answered) -> bool:
+    """Check whether a person agreed to both questions of the first page."""
+    given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get(
+        "consent"
+    ) or []
+    consent = {label.get("schema"): value for label, value in given}
+    consent |= {question: value for question, (_, value) in history.get(AROUND, {}).items()}
+    return consent.get("consent_age") == consent.get("consent_agree") == "yes"
+
+
+def _history(file: Path) -> Answered:
+    """Read the last answer to each question of each page, from the appended history."""
+    last: Answered = {}
+    for action in _actions(file):
+        word = (str(action["label_name"]), str(action["new_value"]))
+        last.setdefault(action["instance_id"], {})[action["schema_name"]] = word
+    return last
+
+
+def _changed_later(file: Path) -> set[str]:
+    """List the pages whose answer changed after another page had been answered.
+
+    A rater may go back, or answer in a second tab.
+    """
+    answers: dict[tuple[str, str], str] = {}
+    latest: dict[str, int] = {}
+    changed = set()
+    for number, action in enumerate(_actions(file)):
+        item, question, value = (
+            action["instance_id"],
+            action["schema_name"],
+            str(action["new_value"]),
+        )
+        before = answers.get((item, question))
+        if before == value:
+            continue  # sent again
+        others = max(
+            (when for page, when in latest.items() if page not in (item, AROUND)), default=-1
+        )
+        if before is not None and others > latest[item]:
+            changed.add(item)
+        answers[item, question] = value
+        latest[item] = number
+    return changed
+
+
+def _actions(file: Path) -> list[JsonObject]:
+    """Read what was answered, one question at a time, in the order in which it was."""
+    if not file.is_file():
+        return []
+    actions = []
+    # not splitlines: a word may hold another break
+    lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            action = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                # the server was stopped in the middle of a line; the state has what came before
+                break
+            raise StudyError(
+                f"{_position_of(file)}, line {number} is not whole JSON ({error}). Copy the file"
+                " again."
+            ) from None
+        if action.get("action_type") in ("add_label", "update_label"):
+            actions.append(action)
+    return actions
+
+
+def _typing(file: Path) -> dict[tuple[str, str], dict[str, Typed]]:
+    """Sum up the notes on how each text was typed: person and item -> field -> counts."""
+    if not file.is_file():
+        return {}
+    notes: dict[tuple[str, str], dict[str, Typed]] = {}
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            tables = database.execute("SELECT name FROM sqlite_master").fetchall()
+            if "typing_sessions" not in {row["name"] for row in tables}:
+                return {}  # nobody has typed anything yet
+            for row in database.execute(TYPING):
+                notes.setdefault((row["user_id"], row["instance_id"]), {})[row["field"]] = dict(row)
+    except sqlite3.Error as error:
+        raise StudyError(
+            f"{file} cannot be read ({error}). It was probably cut short; copy it again."
+        ) from None
+    return notes
+
+
+def _answers(
+    state: JsonObject, history: Answered, behaviour: JsonObject
+) -> dict[str, dict[str, str]]:
+    """Merge the history's last words into the state: item -> question -> answer."""
+    answers: dict[str, dict[str, str]] = {}
+    for item, given in (state.get("instance_id_to_label_to_value") or {}).items():
+        answers[item] = {str(label["schema"]): str(value) for label, value in given}
+        if len(answers[item]) < len(given):
+            raise StudyError(
+                f"Somebody gave two answers to a question of the page {item!r}; a damaged export."
+            )
+    for item, question, _, value in _last_words(state, history, behaviour):
+        answers.setdefault(item, {})[question] = value
+    return answers
+
+
+def _last_words(
+    state: JsonObject, history: Answered, behaviour: JsonObject
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield item, question, label and value of each last word in the history.
+
+    A text that was wiped at the end stays wiped.
+    """
+    kept = state.get("instance_id_to_label_to_value") or {}
+    for item in state["instance_id_ordering"]:
+        stood = {label["schema"] for label, _ in kept.get(item, [])}
+        typed = (behaviour.get(item) or {}).get("typing_summaries") or {}
+        for question, (label, value) in history.get(item, {}).items():
+            chars = (typed.get(f"{question}:::text_box") or {}).get("final_chars")
+            if question not in TEXTS or question in stood or chars:
+                yield item, question, label, value
+
+
+def _times(behaviour: JsonObject) -> dict[str, float | None]:
+    typed = [
+        one for one in (behaviour.get("typing_summaries") or {}).values() if isinstance(one, dict)
+    ]
+    chars = sum(one.get("final_chars") or 0 for one in typed)
+    external = sum(
+        max(one.get("pasted_chars") or 0, one.get("external_insert_chars") or 0) for one in typed
+    )
+    return {
+        "seconds": (behaviour.get("total_time_ms") or 0) / 1000 or None,
+        "typing_ms": float(sum(one.get("active_ms") or 0 for one in typed)) if typed else None,
+        "pasted_share": min(1.0, external / chars) if chars else 0.0,
+    }
+
+
+def _label_studio(file: Path, tasks: list[JsonObject]) -> pd.DataFrame:
+    """Make each annotation of an export a row of answers."""
+    rows = dict[str, dict[str, object]]()
+    for task in tasks:
+        sides = {side: (task.get("data") or {}).get(f"{side}_reply") for side in ("left", "right")}
+        for annotation in task.get("annotations") or []:
+            who = annotation.get("completed_by")
+            who = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
+            cells = {
+                "rater": None if who is None else str(who),
+                **sides,
+                "choice": None,
+                "seconds": annotation.get("lead_time"),
+            }
+            for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
+                value, kind = result.get("value") or {}, result.get("type")
+                if kind == "pairwise":
+                    cells["choice"] = value.get("selected")
+                elif kind == "choices" and [
+                    str(word).lower() for word in value.get("choices") or []
+                ] == ["tie"]:
+                    cells["choice"] = "tie"
+                elif kind == "rating":
+                    cells["margin"] = value.get("rating")
+                elif kind == "textarea":
+                    cells["reason"] = "\n".join(value.get("text") or [])
+            rows[f"answer {len(rows)} of {file.name} (task {task.get('id', 'without an id')})"] = (
+                cells
+            )
+    return pd.DataFrame(list(rows.values()), index=list(rows))

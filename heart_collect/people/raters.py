@@ -1,0 +1,704 @@
+"""From people's answers to rows of a run (``python -m heart_collect.people.raters``).
+
+Arguments are RUN and SOURCE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+import numpy as np
+import pandas as pd
+
+from heart_collect.judging.design import digest
+from heart_collect.judging.prompts import PROMPTS
+from heart_collect.people.assignment import StudyError
+from heart_collect.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
+from heart_utils.identities import redact_contacts, redact_message, show_cell
+from heart_utils.runs import Run, code_people, open_run, read_csv_text
+from heart_utils.settings import JsonObject, read_yaml
+from heart_utils.sources.files import complete
+from heart_utils.sources.heart import flag_reply
+from heart_utils.sources.options import FileOptions, add_reading, reading_of
+from heart_utils.tables import KEYS, check_table, empty_table
+
+__all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
+
+TIE = "No difference"
+#: What is judged -> what a page calls its two sides.
+LABELS = {
+    unit: [f"{words['name']} {side}" for side in "AB"] for unit, words in PROMPTS["units"].items()
+}
+#: What a page calls a side -> what a file of answers does.
+SIDES = {"A": "left", "B": "right", "tie": "tie", TIE: "tie"} | {
+    label: side
+    for pair in LABELS.values()
+    for label, side in zip(pair, ("left", "right"), strict=True)
+}
+STATEMENT = ("population", "language", "pay")
+WRITTEN = ("reply", "conversation")  #: Kinds of studies in which people are the supporters.
+SHARED = "people"  #: The part of comparisons and of responders that all studies of a run share.
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedStudy:
+    """Rows for the run, as in :mod:`heart_utils.tables`, of one study.
+
+    Tables that the kind of study does not fill are empty.
+    """
+
+    raters: pd.DataFrame
+    n_withdrawn: int  #: People whose answers were left out because they asked for it.
+    verdicts: pd.DataFrame = field(default_factory=partial(empty_table, "verdicts"), repr=False)
+    comparisons: pd.DataFrame = field(
+        default_factory=partial(empty_table, "comparisons"), repr=False
+    )
+    replies: pd.DataFrame = field(default_factory=partial(empty_table, "replies"), repr=False)
+    #: That people held; each is a row of ``replies`` too.
+    conversations: pd.DataFrame = field(
+        default_factory=partial(empty_table, "conversations"), repr=False
+    )
+    responders: pd.DataFrame = field(default_factory=partial(empty_table, "responders"), repr=False)
+    #: Under which people agreed that answers be published; what is not stated is not published.
+    licence: str = "none stated"
+    #: Whether somebody or some program gave the answers to try the pages out.
+    rehearsal: bool = False
+
+    def write(self, run: Run) -> None:
+        """Write the answers into the run, as a part that only the same source replaces."""
+        study = str(self.raters["study"].iloc[0])
+        part = f"people-{study}"
+        written = {
+            "conversations": self.conversations,
+            "replies": self.replies,
+            "verdicts": self.verdicts,
+            "raters": self.raters,
+        }
+        for name, rows in written.items():
+            _refuse_known(run, name, rows, part)
+        for name, rows in written.items():
+            if len(rows) or run.has(name, part):
+                self._write_part(run, name, part, rows, f"the study {study} with people")
+        # Several studies show the same comparisons, and all their writers are one responder.
+        if len(self.comparisons):
+            known = [run.read("comparisons", SHARED)] if run.has("comparisons", SHARED) else []
+            comparisons = pd.concat([*known, self.comparisons]).drop_duplicates("comparison_id")
+            comparisons = comparisons[
+                comparisons["comparison_id"].isin(run.read("verdicts")["comparison_id"])
+            ]
+            self._write_part(
+                run, "comparisons", SHARED, comparisons, "what studies with people showed"
+            )
+        if len(self.responders):
+            theirs = pd.concat([run.read("replies", other) for other in run.parts("replies")])
+            who = self.responders.assign(simulated=bool(theirs["simulated"].all()))
+            self._write_part(run, "responders", SHARED, who, "who wrote in studies with people")
+
+    def _write_part(self, run: Run, name: str, part: str, rows: pd.DataFrame, source: str) -> None:
+        run.write(name, rows, part=part)
+        made_up = "rehearsal" if self.rehearsal else "simulated"
+        origin = made_up if len(rows) and rows["simulated"].all() else "live"
+        run.record(
+            tables={f"{name}/{part}": {"source": source, "licence": self.licence, "origin": origin}}
+        )
+
+
+def import_study(
+    run: Run,
+    source: Path,
+    *,
+    statement: Mapping[str, str] | None = None,
+    redact: str = "contacts",
+    withdrawn: Sequence[str] = (),
+    simulated: bool = False,
+    **reading: Unpack[FileOptions],
+) -> ImportedStudy:
+    """Read a study's answers as verdicts, replies or conversations, without writing them.
+
+    People saw left and right; the tables have a and b. The function reads what a study collected,
+    checks it against the replies that were shown, redacts free texts, counts attention checks, and
+    returns rows. Look at them, then call ``write``.
+
+    Parameters
+    ----------
+    run : Run
+        Whose histories and replies were shown.
+    source
+        Folder of a study written here; or a ``.json`` of Label Studio or a table, whose replies
+        must be the run's.
+    statement : mapping, optional
+        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its
+        own.
+    redact : str
+        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply,
+        contacts alone).
+    withdrawn : sequence of str
+        People who asked that their answers be deleted, as they were named in the study.
+    simulated : bool
+        Whether a program answered; the answers to a rehearsal are always simulated.
+    **reading
+        Of a file, as in :func:`~heart_utils.sources.load.load_verdicts`, such as ``columns``,
+        ``words`` and ``only``; its columns are ``rater``, ``left``, ``right`` (ids of replies),
+        ``choice`` (``left``, ``right`` or ``tie``) and, where it has them, ``margin``, ``reason``,
+        ``dimension`` and ``seconds``.
+
+    Returns
+    -------
+    ImportedStudy
+        ``verdicts`` and ``comparisons``, or ``replies`` and ``responders``, and ``conversations``
+        where people held some; ``raters``, one row a
+        person with ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed``;
+        ``n_withdrawn``. Its method ``write(run)`` stores them as a part of the run. A page answered
+        but for its side is ``abstained``; one never answered is counted in ``raters`` alone.
+
+    Raises
+    ------
+    StudyError
+        If there is no statement, a comparison was judged twice or unseen, the export is cut short,
+        or a name has two spellings.
+
+    See Also
+    --------
+    add_people : Add people's imported answers to a run's tables.
+    load_verdicts : Load people's verdicts from a file that names responders, not reply ids.
+    rater_quality : Describe how each rater worked.
+    decide_exclusions : Decide which raters to leave out, by a rule set beforehand.
+
+    Examples
+    --------
+    >>> from heart_utils import open_run
+    >>> import_study(
+    ...     open_run("sample"),
+    ...     Path("votes.csv"),
+    ...     statement={"population": "students", "language": "English"},
+    ... )
+    Traceback (most recent call last):
+    heart_collect.people.assignment.StudyError: The rater statement lacks pay: ...
+    """
+    about: JsonObject = _about(source) if source.is_dir() else {"kind": "file", "settings": {}}
+    settings, kind = about["settings"], about["kind"]
+    licence, rehearsal = settings.get("licence") or "none stated", settings.get("rehearsal") is True
+    simulated = simulated or rehearsal
+    about_raters = _statement(statement or settings.get("statement") or {}, rehearsal)
+    if kind == "file":
+        rows = _match_answers(read_answers(source, reading), run.read("comparisons"), source.name)
+        raters = rows.groupby("person").size().rename("n_shown").reset_index()
+        raters = raters.assign(
+            n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True
+        )
+    elif kind == "conversation":
+        from heart_collect.people.chats import read_chats  # for who talked, nobody else
+
+        raters, rows = read_chats(source)
+    else:
+        pages = _match_pages(source)
+        raters = _count_pages(pages)
+        rows = (
+            _rated(source, pages, settings["rating"])
+            if kind == "rating"
+            else pages[pages["reply"].notna()]
+        )
+    # Before anything is coded or stored: of people who withdrew not even a code may remain.
+    raters, n_withdrawn = _without(raters, withdrawn)
+    rows = rows[rows["person"].isin(raters["person"])]
+    histories = run.read("histories").set_index("history_id")
+    about_them = histories.reindex(columns=["dialogue_id", "slice", "turns", "seeker"])
+    rows = rows.join(about_them, on="history_id").reset_index(drop=True)
+    if len(lost := rows.loc[rows["turns"].isna(), "history_id"]):
+        raise StudyError(
+            f"The run has no history {lost.iloc[0]!r} any more; were its histories changed since"
+            " the study?"
+        )
+    if kind not in WRITTEN:
+        _refuse_second_answers(rows)
+    if changed := int(rows.get("changed_later", pd.Series(dtype=bool)).sum()):
+        warnings.warn(
+            f"{changed} answers were changed after another page had been answered, by going back or"
+            " in a second tab. The last word of each counts, and it is flagged changed_later.",
+            stacklevel=2,
+        )
+    study, prefix = _name(run, source), "writer" if kind in WRITTEN else "rater"
+    # Sorted, so that the key file does not show in which order people came.
+    codes = code_people(
+        sorted(set(raters["person"])), run.folder / "keys" / "people.csv", prefix=prefix
+    )
+    rows = rows.assign(rater=rows["person"].map(codes), simulated=simulated)
+    raters = raters.assign(
+        rater=raters["person"].map(codes),
+        rater_kind="human",
+        study=study,
+        simulated=simulated,
+        **about_raters,
+    )
+    if kind in WRITTEN:
+        who = pd.DataFrame(
+            {"responder": ["human"], "responder_kind": "human", "simulated": simulated}
+        )
+        written = (
+            {"replies": _replies(rows, study, redact)}
+            if kind == "reply"
+            else _conversations(rows, study, redact)
+        )
+        tables = {**written, "responders": check_table("responders", who)}
+    else:
+        tables = {"verdicts": _verdicts(rows, redact)}
+        if kind == "rating":
+            shown_comparisons = pd.read_parquet(source / "comparisons.parquet")
+            tables["comparisons"] = check_table(
+                "comparisons",
+                shown_comparisons[shown_comparisons["comparison_id"].isin(rows["comparison_id"])],
+            )
+    raters = check_table("raters", raters.drop(columns="person").sort_values("rater"))
+    return ImportedStudy(raters, n_withdrawn, licence=licence, rehearsal=rehearsal, **tables)
+
+
+def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
+    """Add what people wrote in studies of a run to the replies that its recipe brings together.
+
+    Parameters
+    ----------
+    run
+        The run whose imported replies take part; each study is a part of ``replies``.
+    replies
+        The replies of the run's recipe.
+    histories
+        The histories of the run's recipe.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies, people's last.
+
+    Raises
+    ------
+    StudyError
+        If people answered a history that the recipe does not choose any more.
+
+    Examples
+    --------
+    >>> from heart_utils import load_histories, load_replies, open_run
+    >>> len(add_people(open_run("./a new run"), load_replies("sample"), load_histories("sample")))
+    36
+    """
+    tables = {part: run.read("replies", part) for part in run.parts("replies")}
+    for part, rows in tables.items():
+        lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
+        if len(lost):
+            raise StudyError(
+                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does"
+                f" not choose (any more), first {lost[0]!r}. Choose them again under `collect:`, or"
+                f" move {run.folder / 'replies' / part}.parquet away."
+            )
+    return (
+        check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True))
+        if tables
+        else replies
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Import a study into its run; say in a sentence what went wrong, if anything did."""
+    parser = argparse.ArgumentParser(
+        prog="python -m heart_collect.people.raters", description="Import what people answered."
+    )
+    parser.add_argument("run", help="a name under runs/, or a path")
+    parser.add_argument(
+        "source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv"
+    )
+    parser.add_argument(
+        "--redact",
+        default="contacts",
+        choices=REDACTIONS,
+        help="a run takes contacts out in any case",
+    )
+    parser.add_argument(
+        "--withdraw",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave out somebody who asked for it; repeat as needed",
+    )
+    parser.add_argument(
+        "--statement",
+        metavar="FILE",
+        help="YAML with population, language and pay, for a .json or .csv",
+    )
+    add_reading(parser)
+    options = parser.parse_args(arguments)
+    try:
+        run = open_run(options.run, create=False)
+        named = run.folder / "study" / options.source
+        source = named if named.is_dir() else Path(options.source).resolve()
+        if not source.exists():
+            raise StudyError(
+                f"There is no {options.source} in {run.folder / 'study'}, and no such file."
+            )
+        kind = dict[Literal["population", "language", "pay"], str | None]
+        statement = read_yaml(options.statement, kind, StudyError) if options.statement else None
+        imported = import_study(
+            run,
+            source,
+            statement=statement,
+            redact=options.redact,
+            withdrawn=options.withdraw,
+            **reading_of(options),
+        )
+        imported.write(run)
+        # for this command, and no other that reads what people gave: it brings SciPy
+        from heart_collect.people.payments import write_payments
+
+        payments, proposed = write_payments(
+            run, imported.raters, imported.verdicts, withdrawn=options.withdraw
+        )
+    except ValueError as error:
+        print(f"error: {redact_message(str(error))}", file=sys.stderr)
+        return 1
+    print(
+        f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {_summary(imported)};"
+        f" {imported.n_withdrawn} withdrew. The key file is"
+        f" {run.folder / 'keys' / 'people.csv'}: keep it apart, and delete it when it has served."
+    )
+    counts = proposed["decision"].value_counts()
+    print(
+        f"Whom to pay is proposed in {payments}, with reasons:"
+        f" {', '.join(f'{word} {n}' for word, n in counts.items())}."
+    )
+    return 0
+
+
+def _summary(imported: ImportedStudy) -> str:
+    """Count what people wrote; of conversations, by why they stopped."""
+    if imported.conversations.empty:
+        return f"{len(imported.replies)} replies"
+    reasons = imported.conversations["stop_reason"].value_counts()
+    counts = ", ".join(f"{reason} {n}" for reason, n in reasons.items())
+    return f"{len(imported.conversations)} conversations ({counts})"
+
+
+def _name(run: Run, source: Path) -> str:
+    """Name a study by its folder, and any other source by its place too.
+
+    Two files may have one name.
+    """
+    if source.resolve().parent == (run.folder / "study").resolve():
+        return source.name
+    # a file may be called as its sender
+    stem = redact_message(source.stem).translate(str.maketrans("", "", "[]"))
+    return f"{stem}-{digest(os.path.relpath(source.resolve(), run.root))[:8]}"
+
+
+def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
+    """Refuse rows that another part has, since a table cannot hold them twice."""
+    key = KEYS[name]
+    for other in run.parts(name):
+        both = (
+            rows[key].merge(run.read(name, other)[key].drop_duplicates(), on=key)
+            if other != part
+            else rows.head(0)
+        )
+        if len(both):
+            raise StudyError(
+                f"{len(both)} of {len(rows)} {name} are in the run already, in its part {other!r},"
+                f" first {both.iloc[0].dropna().to_dict()}. Each is counted once. If that part is"
+                f" an earlier import of the same answers, delete {run.folder}/*/{other}.parquet and"
+                " import again."
+            )
+
+
+def _about(folder: Path) -> JsonObject:
+    file = folder / "study.json"
+    if not file.is_file():
+        raise StudyError(
+            f"{folder} has no study.json: it is no study written here. Give a folder under"
+            " runs/<run>/study."
+        )
+    about: JsonObject = json.loads(file.read_text(encoding="utf-8"))
+    return about
+
+
+def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
+    """Ask who the raters are: verdicts of nobody in particular cannot be interpreted."""
+    statement = {
+        name: str(given.get(name) or "").strip() or "rehearsal" * rehearsal for name in STATEMENT
+    }
+    missing = [name for name, text in statement.items() if not text]
+    if missing:
+        raise StudyError(
+            f"The rater statement lacks {', '.join(missing)}: who they are, what they speak and"
+            " were paid. Give it in study.yaml before the study, or in a YAML file by --statement."
+        )
+    return statement
+
+
+def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
+    if unknown := sorted(set(withdrawn) - set(raters["person"])):
+        error_message = (
+            f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so"
+            " nobody was left out"
+        )
+        raise StudyError(
+            f"{error_message}. Look up how they are spelt in the study: capitals and blanks count."
+        )
+    out = raters["person"].isin(withdrawn)
+    if out.all():
+        raise StudyError("Nobody who took part is left to import.")
+    return raters[~out], int(out.sum())
+
+
+def _match_pages(folder: Path) -> pd.DataFrame:
+    """Join each page that was shown or answered with the assignment."""
+    assignment = read_csv_text(
+        (folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"}
+    )
+    pages = read_potato(folder).merge(assignment, on="item_id", how="left", validate="many_to_one")
+    answered = pages[pages["answered"]]
+    strange = answered[answered["seat"].isna()]
+    if len(strange):
+        first = strange.iloc[0]
+        raise StudyError(
+            f"{len(strange)} answers are to pages that were never shown in this study, first"
+            f" {first['item_id']!r}. Are they from another folder, or was the assignment changed?"
+        )
+    seats, sitters = (
+        answered.groupby("person")["seat"].nunique(),
+        answered.groupby("seat")["person"].nunique(),
+    )
+    if (seats > 1).any():
+        theirs = ", ".join(
+            sorted(answered.loc[answered["person"] == seats.idxmax(), "seat"].dropna().unique())
+        )
+        raise StudyError(
+            f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown"
+            " those of one."
+        )
+    if (sitters > 1).any():
+        question = "Did one rater come twice, under two names?"
+        raise StudyError(
+            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one."
+            f" {question}"
+        )
+    return pages
+
+
+def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
+    """Count the pages each person was shown and answered, and attention checks passed.
+
+    A check is passed by the side and the strength that it asks for.
+    """
+    task, answered = pages["task"], pages["answered"]
+    expected = pages.reindex(columns=["check_side", "check_strength"])
+    passed = (pages["preference"] == expected["check_side"]) & (
+        pd.to_numeric(pages["strength"]) == expected["check_strength"]
+    )
+    counted = pages[["person"]].assign(
+        n_shown=task.notna() & (task != "check"),
+        n_answered=answered & (task != "check"),
+        n_checks=answered & (task == "check"),
+        n_checks_passed=answered & (task == "check") & passed,
+    )
+    return (
+        counted.groupby("person")
+        .sum()
+        .assign(completed=answered.groupby(pages["person"]).all())
+        .reset_index()
+    )
+
+
+def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Read a rating study's pages as answers about comparisons, in the order shown."""
+    rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
+    rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
+    if settings["dimension"]:
+        second = rated.assign(choice=rated["dimension"], question=settings["dimension_name"])
+        rated = pd.concat([rated, second.assign(margin=None, reason=None)], ignore_index=True)
+    odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
+    if len(odd):
+        first = odd.iloc[0]
+        side = show_cell("choice", first["choice"])
+        raise StudyError(
+            f"The page {first['item_id']!r} has the side {side}, expected A, B or tie."
+        )
+    turned = rated["order"].map({"ab": "ba", "ba": "ab"})
+    rated = rated.assign(
+        choice=rated["choice"].map(SIDES),
+        order=rated["order"].mask(rated["swapped"], turned),
+        dimension=rated["question"],
+    )
+    protocol = pd.read_parquet(folder / "comparisons.parquet").set_index("comparison_id")[
+        "protocol"
+    ]
+    return rated.assign(where=rated["item_id"]).join(protocol, on="comparison_id")
+
+
+def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Find the comparison that each answer of a file is about."""
+    check_people(
+        {str(where): person for where, person in answers["rater"].drop_duplicates().items()}
+    )
+    ab, a, b = comparisons["order"] == "ab", comparisons["reply_a"], comparisons["reply_b"]
+    # The run's own come first, and no study imported since takes their place.
+    by_sides = comparisons.assign(left=a.where(ab, b), right=b.where(ab, a)).drop_duplicates(
+        ["left", "right"]
+    )
+    rows = answers.rename_axis("where").reset_index().rename(columns={"rater": "person"})
+    rows = rows.merge(by_sides, on=["left", "right"], how="left", validate="many_to_one")
+    lost = rows[rows["comparison_id"].isna()]
+    if len(lost):
+        first = lost.iloc[0]
+        error_message = f"{first['left']!r} on the left of {first['right']!r} was never shown"
+        raise StudyError(
+            f"{first['where']}: {error_message}. Check the reply ids, and which side was which."
+        )
+    return rows.assign(
+        position=rows.groupby("person").cumcount() + 1, pasted_share=0.0, changed_later=False
+    )
+
+
+def _refuse_second_answers(rows: pd.DataFrame) -> None:
+    # the same pair with its sides changed is its second order
+    key = ["person", "pair_id", "dimension", "order"]
+    twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
+    if len(twice):
+        both = f"first {' and '.join(twice['where'].head(2))}, both by one person"
+        raise StudyError(
+            f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of"
+            " each two."
+        )
+
+
+def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
+    """Convert answers of left and right to a and b."""
+    sided = rows["choice"].isin(["left", "right"])
+    first = (rows["choice"] == "left") == (rows["order"] == "ab")
+    rationale, flags = _screened(rows["reason"], rows, redact, "reasons")
+    rows = rows.assign(
+        verdict=rows["choice"].mask(sided, first.map({True: "a", False: "b"})),
+        margin=pd.to_numeric(rows["margin"]).where(sided),
+        rater_kind="human",
+        state=rows["choice"].notna().map({True: "valid", False: "abstained"}),
+        rationale=rationale,
+        flags=flags,
+    )
+    columns = [*empty_table("verdicts").columns, "seconds", "position"]
+    if (with_seeker := rows["seeker"].notna()).any():
+        rows["unit"] = with_seeker.map({True: "conversation", False: "reply"})
+        columns += ["unit", "seeker"]
+    rows = complete("verdicts", rows)[columns]
+    return check_table(
+        "verdicts", rows.sort_values(["rater", "position", "dimension"], kind="stable")
+    )
+
+
+def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
+    # Without its words a reply is none.
+    text, flags = _screened(
+        rows["reply"].str.strip(), rows, redact.replace("all", "contacts"), "replies"
+    )
+    before = [sum(turn["speaker"] == "supporter" for turn in turns) for turns in rows["turns"]]
+    own_flags = [
+        flag_reply(words or "", n_before=n, n_after=0)
+        for words, n in zip(text, before, strict=True)
+    ]
+    names = zip(rows["rater"], rows["history_id"], strict=True)
+    replies = pd.DataFrame(
+        {
+            "reply_id": [f"human-{digest(study, *name)}" for name in names],
+            "history_id": rows["history_id"],
+            "responder": "human",
+            "author_id": rows["rater"],
+            "text": text.mask(text == "", None),
+            "total_ms": rows["seconds"].astype(float) * 1000,
+            "typing_ms": rows["typing_ms"],
+            "flags": pd.Series(own_flags, dtype=object) + flags,
+            "state": np.where(text == "", "abstained", "valid"),
+            "simulated": rows["simulated"],
+        }
+    )
+    return check_table("replies", complete("replies", replies))
+
+
+def _conversations(rows: pd.DataFrame, study: str, redact: str) -> dict[str, pd.DataFrame]:
+    """Make the conversations that people held, and the rows of replies that are judged."""
+    from heart_collect.judging.converse import conversation_replies
+    from heart_collect.people.chats import conversation_row
+
+    level = redact.replace("all", "contacts")
+    made = []
+    for row in rows.to_dict("records"):
+        talk = conversation_row(row["talk"], study, row["rater"], simulated=row["simulated"])
+        # what the seeker says too: it may repeat what a person told it
+        turns = [{**turn, "text": redact_text(turn["text"], level)} for turn in talk["turns"]]
+        flags = [*talk["flags"], *["redacted"] * (turns != talk["turns"])]
+        flags += [word for turn in turns for word in suspicious_text(turn["text"])]
+        made.append(talk | {"turns": turns, "flags": [*dict.fromkeys(flags)]})
+    if not made:
+        return {}
+    conversations = check_table("conversations", pd.DataFrame(made))
+    return {"conversations": conversations, "replies": conversation_replies(conversations)}
+
+
+def _screened(
+    texts: pd.Series, rows: pd.DataFrame, redact: str, what: str
+) -> tuple[pd.Series, pd.Series]:
+    """Redact free texts, and flag those pasted, changed, redacted, or to be computed or run."""
+    was = [text if isinstance(text, str) else None for text in texts]
+    kept = [redact_text(text, redact) for text in was]
+    flags = [
+        [
+            *["pasted"] * (share >= PASTED_SHARE),
+            *["changed_later"] * changed,
+            *["redacted"] * (now != before),
+            *suspicious_text(now),
+        ]
+        for before, now, share, changed in zip(
+            was, kept, rows["pasted_share"], rows["changed_later"], strict=True
+        )
+    ]
+    counts = {word: sum(word in row for row in flags) for word in SUSPICIOUS}
+    if findings := [f"{count} {what} with {word}" for word, count in counts.items() if count]:
+        warnings.warn(
+            f"There are {' and '.join(findings)}. They are kept as text and flagged; nothing in"
+            " them runs.",
+            stacklevel=4,
+        )
+    return pd.Series(kept, texts.index, dtype=object), pd.Series(flags, texts.index, dtype=object)
+
+
+REDACTIONS = ("none", "contacts", "all")
+
+SUSPICIOUS = {
+    "formula": re.compile(r"^\s*[=+@\t\r]|^\s*-(?=\s*[\w(=@])"),
+    "markup": re.compile(r"<[/!?a-zA-Z]|javascript:", re.IGNORECASE),
+}
+
+
+def redact_text(text: str | None, level: str = "contacts") -> str | None:
+    """Take out of a free text what could tell who wrote it."""
+    if level not in REDACTIONS:
+        raise StudyError(f"There is no redaction {level!r}; there are {', '.join(REDACTIONS)}.")
+    if text is None or level == "all":
+        return None
+    return redact_contacts(text) if level == "contacts" else text
+
+
+def suspicious_text(text: str | None) -> list[str]:
+    """Flag a free text that a spreadsheet would compute or a page would run.
+
+    Whatever shows it must show it as text.
+    """
+    return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
+
+
+if __name__ == "__main__":
+    warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+    sys.exit(main())

@@ -1,0 +1,863 @@
+"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``, ``conversation``).
+
+In a checkout ``make study`` does the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import html
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import requests
+import yaml
+
+from heart_collect.calls.models import key_fault
+from heart_collect.calls.prices import NotAllowedError, price_fault, settle_money
+from heart_collect.judging.design import pair_replies
+from heart_collect.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
+from heart_collect.judging.recipe import Recipe, read_recipe
+from heart_collect.people.assignment import (
+    StudyError,
+    assign_conversations,
+    assign_raters,
+    assign_writers,
+    check_balance,
+    choose_pairs,
+    largest_load,
+)
+from heart_collect.people.exports import restore_answers
+from heart_collect.people.raters import LABELS, TIE
+from heart_collect.people.terms import (
+    ASKED_OF_PUBLIC,
+    LIMITS,
+    PLATFORMS,
+    Offer,
+    check_settings,
+    make_offer,
+    read_settings,
+    short_time,
+    unfinished,
+    wrong_language,
+)
+from heart_utils import __version__
+from heart_utils.extras import MissingExtraError
+from heart_utils.runs import (
+    Run,
+    RunError,
+    csv_text,
+    find_home,
+    find_root,
+    open_run,
+    visible_text,
+    write_together,
+)
+from heart_utils.settings import JsonObject, read_yaml
+
+__all__ = ["ASKED_OF_PUBLIC", "KINDS"]
+
+KINDS = ("rating", "reply", "conversation")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SERVER_SECONDS = 60.0
+STOP_SECONDS = 30.0
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""A service manager, or a terminal that is closed, means what Ctrl-C means."""
+SPEAKERS = {"seeker": "Seeker", "supporter": "Supporter"}
+OF_UNIT = ("checks.yaml", "practice.yaml", "instructions-rating.html", "debrief-rating.html")
+"""Texts that say what is rated: of whole conversations there is one more of each, named so."""
+Filler: TypeAlias = Callable[[str, Mapping[str, str]], str]
+"""From the name of a text, and words for its braces, to the text."""
+MARKS = re.compile(r"<[^>]*>|\{\w+\}|\{\{.*?\}\}|\{#.*?#\}|\{%-?\s*(?!set\b).*?%\}", re.DOTALL)
+"""What is no word in the texts of pages: tags, words to be filled in, and what a template does."""
+CLOSED_TAG = "<\u2060"
+"""A less-than sign and a word joiner. Potato 2.12 copies items into a script element without
+escaping them, so that a reply holding a closing script tag would run in every rater's browser.
+With a joiner it looks the same and closes nothing."""
+
+
+def load_settings(run: Run) -> JsonObject:
+    """Read the settings of a study: ``study.yaml`` in the run, else the rehearsal's.
+
+    The rehearsal is in ``data/study``.
+    """
+    return read_settings(run.root / "data" / "study" / "settings.yaml", run.folder / "study.yaml")
+
+
+def write_study(
+    run: Run,
+    kind: str,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    top_up: bool = False,
+) -> Path:
+    """Write a complete study from a run into ``runs/<run>/study/<name>``: a Potato project.
+
+    It shows the run's histories and replies, or its conversations, whole. In a study of the kind
+    ``conversation`` people hold them, on pages of our own, since Potato keeps a live chat in memory
+    alone.
+    """
+    if kind not in KINDS:
+        raise StudyError(
+            f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}."
+        )
+    own = run.folder / "study.yaml"
+    settings = load_settings(run) if settings is None else check_settings(settings, own)
+    texts = [run.folder / "study-texts", run.root / "data" / "study"]
+    folder = run.folder / "study" / (name or kind)
+    _check_free(folder)
+    histories = run.read("histories")
+    unit = unit_of(histories)
+    _check_unit(run, kind, unit)
+    answerable = histories["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker").astype(bool)
+    histories = histories[histories["slice"].isin(settings[kind]["slices"]) & answerable]
+    if histories.empty:
+        slices = ", ".join(settings[kind]["slices"])
+        raise StudyError(
+            f"The run {run.name!r} has no history of {slices} that ends with the seeker."
+        )
+    turns = dict(zip(histories["history_id"], histories["turns"], strict=True))
+    rng = np.random.default_rng(int(settings["seed"]))
+    extra, texts_of_pair = dict[str, bytes](), dict[str, tuple[str, str]]()
+    checks: JsonObject = {}
+    if kind == "rating":
+        replies = run.read("replies")
+        assignment, comparisons = _rating_assignment(
+            run, replies[replies["history_id"].isin(turns)], settings, rng, top_up
+        )
+        checks = read_yaml(_text_file(texts, "checks.yaml", unit), JsonObject, StudyError)
+        assignment = _with_checks(assignment, checks["checks"])
+        texts_of = _texts_shown(replies)
+        pairs = (
+            comparisons[["pair_id", "reply_a", "reply_b"]]
+            .drop_duplicates("pair_id")
+            .itertuples(index=False)
+        )
+        texts_of_pair = {pair: (texts_of[a], texts_of[b]) for pair, a, b in pairs}
+        extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
+    else:
+        rules = settings[kind]
+        given = {
+            "writers_per_history": rules["writers_per_history"],
+            "n_writers": rules["n_writers"],
+        }
+        share = assign_writers if kind == "reply" else assign_conversations
+        draw = partial(share, histories, **given, rng=rng)
+        assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
+    recipe = read_recipe(run.name) if kind == "conversation" else None
+    turns_each = 1 if recipe is None else recipe.exchanges
+    offer = make_offer(assignment.groupby("seat").size() * turns_each, settings, kind, unit)
+    items = _items(assignment, turns, texts_of_pair, checks, unit)
+    assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
+    seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
+    talk = (turn["text"] for history in turns.values() for turn in history)
+    faults = [
+        *short_time(offer, settings),
+        *wrong_language(talk, _page_texts(kind, texts, unit), settings),
+    ]
+    if faults:
+        raise StudyError(f"{own}: {' '.join(faults)}")
+    about = {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
+    filled = _filler(settings, texts, offer, unit)
+    files = {
+        "assignment.csv": csv_text(assignment).encode(),
+        "study.css": _text_file(texts, "study.css").read_bytes(),
+    }
+    if recipe is not None:
+        from heart_collect.people.chats import STARTED, chat_settings  # for who talks, nobody else
+
+        about |= chat_settings(recipe)
+        starts = histories.set_index("history_id", drop=False)[[*STARTED]].to_dict("index")
+        items = [
+            {"id": item["id"], "seat": seat, "start": starts[history]}
+            for item, seat, history in zip(
+                items, assignment["seat"], assignment["history_id"], strict=True
+            )
+        ]
+        n_most = int(assignment.groupby("seat").size().max())
+        files |= _chat_files(recipe, texts, filled, n_most)
+    else:
+        pages, config = study_pages(kind, settings, texts, seats, filled, unit)
+        extra |= {
+            "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
+            "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
+            **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
+        }
+    lines = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+    files |= {"study.json": _json(about), "items.jsonl": lines.encode(), **extra}
+    part = folder.with_name(f".{folder.name}.part")
+    try:  # config.yaml holds the key that signs sessions; answers will come beside it
+        write_together({part / file: content for file, content in files.items()}, private=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        part.replace(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    if reasons := {
+        name: reason for name, reason in settings["overruled"].items() if reason.strip()
+    }:
+        run.record(
+            studies={
+                folder.name: {
+                    "overruled": reasons,
+                    "minutes": offer.minutes,
+                    "reckoned": offer.reckoned,
+                }
+            }
+        )
+    return folder
+
+
+def _filler(settings: Mapping[str, Any], texts: Sequence[Path], offer: Offer, unit: str) -> Filler:
+    """Return what fills the words in braces of a text of the study."""
+
+    def filled(name: str, words: Mapping[str, str]) -> str:
+        """Fill the words in braces, as text; what a rehearsal leaves empty is shown as empty."""
+        all_words = {**words, "minutes": f"{offer.minutes:g}", "wage": offer.wage}
+
+        def fill(match: re.Match[str]) -> str:
+            word = match[1]
+            text = (
+                all_words[word]
+                if word in all_words
+                else str(settings[word]).strip() or f"[not filled in: {word}]"
+            )
+            return html.escape(text)
+
+        return re.sub(r"\{(\w+)\}", fill, _text_file(texts, name, unit).read_text(encoding="utf-8"))
+
+    return filled
+
+
+def _chat_files(
+    recipe: Recipe, texts: Sequence[Path], filled: Filler, n_conversations: int
+) -> dict[str, bytes]:
+    """Fill in the texts of the pages on which people talk with the seekers of a recipe."""
+    from heart_collect.people.chat_pages import load_pages
+
+    makers = " and ".join(sorted({str(seeker.family) for seeker in recipe.seekers}))
+    page_texts: Any = load_pages(*texts)
+    words = {
+        "task": " ".join(
+            page_texts.task(n_conversations, recipe.exchanges, makers).unescape().split()
+        ),
+        "recorded": " ".join(page_texts.recorded().unescape().split()),
+        "instructions": recipe.instructions,
+        "exchanges": str(recipe.exchanges),
+    }
+    templates = {
+        "consent": "consent.html",
+        "instructions": "instructions-conversation.html",
+        "debrief": "debrief-conversation.html",
+        "stop": "stop.html",
+    }
+    pages = {f"pages/{page}.html": filled(name, words).encode() for page, name in templates.items()}
+    copied = ("chat.html.jinja", "chat.css", "chat.js")
+    return pages | {name: _text_file(texts, name).read_bytes() for name in copied}
+
+
+def study_pages(
+    kind: str,
+    settings: Mapping[str, Any],
+    texts: Sequence[Path],
+    seats: Mapping[str, Sequence[str]],
+    filled: Filler,
+    unit: str,
+) -> tuple[dict[str, list[JsonObject]], JsonObject]:
+    """Build the pages around a study, and Potato's configuration.
+
+    ``potato.yaml.jinja`` describes both.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
+    pages.filters["escape"] = html.escape
+    practice_file = _text_file(texts, "practice.yaml", unit)
+    practice = read_yaml(practice_file, list[JsonObject], StudyError) if kind == "rating" else []
+    words = {
+        "instructions": REPLY_INSTRUCTIONS,
+        "limits": LIMITS,
+        "speakers": SPEAKERS,
+        "labels": LABELS[unit],
+        "tie": TIE,
+        "unit": unit,
+        "before": PROMPTS["units"][unit]["before"],
+    }
+    template = pages.get_template("potato.yaml.jinja")
+    platform, parameter = PLATFORMS.get(settings["arrival"], ("", ""))
+    words |= {"platform": platform, "parameter": parameter}
+    given = {
+        "kind": kind,
+        "settings": settings,
+        "seats": seats,
+        "secret": secrets.token_hex(32),
+        "filled": filled,
+        "practice": practice,
+    }
+    # by the parser in C, which takes a tenth of the time
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    made = yaml.load(template.render(**given, **words), loader)
+    return made["pages"], made["config"]
+
+
+def start_study(
+    folder: Path, *, host: str = "127.0.0.1", port: int = 8000
+) -> subprocess.Popen[bytes]:
+    """Start Potato on a study, and wait until it answers."""
+    _check_start(folder, host)
+    program = _find_potato()
+    _check_port(host, port)
+    try:
+        restore_answers(folder)
+    except StudyError as error:
+        raise StudyError(f"The study cannot go on: {error}") from None
+    folder.chmod(0o700)
+    log = folder / "server.log"
+    log.touch(0o600)
+    server = None
+    deadline = time.monotonic() + SERVER_SECONDS
+    try:
+        with log.open("ab") as out, _held_back() as let_go:
+            server = subprocess.Popen(
+                [str(program), "start", "config.yaml", "-p", str(port), "--host", host],
+                cwd=folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                # Potato writes answers under people's names, and a key that opens its pages for
+                # administrators
+                umask=0o077,
+                start_new_session=True,  # so that it can be ended with whatever it started
+                preexec_fn=let_go,
+                # Else Potato keeps the pages it makes beside its own code, by title, and two
+                # studies overwrite each other's.
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(folder / "server"),  # what makes a logout hold
+                    "POTATO_GENERATED_TEMPLATES_DIR": str(folder / "made"),
+                },
+            )
+        while time.monotonic() < deadline:
+            if server.poll() is not None:
+                raise StudyError(
+                    f"Potato stopped at once (exit {server.returncode}). Its last words in"
+                    f" {log}:\n{_tail(log)}"
+                )
+            if _answers(host, port):
+                return server
+            time.sleep(0.2)
+    except BaseException:
+        if server is not None:
+            stop_study(server)
+        raise
+    stop_study(server)
+    raise StudyError(
+        f"Potato did not answer on port {port} in {SERVER_SECONDS:.0f} s. Its last words in"
+        f" {log}:\n{_tail(log)}"
+    )
+
+
+def _check_start(folder: Path, host: str) -> None:
+    """Refuse to let people in before they can be told what they must be."""
+    settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
+    if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
+        faults := unfinished(settings)
+    ):
+        raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
+    if host not in LOOPBACK and settings["rehearsal"] is True:
+        remedy = "Set rehearsal: false in study.yaml and write it again."
+        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {remedy}")
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[Callable[[], object]]:
+    """Delay signals to stop until the block ends.
+
+    The function it yields lets a child of the block receive them at once.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    try:
+        yield partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(*_: object) -> None:
+    """Stop on a signal as Ctrl-C does, and only once.
+
+    `make` passes on what a whole terminal has received already.
+    """
+    for word in ENDS:
+        signal.signal(word, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def stop_study(server: subprocess.Popen[bytes]) -> None:
+    """End Potato and whatever it started; if it does not go within half a minute, by force."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        server.wait(STOP_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)  # whoever of them is still there
+    server.wait()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write a study and start it; say in a sentence what went wrong, if anything did."""
+    parser = argparse.ArgumentParser(prog="heart-study", description="Write and start a study.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    parser.add_argument("run", help="a name under runs/, or a path")
+    parser.add_argument(
+        "kind",
+        choices=KINDS,
+        help="rating: people judge replies or conversations; reply: people write replies;"
+        " conversation: people talk with the run's simulated seekers",
+    )
+    parser.add_argument("--name", help="the folder under runs/<run>/study (default: the kind)")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="another address than loopback is a public start"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a study that holds answers"
+    )
+    parser.add_argument(
+        "--top-up", action="store_true", help="rating: ask only for verdicts that are still missing"
+    )
+    parser.add_argument(
+        "--write-only", action="store_true", help="write the folder and do not start it"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="USD",
+        help="conversation: what the run's ledger may spend, ever (default: the run's budget_usd)",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="conversation: make paid calls without asking first"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        run = _run_of_texts(options.run)
+        folder = run.folder / "study" / (options.name or options.kind)
+        if not options.resume:
+            write_study(run, options.kind, name=options.name, top_up=options.top_up)
+        elif not (folder / "study.json").is_file():
+            raise StudyError(
+                f"There is no study in {folder} to resume. Leave --resume out and it will be"
+                " written."
+            )
+        print(_describe(folder))
+        if options.kind == "conversation":
+            return _serve_conversations(run, folder, options)
+        return 0 if options.write_only else _serve(folder, options.host, options.port)
+    except (ValueError, MissingExtraError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except NotAllowedError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("Stopped. All answers are kept; RESUME=1 goes on.", file=sys.stderr)
+        return 0
+
+
+def _serve(folder: Path, host: str, port: int) -> int:
+    for word in ENDS:
+        signal.signal(word, _end)
+    server = start_study(folder, host=host, port=port)
+    try:
+        _say_where(host, port)
+        return server.wait()
+    finally:
+        stop_study(server)
+
+
+def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) -> int:
+    """Say what the seekers' turns may cost, and let people in where that is allowed."""
+    from heart_collect.calls.records import open_ledger
+    from heart_collect.people.chat_pages import serve_chats
+    from heart_collect.people.chats import (
+        Chats,
+        ask_seeker,
+        describe_turns,
+        plan_turns,
+        refuse_other_seekers,
+    )
+
+    recipe = read_recipe(run.name)
+    chats = Chats(folder, recipe.seekers)
+    refuse_other_seekers(recipe, chats.about, folder)
+    with contextlib.closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
+        plan = plan_turns(chats, recipe, ledger)
+        print(describe_turns(plan))
+        if options.write_only:
+            return 0
+        _check_start(folder, options.host)
+        faults = sorted(
+            {fault for one in recipe.seekers if (fault := key_fault(one) or price_fault(one))}
+        )
+        if faults:
+            raise StudyError(f"Nobody is let in: {'; '.join(faults)}.")
+        budget = recipe.budget_usd if options.budget is None else options.budget
+        budget = settle_money(recipe.seekers, plan, budget, options.yes)
+        _check_port(options.host, options.port)
+        folder.chmod(0o700)
+        with _served_once(folder):
+            serve_chats(
+                Chats(folder, recipe.seekers),  # as it is now that nobody else serves it
+                partial(ask_seeker, ledger=ledger, budget_usd=budget),
+                host=options.host,
+                port=options.port,
+                ready=partial(_say_where, options.host, options.port),
+            )
+    return 0
+
+
+@contextlib.contextmanager
+def _served_once(folder: Path) -> Iterator[None]:
+    """Hold the lock of a study: two servers would write over each other's answers."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".server.lock", mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise StudyError(
+            f"{folder} is served by another process already. Stop it, or use it."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _say_where(host: str, port: int) -> None:
+    print(f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+
+
+def _describe(folder: Path) -> str:
+    """Describe what a study asks of people and what it costs.
+
+    With checks and practice, whether spare seats stay empty or not.
+    """
+    about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    rules = about["settings"]["cost"]
+    seats = (
+        pd.read_csv(folder / "assignment.csv")
+        .groupby("seat")
+        .agg(pages=("item_id", "size"), spare=("spare", "first"))
+    )
+    unit = about.get("unit", "reply")
+    each_page = int(about.get("exchanges", 1))  # turns
+    offer = make_offer(seats["pages"] * each_page, about["settings"], about["kind"], unit)
+    each = offer.reward * (1 + rules["fee_share"])
+    n_spare = int(seats["spare"].sum())
+    n_needed = len(seats) - n_spare
+    spare = f" and {n_spare} spare seats" if n_spare else ""
+    most = (
+        f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too"
+        if n_spare
+        else ""
+    )
+    least = (
+        f"{n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f} {rules['currency']}"
+    )
+    reckoned = (
+        f" ({offer.reckoned:.0f} by the reckoning of `cost:`)"
+        if offer.minutes != math.ceil(offer.reckoned)
+        else ""
+    )
+    hourly = offer.reward / offer.reckoned * 60
+    short = (
+        f" By the reckoning it is {hourly:.2f} {offer.currency} an hour."
+        if offer.minutes < offer.reckoned
+        else ""
+    )
+    return (
+        f"{folder}: {n_needed} people{spare}, {seats['pages'].sum()} pages between them,"
+        f" {len(_begun(folder))} have begun.\n{offer.minutes:g} minutes a person{reckoned},"
+        f" {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of"
+        f" {100 * rules['fee_share']:g} % (`cost:` in the settings).\nThe first page says: about"
+        f" {offer.minutes:g} minutes. {offer.wage}{short}"
+    )
+
+
+def _run_of_texts(name: str) -> Run:
+    """Open a run; where it is not there but has settings, say which command makes it."""
+    try:
+        return open_run(name, create=False)
+    except RunError as error:
+        if not (find_home() / "params" / f"{name}.yaml").is_file():
+            raise
+        quick = ", in seconds and without a call" if name == "sample" else ""
+        raise RunError(
+            f"{error} `make collect RUN={name}` makes it{quick}; then ask people."
+        ) from None
+
+
+def unit_of(histories: pd.DataFrame) -> str:
+    """Return what people answer or judge: one reply, or a whole conversation with a seeker."""
+    with_seeker = "seeker" in histories and histories["seeker"].notna().any()
+    return "conversation" if with_seeker else "reply"
+
+
+def _check_unit(run: Run, kind: str, unit: str) -> None:
+    """Refuse to ask for replies where whole conversations are compared."""
+    if kind == "reply" and unit == "conversation":
+        raise StudyError(
+            f"The run {run.name!r} is of conversations (`unit: conversation`), and one reply"
+            " cannot be compared with a whole conversation. KIND=conversation asks people to hold"
+            " some."
+        )
+    if kind == "conversation" and unit == "reply":
+        raise StudyError(
+            f"The run {run.name!r} has no seeker to talk with. Name some in its settings (`unit:"
+            " conversation` and `seekers:`), and `make collect` it."
+        )
+
+
+def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
+    """Find a text in the run's own folder of texts, or else among the project's."""
+    if unit != "reply" and name in OF_UNIT:
+        name = f"-{unit}.".join(name.split("."))
+    return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
+
+
+def _page_texts(kind: str, texts: Sequence[Path], unit: str) -> list[str]:
+    """Read what people will be shown beside the conversations, without marks."""
+    names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
+    names += ["chat.html.jinja"] if kind == "conversation" else []
+    names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
+    return [
+        MARKS.sub(" ", _text_file(texts, name, unit).read_text(encoding="utf-8")) for name in names
+    ]
+
+
+def _check_free(folder: Path) -> None:
+    """Refuse to write a study over answers, or over a folder that was not written here."""
+    if begun := _begun(folder):
+        raise StudyError(
+            f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go"
+            " on by --resume (RESUME=1) or write another by --name."
+        )
+    if folder.exists() and not (folder / "study.json").is_file():
+        raise StudyError(
+            f"{folder} exists and was not written here (it has no study.json). Give the study"
+            " another --name."
+        )
+
+
+def _begun(folder: Path) -> set[Path]:
+    """List the files of those who took part, as Potato and as our own pages keep them."""
+    answers = folder / "answers"
+    return {*answers.glob("*/user_state.json"), *answers.glob("*.json")}
+
+
+def _rating_assignment(
+    run: Run,
+    replies: pd.DataFrame,
+    settings: Mapping[str, Any],
+    rng: np.random.Generator,
+    top_up: bool,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rules = settings["rating"]
+    share = partial(
+        assign_raters, load=int(rules["load"]), n_checks=int(rules["n_checks"]), rng=rng
+    )
+    comparisons = pair_replies(replies, rng=rng, orders="both", protocol="people")
+    if rules["pairs_per_history"] != "all":
+        comparisons = choose_pairs(
+            comparisons, pairs_per_history=int(rules["pairs_per_history"]), rng=rng
+        )
+    votes: int | dict[str, int] = int(rules["raters_per_pair"])
+    if top_up:
+        votes = _missing_votes(run, comparisons, int(rules["raters_per_pair"]))
+    assignment = share(comparisons, raters_per_pair=votes)
+    balance = check_balance(assignment)
+    if not balance["holds"].all():
+        works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
+        fails = balance[~balance["holds"]].to_string(index=False)
+        raise StudyError(
+            f"The assignment is not balanced, so the study is not written:\n{fails}\nSome history"
+            " has many more pairs to rate than the others; try a smaller `rating: load:` in"
+            f" {run.folder / 'study.yaml'} ({works} works)."
+        )
+    few = max(
+        1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique())
+    )
+    return (
+        _with_spares(assignment, partial(share, comparisons, raters_per_pair=few), rules["spare"]),
+        comparisons,
+    )
+
+
+def _with_spares(
+    assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float
+) -> pd.DataFrame:
+    """Add seats of a second draw, which are handed out when the others are taken."""
+    if not 0 <= share <= 1:
+        raise StudyError(f"spare is {share}, expected a share of seats from 0 to 1.")
+    n_seats = assignment["seat"].nunique()
+    n_spare = math.ceil(n_seats * share)
+    if not n_spare:
+        return assignment.assign(spare=False)
+    spare = draw()
+    names = {
+        seat: f"seat-{n_seats + number:03d}"
+        for number, seat in enumerate(sorted(spare["seat"].unique())[:n_spare], 1)
+    }
+    spare = spare[spare["seat"].isin(names)].assign(
+        seat=lambda rows: rows["seat"].map(names), spare=True
+    )
+    return pd.concat([assignment.assign(spare=False), spare], ignore_index=True)
+
+
+def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str, int]:
+    verdicts = run.read("verdicts")
+    people = verdicts.query("rater_kind == 'human' and dimension == 'overall' and state == 'valid'")
+    have = people["pair_id"].value_counts()
+    votes = {
+        pair: max(0, wanted - int(have.get(pair, 0))) for pair in comparisons["pair_id"].unique()
+    }
+    if not any(votes.values()):
+        raise StudyError(
+            f"Each of the {len(votes)} pairs has its {wanted} verdicts; there is nothing to top up."
+        )
+    return votes
+
+
+def _with_checks(assignment: pd.DataFrame, checks: list[JsonObject]) -> pd.DataFrame:
+    """Choose what each attention check asks for.
+
+    Seats begin at different checks, so that neighbours cannot help each other.
+    """
+    number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix(
+        "seat-"
+    ).astype(int)
+    expected = (
+        pd.DataFrame(checks)
+        .astype({"strength": "Int64"})
+        .add_prefix("check_")
+        .iloc[number % len(checks)]
+    )
+    return assignment.join(expected.set_axis(assignment.index).where(assignment["task"] == "check"))
+
+
+def _items(
+    assignment: pd.DataFrame,
+    turns: Mapping[str, Any],
+    replies: Mapping[str, tuple[str, str]],
+    checks: Mapping[str, str],
+    unit: str,
+) -> list[dict[str, object]]:
+    """Build the pages of all seats: the conversation, and replies in order for a rater.
+
+    Titles count the pages. How a conversation went on is a list of its turns.
+    """
+
+    def as_shown(text: str) -> str | list[str]:
+        return _inert(text) if unit == "reply" else [_inert(turn) for turn in text.split("\n")]
+
+    length, items = assignment.groupby("seat").size(), []
+    for row in assignment.to_dict("records"):
+        shown_texts: Sequence[str] = ()
+        about = row.get("comparison_id", row["history_id"])
+        if row["task"] == "check":
+            about = f"check-{row['check']}"
+            asks = checks["asks"].format(side=row["check_side"], strength=row["check_strength"])
+            shown_texts = (checks["other_reply"].strip(), asks.strip())[
+                :: 1 if row["check_side"] == "B" else -1
+            ]
+            check_turns = [("supporter", checks["opening"]), ("seeker", row["check_topic"])]
+            talk = [{"speaker": speaker, "text": str(text)} for speaker, text in check_turns]
+        else:
+            talk = turns[row["history_id"]]
+            if row["task"] == "rate":
+                shown_texts = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
+        page = f"{row['seat']}.{row['position']:03d}.{about}"
+        item: dict[str, object] = {
+            "id": page,
+            "title": f"{row['position']} of {length[row['seat']]}",
+        }
+        item["conversation"] = [
+            {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk
+        ]
+        items.append(
+            item | ({"replies": [as_shown(text) for text in shown_texts]} if shown_texts else {})
+        )
+    return items
+
+
+def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
+    """Return each reply's words by its id, under the label it was shown with, if any."""
+    rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
+    return {
+        name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text
+        for name, text, label in rows
+    }
+
+
+def _inert(text: str) -> str:
+    return visible_text(text).replace("<", CLOSED_TAG)
+
+
+def _json(value: object) -> bytes:
+    """Write a page or a list as JSON, in the order given."""
+    return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _find_potato() -> Path:
+    program = Path(os.environ.get("HEART_POTATO") or find_root() / ".venv-study" / "bin" / "potato")
+    if not program.is_file():
+        advice = (
+            "`make study` installs it, from requirements-study.txt. Outside a checkout, install"
+            " `potato-annotation` in an "
+        )
+        advice += "environment of its own, and name its program in HEART_POTATO."
+        raise StudyError(f"Potato is not installed (looked for {program}). {advice}")
+    return program
+
+
+def _check_port(host: str, port: int) -> None:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            remedy = f"Stop what uses it, or take another: PORT={port + 1}."
+            raise StudyError(
+                f"Port {port} on {host} cannot be used ({error.strerror}). {remedy}"
+            ) from None
+
+
+def _answers(host: str, port: int) -> bool:
+    at = "127.0.0.1" if host == "0.0.0.0" else host
+    with contextlib.suppress(requests.RequestException):
+        requests.get(f"http://{at}:{port}/", timeout=5)
+        return True  # it answers, if only that a name is missing
+    return False
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
