@@ -33,7 +33,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book page test pin test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
+.PHONY: help env notebooks book api page test pin test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -70,6 +70,9 @@ notebooks: env ## run the notebooks of RUN that are out of date
 
 book: env ## run the notebooks, build the HTML book in build/html
 	@$(BOOK) html
+
+api: env ## set the pages of the public functions in build/functions; the next `make book` takes them along
+	@$(PYTHON) -m tools.functions
 
 page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 	@test -n "$(NB)" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
@@ -145,6 +148,7 @@ release: env ## pack the public book and the source in build/release; says first
 ifeq ($(RUN),sample)
 	@$(PYTHON) -m tools.release --check
 	@rm -f build/html/index.html # so that the pages name this commit
+	@$(MAKE) --no-print-directory api
 	@$(MAKE) --no-print-directory book RUN=sample
 	@$(PYTHON) -m tools.release
 else

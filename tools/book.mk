@@ -14,7 +14,7 @@ include build/graph/$(RUN).mk
 
 SHARED := build/data.stamp build/parameters/$(RUN)/recipe.stamp
 COPIES := $(CHAPTERS:%=build/executed/$(RUN)/%.ipynb)
-PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py tools/evidence.py tools/flow.py tools/pipeline.py tools/your_run.py
+PROSE := $(shell find book -type f) _config.yml _toc.yml tools/stage.py tools/evidence.py tools/flow.py tools/functions.py tools/pipeline.py tools/your_run.py
 
 .PHONY: notebooks html
 notebooks: $(COPIES)
@@ -24,6 +24,6 @@ html: $(HTML)/index.html
 build/executed/$(RUN)/%.ipynb: notebooks/%.ipynb build/parameters/$(RUN)/%.yaml build/code/$(RUN)/%.stamp $(SHARED)
 	@$(COMMAND) tools.execute_notebook $< $@ --parameters build/parameters/$(RUN)/$*.yaml --newer $?
 
-$(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/code.stamp build/graph/$(RUN).mk
+$(HTML)/index.html: $(COPIES) $(PROSE) $(SHARED) build/code.stamp build/graph/$(RUN).mk $(wildcard build/functions/index.html)
 	@$(COMMAND) tools.stage $(RUN)
 	@$(COMMAND) tools.build_html build/stage/$(RUN) $(HTML)

@@ -86,10 +86,6 @@ def build_html(stage: Path, html: Path) -> None:
     shutil.copytree(
         built, part, ignore=shutil.ignore_patterns("*.map", "locales", "fontawesome.js*", "*.ttf")
     )
-    # Sphinx keeps pages and pictures of earlier builds.
-    for page in part.glob("code/**/*.html"):
-        if not (stage / "book" / "extra" / page.relative_to(part)).is_file():
-            page.unlink()
     words = (stage / "built_on.txt").read_text(encoding="utf-8")
     linked: set[str] = set()
     for page in part.rglob("*.html"):
@@ -99,9 +95,12 @@ def build_html(stage: Path, html: Path) -> None:
                 text = re.sub(rf'\s*<script[^>]*["/]{script}\.js[^>]*></script>', "", text)
         linked.update(PICTURE.findall(text))
         page.write_text(text, encoding="utf-8")
+    # Sphinx keeps pictures of earlier builds.
     for picture in (part / "_images").glob("*"):
         if picture.name not in linked:
             picture.unlink()
+    if (functions := stage.parents[1] / "functions").is_dir():  # `make api` built them
+        shutil.copytree(functions, part / "functions")
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)
 

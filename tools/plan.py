@@ -4,7 +4,7 @@
 
 - ``parameters/<run>/<chapter>.yaml``, what papermill hands to a notebook, and ``recipe.stamp``;
 - ``code/<run>/<chapter>.stamp``, checksums of the modules that a notebook reaches by imports;
-  ``code.stamp``, of them all, for the pages of code; ``data.stamp``, of the data found;
+  ``code.stamp``, of them all, for the list of functions; ``data.stamp``, of the data found;
 - ``tables/<run>/<table>.stamp``, the checksum of each table that a notebook reads or writes;
 - ``graph/<run>.mk``, the list of chapters and an arrow from each table to its readers.
 
@@ -42,7 +42,7 @@ CODE = (
     "requirements.txt",
     "tools/execute_notebook.py",
 )
-"""What the pages of code depend on; the first two are narrowed to what it reaches for a
+"""What the list of functions depends on; the first two are narrowed to what it reaches for a
 notebook."""
 
 

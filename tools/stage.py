@@ -8,11 +8,8 @@ section rests on, and the API pages made from the package itself.
 from __future__ import annotations
 
 import datetime
-import importlib
-import inspect
 import json
 import os
-import pkgutil
 import re
 import shutil
 import sys
@@ -21,24 +18,21 @@ from typing import Any
 
 import yaml
 
-import heart_collect
-import heart_utils
 from heart_utils.runs import Run, find_root, open_run, write_atomically
 from tools import current_commit
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
 from tools.evidence import FIGURE_DATA, Evidence, check_chips, figure_data, mark_chapter
 from tools.figure import read_figure
-from tools.flow import PACKAGES, public_homes
+from tools.functions import list_names
 from tools.governance import absent_sets, write_governance
 from tools.notebooks import NotebookError, read_cells
 from tools.pipeline import fill_pipeline
 from tools.plan import Plan, PlanError, read_plan
 from tools.settings import launch_buttons, read_settings
-from tools.source_pages import write_source_pages
 from tools.your_run import move_empty_sections
 
-__all__ = ["api_pages", "stage_book"]
+__all__ = ["stage_book"]
 
 FRONT_FIGURE = ("notebooks/01_who_supports_better.ipynb", "fig-forest")
 """The figure that the front page shows, taken from its chapter with its words."""
@@ -83,6 +77,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
     ran = {chapter.name for chapter in plan.chapters}
     copies = [root / "build" / "executed" / plan.run / f"{name}.ipynb" for name in sorted(ran)]
     (stage / "notebooks").mkdir()
+    (stage / "book" / "extra").mkdir(exist_ok=True)
     run, absent = open_run(root / "runs" / plan.run), absent_sets()
     evidence, unfilled = {}, ""
     for copy in copies:
@@ -129,7 +124,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
     }
     for name, text in files.items():
         write_atomically(stage / name, text.encode())
-    shutil.copytree(_kept_api_pages(root), stage / "book", dirs_exist_ok=True)  # with their times
+    write_atomically(stage / "book" / "api.md", list_names(root).encode())
     if plan.run == "sample":
         _stage_front_figure(stage)
     else:
@@ -325,204 +320,6 @@ def _stage_practice(stage: Path) -> None:
         copy.write_text(json.dumps(notebook, ensure_ascii=False), encoding="utf-8")
         os.utime(copy, ns=(time, time))
     write_atomically(stage / "book" / "practice.txt", practice_text.encode())
-
-
-def api_pages() -> dict[str, str]:
-    """Write the pages of the package's functions from the package itself.
-
-    Returns
-    -------
-    dict of str to str
-        File name -> MyST: ``api.md`` has the public names in a table and the modules that all
-        others build on; each of the subpackages has a page of its own, with all that its modules
-        offer.
-    """
-    modules = sorted(
-        name
-        for package in (heart_utils, heart_collect)
-        for _, name, is_package in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        if not is_package and "._" not in name
-    )
-    opening = [
-        _API_OPENING,
-        "",
-        *_contents_by_task(),
-        _API_EXAMPLES.format(module="heart_utils.runs"),
-        "",
-    ]
-    pages = {"api": ["(api)=", "# The functions behind the chapters", "", *opening]}
-    for part, (words, module) in _API_PARTS.items():
-        opening = [_API_EXAMPLES.format(module=module), ""]
-        pages[f"api_{part}"] = [
-            f"(api-{part})=",
-            f"# `{module.split('.')[0]}.{part}`: {words}",
-            "",
-            *opening,
-        ]
-    for module in modules:
-        part = module.split(".")[1]
-        if not (members := _members(module)):
-            continue  # a step of others, or a command: nothing in it is called from outside
-        pages[f"api_{part}" if part in _API_PARTS else "api"] += [
-            f"## {module}",
-            "",
-            "```{eval-rst}",
-            f".. automodule:: {module}",
-            f"   :members: {members}",
-            "```",
-            "",
-        ]
-    return {f"{name}.md": "\n".join(lines) for name, lines in pages.items()}
-
-
-def _contents_by_task() -> list[str]:
-    """List the public names by what they are for, each task with a sentence; errors come last."""
-    home_of = {name.rpartition(".")[2]: home for name, home in sorted(public_homes().items())}
-    errors = []
-    for name, home in home_of.items():
-        offered = getattr(importlib.import_module(home), name)
-        if inspect.isclass(offered) and issubclass(offered, Exception):
-            errors.append(f"{home}.{name}")
-    lines = []
-    for parts, title, sentence in _API_TASKS:
-        names = [
-            f"{home}.{name}"
-            for name, home in home_of.items()
-            if home.split(".")[1] in parts and f"{home}.{name}" not in errors
-        ]
-        lines += _contents(title, sentence, names)
-    return lines + _contents(
-        "What can go wrong",
-        "All are kinds of `ValueError` unless their page says otherwise.",
-        errors,
-    )
-
-
-def _contents(title: str, sentence: str, names: list[str]) -> list[str]:
-    table = ["```{eval-rst}", ".. autosummary::", "   :nosignatures:", ""]
-    return [
-        f"**{title}.** {sentence}",
-        "",
-        *table,
-        *(f"   ~{name}" for name in names),
-        "```",
-        "",
-    ]
-
-
-def _kept_api_pages(root: Path) -> Path:
-    """Return the folder of the pages of functions and of code, written anew if code changed.
-
-    To write them takes seconds, since all modules are imported; and a page that kept its time is
-    not read again.
-    """
-    folder, code = root / "build" / "api", root / "build" / "code.stamp"
-    kept = sorted(folder.glob("*.md"))
-    writers = (Path(__file__), Path(__file__).with_name("source_pages.py"))
-    sources = [path.stat().st_mtime_ns for path in (code, *writers) if path.is_file()]
-    if not (
-        code.is_file() and kept and min(page.stat().st_mtime_ns for page in kept) > max(sources)
-    ):
-        shutil.rmtree(folder, ignore_errors=True)
-        for name, text in api_pages().items():
-            write_atomically(folder / name, text.encode())
-        for package in PACKAGES:
-            write_source_pages(root / package, folder / "extra")
-    return folder
-
-
-_API_PARTS = {
-    "sources": ("published data sets and files of your own", "heart_utils.sources.load"),
-    "calls": (
-        "one model call and many, and the ledger that keeps them",
-        "heart_collect.calls.models",
-    ),
-    "judging": ("from histories to verdicts", "heart_collect.judging.judge"),
-    "people": ("studies with people", "heart_collect.people.study"),
-    "ratings": ("from verdicts to strengths", "heart_utils.ratings.ratings"),
-    "agreement": ("how far raters agree", "heart_utils.agreement.agreement"),
-    "judges": ("what a judge rewards", "heart_utils.judges.halo"),
-    "replies": ("what a reply does", "heart_utils.replies.codes"),
-    "evidence": ("open studies as comparable effects", "heart_utils.evidence.effects"),
-    "simulate": ("studies with known truth", "heart_utils.simulate.study"),
-    "heartbench": ("HeartBench's rule and leaderboard", "heart_utils.heartbench.formula"),
-    "report": ("figures, tables, pages", "heart_utils.report.leaderboard"),
-}
-"""Subpackage -> what it holds, and a module of it."""
-
-_API_TASKS = [
-    (
-        ("sources",),
-        "Read",
-        "Votes, scores, histories and replies, from published sets or files of your own.",
-    ),
-    (
-        ("calls", "judging"),
-        "Ask models",
-        "From histories to replies and verdicts, with prices, probes and a record of each judge.",
-    ),
-    (("people",), "Ask people", "Who rates what, what it costs, and whether the load is even."),
-    (
-        ("ratings", "scores"),
-        "Rate",
-        "From verdicts or scores to strengths with intervals, ranks and contrasts.",
-    ),
-    (
-        ("agreement",),
-        "Compare raters",
-        (
-            "How far people and judges agree, beyond chance and beside what people reach among"
-            " themselves."
-        ),
-    ),
-    (
-        ("judges", "replies"),
-        "Examine judges and replies",
-        "What a judge rewards, and what replies do.",
-    ),
-    (
-        ("evidence", "heartbench"),
-        "Weigh what others found",
-        "Open studies as comparable effects, and HeartBench's rule.",
-    ),
-    (
-        ("simulate",),
-        "Plan and simulate",
-        "Studies with known truth, their power, and whether intervals hold.",
-    ),
-    (("gate",), "Stop a build", "Whether a candidate is worse than the version before it."),
-    (
-        ("report",),
-        "Show and publish",
-        "Figures, tables, leaderboards, and the paragraph on methods.",
-    ),
-    (
-        ("runs", "tables"),
-        "Keep a run",
-        "The folder of a study, the tables in it, and the licences they carry.",
-    ),
-]
-"""Homes of public names, the task that they serve, and what is done."""
-
-_API_OPENING = """\
-Each name in these tables can be taken from its package itself, as in
-`from heart_utils import open_run` or `from heart_collect import collect_verdicts`; it is loaded
-when it is first used. All else is taken from the module that it is listed under, as in
-`from heart_utils.report.figures import COLOURS`. Errors are kinds of `ValueError` unless stated
-otherwise."""
-
-_API_EXAMPLES = """\
-Examples are run after `import numpy as np`, `import pandas as pd`, `from pathlib import Path`, and
-all that their own module offers, as in `from {module} import *`."""
-
-
-def _members(module: str) -> str:
-    """List what a module offers and defines itself; what it hands on is described at home."""
-    loaded = importlib.import_module(module)
-    offered = getattr(loaded, "__all__", [])
-    return ", ".join(
-        name for name in offered if getattr(getattr(loaded, name), "__module__", module) == module
-    )
 
 
 def _listed(toc: dict[str, Any], chapters: set[str], left_out: set[str]) -> dict[str, Any]:

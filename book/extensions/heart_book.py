@@ -1,7 +1,5 @@
 """What the book asks of Sphinx and no setting gives."""
 
-import importlib
-import inspect
 import os
 import re
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from heart_figures import set_into_page
 from heart_tables import lay_out
-from heart_types import shorten_signature, write_types
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.std import StandardDomain
@@ -26,7 +23,6 @@ from sphinx.environment import BuildEnvironment
 from sphinx.search import IndexBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util.math import get_node_equation_number
-from sphinx.util.nodes import make_refnode
 from sphinx_thebe import init_thebe_core, update_thebe_context
 
 import heart_utils
@@ -193,17 +189,10 @@ def link_figure_data(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register chips, short names of functions and parallel reading; leave thebe out."""
-    app.connect("missing-reference", resolve_short_name)
-    app.setup_extension("sphinx.ext.autodoc")  # whose event this is
-    app.connect("autodoc-process-docstring", write_types, priority=400)  # before numpydoc, at 500
-    app.connect("autodoc-process-signature", shorten_signature)
+    """Register chips and parallel reading; leave thebe out."""
     app.connect("doctree-read", number_references)
     app.connect("html-page-context", mend_page, priority=900)  # after the theme
     app.connect("env-before-read-docs", read_side_by_side)
-    app.connect(
-        "config-inited", lambda _, config: setattr(config, "linkcode_resolve", link_to_line)
-    )
     app.add_enumerable_node(captioned_table, "table", html=(_open_table, _close_table))
     app.add_node(table_caption, html=(_open_caption, _close_caption))
     app.add_domain(NumberedReferences, override=True)
@@ -224,7 +213,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx write all of
     # them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 20}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 21}
 
 
 def number_references(_app: Sphinx, doctree: nodes.document) -> None:
@@ -390,10 +379,6 @@ def mend_page(
         context["generate_toctree_html"] = lambda *page_names, **options: _name_arrows(
             tree(*page_names, **options)
         )
-    if contents := context.get("generate_toc_html"):
-        context["generate_toc_html"] = lambda *options, **more: _shorten_modules(
-            contents(*options, **more)
-        )
 
 
 def _link_figure(app: Sphinx, numbers: Iterator[int], image: re.Match[str]) -> str:
@@ -418,61 +403,10 @@ def _name_arrows(contents: Any) -> Any:
     return contents
 
 
-def _shorten_modules(contents: Any) -> Any:
-    """Remove from a page's contents the package that all its modules are in.
-
-    The page's title names it.
-    """
-    if not isinstance(contents, str):
-        for name in contents.find_all(string=re.compile(r"heart_(?:utils|collect)\.\w+\.")):
-            name.replace_with(re.sub(r"heart_(?:utils|collect)\.\w+\.", "", str(name)))
-    return contents
-
-
 def read_side_by_side(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
-    """Allow pages to be read in parallel, and spread the pages of functions evenly."""
+    """Allow pages to be read in parallel, and spread the long ones evenly."""
     for name in UNDECLARED:
         if name in app.extensions:
             app.extensions[name].parallel_read_safe = True
     hands = 6
     docnames[:] = [name for hand in range(hands) for name in docnames[hand::hands]]
-
-
-def link_to_line(domain: str, info: dict[str, str]) -> str | None:
-    """Link a function to its line in the pages of code.
-
-    `tools/source_pages.py` writes these pages.
-    """
-    if domain != "py":
-        return None
-    target: Any = (module := importlib.import_module(info["module"]))
-    for name in info["fullname"].split("."):
-        target = getattr(target, name, None)
-    try:
-        file, (_, line) = (
-            inspect.getsourcefile(inspect.unwrap(target)),
-            inspect.getsourcelines(target),
-        )
-    except (TypeError, OSError):  # a constant or a field: its module is as near as one gets
-        file, line = module.__file__, 1
-    path = Path(str(file)).resolve().relative_to(ROOT).with_suffix(".html")
-    return f"../code/{path.as_posix()}#L-{line}"
-
-
-def resolve_short_name(
-    app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.Element
-) -> nodes.Element | None:
-    """Resolve ``load_heart`` or a re-exported name, if one documented object has it."""
-    if node.get("refdomain") != "py":
-        return None
-    objects = env.get_domain("py").get_objects()
-    named = [
-        candidate
-        for candidate in objects
-        if candidate[0].startswith(("heart_utils.", "heart_collect."))
-        and candidate[0].split(".")[-1] == node["reftarget"].split(".")[-1]
-    ]
-    if len(named) != 1:
-        return None
-    _, _, _, page, anchor, _ = named[0]
-    return make_refnode(app.builder, node["refdoc"], page, anchor, [content])

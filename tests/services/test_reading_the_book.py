@@ -49,7 +49,7 @@ KINDS_OF_PAGES = (
     "04_the_raters",
     "05_who_is_preferred",
     "09_scores_and_weights",
-    "api_report",
+    "api",
     "search",
 )
 

@@ -1,7 +1,6 @@
 """What is laid out for the book: the chapters that ran, and the functions there are."""
 
 import json
-import os
 import shutil
 import subprocess
 from dataclasses import replace
@@ -9,15 +8,13 @@ from dataclasses import replace
 import pytest
 from small_project import cell, write_notebook
 
-import heart_collect
-import heart_utils
 from heart_utils.runs import find_root
 from tools.absent import page_without
 from tools.build_html import build_html
 from tools.figure import read_figure
 from tools.notebooks import NotebookError
 from tools.plan import read_plan
-from tools.stage import FRONT_FIGURE, OWN_FIGURE, _without_sample, api_pages, stage_book
+from tools.stage import FRONT_FIGURE, OWN_FIGURE, _without_sample, stage_book
 
 DRAWN = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"/>'
 
@@ -32,18 +29,6 @@ def drawing(name="fig-attribute-board"):
         {"output_type": "display_data", "data": {"image/svg+xml": [DRAWN]}, "metadata": {}}
     ]
     return drawn
-
-
-def test_every_public_name_stands_on_the_page_of_functions_and_every_module_on_one_page():
-    pages = api_pages()
-    for name in (*heart_utils.__all__, *heart_collect.__all__):
-        assert f".{name}\n" in pages["api.md"]
-    assert ".. automodule:: heart_utils.tables" in pages["api.md"]
-    assert ".. automodule:: heart_utils.ratings.ratings" in pages["api_ratings.md"]
-    assert not any(":members: \n" in page for page in pages.values()), (
-        "a module that offers nothing has no section"
-    )
-    assert sum("automodule:: heart_utils.ratings.ratings\n" in page for page in pages.values()) == 1
 
 
 def test_a_figure_comes_with_its_words(tmp_path):
@@ -64,10 +49,7 @@ def test_a_figure_that_is_not_there_is_told_with_those_that_are(tmp_path):
 
 @pytest.fixture
 def staged(project, monkeypatch):
-    """A book of one page of prose and one chapter that has run; the pages of functions and code
-    have tests of their own."""
-    monkeypatch.setattr("tools.stage.api_pages", lambda: {"api.md": "(api)=\n# Functions\n"})
-    monkeypatch.setattr("tools.stage.write_source_pages", lambda code, folder: None)
+    """A book of one page of prose and one chapter that has run."""
     monkeypatch.setattr(
         "tools.stage.FRONT_FIGURE", ("notebooks/05_who_is_preferred.ipynb", FRONT_FIGURE[1])
     )
@@ -202,19 +184,6 @@ def test_a_chapter_left_out_without_a_reason_says_how_to_have_it(tmp_path):
     )
 
 
-def test_the_page_of_functions_is_written_anew_only_when_a_function_changed(staged):
-    code, kept = staged.root / "build" / "code.stamp", staged.root / "build" / "api" / "api.md"
-    plan = read_plan(staged.root, "sample")
-    code.write_text("one")
-    stage_book(staged.root, plan)
-    assert kept.read_text().startswith("(api)=")
-    kept.write_text("as it was kept")
-    assert (stage_book(staged.root, plan) / "book" / "api.md").read_text() == "as it was kept"
-    later = kept.stat().st_mtime + 1
-    os.utime(code, (later, later))
-    assert (stage_book(staged.root, plan) / "book" / "api.md").read_text().startswith("(api)=")
-
-
 def test_a_new_commit_changes_no_setting_for_which_all_pages_would_be_laid_anew(
     staged, monkeypatch
 ):
@@ -284,7 +253,9 @@ def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an
     assert [path.name for path in (html / "_images").glob("*er.svg")] == ["newer.svg"]
 
 
-def test_a_picture_or_a_page_of_code_that_sphinx_kept_is_not_shown(staged, monkeypatch):
+def test_a_picture_that_sphinx_kept_is_not_shown_and_pages_of_functions_come_along(
+    staged, monkeypatch
+):
     """What the build folder may hold of earlier builds, laid there by hand; Sphinx itself need not
     run."""
     stage, html = (
@@ -295,7 +266,6 @@ def test_a_picture_or_a_page_of_code_that_sphinx_kept_is_not_shown(staged, monke
     for name in (
         "index.html",
         "notebooks/05_who_is_preferred.html",
-        "code/gone.html",
         "_images/gone.svg",
     ):
         (built / name).parent.mkdir(parents=True, exist_ok=True)
@@ -305,8 +275,12 @@ def test_a_picture_or_a_page_of_code_that_sphinx_kept_is_not_shown(staged, monke
     )
     build_html(stage, html)
     assert (html / "notebooks" / "05_who_is_preferred.html").exists()
-    assert not (html / "code" / "gone.html").exists()
+    assert not (html / "functions").exists()
     assert not (html / "_images" / "gone.svg").exists()
+    (staged.root / "build" / "functions").mkdir()
+    (staged.root / "build" / "functions" / "index.html").write_text("functions")
+    build_html(stage, html)
+    assert (html / "functions" / "index.html").read_text() == "functions"
 
 
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
