@@ -34,10 +34,9 @@ import sqlalchemy as sa
 from benchmarks import Figure
 from heart_collect.calls.database import calls, owners
 from heart_collect.calls.engine import ask_all
-from heart_collect.calls.ledger import Ledger
+from heart_collect.calls.ledger import Ledger, restore_copy
 from heart_collect.calls.models import Call, Model, Request, load_litellm
 from heart_collect.calls.records import check_calls, open_ledger
-from heart_collect.calls.salvage import salvage_ledger
 
 __all__ = ["run"]
 
@@ -783,7 +782,7 @@ def _flipped(n: int) -> Iterator[Figure]:
             right,
             note,
         )
-        saved, wrong, lost = [], 0, 0
+        restored, wrong, lost = 0, 0, 0
         for _ in range(3):
             content = bytearray(file.read_bytes())
             for _ in range(20):
@@ -791,11 +790,11 @@ def _flipped(n: int) -> Iterator[Figure]:
             file.write_bytes(content)
             # it said that the file is damaged, and what to do
             if not _collect(address, url, n, folder):
-                saved.append(salvage_ledger(file)[0])
+                restored += 1
+                restore_copy(file)
                 result = _collect(address, url, n, folder)
             wrong, lost = wrong + result["wrong"], lost + n - result["answered"]
-        salvaged = ", ".join(map(str, saved)) or "none needed"
-        note = f"{len(saved)} of 3 files could not be read; whole answers saved: {salvaged} of {n}"
+        note = f"{restored} of 3 files could not be read, and their copies took their places"
         name = "20 bits turned over anywhere in the file, three times: wrong or lost"
         yield Figure(name, wrong + lost, "", "0", not (wrong or lost), note)
 
@@ -866,7 +865,7 @@ def _collect(address: str, url: str, n: int, folder: str) -> dict[str, Any]:
     Nothing where it ended with a sentence that names the remedy.
     """
     output, complaint = _collect_or_fail(address, url, n)
-    if not output and "--salvage" in complaint:
+    if not output and "--restore" in complaint:
         return {}
     return dict(json.loads(output.splitlines()[-1]))
 
@@ -892,12 +891,13 @@ def judge_all(
         price_prompt=1e6 * USD_A_TOKEN,
         price_completion=1e6 * USD_A_TOKEN,
     )
+    opened = open_ledger(url)
     verdicts = collect_verdicts(
         histories,
         replies,
         comparisons,
         [judge],
-        ledger=open_ledger(url),
+        ledger=opened,
         dimensions=["overall"],
         progress=False,
         scheduler=scheduler or None,
@@ -917,6 +917,7 @@ def judge_all(
         "wrong": int((valid["verdict"] != meant).sum()),
     }
     print(json.dumps(result))
+    opened.keep_copy()
     sys.exit(3 if states.get("error") else 0)
 
 

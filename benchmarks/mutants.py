@@ -71,7 +71,6 @@ NEAREST = {
     "heart_collect.calls.database": ("tests/calls/test_ledger.py",),
     "heart_collect.calls.rows": ("tests/calls/test_ledger.py",),
     "heart_collect.calls.records": ("tests/calls/test_ledger.py",),
-    "heart_collect.calls.pages": ("tests/calls/test_salvage.py",),
     "heart_collect.calls.engine": ("tests/calls/test_models.py",),
     "heart_collect.calls.flow": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),
     "heart_collect.calls.queues": ("tests/calls/test_queues.py", "tests/calls/test_models.py"),

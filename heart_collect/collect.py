@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         help="take in another ledger (.sqlite, .jsonl, URL), and ask nothing",
     )
     parser.add_argument(
-        "--salvage", action="store_true", help="make a new ledger of what is whole in a damaged one"
+        "--restore", action="store_true", help="put the copy of a damaged ledger in its place"
     )
     parser.add_argument(
         "--write-off",

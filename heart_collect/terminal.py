@@ -124,6 +124,7 @@ def _tell_end(collection: Collection, options: argparse.Namespace, seconds: floa
         spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of"
     print(_by_model(used))
     print(f"Done in {seconds:.0f} s. Spent on this ledger so far: {spent}.")
+    ledger.keep_copy()
     if options.record is not None:
         n = export_calls(ledger, options.record, only_used=True)
         print(f"{n} calls written to {options.record}.")

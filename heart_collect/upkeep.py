@@ -1,4 +1,4 @@
-"""What is done with the ledger of a run without asking anything: check, export, merge, salvage."""
+"""What is done with the ledger of a run without asking anything: check, export, merge, restore."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import argparse
 from contextlib import closing
 
 from heart_collect.calls.database import LedgerError, ledger_file
-from heart_collect.calls.ledger import Ledger
+from heart_collect.calls.ledger import Ledger, restore_copy
 from heart_collect.calls.records import check_calls, export_calls, merge_calls, open_ledger
-from heart_collect.calls.salvage import salvage_ledger
 from heart_collect.collection import Collection
 from heart_collect.judging.answers import write_answers
 from heart_collect.judging.recipe import read_recipe
@@ -17,7 +16,7 @@ from heart_utils.runs import Run, may_publish, open_run
 __all__: list[str] = []
 
 INCOMPLETE = 3  #: The exit code where calls failed, or something is damaged or missing.
-ERRANDS = ("answers", "check", "export", "merge", "salvage", "write_off")  #: Options, one at most.
+ERRANDS = ("answers", "check", "export", "merge", "restore", "write_off")  #: Options, one at most.
 
 
 def asks_nothing(options: argparse.Namespace) -> bool:
@@ -29,8 +28,8 @@ def look_after(options: argparse.Namespace) -> int:
     """Do what one of :data:`ERRANDS` says, and return the exit code."""
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
-    if options.salvage:
-        return _salvage(run)
+    if options.restore:
+        return _restore(run)
     with closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
         if options.check:
             return _check(Collection(recipe, run, ledger))
@@ -66,22 +65,15 @@ def _check(collection: Collection) -> int:
     return INCOMPLETE if faults else 0
 
 
-def _salvage(run: Run) -> int:
-    """Replace a damaged ledger with a new one that holds what can be read."""
+def _restore(run: Run) -> int:
+    """Put the copy of a damaged ledger in its place."""
     file = ledger_file(run)
-    if file is None or not file.is_file():
-        raise LedgerError(
-            f"{file or 'A PostgreSQL server'} is no SQLite ledger: there is nothing to salvage"
-            " here."
-        )
-    n, damaged = salvage_ledger(file)
+    if file is None:
+        raise LedgerError("The ledger is on a PostgreSQL server, which keeps copies of its own.")
+    damaged = restore_copy(file)
     print(
-        f"{n} whole answers, and what they cost, are in a new ledger {file}. The damaged one is"
-        f" kept as {damaged.name}."
-    )
-    print(
-        f"`make collect RUN={run.folder.name} ARGS=--check` says what is missing; without ARGS it"
-        " asks for that."
+        f"The copy is in the place of {file}; the damaged file is kept as {damaged.name}. What was"
+        " asked since the copy is asked again, and what it cost counts against no budget."
     )
     return 0
 

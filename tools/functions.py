@@ -120,6 +120,8 @@ def list_names(root: Path) -> str:
         lines += ["`make api` adds these pages to the book.", ""]
     for parts, title, sentence in TASKS:
         named = [(name, home) for name, home in public if home.split(".")[1] in parts]
+        if not named:
+            continue
         package = named[0][1].partition(".")[0]
         lines += [f"**{title}** (`{package}`)**.** {sentence}", ""]
         lines += ["| name | what it does |", "| --- | --- |"]

@@ -10,11 +10,12 @@ import os
 import platform
 import re
 import secrets
+import sqlite3
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, wraps
@@ -54,7 +55,6 @@ from heart_collect.calls.models import (
     other_addresses,
     request_key,
 )
-from heart_collect.calls.pages import read_whole
 from heart_collect.calls.rows import (
     DAMAGED,
     SEALED,
@@ -103,12 +103,14 @@ def _way_on(url: sa.URL, reason: str) -> str:
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""
     if "malformed" in reason or "not a database" in reason:
-        n, run = len(read_whole(Path(url.database)).answers), Path(url.database).parent.name
-        remedy = (
-            f"{n} answers in it are whole. `make collect RUN={run} ARGS=--salvage` puts them into a"
-            " new ledger"
+        copy = _copy_of(Path(url.database))
+        if not copy.is_file():
+            return " No copy of it was made: move it away, and all is asked again."
+        made = datetime.fromtimestamp(copy.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
+        return (
+            f" `make collect RUN={Path(url.database).parent.name} ARGS=--restore` puts its copy of"
+            f" {made} in its place; the same command then asks for what came later."
         )
-        return f" {remedy}, and keeps the damaged file beside it."
     if "full" in reason:
         return f" Make room in {Path(url.database).parent}, and give the same command again."
     if "readonly" in reason:
@@ -117,6 +119,24 @@ def _way_on(url: sa.URL, reason: str) -> str:
             " --dry-run)."
         )
     return ""
+
+
+def _copy_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.copy")
+
+
+def restore_copy(file: Path) -> Path:
+    """Put the copy of a damaged SQLite ledger in its place; return where the damaged one is."""
+    copy = _copy_of(file)
+    if not copy.is_file():
+        raise LedgerError(f"{file} has no copy; expected {copy.name} beside it.")
+    names = (file.with_name(f"{file.name}.damaged{n or ''}") for n in range(1000))
+    damaged = next(name for name in names if not name.exists())
+    for ending in ("-wal", "-shm", ""):  # what belongs to the damaged file goes with it
+        with suppress(FileNotFoundError):
+            file.with_name(f"{file.name}{ending}").rename(f"{damaged}{ending}")
+    copy.rename(file)
+    return damaged
 
 
 P = ParamSpec("P")
@@ -569,6 +589,31 @@ class Ledger:
                 stacklevel=2,
             )
             self.log = None
+
+    def keep_copy(self) -> Path | None:
+        """Copy the file of a sound SQLite ledger beside it, whole or not at all.
+
+        The copy takes its place if it is ever damaged. A server keeps copies of its own: None.
+        """
+        url = self.engine.url
+        if url.get_backend_name() != "sqlite" or not url.database:
+            return None
+        file = Path(url.database)
+        copy, part = _copy_of(file), file.with_name(f"{file.name}.part")
+        part.unlink(missing_ok=True)
+        part.touch(mode=0o600)
+        try:
+            with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(part)) as target:
+                source.backup(target)
+                [found] = target.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+            os.replace(part, copy)
+        except (sqlite3.DatabaseError, OSError) as error:
+            part.unlink(missing_ok=True)
+            warnings.warn(f"{file} could not be copied ({error}).", stacklevel=2)
+            return None
+        return copy
 
     def close(self) -> None:
         """Let go of the database."""
