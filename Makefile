@@ -3,9 +3,16 @@
 RUN ?= sample
 JOBS ?= 2
 
-ifneq ($(words $(RUN)),1)
-$(error RUN is '$(RUN)', expected one name without blanks, as the file params/NAME.yaml has it, such as RUN=mine)
-endif
+# What a variable says is data and no command. A name is made of these signs; other text reaches the shell by the environment.
+SIGNS := a b c d e f g h i j k l m n o p q r s t u v w x y z A B C D E F G H I J K L M N O P Q R S T U V W X Y Z \
+	0 1 2 3 4 5 6 7 8 9 _ . -
+strange = $(eval LEFT := $$(value $(1)))$(strip $(foreach sign,$(SIGNS),$(eval LEFT := $$(subst $(sign),,$$(LEFT)))))$(LEFT)
+ONE_WORD := expected one word of letters, digits, _ . and -, such as RUN=mine for the file params/mine.yaml
+$(foreach name,RUN JOBS NAME KIND PORT RESUME,$(if $(call strange,$(name)),$(error $(name) is '$(value $(name))', $(ONE_WORD))))
+$(if $(value RUN),,$(error RUN is '', $(ONE_WORD)))
+$(foreach name,ARGS FILES LAB NB,$(eval override $(name) := $$(value $(name))))
+export ARGS FILES LAB NB
+MAKEOVERRIDES = # a make that this one starts would read them anew
 
 UV := uv==0.13.9
 PYTHON := .venv/bin/python
@@ -14,7 +21,10 @@ MODEL = $(ENV:ready=model)
 CHECKERS = $(ENV:ready=checkers)
 # The first interpreter of a version that the pinned packages are known to work with, or the one that is named if it is of one.
 PYTHON3 ?= python3 python3.12 python3.11
-GIVEN := $(PYTHON3)
+GIVEN := $(value PYTHON3)
+ifneq ($(strip $(subst @,,$(subst +,,$(subst /,,$(call strange,GIVEN))))),)
+$(error PYTHON3 is '$(GIVEN)', expected the path of an interpreter, such as PYTHON3=/usr/bin/python3.12)
+endif
 override PYTHON3 = $(firstword $(foreach python,$(GIVEN),$(shell \
 	$(python) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $(python))))
 BOOK := $(PYTHON) -m tools.plan $(RUN) && $(PYTHON) -m tools.forks $(MAKE) --no-print-directory -j$(JOBS) -f tools/book.mk RUN=$(RUN)
@@ -30,7 +40,7 @@ export LITELLM_LOCAL_MODEL_COST_MAP := True
 # JOBS notebooks or tests at once fill the cores already; threads of linear algebra beneath them would wait for each other.
 notebooks book test test-services coverage full: export OPENBLAS_NUM_THREADS ?= 1
 ifdef HEART_DATA_MIRROR
-export HEART_DATA_MIRROR := $(abspath $(HEART_DATA_MIRROR))
+export HEART_DATA_MIRROR := $(abspath $(value HEART_DATA_MIRROR))
 endif
 
 .PHONY: help env notebooks book api page test pin test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
@@ -75,8 +85,8 @@ api: env ## set the pages of the public functions in build/functions; the next `
 	@$(PYTHON) -m tools.functions
 
 page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
-	@test -n "$(NB)" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
-	@$(PYTHON) -m tools.page "$(NB)"
+	@test -n "$$NB" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
+	@$(PYTHON) -m tools.page "$$NB"
 
 test: book $(MODEL) ## pytest, the printed numbers with those pinned, and every notebook once more with what it showed
 	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "not slow and not services" # many wait: two more fill the cores
@@ -105,7 +115,7 @@ data: env ## print licence and citation of data set NAME, fetch it, check it and
 	@$(PYTHON) -m tools.data $(NAME)
 
 collect: env $(MODEL) ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
-	@$(PYTHON) -m heart_collect.collect $(RUN) $(ARGS)
+	@$(PYTHON) -m heart_collect.collect $(RUN) $$ARGS
 
 full: env ## draw a simulated study of HEART's size into runs/full, run the chapters on it, build build/html-full
 	@$(PYTHON) -m tools.full_study
@@ -122,7 +132,7 @@ simulations: env ## keep the tables of simulations in data/simulated anew, where
 # Potato shows what is rated and written; whole conversations are held on a page of our own, with the models of the run.
 study: env $(if $(filter conversation,$(KIND)),$(MODEL),.venv-study/ready) ## run a study with people over RUN: KIND=rating, reply or conversation (RESUME=1, PORT=8001, ARGS="--help")
 	@test -n "$(KIND)" || { echo "Name the kind of study: make study KIND=rating (or reply, or conversation)"; exit 2; }
-	@$(PYTHON) -m heart_collect.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $(ARGS)
+	@$(PYTHON) -m heart_collect.people.study $(RUN) $(KIND) $(if $(RESUME),--resume) $(if $(PORT),--port $(PORT)) $$ARGS
 
 .venv-study/ready: requirements-study.txt | $(ENV)
 	@$(PYTHON3) -m venv .venv-study
@@ -131,15 +141,15 @@ study: env $(if $(filter conversation,$(KIND)),$(MODEL),.venv-study/ready) ## ru
 	@touch $@
 
 pack: env ## put the verdicts of RUN into one file with their manifest, for others to pool: LAB="University of X"
-	@test -n "$(LAB)" || { echo "Name who collected them: make pack RUN=$(RUN) LAB=\"University of X\""; exit 2; }
-	@$(PYTHON) -m tools.pool pack $(RUN) --lab "$(LAB)"
+	@test -n "$$LAB" || { echo "Name who collected them: make pack RUN=$(RUN) LAB=\"University of X\""; exit 2; }
+	@$(PYTHON) -m tools.pool pack $(RUN) --lab "$$LAB"
 
 pool: env ## join packed verdicts of several labs, and rate them with labs as clusters: FILES="a.parquet b.parquet"
-	@test -n "$(FILES)" || { echo "Name the files: make pool FILES=\"a.parquet b.parquet\""; exit 2; }
-	@$(PYTHON) -m tools.pool join $(FILES) $(ARGS)
+	@test -n "$$FILES" || { echo "Name the files: make pool FILES=\"a.parquet b.parquet\""; exit 2; }
+	@$(PYTHON) -m tools.pool join $$FILES $$ARGS
 
 bench: env ## measure speed and coverage, side by side with other programs; NAME= for one bench
-	@$(PYTHON) -m benchmarks $(NAME) $(ARGS)
+	@$(PYTHON) -m benchmarks $(NAME) $$ARGS
 
 measure-book: env ## count screens, words and lines of code of the chapters
 	@$(PYTHON) -m tools.measure_book

@@ -172,4 +172,34 @@ def test_a_run_whose_name_make_would_take_apart_is_refused_in_a_sentence(target,
         check=False,
     )
     assert done.returncode == 2
-    assert f"RUN is '{name}', expected one name without blanks" in done.stderr
+    assert f"RUN is '{name}', expected one word of letters, digits" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "settings"),
+    [
+        *(("help", {name: f"x{ends}"}) for name in ("RUN", "NAME", "KIND", "PORT", "JOBS", "RESUME", "PYTHON3")
+          for ends in (";touch${IFS}HERE", "|touch HERE", "`touch HERE`", "$(touch HERE)", "$(shell touch HERE)")),
+        *((target, {name: f"x{ends}"}) for target, name in (("pack", "LAB"), ("page", "NB"), ("pool", "FILES"),
+          ("collect", "ARGS"), ("study", "ARGS"), ("bench", "ARGS"), ("sub", "LAB"), ("sub", "ARGS"))
+          for ends in ("; touch HERE;", '"; touch HERE; "', "`touch HERE`", "$(touch HERE)", "$(shell touch HERE)")),
+    ],
+)  # fmt: skip
+def test_no_variable_of_make_is_a_command(tmp_path, target, settings):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in ("env:", "collect:", "study:"):  # nothing is to be installed here
+        makefile = re.sub(rf"^{command}.*$", command, makefile, flags=re.MULTILINE)
+    makefile += "\nsub:\n\t@$(MAKE) -f other.mk\n"
+    (tmp_path / "Makefile").write_text(makefile, encoding="utf-8")
+    (tmp_path / "other.mk").write_text("all:\n\t@echo made\n")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/echo")
+    kind = {} if "KIND" in settings else {"KIND": "rating"}
+    given = [f"{name}={text}" for name, text in {**kind, **settings}.items()]
+    done = subprocess.run(
+        ["make", target, *given], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert not (tmp_path / "HERE").exists()
+    assert (done.returncode == 0) == (target != "help"), done.stderr
+    if target not in ("help", "sub"):  # the text arrived whole, as text
+        assert next(iter(settings.values())) in done.stdout
