@@ -32,7 +32,9 @@ class IdentityError(ValueError):
 # One hyphen may stand in an address, and two in a row separate the parts of an id:
 # c1--ann@example.org--bot.
 _PART = r"\w+(?:-\w+)*"
-EMAIL = re.compile(rf"(?<![\w.+])[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}")
+EMAIL = re.compile(
+    rf"(?<![\w.+])(?<![\w.+]-)[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}"
+)
 PROLIFIC = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{24}(?![0-9A-Za-z])")
 WORKER = re.compile(
     r"(?<![0-9A-Za-z])A(?=[A-Z]*\d[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{9,20}(?![0-9A-Za-z])"
@@ -285,8 +287,10 @@ def show_answer(head: object, word: str) -> str:
 
 def may_be_shown(word: str, *, at_most: int = 40) -> bool:
     """Check that a word of a file is short and neither an address nor a platform's id."""
+    if len(word) > at_most or "@" in word:
+        return False
     known = any(pattern.search(word) for pattern, _ in CONTACTS) or SHORT_WORKER.fullmatch(word)
-    return len(word) <= at_most and "@" not in word and not known
+    return not known
 
 
 def code_rows(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
 import json
 import os
 import re
+import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +25,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 
 from heart_utils.identities import show_cell
 from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import ARROW_TEXT, TEXT
-from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log, unpack_zstd
+from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log
+from heart_utils.sources.unpacking import MAX_BYTES, Allowance, unpack_gzip, unpack_zstd
+from heart_utils.sources.workbook import MAX_MEMORY, read_sheets
 from heart_utils.tables import called
 
 __all__ = ["RawTable"]
@@ -45,8 +48,14 @@ HALF = (
     "a text holds half of a character (\\ud83d without its other half). Write it anew from where it"
     " came, or mend that text."
 )
+DEEP = (
+    "it is nested deeper than a hundred levels, which no file of votes is. Give the rows alone, as"
+    " an array of objects."
+)
 IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
 TOP = 1_000_000  #: Characters of a file among which its header is.
+MAX_CELLS = 50_000_000  #: A million votes with fifty columns.
+MAX_LETTERS = 1_000_000  #: Characters of one cell: a book and a half.
 #: Headers of Mechanical Turk's batch files that its rows end before.
 NEVER_FILLED = ("Approve", "Reject")
 
@@ -115,8 +124,27 @@ def read_table(
     ['x']
     """
     if is_table(given):
-        return RawTable(_without_categories(_in_memory(given)))
-    file = Path(given).expanduser().resolve()  # type: ignore[arg-type]
+        raw = RawTable(_without_categories(_in_memory(given)))
+    else:
+        raw = _read_path(Path(given).expanduser().resolve(), sep, encoding, header, faults)  # type: ignore[arg-type]
+    for head in raw.rows.columns:
+        lengths = raw.rows[head].map(lambda cell: len(cell) if isinstance(cell, str) else 0)
+        if (long := lengths > MAX_LETTERS).any():
+            raise DataError(
+                f"{'the DataFrame' if is_table(given) else given}: {called(lengths.index[long][0])}"
+                f" holds a text of {lengths[long].iloc[0]:,} characters in {head}, more than"
+                f" {MAX_LETTERS:,}. Shorten it, or leave that column out of the file."
+            )
+    return raw
+
+
+def _read_path(
+    file: Path,
+    sep: str | None,
+    encoding: str | None,
+    header: Sequence[str] | None,
+    faults: list[str] | None,
+) -> RawTable:
     suffix = suffix_of(file)
     if suffix not in SUFFIXES:
         raise DataError(
@@ -126,17 +154,17 @@ def read_table(
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
     if suffix == ".jsonl":
-        return RawTable(_of_objects([row for _, row in read_lines(file, encoding, faults)]))
+        return RawTable(_of_objects(file, [row for _, row in read_lines(file, encoding, faults)]))
     if suffix in (".json", ".eval"):
         content = _read_json(file, encoding, faults) if suffix == ".json" else _read_log(file)
         if is_log(content):
             objects, missing = read_log(content)
-            return RawTable(_of_objects(objects), notes=missing)
-        return RawTable(_of_objects(_objects_in(file, content)))
+            return RawTable(_of_objects(file, objects), notes=missing)
+        return RawTable(_of_objects(file, _objects_in(file, content)))
     if suffix == ".parquet":
-        return RawTable(_without_categories(_read_binary(file, "Parquet")))
+        return RawTable(_without_categories(_read_parquet(file)))
     if suffix == ".xlsx":
-        rows = _read_binary(file, "Excel", header)
+        rows = _read_excel(file, header)
     else:
         rows = _read_csv(file, _text(file, encoding, faults), sep, header)
     rows = _without_blanks(rows)
@@ -187,12 +215,16 @@ def _content(file: Path) -> bytes:
     """Read a file, unpacked where its name says that it is compressed."""
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
+    if (size := file.stat().st_size) > MAX_BYTES:
+        raise DataError(
+            f"{file}: it has {size:,} bytes, more than {MAX_BYTES:,}. Give a part of it."
+        )
     content = file.read_bytes()
     try:
         if file.suffix.lower() == ".gz":
-            return gzip.decompress(content)
+            return Allowance(file, size).gather(unpack_gzip(content))
         if file.suffix.lower() == ".zst":
-            return unpack_zstd(content)
+            return Allowance(file, size).gather(unpack_zstd(content))
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{file}: it cannot be unpacked ({error}). It may have been cut short."
@@ -200,24 +232,45 @@ def _content(file: Path) -> bytes:
     return content
 
 
-def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> pd.DataFrame:
-    content = io.BytesIO(_content(file))
+def _read_parquet(file: Path) -> pd.DataFrame:
     try:
-        if kind == "Parquet":
-            return pd.read_parquet(content)
-        first = None if header else 0
-        sheets = pd.read_excel(
-            content,
-            sheet_name=None,
-            dtype=str,
-            keep_default_na=False,
-            engine="calamine",
-            header=first,
-        )
-    except Exception as error:  # neither pyarrow nor calamine has a common class for a damaged file
+        parquet = pyarrow.parquet.ParquetFile(io.BytesIO(_content(file)))
+        refuse_cells(file, parquet.metadata.num_rows, parquet.metadata.num_columns)
+        return pd.read_parquet(io.BytesIO(_content(file)))
+    except (OSError, ValueError, MemoryError) as error:
+        raise _damaged(file, "Parquet", error) from None
+
+
+def _damaged(file: Path, kind: str, error: Exception) -> DataError:
+    if isinstance(error, DataError):
+        return error
+    return DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.")
+
+
+def refuse_cells(file: Path | str, n_rows: int, n_columns: int) -> None:
+    """Refuse a table with more cells than fit in memory; objects can each have their own keys."""
+    if n_rows * n_columns > MAX_CELLS:
         raise DataError(
-            f"{file}: it cannot be read as {kind} ({error}). It may have been cut short."
+            f"{file}: it has {n_rows:,} rows of {n_columns:,} columns, more than {MAX_CELLS:,}"
+            " cells. Give a part of it, or the columns that have the votes."
+        )
+
+
+def _read_excel(file: Path, header: Sequence[str] | None) -> pd.DataFrame:
+    content = _content(file)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            sizes = [part.file_size for part in archive.infolist()]
+        Allowance(file, len(content)).spend(sum(sizes))
+        sheets = read_sheets(content, header)
+    except MemoryError:
+        raise DataError(
+            f"{file}: reading its {len(content):,} bytes takes more than {MAX_MEMORY:,} bytes of"
+            " memory. Some cell may stand far below or beside the others, or hold a long text;"
+            " write the rows anew, as CSV."
         ) from None
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise _damaged(file, "Excel", error) from None
     filled = {name: rows for name, rows in sheets.items() if not rows.empty}
     if len(filled) > 1:
         error_message = (
@@ -232,14 +285,17 @@ def _read_binary(file: Path, kind: str, header: Sequence[str] | None = None) -> 
     return _with_header(file, rows, header) if header else rows
 
 
-def _of_objects(objects: list[JsonObject]) -> pd.DataFrame:
+def _of_objects(file: Path, objects: list[JsonObject]) -> pd.DataFrame:
     """Make a table of objects, in which whole numbers stay whole where another row has none."""
+    refuse_cells(file, len(objects), len({name for row in objects for name in row}))
     return pd.DataFrame(objects, dtype=object)
 
 
 def _read_log(file: Path) -> JsonObject:
     try:
-        return unpack_log(_content(file))
+        return unpack_log(_content(file), file)
+    except DataError:
+        raise
     except ValueError as error:
         raise DataError(
             f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut"
@@ -252,6 +308,8 @@ def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> An
     text = _text(file, encoding, faults)
     try:
         return json.loads(text)
+    except RecursionError:
+        raise DataError(f"{file}: {DEEP}") from None
     except json.JSONDecodeError as error:
         if error.msg == "Extra data" and text.lstrip().startswith("{"):
             return [row for _, row in read_lines(file, encoding, faults)]
@@ -333,6 +391,8 @@ def is_whole_text(cell: object) -> bool:
     """
     try:
         json.dumps(cell, ensure_ascii=False, default=str).encode()
+    except RecursionError:
+        raise DataError(DEEP) from None
     except UnicodeEncodeError:
         return False
     return True
@@ -350,6 +410,8 @@ def read_lines(
             continue
         try:
             row = json.loads(line)
+        except RecursionError:
+            raise DataError(f"{file}: line {number}: {DEEP}") from None
         except json.JSONDecodeError as error:
             raise DataError(
                 f"{file}: line {number} is not JSON ({error.msg}, column {error.colno})."
@@ -414,6 +476,7 @@ def _read_csv(
         sep, content = sep or first[1], content[first.end() :]
     if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
         content = content.replace("\r", "\n")
+    csv.field_size_limit(10 * MAX_LETTERS)  # longer cells are refused by name once they are read
     # a header is no longer, and to look at all of a large file four times takes longer than to read
     # it
     top = content[:TOP]

@@ -13,19 +13,16 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from heart_utils.settings import JsonObject
+from heart_utils.sources.unpacking import Allowance, unpack_part
 
 __all__: list[str] = []
 
-#: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
-ZSTD = 93
-#: Bytes before the name of a packed part; the lengths of name and extra field are in the last four.
-LOCAL_HEADER = 30
 HEADERS = ("header.json", "_journal/start.json")
 """Parts of a log that say what ran: the first is there once it has ended."""
 
@@ -39,14 +36,17 @@ def is_log(content: object) -> bool:
     )
 
 
-def unpack_log(content: bytes) -> JsonObject:
+def unpack_log(content: bytes, file: Path) -> JsonObject:
     """Read the log in an ``.eval`` file as the ``.json`` of the same log has it.
 
     Raises
     ------
+    DataError
+        If it unpacks to more than a file of its size may.
     ValueError
         If it is no such archive, or damaged.
     """
+    allowance = Allowance(file, len(content))
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             parts = {part.filename: part for part in archive.infolist()}
@@ -56,33 +56,16 @@ def unpack_log(content: bytes) -> JsonObject:
             samples = [
                 name for name in parts if name.startswith("samples/") and name.endswith(".json")
             ]
-            log: JsonObject = json.loads(_unpacked(archive, content, parts[header]))
+            log: JsonObject = json.loads(
+                allowance.gather(unpack_part(archive, content, parts[header]))
+            )
             log["samples"] = [
-                json.loads(_unpacked(archive, content, parts[name])) for name in samples
+                json.loads(allowance.gather(unpack_part(archive, content, parts[name])))
+                for name in samples
             ]
-    except (zipfile.BadZipFile, OSError, json.JSONDecodeError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, json.JSONDecodeError) as error:
         raise ValueError(str(error)) from None
     return log
-
-
-def _unpacked(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> bytes:
-    if part.compress_type != ZSTD:
-        return archive.read(part)
-    lengths = content[part.header_offset + LOCAL_HEADER - 4 : part.header_offset + LOCAL_HEADER]
-    start = (
-        part.header_offset
-        + LOCAL_HEADER
-        + int.from_bytes(lengths[:2], "little")
-        + int.from_bytes(lengths[2:], "little")
-    )
-    return unpack_zstd(content[start : start + part.compress_size])
-
-
-def unpack_zstd(content: bytes) -> bytes:
-    """Unpack what zstandard packed; OSError where it is damaged or was cut short."""
-    with pa.input_stream(pa.BufferReader(content), compression="zstd") as stream:
-        unpacked: bytes = stream.read()
-    return unpacked
 
 
 def read_log(log: Mapping[str, Any]) -> tuple[list[JsonObject], dict[str, int]]:

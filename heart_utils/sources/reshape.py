@@ -18,12 +18,13 @@ import pandas as pd
 from heart_utils.identities import names_people, show_cell
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import TEXT, map_words
-from heart_utils.sources.formats import RawTable, is_table, read_table
+from heart_utils.sources.formats import DEEP, RawTable, is_table, read_table, refuse_cells
 from heart_utils.sources.options import FileOptions, listed, plain, word_of
 from heart_utils.tables import called
 
 __all__ = ["Reshaped"]
 
+MAX_DEPTH = 100  #: Objects within objects.
 NOT_ASKED = "blank cells, taken as not asked"
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
 """What a column with one answer may hold in a row that gave this answer, and in one that did
@@ -98,8 +99,10 @@ def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
     return names[plain(head)]
 
 
-def flatten(rows: pd.DataFrame) -> pd.DataFrame:
+def flatten(rows: pd.DataFrame, depth: int = 0) -> pd.DataFrame:
     """Make a column of each entry of nested objects, named by the way to it: ``data.model1``."""
+    if depth > MAX_DEPTH:
+        raise DataError(DEEP)
     parts: dict[str, Any] = {}
     for name in rows.columns:
         cells = rows[name]
@@ -109,8 +112,9 @@ def flatten(rows: pd.DataFrame) -> pd.DataFrame:
             continue
         objects = cells.map(lambda cell: cell if isinstance(cell, dict) else {})
         keys = dict.fromkeys(key for cell in objects for key in cell)
+        refuse_cells(str(name), len(rows), len(keys))
         entries = {f"{name}.{key}": [cell.get(key) for cell in objects] for key in keys}
-        inner = flatten(pd.DataFrame(entries, index=rows.index, dtype=object))
+        inner = flatten(pd.DataFrame(entries, index=rows.index, dtype=object), depth + 1)
         parts.update({str(column): inner[column] for column in inner.columns})
     if len(parts) == len(rows.columns) and all(str(name) in parts for name in rows.columns):
         return rows

@@ -531,7 +531,7 @@ def test_a_log_of_inspect_ai_with_pairs_is_read_by_the_proposed_call(tmp_path):
     first = table[table["repeat"] == 1].set_index("history_id")
     written = {
         sample["id"]: sample
-        for sample in unpack_log((LOGS / "pairwise.eval").read_bytes())["samples"][:4]
+        for sample in unpack_log((LOGS / "pairwise.eval").read_bytes(), LOGS)["samples"][:4]
     }
     answers = {
         name: sample["scores"]["preference"]["value"].lower()
@@ -541,7 +541,7 @@ def test_a_log_of_inspect_ai_with_pairs_is_read_by_the_proposed_call(tmp_path):
     assert first["verdict"].dropna().to_dict() == answers
     assert first.loc["chat-4", "state"] == "error"
     log = tmp_path / "pairwise.json"
-    log.write_text(json.dumps(unpack_log((LOGS / "pairwise.eval").read_bytes())))
+    log.write_text(json.dumps(unpack_log((LOGS / "pairwise.eval").read_bytes(), LOGS)))
     assert votes(paste(log)[0]) == votes(table)
 
 
@@ -581,7 +581,7 @@ def test_a_log_that_was_cut_short_is_named_and_one_that_has_not_ended_counts_wha
     cut.write_bytes(content[:9000])
     with pytest.raises(DataError, match="cannot be read as a log of inspect_ai .*cut short"):
         load_verdicts(cut)
-    log = unpack_log(content)
+    log = unpack_log(content, LOGS)
     log |= {"status": "cancelled", "samples": log["samples"][:5]}
     file = tmp_path / "log.json"
     file.write_text(json.dumps(log))
