@@ -54,9 +54,10 @@ class CalibratedJudges:
     faults: tuple[str, ...]  #: Why they may not decide; empty if they may.
     discernment: (
         #: Least share of a difference among people's votes that shows in a judge's, the lower end
-        #: of its interval.
+        #: of its interval. It is known of the responders that the records met.
         float
     )
+    unmet: tuple[str, ...]  #: Responders of the gate that a record never met.
     note: str  #: What the gate's limits become, in a sentence.
 
 
@@ -119,7 +120,7 @@ def check_calibration(
         .sort_values(["rater", "dimension"])
     )
     faults: list[str] = []
-    weakest = 1.0
+    weakest, unmet = 1.0, set[str]()
     for judge, dimension, protocol in questions.astype(str).to_numpy():
         record = known.get((judge, dimension))
         if record is None:
@@ -149,8 +150,11 @@ def check_calibration(
             )
         faults += record_faults
         weakest = min(weakest, 2.0 * record.agreement_low - 1.0)
-    note = "" if faults else _note(weakest)
-    return CalibratedJudges(faults=tuple(faults), discernment=max(weakest, 0.0), note=note)
+        asked = rows[(rows["rater"] == judge) & (rows["dimension"] == dimension)]
+        unmet |= {*asked["responder_a"], *asked["responder_b"]} - {*record.wrongly_preferred}
+    names = tuple(sorted(unmet))
+    note = "" if faults else _note(weakest, names)
+    return CalibratedJudges(tuple(faults), max(weakest, 0.0), names, note)
 
 
 def decide_nothing(comparison: Comparison, faults: Sequence[str]) -> Comparison:
@@ -341,8 +345,16 @@ def _by_judge(records: Sequence[CalibrationRecord]) -> Mapping[tuple[str, str], 
     return known
 
 
-def _note(discernment: float) -> str:
+def _note(discernment: float, unmet: Sequence[str]) -> str:
+    known = "the responders that its record knows" if unmet else "these responders"
+    note = (
+        f" On {known}, the judge passes on at least {discernment:.2f} of a difference among"
+        " people's votes, so the limits of this gate, which are meant for people, are multiplied by"
+        " that."
+    )
+    if not unmet:
+        return note
     return (
-        f" The judge passes on at least {discernment:.2f} of a difference among people's votes, so"
-        " the limits of this gate, which are meant for people, are multiplied by that."
+        f"{note} Its record never met {', '.join(unmet)}: nothing shows what the judge passes on"
+        " there, and this result may be the judge's taste. --people corrects it by people's votes."
     )

@@ -25,6 +25,7 @@ __all__ = [
 
 PARTS = ("model", "prompt", "rubric", "options")
 FORMAT = "heart-calibration-1"
+OVER = "dialogues and people"
 LEAST_LABELS = 100
 MINUTES_A_LABEL = 2.0
 """What one label costs a person, where a message reckons hours; a pilot says what it is in a
@@ -42,8 +43,9 @@ class CalibrationRecord:
     Shares count pairs of decided votes: one of the judge's and one person's.
 
     ``agreement``, ``kappa`` (0 where it agrees as chance would) and ``lead`` (agreement less that
-    of a guess from the authors' names) have ends ``_low`` and ``_high`` at ``ci_level``, over
-    dialogues like these. What could not be measured is None.
+    of a guess from the authors' names) have ends ``_low`` and ``_high`` at ``ci_level``: over
+    dialogues and people like these, and of ``kappa`` over dialogues. What could not be measured is
+    None.
     """
 
     judge: str
@@ -53,7 +55,6 @@ class CalibrationRecord:
     valid_days: int | None  #: After so many days it is out of date; None: never by age.
     labels_from: str  #: Who the people are and where their votes come from, in words.
     n_labels: int  #: Votes by people on pairs that the judge answered.
-    n_people: int
     n_dialogues: int
     n_decided: int  #: Votes by people that decided, on pairs that the judge decided.
     agreement: float
@@ -81,6 +82,9 @@ class CalibrationRecord:
     reliability_low: float | None
     reliability_high: float | None
     simulated: bool
+    n_people: int | None = None  #: People who gave those labels.
+    #: What the ends of agreement and lead cover; a record that was made before does not say it.
+    interval_over: str = "dialogues"
 
     def faults(
         self,
@@ -140,6 +144,11 @@ class CalibrationRecord:
                 f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for."
                 f" {cost_in_hours(missing)}"
             )
+        if self.interval_over != OVER or self.n_people is None:
+            faults.append(
+                f"{who} was made before people were counted: its interval is over dialogues alone,"
+                f" and may rest on one person. {cost_in_hours(least_labels)}"
+            )
         if not self.agreement_low > 0.5:
             faults.append(
                 f"{who} does not show that it agrees with people more than a coin:"
@@ -181,10 +190,13 @@ class CalibrationRecord:
         else:
             expired = ""
         labels = "SIMULATED labels" if self.simulated else "labels by people"
+        counted = self.interval_over == OVER and self.n_people is not None
+        people = f"{self.n_people} in all" if counted else "people not counted"
         end = "no date of expiry" if last is None else f"valid until {last.isoformat()}"
         return (
             f"{expired}lead {self.lead:+.3f} [{self.lead_low:+.3f}, {self.lead_high:+.3f}],"
-            f" {self.n_labels} {labels} ({self.labels_from}), made on {self.made_on}, {end}"
+            f" {self.n_labels} {labels}, {people} ({self.labels_from}), made on {self.made_on},"
+            f" {end}"
         )
 
     @property
@@ -212,7 +224,8 @@ class CalibrationRecord:
         needed = int(np.ceil(self.n_labels * (half / above) ** 2))
         missing = max(needed - self.n_labels, 1)
         return (
-            f"If it is as it was found, about {needed} labels would show it."
+            f"If it is as it was found, about {needed} labels by people other than these"
+            f" {self.n_people} too would show it."
             f" {cost_in_hours(missing)}"
         )
 

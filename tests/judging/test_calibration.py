@@ -3,6 +3,7 @@ labels it may rest."""
 
 import datetime
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,8 @@ from heart_utils import (
     write_leaderboard,
 )
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.records import CalibrationError, load_calibration
+from heart_utils.report.records import FORMAT, CalibrationError, load_calibration
+from heart_utils.runs import write_sealed
 
 JUDGE = {
     "model": "openai/gpt-4o",
@@ -31,10 +33,11 @@ JUDGE = {
     "options": {"temperature": 0},
 }
 DAY = datetime.date(2026, 11, 1)
+PEOPLE = ["ann", "bob", "cyd", "dee", "eve"]
 
 
 def votes_on_pairs(n_dialogues=160, right=0.9, seed=1, lean_to_x=0.6):
-    """Ann prefers x with a probability; the judge says the same as she with another one, whoever
+    """Five people prefer x with a probability; the judge says the same with another one, whoever
     wrote."""
     rng = np.random.default_rng(seed)
     person = np.where(rng.random(n_dialogues) < lean_to_x, "a", "b")
@@ -54,7 +57,13 @@ def votes_on_pairs(n_dialogues=160, right=0.9, seed=1, lean_to_x=0.6):
         "repeat": 0,
     }
     people = pd.DataFrame(
-        {**common, "verdict": person, "rater": "ann", "rater_kind": "human", "order": None}
+        {
+            **common,
+            "verdict": person,
+            "rater": np.resize(PEOPLE, n_dialogues),
+            "rater_kind": "human",
+            "order": None,
+        }
     )
     judge = pd.DataFrame(
         {**common, "verdict": said, "rater": "judge", "rater_kind": "model", "order": "ab"}
@@ -231,10 +240,62 @@ def test_a_record_says_lead_labels_date_and_expiry_in_words():
         f"lead {record.lead:+.3f} [{record.lead_low:+.3f}, {record.lead_high:+.3f}], 160 labels by"
         " people"
     )
-    assert words.endswith("(a test), made on 2026-11-01, valid until 2027-01-30")
+    assert words.endswith("people, 5 in all (a test), made on 2026-11-01, valid until 2027-01-30")
     assert record.describe(today=datetime.date(2027, 1, 31)).startswith("expired; lead")
     changed = {**JUDGE, "prompt": JUDGE["prompt"] + " "}
     assert record.describe(bound_to=changed, today=DAY).startswith("expired: prompt changed; lead")
+
+
+def test_one_person_makes_no_record():
+    judge, people = votes_on_pairs()
+    with pytest.raises(CalibrationError, match="One person alone decided pairs"):
+        calibrate_judge(judge, people.assign(rater="ann"), bound_to=JUDGE, labels_from="a test")
+    idle = pd.concat([people.assign(rater="ann"), people.assign(rater="bob", verdict="tie")])
+    with pytest.raises(CalibrationError, match="One person alone"):  # bob decided nothing
+        calibrate_judge(judge, idle, bound_to=JUDGE, labels_from="a test")
+
+
+@pytest.mark.parametrize("loads", [[1, 1], [300, 1, 1], [300, 1]])
+def test_few_people_or_one_who_gave_nearly_all_labels_may_not_decide(loads):
+    """The judge agrees in 90 % of 300 labels; five people of even load pass."""
+    judge, people = votes_on_pairs(300)
+    codes = np.repeat(PEOPLE[: len(loads)], np.ceil(np.array(loads) * 300 / sum(loads)).astype(int))
+    people["rater"] = np.roll(codes, 7)[:300]
+    record = calibrate_judge(
+        judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=200
+    )
+    assert record.n_people == len(loads)
+    assert record.faults(bound_to=JUDGE, today=DAY)
+    assert calibrated(n_dialogues=300).faults(bound_to=JUDGE, today=DAY) == []
+
+
+def test_the_interval_of_a_record_holds_other_people_s_agreement():
+    """Three people of taste: each agrees with the judge in a share of its own."""
+    rng, held = np.random.default_rng(3), 0
+    for _ in range(60):
+        judge, people = votes_on_pairs(90, seed=rng.integers(2**32), right=1.0)
+        share = np.clip(rng.normal(0.75, 0.08, 3), 0, 1)[np.arange(90) % 3]
+        same = rng.random(90) < share
+        opposite = people["verdict"].map({"a": "b", "b": "a"})
+        people = people.assign(
+            rater=np.resize(PEOPLE[:3], 90), verdict=people["verdict"].where(same, opposite)
+        )
+        record = calibrate_judge(
+            judge, people, bound_to=JUDGE, labels_from="a test", n_resamples=20
+        )
+        held += record.agreement_low <= 0.75 <= record.agreement_high
+    assert held >= 54  # over dialogues alone some 50
+
+
+def test_a_record_made_before_people_were_counted_is_read_and_may_not_decide(tmp_path):
+    content = {"format": FORMAT, **asdict(calibrated())}
+    del content["interval_over"]
+    for people in ({"n_people": 5}, {}):
+        rest = {name: content[name] for name in content if name != "n_people"}
+        record = load_calibration(write_sealed(tmp_path / "old.json", {**rest, **people}))
+        (fault,) = record.faults(bound_to=JUDGE, today=DAY)
+        assert "made before people were counted" in fault
+        assert "160 labels by people, people not counted (a test)" in record.describe(today=DAY)
 
 
 def test_a_judge_among_the_people_is_refused():

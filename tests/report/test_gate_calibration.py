@@ -99,7 +99,9 @@ def test_a_calibrated_judge_decides_both_ways(folder, capsys):
     )
     assert gate(folder, "worse.csv", *asked) == 1
     assert gate(folder, "alike.csv", *asked) == 0
-    assert "passes on at least 0." in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert re.search(r"responders that its record knows, the judge passes on at least 0\.", printed)
+    assert "never met new: nothing shows what the judge passes on there" in printed
 
 
 @pytest.mark.parametrize("candidate", ["worse.csv", "alike.csv"])
