@@ -6,7 +6,7 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -161,6 +161,25 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
         )
         raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{called}{hint}"))
     return answers
+
+
+@contextmanager
+def hold_answers(folder: Path) -> Iterator[None]:
+    """Hold the lock of a study: two processes would write over each other's answers."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".server.lock", mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise StudyError(
+            f"{folder} is served by another process already, and nothing was changed. Stop that"
+            " one first, or use it."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check_people(names: dict[str, str]) -> None:

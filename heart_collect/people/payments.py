@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
@@ -90,7 +90,7 @@ def propose_payments(
 
 
 def write_payments(
-    run: Run, raters: pd.DataFrame, verdicts: pd.DataFrame, *, withdrawn: Sequence[str] = ()
+    run: Run, raters: pd.DataFrame, verdicts: pd.DataFrame, *, withdrawn: Collection[str] = ()
 ) -> tuple[Path, pd.DataFrame]:
     """Write the proposal with the names or ids of people into the run's folder of keys.
 
@@ -103,7 +103,7 @@ def write_payments(
     table.insert(0, "person", table["rater"].map(known))
     gone = pd.DataFrame(
         {
-            "person": list(withdrawn),
+            "person": sorted(withdrawn),
             "decision": APPROVE,
             "reason": "withdrew their answers, having worked",
         }

@@ -24,6 +24,7 @@ from heart_collect.judging.design import digest
 from heart_collect.judging.prompts import PROMPTS
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
+from heart_collect.people.withdrawal import forget, same_person, withdraw, withdrawn_people
 from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import JsonObject, read_yaml
@@ -58,7 +59,8 @@ class ImportedStudy:
     """
 
     raters: pd.DataFrame
-    n_withdrawn: int  #: People whose answers were left out because they asked for it.
+    #: People whose answers were left out because they asked for it, as they were named.
+    withdrawn: Sequence[str] = field(repr=False)
     verdicts: pd.DataFrame = field(default_factory=partial(empty_table, "verdicts"), repr=False)
     comparisons: pd.DataFrame = field(
         default_factory=partial(empty_table, "comparisons"), repr=False
@@ -73,6 +75,11 @@ class ImportedStudy:
     licence: str = "none stated"
     #: Whether somebody or some program gave the answers to try the pages out.
     rehearsal: bool = False
+
+    @property
+    def n_withdrawn(self) -> int:
+        """How many people's answers were left out because they asked for it."""
+        return len(self.withdrawn)
 
     def write(self, run: Run) -> None:
         """Write the answers into the run, as a part that only the same source replaces."""
@@ -209,7 +216,7 @@ def import_study(
             else pages[pages["reply"].notna()]
         )
     # Before anything is coded or stored: of people who withdrew not even a code may remain.
-    raters, n_withdrawn = _without(raters, withdrawn)
+    raters, left_out = _without(raters, withdrawn, withdrawn_people(run))
     rows = rows[rows["person"].isin(raters["person"])]
     histories = run.read("histories").set_index("history_id")
     about_them = histories.reindex(columns=["dialogue_id", "slice", "turns", "seeker"])
@@ -259,7 +266,7 @@ def import_study(
                 shown_comparisons[shown_comparisons["comparison_id"].isin(rows["comparison_id"])],
             )
     raters = check_table("raters", raters.drop(columns="person").sort_values("rater"))
-    return ImportedStudy(raters, n_withdrawn, licence=licence, rehearsal=rehearsal, **tables)
+    return ImportedStudy(raters, left_out, licence=licence, rehearsal=rehearsal, **tables)
 
 
 def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
@@ -326,7 +333,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="append",
         default=[],
         metavar="NAME",
-        help="leave out somebody who asked for it; repeat as needed",
+        help="leave out somebody who asked for it, now and in every later import; repeat as needed",
+    )
+    parser.add_argument(
+        "--forget",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also delete what they wrote from all studies, tables and the ledger of the run",
     )
     parser.add_argument(
         "--statement",
@@ -337,6 +351,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         run = open_run(options.run, create=False)
+        if options.forget:
+            print("\n".join(forget(run, options.forget)))
+            return 0
         named = run.folder / "study" / options.source
         source = named if named.is_dir() else Path(options.source).resolve()
         if not source.exists():
@@ -353,19 +370,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             withdrawn=options.withdraw,
             **reading_of(options),
         )
+        study = str(imported.raters["study"].iloc[0])
+        withdraw(run, options.withdraw, [study])
         imported.write(run)
         # for this command, and no other that reads what people gave: it brings SciPy
         from heart_collect.people.payments import write_payments
 
         payments, proposed = write_payments(
-            run, imported.raters, imported.verdicts, withdrawn=options.withdraw
+            run,
+            imported.raters,
+            imported.verdicts,
+            withdrawn={*imported.withdrawn, *withdrawn_people(run, study)},
         )
     except ValueError as error:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
     print(
         f"{len(imported.raters)} people, {len(imported.verdicts)} verdicts, {_summary(imported)};"
-        f" {imported.n_withdrawn} withdrew. The key file is"
+        f" {imported.n_withdrawn} withdrew and are left out. The key file is"
         f" {run.folder / 'keys' / 'people.csv'}: keep it apart, and delete it when it has served."
     )
     counts = proposed["decision"].value_counts()
@@ -440,19 +462,23 @@ def _statement(given: Mapping[str, str], rehearsal: bool) -> dict[str, str]:
     return statement
 
 
-def _without(raters: pd.DataFrame, withdrawn: Sequence[str]) -> tuple[pd.DataFrame, int]:
-    if unknown := sorted(set(withdrawn) - set(raters["person"])):
+def _without(
+    raters: pd.DataFrame, withdrawn: Sequence[str], listed: Sequence[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Leave out who asks for it now, and who is on the run's list since they asked before."""
+    names = raters["person"].map(same_person)
+    if unknown := {same_person(one) for one in withdrawn} - set(names):
         error_message = (
             f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so"
             " nobody was left out"
         )
-        raise StudyError(
-            f"{error_message}. Look up how they are spelt in the study: capitals and blanks count."
-        )
-    out = raters["person"].isin(withdrawn)
+        raise StudyError(f"{error_message}. Look up how they are spelt in the study.")
+    out = names.isin([same_person(one) for one in (*withdrawn, *listed)])
     if out.all():
-        raise StudyError("Nobody who took part is left to import.")
-    return raters[~out], int(out.sum())
+        raise StudyError(
+            "Nobody who took part is left to import. --forget deletes what an earlier import wrote."
+        )
+    return raters[~out], raters.loc[out, "person"].tolist()
 
 
 def _match_pages(folder: Path) -> pd.DataFrame:
@@ -537,6 +563,7 @@ def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd
     protocol = pd.read_parquet(folder / "comparisons.parquet").set_index("comparison_id")[
         "protocol"
     ]
+    rated = rated[rated["comparison_id"].isin(protocol.index)]  # others: their writer withdrew
     return rated.assign(where=rated["item_id"]).join(protocol, on="comparison_id")
 
 

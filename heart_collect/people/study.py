@@ -43,7 +43,7 @@ from heart_collect.people.assignment import (
     choose_pairs,
     largest_load,
 )
-from heart_collect.people.exports import restore_answers
+from heart_collect.people.exports import hold_answers, restore_answers
 from heart_collect.people.raters import LABELS, TIE
 from heart_collect.people.terms import (
     ASKED_OF_PUBLIC,
@@ -481,12 +481,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(folder: Path, host: str, port: int) -> int:
     for word in ENDS:
         signal.signal(word, _end)
-    server = start_study(folder, host=host, port=port)
-    try:
-        _say_where(host, port)
-        return server.wait()
-    finally:
-        stop_study(server)
+    with hold_answers(folder):
+        server = start_study(folder, host=host, port=port)
+        try:
+            _say_where(host, port)
+            return server.wait()
+        finally:
+            stop_study(server)
 
 
 def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) -> int:
@@ -519,7 +520,7 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
         budget = settle_money(recipe.seekers, plan, budget, options.yes)
         _check_port(options.host, options.port)
         folder.chmod(0o700)
-        with _served_once(folder):
+        with hold_answers(folder):
             serve_chats(
                 Chats(folder, recipe.seekers),  # as it is now that nobody else serves it
                 partial(ask_seeker, ledger=ledger, budget_usd=budget),
@@ -528,24 +529,6 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
                 ready=partial(_say_where, options.host, options.port),
             )
     return 0
-
-
-@contextlib.contextmanager
-def _served_once(folder: Path) -> Iterator[None]:
-    """Hold the lock of a study: two servers would write over each other's answers."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / ".server.lock", mode=0o600)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise StudyError(
-            f"{folder} is served by another process already. Stop it, or use it."
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _say_where(host: str, port: int) -> None:

@@ -545,7 +545,7 @@ def test_the_command_says_what_came_of_a_study(run, folder, capsys):
         ann.say("Only once.")
     assert raters.main(["mine", "conversation"]) == 0
     said = capsys.readouterr().out
-    assert "1 people, 0 verdicts, 2 conversations (length 1, left 1); 0 withdrew." in said
+    assert "1 people, 0 verdicts, 2 conversations (length 1, left 1); 0 withdrew" in said
     assert run.manifest["tables"]["conversations/people-conversation"]["origin"] == "rehearsal"
 
 
