@@ -283,12 +283,14 @@ def calibrate_abstention(
     """Choose from people's votes the confidence from which a judge's verdicts are accepted.
 
     Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the
-    upper 95 % bound (Clopper and Pearson's, at the effective number of votes) on the share that
-    people contradict exceeds `risk`. A judge may be wrong on whole questions, so no bound is below
-    that of as many clusters without an error: at a risk of 10 % it takes 29 of even size to accept
-    anything. Where errors of both kinds mix, the risk is exceeded in 5 to 23 % of studies with 29
-    to 80 questions (``make bench NAME=abstain``). Source: Angelopoulos et al. (2021),
-    https://arxiv.org/abs/2110.01052; Jung et al. (2024), https://arxiv.org/abs/2407.18370
+    upper 95 % bound on the share that people contradict exceeds `risk`. It is the higher of two,
+    both Clopper and Pearson's: one at the effective number of votes; and, since a judge may be
+    wrong on whole questions, one on the share of clusters that are mostly wrong, to which the error
+    of the others is added. At a risk of 10 % it takes 29 clusters of even size to accept anything,
+    and 56 if 5 % of votes are wrong here and there. The risk is exceeded in at most 5 % of
+    simulated studies, of errors by whole questions, by votes and of both (``make bench
+    NAME=abstain``). Source: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; Jung et
+    al. (2024), https://arxiv.org/abs/2407.18370
 
     Parameters
     ----------
@@ -316,7 +318,7 @@ def calibrate_abstention(
 
     Examples
     --------
-    >>> wrong, question = [0] * 90 + [1] * 10 + [0, 1] * 50, [*range(20)] * 10
+    >>> wrong, question = [0] * 90 + [1] * 10 + [0, 1] * 50, [*range(40)] * 5
     >>> calibrate_abstention(wrong, [0.9] * 100 + [0.1] * 100, question, risk=0.2)[
     ...     "passed"
     ... ].tolist()
@@ -372,8 +374,14 @@ def risk_bound(wrong: Array, n: Array, error: float) -> float:
     worth = votes / inflation * few**2
     # What stats.beta.ppf gives, in a tenth of the time.
     by_votes = float(special.betaincinv(worth * share + 1.0, worth * (1.0 - share), 1.0 - error))
-    # Errors that come by whole questions show no spread until one is met. So no bound lies below
-    # that of as many questions (of
-    # even size) without any error: those count, not their votes.
+    # Errors that come by whole questions show no spread until one is met, and votes that err here
+    # and there hide them. So questions that are mostly wrong are counted as questions (of even
+    # size), and what the others err is added.
     even_clusters = votes**2 / (n**2).sum()
-    return max(by_votes, 1.0 - float(error ** (1.0 / even_clusters)))
+    mostly = 2.0 * wrong > n
+    n_mostly = even_clusters * n[mostly].sum() / votes
+    if mostly.all():
+        return 1.0
+    elsewhere = wrong[~mostly].sum() / n[~mostly].sum()
+    by_clusters = special.betaincinv(n_mostly + 1.0, even_clusters - n_mostly, 1.0 - error)
+    return max(by_votes, float(by_clusters + (1.0 - by_clusters) * elsewhere))
