@@ -32,7 +32,7 @@ PYTEST := $(PYTHON) -m pytest -q -p tools.forked_tests # --forks N: so many file
 marked = $(shell grep -rl "mark\.\($(1)\)" tests --include=test_*.py) # of the rest nothing need be imported
 
 # Compiled on both cores when installed; the rest, most of which no chapter imports, when it is first imported.
-HEAVY := litellm openai pydantic scipy pandas numpy matplotlib sqlalchemy docutils sphinx
+HEAVY := pydantic scipy pandas numpy matplotlib sqlalchemy docutils sphinx
 TESTED := pandas scipy numpy statsmodels sklearn matplotlib xarray dask pyarrow # 75 MB of these are tests of their own
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from heart_collect.calls.models import Call, Model, Request, load_litellm
+from heart_utils.extras import extra
+from heart_utils.settings import JsonObject
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,14 +41,29 @@ class NotAllowedError(Exception):
     """No one said that money may be spent."""
 
 
+@lru_cache(maxsize=1)
+def _price_list() -> JsonObject:
+    """Read litellm's list from its file, since importing litellm takes seconds."""
+    package = importlib.util.find_spec("litellm")
+    if package is None or package.origin is None:
+        with extra("collect"):
+            raise ModuleNotFoundError(name="litellm")
+    file = Path(package.origin).with_name("model_prices_and_context_window_backup.json")
+    prices: JsonObject = json.loads(file.read_text(encoding="utf-8"))
+    return prices
+
+
 @lru_cache(maxsize=256)
 def _listed(model: str) -> tuple[float, float] | None:
-    litellm = load_litellm()
-    try:
-        listed = litellm.get_model_info(model)
-    except (
-        Exception
-    ):  # litellm raises several classes, some bare, for a model that is not on its list
+    """Look a model up by its whole name, or by its name alone where the provider is the same."""
+    prices = _price_list()
+    provider, _, name = model.partition("/")
+    listed = prices.get(model)
+    if listed is None and name in prices:
+        # litellm's own names go on after the provider's, as vertex_ai-language-models does
+        sold_by = re.split("[-_]", prices[name].get("litellm_provider", ""))[0]
+        listed = prices[name] if sold_by == re.split("[-_]", provider)[0] else None
+    if listed is None:
         return None
     prompt, completion = listed.get("input_cost_per_token"), listed.get("output_cost_per_token")
     # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.

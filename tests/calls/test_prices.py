@@ -3,13 +3,17 @@ refused before the first."""
 
 import math
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
-from heart_collect.calls.models import Model, Request
+from heart_collect.calls.models import Model, Request, load_litellm
 from heart_collect.calls.prices import (
     BudgetError,
+    _listed,
+    _price_list,
     bound,
     check_money,
     check_prices,
@@ -220,3 +224,35 @@ def test_paid_calls_are_counted_against_their_limit_and_free_ones_are_not():
         check_money(mine, budget_usd=None, max_paid_calls=1)
     with pytest.raises(BudgetError, match="No price is known of own"):
         check_money(mine, budget_usd=1.0, max_paid_calls=None)
+
+
+def test_the_price_list_read_from_its_file_says_what_litellm_says():
+    """Of one in seven models, by its name and after its provider's; a few odd names are not found."""
+    litellm, unlike, lost, n = load_litellm(), [], [], 0
+    for name, entry in list(_price_list().items())[::7]:
+        for model in (name, f"{entry.get('litellm_provider')}/{name}"):
+            try:
+                theirs = litellm.get_model_info(model)
+            except Exception:  # not on the list, in one of several ways
+                continue
+            rates = theirs.get("input_cost_per_token"), theirs.get("output_cost_per_token")
+            ours = _listed(model)
+            if not all(rates):  # it gives 0 for what it does not find
+                continue
+            n += 1
+            if ours is None:
+                lost.append(model)
+            elif ours != rates:
+                unlike.append((model, ours, rates))
+    assert unlike == []
+    assert n > 500
+    assert len(lost) <= 5, lost
+
+
+def test_a_price_is_looked_up_without_importing_litellm():
+    code = (
+        "import sys; from heart_collect.calls.models import Model; from heart_collect import price;"
+        " print(price(Model('m', 'openai/gpt-4o')), 'litellm' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "(2.5e-06, 1e-05) False\n"
