@@ -139,8 +139,8 @@ from .report.leaderboard import (
     weigh_by_hand as weigh_by_hand,
     write_leaderboard as write_leaderboard,
 )
+from .report.methods import methods as methods
 from .report.provenance import (
-    methods as methods,
     note_tables as note_tables,
     read_glued as read_glued,
     show_versions as show_versions,

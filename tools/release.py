@@ -26,7 +26,7 @@ import yaml
 from heart_utils.identities import looks_like_person, redact_message, refuse_identities
 from heart_utils.ratings.ratings import fit_boards
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.provenance import methods
+from heart_utils.report.methods import methods
 from heart_utils.runs import (
     Run,
     find_root,
