@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from heart_collect.calls.keys import NotAllowedError
 from heart_collect.calls.models import quieten_litellm
-from heart_collect.calls.prices import NotAllowedError
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError
 
@@ -68,7 +68,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--yes", action="store_true", help="make paid calls without asking first")
     parser.add_argument(
-        "--budget", type=float, metavar="USD", help="what this ledger may spend, ever"
+        "--budget",
+        type=float,
+        metavar="USD",
+        help="what this ledger may spend, ever; never more than budget_usd: in the settings",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host that is no provider's and may get a key; else it is asked for once",
     )
     parser.add_argument(
         "--reply-concurrency",

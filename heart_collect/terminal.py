@@ -14,8 +14,9 @@ import pandas as pd
 
 from heart_collect.calls.batch import can_batch
 from heart_collect.calls.engine import Asking, ask_all
+from heart_collect.calls.keys import allow_hosts, key_fault, settle_hosts
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Model, ModelError, key_fault
+from heart_collect.calls.models import Model, ModelError
 from heart_collect.calls.prices import (
     price_fault,
     settle_money,
@@ -54,6 +55,7 @@ COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
 def collect(options: argparse.Namespace) -> int:
     """Collect a run as the options of ``make collect`` say, and return the exit code."""
+    allow_hosts(options.allow_host)
     recipe = read_recipe(options.run)
     run = open_run(recipe.run)
     with closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
@@ -71,13 +73,16 @@ def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
     _tell_plan(collection, plan, to_ask)
     recipe = collection.recipe
     models = [model for model in recipe.models if model.name in set(to_ask["model"])]
+    if not options.dry_run:
+        settle_hosts(models)
     faults = _faults(models)
     if options.dry_run:
         print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in faults), end="")
         return 0
     if faults:
         raise ModelError(f"Nothing was asked: {'; '.join(faults)}.")
-    budget = recipe.budget_usd if options.budget is None else options.budget
+    budgets = [usd for usd in (recipe.budget_usd, options.budget) if usd is not None]
+    budget = min(budgets, default=None)
     budget = settle_money(models, to_ask, budget, options.yes)
     collection.origin = "live" if models else "replayed"
     return _ask(collection, budget, options)

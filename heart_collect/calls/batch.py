@@ -16,17 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from heart_collect.calls.database import batches, now
+from heart_collect.calls.keys import key_fault, key_for
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import (
-    Call,
-    Model,
-    ModelError,
-    Request,
-    event_loop,
-    key_fault,
-    key_for,
-    load_litellm,
-)
+from heart_collect.calls.models import Call, Model, ModelError, Request, event_loop, load_litellm
 from heart_collect.calls.outcomes import (
     BrokenAnswerError,
     is_filtered,

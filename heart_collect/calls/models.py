@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -307,35 +307,6 @@ def request_key(model: str, messages_digest: str, options: str, repeat: int) -> 
     return digest_of("\n".join([model, messages_digest, options, str(repeat)]), 32)
 
 
-def key_fault(model: Model) -> str | None:
-    """Describe what is wrong with a model's API key, before it is used."""
-    usual = None if model.api_base else f"{model.model.split('/')[0].upper()}_API_KEY"
-    name = model.api_key_env or usual
-    key = os.environ.get(name) if name else None
-    if not key:
-        return f"the environment variable {name} is not set" if model.api_key_env else None
-    if not key.isascii() or not key.isprintable() or key != key.strip():
-        return (
-            f"the environment variable {name} holds a blank, a line's end or another character that"
-            " no key has"
-        )
-    return None
-
-
-def key_for(model: Model, address: str | None) -> str | None:
-    """Return the API key for a model; None leaves it to litellm.
-
-    litellm must not send another provider's key to an address.
-    """
-    return (
-        os.environ.get(model.api_key_env)
-        if model.api_key_env
-        else None
-        if address is None
-        else "none"
-    )
-
-
 def supports_schema(model: Model) -> bool:
     """Check whether a model takes a JSON schema and keeps to it."""
     return model.checksum is not None or bool(
@@ -414,6 +385,8 @@ def _refuse_keys(where: str, entry: Mapping[str, Any], path: str = "", model: ob
 def load_litellm() -> ModuleType:
     """Import litellm, late (it takes seconds), and keep it from calling out and from talking."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    # else it reads a file .env of the folder, which may come from a stranger and name an address
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     was_collecting = gc.isenabled()
     gc.disable()  # a quarter of the seconds goes into looking for garbage that no import leaves
     try:
@@ -425,7 +398,28 @@ def load_litellm() -> ModuleType:
 
     quieten_litellm()
     litellm.suppress_debug_info = True  # type: ignore[attr-defined]
+    _follow_nowhere(litellm)
     return litellm
+
+
+def _follow_nowhere(litellm: ModuleType) -> None:
+    """Let litellm's clients follow no redirect: they would take keys to another host."""
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler, HTTPHandler
+    from litellm.llms.openai.common_utils import BaseOpenAILLM
+
+    def stays(make: Callable[..., Any]) -> Callable[..., Any]:
+        def make_client(*given: Any, **named: Any) -> Any:
+            client = make(*given, **named)
+            client.follow_redirects = False
+            return client
+
+        return make_client
+
+    for handler in (AsyncHTTPHandler, HTTPHandler):
+        setattr(handler, "create_client", stays(handler.create_client))  # noqa: B010
+    for name in ("_get_async_http_client", "_get_sync_http_client"):
+        setattr(BaseOpenAILLM, name, staticmethod(stays(getattr(BaseOpenAILLM, name))))
+    litellm.in_memory_llm_clients_cache.flush_cache()  # of clients that were made before
 
 
 def quieten_litellm() -> None:

@@ -18,7 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
-from heart_collect.calls.models import KEY_NAMES, Call, Model, Request, key_for, load_litellm
+from heart_collect.calls.keys import key_for
+from heart_collect.calls.models import KEY_NAMES, Call, Model, Request, load_litellm
 from heart_collect.calls.prices import cost, estimate, text_bound
 from heart_collect.calls.thoughts import answer_start
 from heart_utils.identities import redact_message
@@ -492,6 +493,7 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     if (
         no_quota
         or status in (401, 402, 404)
+        or 300 <= status < 400  # a redirect, which no call follows
         or issubclass(kind, settings)
         or "LLM Provider NOT provided" in text
     ):

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from heart_collect.calls.models import Call, Model, Request, load_litellm
+from heart_collect.calls.keys import NotAllowedError, provider_at
+from heart_collect.calls.models import Call, Model, Request
 from heart_utils.extras import extra
 from heart_utils.settings import JsonObject
 
@@ -35,10 +35,6 @@ CHARACTERS_A_TOKEN = 8
 
 class BudgetError(ValueError):
     """Money does not reach, or it cannot be told whether it does."""
-
-
-class NotAllowedError(Exception):
-    """No one said that money may be spent."""
 
 
 @lru_cache(maxsize=1)
@@ -97,43 +93,28 @@ def price(model: Model) -> tuple[float, float] | None:
 
 
 def price_fault(model: Model) -> str | None:
-    """Describe what is wrong with a price of 0 in a model's settings.
+    """Describe what is wrong with a price of 0, or far below litellm's, in a model's settings.
 
     litellm lists another price, and the server is not one's own.
     """
-    zeros = [name for name in ("price_prompt", "price_completion") if getattr(model, name) == 0]
-    listed = _listed(model.model) if zeros and model.checksum is None else None
-    if listed is None or (model.api_base is not None and not _is_provider(model.api_base)):
+    given = {name: getattr(model, name) for name in ("price_prompt", "price_completion")}
+    listed = _listed(model.model) if any(v is not None for v in given.values()) else None
+    if listed is None or model.checksum is not None:
+        return None
+    if model.api_base is not None and provider_at(model.api_base) is None:
         return None
     prompt, completion = (1e6 * rate for rate in listed)
+    least = dict(zip(given, (prompt / 10, completion / 10), strict=True))
+    low = [
+        f"{name} is {usd:g}" for name, usd in given.items() if usd is not None and usd < least[name]
+    ]
+    if not low:
+        return None
     return (
-        f"{model.name}: {' and '.join(zeros)} is 0, but {model.model} is listed at {prompt:g} and"
+        f"{model.name}: {' and '.join(low)}, but {model.model} is listed at {prompt:g} and"
         f" {completion:g} USD for a million tokens. Leave the prices out, or give the address of"
         " your own server under this name as api_base"
     )
-
-
-def _is_provider(address: str) -> bool:
-    """Check whether an address is that of a provider, and not of one's own server."""
-    known = {
-        urlsplit(known if "://" in known else f"https://{known}").hostname for known in _sellers()
-    }
-    host = (urlsplit(address).hostname or "").lower()
-    return host in known or host.endswith(
-        (".openai.azure.com", ".amazonaws.com", ".googleapis.com")
-    )
-
-
-def _sellers() -> list[str]:
-    """List the addresses of providers whose models have a list price."""
-    others = [
-        "api.openai.com",
-        "api.anthropic.com",
-        "openrouter.ai",
-        "api.cohere.com",
-        "api.mistral.ai",
-    ]
-    return [*load_litellm().openai_compatible_endpoints, *others]
 
 
 def is_paid(model: Model) -> bool:

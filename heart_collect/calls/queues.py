@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from heart_collect.calls.models import Model, Request, key_fault
+from heart_collect.calls.keys import key_fault
+from heart_collect.calls.models import Model, Request
 from heart_collect.calls.outcomes import Failure, Limit, cache_breakpoints
 from heart_collect.calls.prices import plan_call, reserve
 from heart_collect.calls.thoughts import answer_start

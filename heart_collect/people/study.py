@@ -29,8 +29,8 @@ import pandas as pd
 import requests
 import yaml
 
-from heart_collect.calls.models import key_fault
-from heart_collect.calls.prices import NotAllowedError, price_fault, settle_money
+from heart_collect.calls.keys import NotAllowedError, key_fault, settle_hosts
+from heart_collect.calls.prices import price_fault, settle_money
 from heart_collect.judging.design import pair_replies
 from heart_collect.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
 from heart_collect.judging.recipe import Recipe, read_recipe
@@ -511,12 +511,14 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
         if options.write_only:
             return 0
         _check_start(folder, options.host)
+        settle_hosts(recipe.seekers, command="study")
         faults = sorted(
             {fault for one in recipe.seekers if (fault := key_fault(one) or price_fault(one))}
         )
         if faults:
             raise StudyError(f"Nobody is let in: {'; '.join(faults)}.")
-        budget = recipe.budget_usd if options.budget is None else options.budget
+        budgets = [usd for usd in (recipe.budget_usd, options.budget) if usd is not None]
+        budget = min(budgets, default=None)
         budget = settle_money(recipe.seekers, plan, budget, options.yes)
         _check_port(options.host, options.port)
         folder.chmod(0o700)

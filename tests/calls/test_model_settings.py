@@ -8,14 +8,13 @@ import json
 
 import pytest
 
+from heart_collect.calls.keys import key_fault, key_for
 from heart_collect.calls.models import (
     Call,
     Model,
     ModelError,
     Request,
     forgo_records,
-    key_fault,
-    key_for,
     load_litellm,
     read_models,
     supports_schema,
@@ -138,6 +137,7 @@ def test_the_usual_variable_of_a_key_is_its_providers(model, variable):
     ],
 )  # fmt: skip
 def test_a_key_that_no_header_can_hold_is_found_and_never_shown(key, fault, monkeypatch):
+    monkeypatch.setenv("HEART_ALLOW_HOST", "openai 127.0.0.1")
     names = {
         "MY_KEY": Model("m", "openai/m", api_key_env="MY_KEY"),
         "OPENAI_API_KEY": Model("m", "openai/m"),

@@ -42,7 +42,7 @@ def ask(model=CHEAP, text="word" * 100, *, stream=False, **options):
     [
         (
             {"price_prompt": 0, "price_completion": 0},
-            "price_prompt and price_completion is 0, but openai/gpt-4o is listed at 2.5",
+            "price_prompt is 0 and price_completion is 0, but openai/gpt-4o is listed at 2.5",
         ),
         ({"price_prompt": 0, "price_completion": 10}, "price_prompt is 0"),
         ({"price_prompt": 2.5, "price_completion": 0}, "price_completion is 0"),

@@ -292,12 +292,13 @@ def test_a_price_of_zero_for_a_listed_model_keeps_everything_from_being_asked(
     monkeypatch.setattr("sys.stdin", None)
     assert main(["mine", "--dry-run"]) == 0
     assert (
-        "Dear: price_prompt and price_completion is 0, but openai/gpt-4o is listed"
+        "Dear: price_prompt is 0 and price_completion is 0, but openai/gpt-4o is listed"
         in capsys.readouterr().out
     )
     assert main(["mine", "--quiet", *arguments]) == 1
     assert (
-        "Nothing was asked: dear: price_prompt and price_completion is 0" in capsys.readouterr().err
+        "Nothing was asked: dear: price_prompt is 0 and price_completion is 0"
+        in capsys.readouterr().err
     )
     assert provider.requests == []
 

@@ -14,6 +14,7 @@ import yaml
 from builders import full_disk
 from gate_case import THETA, write_run
 
+from heart_collect import collect
 from heart_utils.gate import compare_responders
 from heart_utils.report.gate_report import _parser, main
 from heart_utils.runs import find_root
@@ -237,6 +238,12 @@ def test_the_workflow_to_copy_needs_no_makefile_and_runs_the_command_with_option
         main(["--help"])
     known = capsys.readouterr().out
     assert all(option in known for option in re.findall(r"--[a-z-]+", command))
+    collects = next(step for step in steps if step.startswith("heart-collect "))
+    with pytest.raises(SystemExit):
+        collect.main(["--help"])
+    known = capsys.readouterr().out
+    assert "--budget" in collects  # the workflow's, not the recipe's
+    assert all(option in known for option in re.findall(r"--[a-z-]+", f"{collects} --allow-host"))
 
 
 def test_a_contestant_with_an_address_is_in_no_report_and_on_no_terminal(folder, tmp_path, capsys):
