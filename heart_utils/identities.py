@@ -32,8 +32,24 @@ class IdentityError(ValueError):
 # One hyphen may stand in an address, and two in a row separate the parts of an id:
 # c1--ann@example.org--bot.
 _PART = r"\w+(?:-\w+)*"
+_START = r"(?<![\w.+])(?<![\w.+]-)"
+# The same spelt out, of bounded length: ann (at) example (dot) org, ann[at]example.org, ann at
+# example dot org, and full-width signs. Of words alone only with an ending that is a common one.
+_OWN = rf"{_START}[\w.+]{{1,64}}(?:-[\w.+]{{1,64}}){{0,4}}"
+_HOST = r"\w{1,63}(?:-\w{1,63}){0,4}"
+_OPEN, _CLOSE = r"\s{0,2}[(\[{<（［【]\s?", r"\s?[)\]}>）］】]\s{0,2}"
+_AT = rf"(?:{_OPEN}(?:at|ät|arroba|arobase|アット|[@＠]){_CLOSE}|\s[@＠]\s|[@＠])"
+_WORD_AT = r"(?:\s{1,2}(?:at|ät|arroba|arobase|アット)\s{1,2}|-at-)"
+_WORD_DOT = r"(?:\s{1,2}(?:dot|punkt|punto|ドット)\s{1,2}|-dot-)"
+_DOT = rf"(?:{_OPEN}(?:dot|punkt|punto|point|[.．]){_CLOSE}|{_WORD_DOT}|\s\.\s|[.．。｡])"
+_END = "com|org|net|edu|gov|info|biz|io|eu|de|uk|fr|es|nl|ch|ca|au|jp|cn|br|ru|se|dk|fi|pl|pt|ie|nz"
 EMAIL = re.compile(
-    rf"(?<![\w.+])(?<![\w.+]-)[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}"
+    rf"{_START}[\w.+]+(?:-[\w.+]+)*@{_PART}(?:\.{_PART})*\.[^\W\d_]{{2,}}"
+    rf"|(?:{_OWN}{_WORD_DOT})?{_OWN}{_AT}{_HOST}(?:{_DOT}{_HOST}){{0,5}}{_DOT}[^\W\d_]{{2,24}}"
+    rf"|(?:{_OWN}{_WORD_DOT})?{_OWN}{_WORD_AT}{_HOST}(?:{_WORD_DOT}{_HOST}){{0,5}}{_WORD_DOT}"
+    rf"(?:{_END})(?!\w)"
+    r"|(?<!\w)[^\W_]{1,64}_at_[^\W_]{1,63}(?:_dot_[^\W_]{1,63}){1,5}(?!\w)",
+    re.IGNORECASE,
 )
 PROLIFIC = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{24}(?![0-9A-Za-z])")
 WORKER = re.compile(

@@ -2,6 +2,7 @@
 files may hold."""
 
 import os
+import re
 import stat
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -243,3 +244,35 @@ def test_messages_of_statistics_name_no_rater_who_looks_like_a_person(keys):
     twice = pd.concat([rows, rows]).assign(order="ab")
     with pytest.raises(ValueError, match=r"rater '\(somebody\)'"):
         combine_orders(twice)
+
+
+SPELT_OUT = """\
+quill (at) example (dot) org|quill[at]example[dot]org|quill [at] example.org|quill {at} example {dot} co {dot} uk
+quill at example dot org|quill AT example DOT com|anna dot quill at mail dot example dot com|quill(at)example.org
+quill＠example．org|ｑｕｉｌｌ＠ｅｘａｍｐｌｅ．ｏｒｇ|quill（at）example（dot）org|quill (@) example (.) org
+quill @ example . org|quill@example dot org|quill (ät) beispiel (punkt) de|quill arroba ejemplo punto es
+quill-at-example-dot-org|quill_at_example_dot_org|quill <at> example <dot> org|quill アット example ドット jp"""
+
+
+@pytest.mark.parametrize("address", re.split(r"[|\n]", SPELT_OUT))
+def test_an_address_that_is_spelt_out_is_redacted_like_any_other(address):
+    assert redact_contacts(address) == "[email]"
+    assert redact_contacts(f"Write to {address}, please.") == "Write to [email], please."
+    assert looks_like_person(address, human=False)
+    assert find_identities(pd.DataFrame({"rationale": [f"Ask {address}."]}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I was at home. Then I left.",
+        "We are at this point in life.",
+        "I looked at the dot in the middle of the polka dot dress.",
+        "I woke at 5 (at least). Fine. He said (at night) nothing. Ok",
+        "We met @ home. Then she left.",
+        "She sat at a table. Dot came in.",
+        "He is good at maths and dot products.",
+    ],
+)
+def test_words_that_an_address_may_be_spelt_with_stay(text):
+    assert redact_contacts(text) == text
