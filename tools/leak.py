@@ -8,6 +8,7 @@ the messages, posts and replies of the studies whose scores or tallies are in ``
 
 from __future__ import annotations
 
+import gzip
 import html
 import io
 import json
@@ -34,23 +35,9 @@ WITHHELD = ("esconv", "heart", "heartbench", "mentalalign", "welivita", "resort"
 RUN, RUN_CJK = 8, 16  # a Chinese word is about two characters long
 CJK = "\u3400-\u9fff"
 TOKEN = re.compile(f"[{CJK}]|[^\\W_{CJK}]+")
-READABLE = {
-    "",
-    ".bib",
-    ".cff",
-    ".css",
-    ".csv",
-    ".html",
-    ".in",
-    ".ipynb",
-    ".js",
-    ".json",
-    ".jsonl",
-    ".md",
-    ".mk",
-    ".py",
-}
-READABLE |= {".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"}
+PICTURES = {".gif", ".ico", ".jpeg", ".jpg", ".otf", ".png", ".ttf", ".webp", ".woff", ".woff2"}
+"""Pictures and fonts. All else is read: a kind of file that nobody thought of may hold words."""
+ZIP, GZIP = b"PK\x03\x04", b"\x1f\x8b"
 # in base64, which pages and notebooks hold by the megabyte
 PICTURE = re.compile(r"[A-Za-z0-9+/=]{200,}")
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|[nrtbf\"/])")
@@ -165,7 +152,8 @@ def read_published(published: Path | bytes) -> Iterator[tuple[str, str]]:
     Yields
     ------
     tuple of str and str
-        The file's name, and its text; pictures and fonts are passed over.
+        The file's name, and its text, also inside archives (such as workbooks) and gzipped files;
+        pictures and fonts are passed over.
     """
     if isinstance(published, Path) and published.is_dir():
         members: Iterable[tuple[str, bytes]] = (
@@ -176,7 +164,13 @@ def read_published(published: Path | bytes) -> Iterator[tuple[str, str]]:
     else:
         members = _archived(published if isinstance(published, bytes) else published.read_bytes())
     for name, content in members:
-        if Path(name).suffix.lower() in READABLE:
+        if content.startswith(GZIP) and not name.endswith((".tgz", ".tar.gz")):
+            content = gzip.decompress(content)
+        if Path(name).suffix.lower() in PICTURES:
+            continue
+        if content.startswith((ZIP, GZIP)):
+            yield from ((f"{name}/{inner}", text) for inner, text in read_published(content))
+        else:
             yield name, content.decode("utf-8", errors="replace")
 
 

@@ -77,6 +77,8 @@ def propose_payments(
                 REVIEW,
                 f"stopped after {n_answered} pages; pay what the first page promises",
             )
+        elif n_answered < int(person["n_shown"]):
+            decision, reason = REVIEW, f"answered {n_answered} of {person['n_shown']} pages"
         elif excluded.get(rater):
             words = " and ".join(word.replace("_", " ") for word in signs[rater])
             decision, reason = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,8 +62,8 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
     Raises
     ------
     ClaimsError
-        If a column is absent, a claim stands twice, a word is unknown, or a check cannot be
-        computed.
+        If a column is absent, a claim stands twice, a word is unknown, checks go in a circle or
+        cannot be computed.
 
     Examples
     --------
@@ -82,6 +83,7 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
         raise ClaimsError(
             f"Unknown finding {', '.join(map(repr, strange))}; the words are {', '.join(FINDINGS)}."
         )
+    _refuse_circles(claims)
     values = dict(
         zip(claims["claim_id"], pd.to_numeric(claims["value"], errors="coerce"), strict=True)
     )
@@ -99,6 +101,16 @@ def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd
         holds=holds.astype("boolean").where(checked),
         finding=claims["finding"].where(holds | ~checked, failed),
     )
+
+
+def _refuse_circles(claims: pd.DataFrame) -> None:
+    """Refuse claims that are checked by themselves, alone or in a circle."""
+    named = claims.set_index("claim_id")["check"].str.findall(r"\bclaims\.(\w+)")
+    try:
+        TopologicalSorter(named.to_dict()).prepare()
+    except CycleError as error:
+        circle = " by ".join(error.args[1])
+        raise ClaimsError(f"{circle}: a claim may not be checked by itself.") from error
 
 
 def _compute(row: object, names: dict[str, object]) -> float:

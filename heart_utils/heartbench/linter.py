@@ -95,8 +95,8 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     -------
     pandas.DataFrame
         One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and
-        ``passed``: the mean is in the lower half of the scale (missing where nothing valid came
-        back).
+        ``passed``: the mean is below the middle of the scale (missing where answers that failed
+        could turn it, or nothing valid came back).
 
     Examples
     --------
@@ -121,7 +121,11 @@ def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: flo
     table = pd.DataFrame(
         {"mean": groups.mean(), "n": groups.count(), "n_failed": groups.size() - groups.count()}
     )
-    table["passed"] = (table["mean"] <= (low + high) / 2).astype(object).where(table["n"] > 0, None)
+    n_all, total = table["n"] + table["n_failed"], groups.sum()
+    worst, best = ((total + end * table["n_failed"]) / n_all for end in (high, low))
+    middle = (low + high) / 2
+    decided = (table["n"] > 0) & ((worst < middle) | (best >= middle))
+    table["passed"] = (worst < middle).astype(object).where(decided, None)
     return table.reset_index(names=["rater", "dimension", "reply"])
 
 
@@ -204,7 +208,7 @@ def _flips(
         for name, start in starts.items():
             change = np.array([scores[f"{name} {i}"] - scores[f"{name} -1"] for i in places])
             helps = np.where(one["points"].gt(0) & ~special, 1, -1) * np.where(start, -1, 1)
-            wrong += one["item"][change * helps < -1e-7].tolist()
+            wrong += one["item"][~(change * helps >= -1e-7)].tolist()  # no score is wrong, too
             moved |= np.abs(change) > 1e-7
         idle += one["item"][~moved].tolist()
         tried += len(one)
@@ -236,7 +240,7 @@ def _reordered(rule: Rule, questions: pd.DataFrame, rng: np.random.Generator) ->
         rng.permutation(len(questions))
     ]
     before, after = rule(questions, hits), rule(shuffled, hits.iloc[rng.permutation(len(hits))])
-    largest = float((before - after.reindex(before.index)).abs().max())
+    largest = float((before - after.reindex(before.index)).abs().fillna(np.inf).max())
     check = "order of rows and names of abilities do not matter"
     return _check(check, f"moves by {largest:.2g}", "0", largest <= 1e-7)
 

@@ -50,8 +50,10 @@ def grade_probes(
     pandas.DataFrame
         One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is
         preferred), Wilson's ``ci_low`` and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test
-        over dialogues), ``p_holm`` (over a judge's probes), ``contradicted`` (share of pairs),
-        ``n`` dialogues, ``n_failed`` pairs, ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        over dialogues, in which one without an answer counts against what was found), ``p_holm``
+        (over a judge's probes), ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed``
+        pairs, ``n_places`` (2 where the unspoilt reply was shown first and second),
+        ``provisional``, ``outcome`` (:data:`OUTCOMES`).
 
     Raises
     ------
@@ -98,10 +100,12 @@ def grade_probes(
         )
     share = 0.5 + np.sign(won_by_a(joined) - 0.5) / 2.0
     joined = joined.assign(probe=probe, share=share.where(is_a, 1.0 - share))
+    places = _places(verdicts)
     rows = []
     for rater, theirs in joined.groupby("rater", sort=True):
         for name, known in expected.items():
             graded = _grade(theirs[theirs["probe"] == name], 1.0 - alpha)
+            graded["n_places"] = int(places.get((rater, name), 0))
             rows.append({"rater": rater, "probe": name, "expected": known} | graded)
     table = pd.DataFrame(rows)
     table["p_holm"] = holm(table["p"], [table["rater"]])
@@ -120,7 +124,8 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts
     itself in half of the pairs, or recognises fewer than half of the spoilt replies. *Passed these
-    probes*: it recognises all and rewards none of the rest.
+    probes*: it recognises all, of which there is one at least, whether the unspoilt reply was
+    shown first or second, and rewards none of the rest.
 
     Parameters
     ----------
@@ -174,7 +179,10 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
             finding, reasons = "no valid answer", []
         elif reasons:
             finding = "not to be trusted"
-        elif n_recognised == len(spoilt) and not missing:
+        elif "n_places" in spoilt and (spoilt["n_places"] < 2).any():
+            finding = "not shown to be trustworthy"
+            reasons = ["the unspoilt reply was not shown both first and second"]
+        elif 0 < n_recognised == len(spoilt) and not missing:
             finding = "passed these probes"
         else:
             finding, reasons = (
@@ -196,6 +204,14 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
     return pd.DataFrame(rows)
 
 
+def _places(verdicts: pd.DataFrame) -> pd.Series:
+    """Count in how many places each judge met the unspoilt reply beside each probe."""
+    known = verdicts[verdicts["order"].isin(["ab", "ba"]) & (verdicts["state"] == "valid")]
+    is_a = known["responder_a"] == BASE
+    probe = known["responder_b"].where(is_a, known["responder_a"])
+    return (is_a == (known["order"] == "ab")).groupby([known["rater"], probe]).nunique()
+
+
 def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
     per = judged.groupby("dialogue_id")["share"].mean()
@@ -211,7 +227,10 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
     low, high = map(float, error_ends(right, se, n, ci_level, least=0.0, most=1.0))
     above, below = int((per > 0.5).sum()), int((per < 0.5).sum())
-    p = float(stats.binomtest(above, above + below).pvalue) if above + below else 1.0
+    unanswered = pairs["dialogue_id"].nunique() - n
+    met = above + below + unanswered
+    # What failed may have gone the other way; never so far that it turns what was found.
+    p = float(stats.binomtest(max(above, below, (met + 1) // 2), met).pvalue) if met else 1.0
     contradicted = float(judged["state"].eq("inconsistent").mean())
     return row | {
         "right": right,

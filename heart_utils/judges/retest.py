@@ -283,7 +283,8 @@ def measure_drift(
     """Compare changes of answers between two dates with changes within one date.
 
     A judge that is not certain contradicts itself on any day, so only what changes beyond that is
-    drift.
+    drift. An answer that abstains, refuses or cannot be read is an answer of that kind: a judge
+    that begins to fail has changed. Calls that failed are left out.
 
     Parameters
     ----------
@@ -326,7 +327,8 @@ def measure_drift(
         ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat", by],
         BiasError,
     )
-    valid = verdicts[verdicts["state"] == "valid"]
+    valid = verdicts[verdicts["state"] != "error"]
+    valid = valid.assign(verdict=valid["verdict"].where(valid["state"] == "valid", valid["state"]))
     dates = sorted(valid[by].dropna().unique())
     if len(dates) < 2:
         raise BiasError(

@@ -90,3 +90,14 @@ def test_a_person_may_be_put_to_the_test_and_who_gave_no_answer_is_no_person(rng
     failed = table[table["rater"] == "p1"].assign(rater="p9", score=np.nan, state="error")
     found = alternative_annotator_test(pd.concat([table, failed]), "p4", epsilon=0.15)
     assert found.iloc[:, 0].tolist() == ["p1", "p2", "p3"]
+
+
+@pytest.mark.parametrize("agree", [0.5, 0.7, 1.0])
+def test_a_judge_that_never_reads_replaces_nobody(rng, agree):
+    """Four people toss coins, agree a little, or all say a; the judge always says a, or tosses."""
+    truth = rng.random(300) < 0.5 if agree < 1 else np.ones(300, dtype=bool)
+    for judge in (np.ones(300, dtype=bool), rng.random(300) < 0.5):
+        people = [np.where(rng.random(300) < agree, truth, ~truth) for _ in range(4)]
+        sheet = np.column_stack([*people, judge]).astype(float)
+        table = scores(sheet, raters=["p1", "p2", "p3", "p4", "m"])
+        assert not alternative_annotator_test(table, "m", epsilon=0.2)["rejected"].all()

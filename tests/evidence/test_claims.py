@@ -149,3 +149,10 @@ def test_without_a_tolerance_a_value_holds_to_half_of_its_last_digit(value, comp
     checked = check_claims(ledger, {})
     assert checked["holds"].tolist() == [holds]
     assert list(checked) == [*ledger, "ours", "holds"]
+
+
+def test_a_claim_is_not_checked_by_itself():
+    rows = LEDGERS["claims"].head(2).assign(claim_id=["X1", "X2"], value="18.4")
+    for checks in (["claims.X1", ""], ["claims.X2 + 0", "claims.X1"]):
+        with pytest.raises(ClaimsError, match="may not be checked by itself"):
+            check_claims(rows.assign(check=checks), {})

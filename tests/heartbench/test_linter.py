@@ -161,3 +161,31 @@ def test_heartbench_as_released_pays_85_for_hitting_everything():
         "check"
     )
     assert fair.loc[["no item hit", "everything at once"], "passed"].all()
+
+
+def lint_scores(scores, state="valid"):
+    histories = pd.DataFrame({"history_id": [f"h{k}" for k in range(20)], "dialogue_id": range(20)})
+    histories["turns"] = [[{"speaker": "seeker", "text": "Hi."}]] * 20
+
+    def scorer(histories, replies):
+        own = np.resize(scores, len(replies)), np.resize(state, len(replies))
+        return replies.assign(rater="r", dimension="overall", score=own[0], state=own[1])
+
+    return lint_rubric(scorer, histories, low=0, high=100)["passed"].tolist()
+
+
+def test_a_scorer_that_gives_the_middle_or_seldom_answers_does_not_pass():
+    assert lint_scores([50.0]) == [False] * 4
+    assert lint_scores([10.0]) == [True] * 4
+    assert lint_scores([10.0], ["valid"] + ["unparsed"] * 19) == [None] * 4
+    assert lint_scores([10.0], ["valid"] * 19 + ["unparsed"]) == [True] * 4
+
+
+def test_a_rule_that_sometimes_gives_no_score_fails():
+    def gaps(questions, hits):
+        score = points(questions, hits)
+        return score.where(~score.index.astype(str).str.contains("1"))
+
+    found = lint_rule(gaps, make_questions(), rng=np.random.default_rng(1)).set_index("check")
+    assert not found.loc["more good never costs, more bad never pays", "passed"]
+    assert not found.loc["order of rows and names of abilities do not matter", "passed"]

@@ -224,3 +224,22 @@ def test_another_pair_among_the_verdicts_is_refused():
         grade_probes(verdicts, EXPECTED)
     with pytest.raises(BiasError, match="better"):
         grade_probes(judge(lambda probe, first, number: True), {"bare": "better"})
+
+
+def test_a_judge_asked_in_one_order_or_that_seldom_answers_or_met_no_spoilt_reply_does_not_pass():
+    """It always takes the first, and the unspoilt reply is first; it answers 6 of 24 dialogues; it
+    was shown nothing that is spoilt."""
+    first = judge(lambda probe, first, number: True)
+    base_is_a = first["responder_a"] == "reference"
+    one_order = first[base_is_a == (first["order"] == "ab")]
+    assert card(one_order)[1]["finding"] == "not shown to be trustworthy"
+    assert "both first and second" in card(one_order)[1]["reasons"]
+    late = first["dialogue_id"].isin([f"d{number}" for number in range(6, 24)])
+    seldom = first.assign(
+        state=first["state"].mask(late, "unparsed"), verdict=first["verdict"].mask(late)
+    )
+    assert "recognised" not in card(seldom)[0].values()
+    assert card(seldom)[1]["finding"] == "not to be trusted"
+    even = judge(lambda probe, first, number: None)
+    grades = grade_probes(even[even["pair_id"].str.startswith("says-ai")], {"says-ai": "even"})
+    assert describe_judges(grades)["finding"].tolist() == ["not shown to be trustworthy"]

@@ -179,3 +179,16 @@ def test_a_provider_that_serves_another_model_under_one_name_is_found(second, dr
             )
     found = measure_drift(pd.concat(parts, ignore_index=True), n_resamples=50)
     assert found[["same_within", "drift"]].to_numpy().tolist() == [[1.0, drift]]
+
+
+def test_a_judge_that_begins_to_fail_has_drifted():
+    """It answers all as before, and 16 of 40 questions not at all; calls that failed say nothing."""
+    votes = on_two_dates(0.0, np.random.default_rng(1))
+    late = (votes["date"] == votes["date"].max()) & (
+        pd.factorize(votes["dialogue_id"])[0] < 0.4 * votes["dialogue_id"].nunique()
+    )
+    for state, finds in (("unparsed", True), ("refused", True), ("error", False)):
+        failed = votes.assign(
+            state=votes["state"].mask(late, state), verdict=votes["verdict"].mask(late)
+        )
+        assert (measure_drift(failed, n_resamples=200)["p"].item() < 0.01) == finds

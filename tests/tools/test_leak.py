@@ -1,5 +1,6 @@
 """No word of a text that may not be passed on stands in what is published."""
 
+import gzip
 import json
 import subprocess
 import tarfile
@@ -150,3 +151,16 @@ def test_the_book_and_the_source_hold_no_eight_words_of_a_withheld_text(withheld
         published = dict(read_published(archive))
         assert expected in published
         assert find_leaks(published.items(), withheld) == []
+
+
+def test_words_are_found_in_any_kind_of_file(tmp_path, secret):
+    """A workbook, a table with tabs, a gzipped file and one inside an archive."""
+    words = WAYS["plain"]
+    pd.DataFrame({"reason": [words]}).to_excel(tmp_path / "a.xlsx")
+    (tmp_path / "b.tsv").write_text(words)
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(words.encode()))
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "e.tex").write_text(words)
+    (tmp_path / "f.zip").write_bytes(zip_folder(tmp_path / "d", prefix="x", when=0))
+    found = [leak.file for leak in find_leaks(read_published(tmp_path), secret)]
+    assert [name.split("/")[0] for name in found] == ["a.xlsx", "b.tsv", "c.csv.gz", "d", "f.zip"]
