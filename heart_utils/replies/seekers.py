@@ -261,7 +261,7 @@ def probes_lose(
                     f"{probe} and a real supporter share {known.sum()} starts with {rater};"
                     " expected two or more."
                 )
-            won = (np.sign(both["real"] - both["probe"]) + 1.0) / 2.0
+            won = (both["real"] - both["probe"]).map(np.sign).add(1.0).div(2.0)
             interval = _share_row(won, both.index.to_series(), ci_level)
             rows.append({"rater": rater, "probe": probe, **interval})
     return pd.DataFrame(rows)
