@@ -493,7 +493,7 @@ def failure_of(error: BaseException, request: Request) -> Failure:
     if (
         no_quota
         or status in (401, 402, 404)
-        or 300 <= status < 400  # a redirect, which no call follows
+        or (inside is None and status in (301, 302, 303, 307, 308))  # no call follows a redirect
         or issubclass(kind, settings)
         or "LLM Provider NOT provided" in text
     ):

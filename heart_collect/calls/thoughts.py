@@ -76,13 +76,17 @@ BEHIND = re.compile(
     re.IGNORECASE,
 )
 
-MARK = re.compile(
-    "|".join(
-        rf"(?P<open{n}>{marks.opening})|(?P<end{n}>(?:{marks.end}){BEFORE})"
-        for n, marks in enumerate(MARKS)
-    ),
-    re.IGNORECASE,
-)
+
+def _either(n: int, marks: Marks) -> str:
+    return rf"(?P<open{n}>{marks.opening})|(?P<end{n}>(?:{marks.end}){BEFORE})"
+
+
+_NAMED = [(_either(n, marks), marks.opening.startswith(r"\A")) for n, marks in enumerate(MARKS)]
+_OF_SIGNS = "|".join(one for one, in_words in _NAMED if not in_words)
+_OF_WORDS = "|".join(one for one, in_words in _NAMED if in_words)
+# What a mark begins with is looked at first, which is ten times as fast.
+MARK = re.compile(rf"(?=[<\[◁aH]|\A)(?:(?=[<\[◁])(?:{_OF_SIGNS})|{_OF_WORDS})", re.IGNORECASE)
+HINTS = ("<", "[", "◁", "analysis", "assistantfinal", "rocess:")  #: Each mark holds one of these.
 ALONE = [None if marks.alone is None else re.compile(marks.alone, re.I) for marks in MARKS]
 QUOTES = ("``", '""', "''", "“”", "‘’", "«»")  #: A mark between two of these is only spoken of.
 
@@ -110,6 +114,8 @@ def without_thoughts(text: str) -> str | None:
 
 def spoken_spans(text: str) -> list[tuple[int, int]] | None:
     """Find where a model's answer stands between its thoughts; None if the last has no end."""
+    if not any(hint in text for hint in HINTS):  # most answers; a search for marks takes longer
+        return [(0, len(text))]
     spans: list[tuple[int, int]] = []
     opened: list[int] = []  # which marks, the innermost last
     start = 0
