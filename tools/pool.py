@@ -26,7 +26,6 @@ from heart_collect.calls.records import open_ledger
 from heart_collect.judging.prompts import ProtocolError, load_protocol, load_rubric, prompt_hash
 from heart_utils.identities import refuse_identities
 from heart_utils.ratings.ratings import Ratings, fit_ratings
-from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.runs import (
     Run,
     find_root,
@@ -79,7 +78,7 @@ class Pooled:
         There are few of them, so that intervals are wide and it is provisional.
         """
         both = {"responders": self.responders, "cluster": "group", **options}
-        return fit_ratings(combine_orders(self.verdicts), dimension=dimension, **both)
+        return fit_ratings(self.verdicts, dimension=dimension, **both)
 
 
 def pack_run(run: Run, lab: str) -> bytes:

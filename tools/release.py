@@ -25,7 +25,6 @@ import yaml
 
 from heart_utils.identities import looks_like_person, redact_message, refuse_identities
 from heart_utils.ratings.ratings import fit_boards
-from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.methods import methods
 from heart_utils.runs import (
     Run,
@@ -305,8 +304,7 @@ def _refuse_keys(run: Run) -> None:
 
 def _methods_of(run: Run) -> str:
     """Write the paragraph on each dimension of a run."""
-    rows = combine_orders(run.read("verdicts"))
-    boards = fit_boards(rows, by=["dimension"])
+    boards = fit_boards(run.read("verdicts"), by=["dimension"])
     return "\n\n".join(methods(run, board) for board in boards.values()) + "\n"
 
 

@@ -296,7 +296,7 @@ def _decided(people: pd.DataFrame, judge: pd.DataFrame) -> pd.DataFrame:
 
 def _over_people(votes: pd.DataFrame, judge: str, ci_level: float) -> Array:
     """Compute the ends of agreement and of the lead over dialogues and people, a row each."""
-    pairs = pair_votes(read_votes(votes), votes, between=("human", judge), by=[], ties="exclude")
+    pairs = pair_votes(read_votes(votes), between=("human", judge), by=[], ties="exclude")
     cells = []  # what each person said in each dialogue: votes, equal ones, and right by names
     for person in np.unique(pairs.rater_pairs[0]):
         theirs = pairs.of_rater(person, first=True)

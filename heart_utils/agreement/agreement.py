@@ -61,6 +61,7 @@ class Agreement:
     left_out: pd.Series  #: state -> answers that do not count
     #: answers counted as ties that contradicted themselves when the order was turned
     n_inconsistent: int
+    n_joined: int  #: pairs asked in both orders, which count as one answer each
 
 
 def pairwise_agreement(
@@ -85,7 +86,7 @@ def pairwise_agreement(
     Parameters
     ----------
     verdicts
-        The table, joined by ``combine_orders``.
+        The table; the two orders of a pair count as one answer.
     between
         Two of ``"human"``, ``"model"`` and raters' names, people first. ``("human", "human")``
         measures agreement among people.
@@ -154,7 +155,7 @@ def pairwise_agreement(
             f"cluster names a column, or such a column and 'rater'; got {cluster!r}."
         )
     votes = read_votes(verdicts, cluster=clusters[0])
-    pairs = pair_votes(votes, verdicts, between=between, by=by, ties=ties)
+    pairs = pair_votes(votes, between=between, by=by, ties=ties)
     weights = np.vstack(
         [np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)]
     )
@@ -170,7 +171,7 @@ def pairwise_agreement(
     n_clusters = (sums[:, :, 0] > 0).sum(axis=0)
     columns = interval_columns(MEASURES, measures[0], measures[1:], n_clusters, ci_level)
     if len(clusters) > 1 and len(measures) > 1:
-        added, n_people = _vary_people(votes, verdicts, pairs, between, by)
+        added, n_people = _vary_people(votes, pairs, between, by)
         fewest = np.minimum(n_clusters, n_people)
         for number, (name, (least, most)) in enumerate(MEASURES.items()):
             se = np.sqrt(
@@ -189,7 +190,7 @@ def pairwise_agreement(
     table = table.assign(
         decided_share=pairs.decided_share, provisional=n_clusters < ENOUGH_CLUSTERS
     )
-    return Agreement(table, votes.left_out, votes.n_inconsistent)
+    return Agreement(table, votes.left_out, votes.n_inconsistent, votes.n_joined)
 
 
 @dataclass(frozen=True)
@@ -328,7 +329,6 @@ def _commonest(counts: Array) -> Array:
 
 def pair_votes(
     votes: Votes,
-    table: pd.DataFrame,
     *,
     between: tuple[str, str | None],
     by: Sequence[str],
@@ -346,13 +346,14 @@ def pair_votes(
         raise AgreementError(
             f"between names two rater groups, such as ('human', 'model'); got {between!r}."
         )
+    table = votes.table
     need_columns(
         table,
         ["responder_a", "responder_b", *(name for name in by if name != "ambiguity")],
         AgreementError,
     )
     alone = between[1] is None
-    first, second = (rater_group(votes.rows, table, who or between[0]) for who in between)
+    first, second = (rater_group(votes.rows, votes.table, who or between[0]) for who in between)
     symmetric = bool((first == second).all()) and not alone
     by_unit = pd.DataFrame({"unit": votes.unit, "rater": votes.rater, "value": votes.value})
     # Within one group each two raters meet twice, once from either side; halving the counts below
@@ -367,14 +368,14 @@ def pair_votes(
     responders = a.where(a < b, b) + " and " + b.where(a < b, a)
     shared = [column for column in by if column not in VOTE_COLUMNS]
     of_unit = pd.DataFrame(
-        {column: unit_values(votes, table, column) for column in shared}, index=votes.units.index
+        {column: unit_values(votes, column) for column in shared}, index=votes.units.index
     )
     labels = of_unit.iloc[paired["unit"].to_numpy()].reset_index(drop=True)
     if "rater" in by:
         labels["rater"] = votes.raters.to_numpy(dtype=object)[paired["rater_other"]]
     if "ambiguity" in by:
         labels["ambiguity"] = _ambiguity(
-            paired, votes, rater_group(votes.rows, table, "human"), first, second
+            paired, votes, rater_group(votes.rows, votes.table, "human"), first, second
         )
     group, groups = number_groups(labels[list(by)])
     decided = ((paired["value"] != TIE) & (paired["value_other"] != TIE)).to_numpy()
@@ -408,9 +409,7 @@ def pair_votes(
         own=_labels_of_units(votes, first),
         unit_cluster=cluster_of_unit(votes),
         unit_group=number_groups(of_unit)[0],
-        unit_authors=pd.factorize(
-            unit_values(votes, table.assign(responders=responders), "responders")
-        )[0],
+        unit_authors=pd.factorize(unit_values(votes, responders.rename("responders")))[0],
         n_clusters=len(votes.clusters),
         symmetric=symmetric,
         rater_pairs=(paired["rater"].to_numpy(), paired["rater_other"].to_numpy(), label_pair),
@@ -471,7 +470,6 @@ def _measures(sums: Array, margins: Array, right: Array) -> Array:
 
 def _vary_people(
     votes: Votes,
-    verdicts: pd.DataFrame,
     pairs: VotePairs,
     between: tuple[str, str],
     by: Sequence[str],
@@ -489,7 +487,7 @@ def _vary_people(
             "Two people's agreement by rater cannot be resampled over raters; resample the"
             " dialogues alone."
         )
-    person = (verdicts["rater_kind"] == "human").to_numpy()[votes.rows]
+    person = (votes.table["rater_kind"] == "human").to_numpy()[votes.rows]
     refuse_few_raters(votes.cluster[person], votes.rater[person], ("dialogue_id", "rater"))
 
     def parts(some: VotePairs) -> tuple[Array, Array, Array]:

@@ -103,10 +103,10 @@ def agreement_with_baselines(
             " vote."
         )
     votes = read_votes(verdicts, cluster=cluster)
-    pairs = pair_votes(votes, verdicts, between=between, by=by, ties="exclude")
+    pairs = pair_votes(votes, between=between, by=by, ties="exclude")
     guesses = {
         **_from_gaps(votes, pairs, gaps),
-        **_from_order(votes, verdicts, pairs, rater_group(votes.rows, verdicts, between[0])),
+        **_from_order(votes, pairs, rater_group(votes.rows, votes.table, between[0])),
     }
     first = pairs.sides()[0]
     n_right = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
@@ -188,10 +188,9 @@ def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
     return guess
 
 
-def _from_order(
-    votes: Votes, table: pd.DataFrame, pairs: VotePairs, mask: np.ndarray
-) -> dict[str, Array]:
+def _from_order(votes: Votes, pairs: VotePairs, mask: np.ndarray) -> dict[str, Array]:
     """Guess from which reply came first: compute how often each label is then right."""
+    table = votes.table
     order = (
         table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
     )

@@ -439,7 +439,7 @@ def judge_reliability(
             )
         sheet, author = (
             pd.DataFrame(answer_sheet(votes), columns=votes.raters),
-            unit_values(votes, rows, "responder"),
+            unit_values(votes, "responder"),
         )
         for judge in votes.raters.drop(person):
             both = sheet[[person, judge]].dropna()

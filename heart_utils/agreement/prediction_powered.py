@@ -29,6 +29,7 @@ from heart_utils.ratings.spread import (
     centring,
     covariance,
     effective_clusters,
+    find_unvaried,
     sums_of_scores,
     sums_of_sides,
 )
@@ -100,7 +101,9 @@ class PoweredRatings:
         # have this covariance
         rows = np.concatenate([root, -root]) * np.sqrt((len(root) - 0.5) * (n - 1.0) / n)
         level = float(self.table["ci_level"].iloc[0])
-        low, high = Differences(strength, rows, n, level, self.n_effective).ranks()
+        unvaried = self.table.set_index("responder").loc[names, "unvaried"].to_numpy(bool)
+        known = Differences(strength, rows, n, level, self.n_effective, unvaried=unvaried)
+        low, high = known.ranks()
         return pd.DataFrame({"responder": names, "rank_low": low, "rank_high": high})
 
 
@@ -127,8 +130,8 @@ def prediction_powered_ratings(
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        One row a verdict, two orders of a pair joined; the dialogues that people judged are a
-        random part.
+        One row a verdict (two orders of a pair become one); the dialogues that people judged are
+        a random part.
     judge : str
         A rater, or ``"model"`` for the mean of all judges.
     dimension : str
@@ -193,9 +196,9 @@ def prediction_powered_ratings(
     check_level(ci_level)
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster, rater=rater)
     refuse_ties_alone(entries, dimension)
-    chances = verdicts[stands_for] if stands_for else None
-    people = _of_people(entries, rater_group(entries.rows, verdicts, "human"), chances)
-    judged = _Judged.read(entries, rater_group(entries.rows, verdicts, judge))
+    chances = entries.table[stands_for] if stands_for else None
+    people = _of_people(entries, rater_group(entries.rows, entries.table, "human"), chances)
+    judged = _Judged.read(entries, rater_group(entries.rows, entries.table, judge))
     cells = pd.DataFrame(
         {"dialogue": people.cluster, "pair": pairs_of(people)[0]}
     ).drop_duplicates()
@@ -244,12 +247,13 @@ def prediction_powered_ratings(
         replace(alone, entries=replace(people, rater=None)), correction=UNBIASED
     )
     n_effective = min(effective_clusters(alone, *group) for group in people.groups())
+    unvaried = find_unvaried(alone, people.groups()) & ~alone.penalised
     names = entries.responders.astype("str")
     fits = (powered.theta, robust), (alone.theta, plain)
     n, n_all = int(labelled.sum()), len(labelled)
     fewest = min(n, n if people.raters is None else len(people.raters))
     return PoweredRatings(
-        table=_table(names, *fits, judged.mean, alone.penalised, fewest, ci_level),
+        table=_table(names, *fits, judged.mean, alone.penalised, unvaried, fewest, ci_level),
         weight=float(trust[labelled].mean()),
         rho_squared=rho_squared,
         most_saving=(1.0 - part) * rho_squared * float(np.trace(by_dialogue) / np.trace(plain)),
@@ -429,6 +433,7 @@ def _table(
     plain: Fitted,
     judged: Array,
     penalised: Truths,
+    unvaried: Truths,
     n: int,
     ci_level: float,
 ) -> pd.DataFrame:
@@ -438,10 +443,11 @@ def _table(
     columns: dict[str, pd.Index | Array] = {"responder": names}
     for three, (theta, robust) in zip((WITH_JUDGE, BY_PEOPLE), (powered, plain), strict=True):
         variance = np.diag(centre @ robust @ centre.T)
-        half = np.where(penalised, np.nan, quantile * np.sqrt(np.maximum(variance, 0.0)))
+        half = np.where(penalised | unvaried, np.nan, quantile * np.sqrt(np.maximum(variance, 0.0)))
         columns |= dict(
             zip(three, (centre @ theta, centre @ theta - half, centre @ theta + half), strict=True)
         )
     table = pd.DataFrame({**columns, "judge_strength": centring(by_judge) @ judge})
     table.insert(4, "ci_level", ci_level)
+    table["unvaried"] = unvaried
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)

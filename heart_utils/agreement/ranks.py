@@ -94,7 +94,7 @@ def rank_agreement(
     )
     # A conversation is a history on a dimension and item.
     conversation, _ = number_groups(
-        votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, scores, "history_id"))
+        votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, "history_id"))
     )
     sheet = answer_sheet(votes)
     sums = np.concatenate(

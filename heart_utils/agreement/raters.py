@@ -23,7 +23,7 @@ from heart_utils.ratings.resampling import (
     sums_by,
 )
 from heart_utils.ratings.verdicts import AgreementError, Array, RatingsError
-from heart_utils.tables import need_columns
+from heart_utils.tables import ORDERS, need_columns
 
 __all__ = ["ExclusionRule", "WriterRatings", "decide_exclusions", "rate_writers", "rater_quality"]
 
@@ -498,7 +498,7 @@ def _sides(rows: pd.DataFrame) -> pd.DataFrame:
 
     A choice whose order is not known counts for neither.
     """
-    sided = rows[(rows["verdict"] != "tie") & rows["order"].notna()]
+    sided = rows[(rows["verdict"] != "tie") & rows["order"].isin(ORDERS)]
     first = (sided["verdict"] == "a") == (sided["order"] == "ab")
     side_rows = []
     for rater, chosen in first.groupby(sided["rater"], sort=True):

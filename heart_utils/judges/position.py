@@ -18,7 +18,15 @@ from heart_utils.ratings.resampling import (
     p_value,
     share_ci,
 )
-from heart_utils.ratings.verdicts import SHARES, Array, combine_orders, need_cluster, won_by_a
+from heart_utils.ratings.verdicts import (
+    BOTH,
+    SHARES,
+    Array,
+    combine_orders,
+    need_cluster,
+    won_by_a,
+)
+from heart_utils.tables import ORDERS
 
 __all__ = ["BiasError", "compare_answers", "feature_bias", "position_bias", "text_features"]
 
@@ -45,7 +53,7 @@ def position_bias(
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        Orders not yet joined.
+        Each order of a pair a row, since this is about the order: not yet joined.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -81,8 +89,9 @@ def position_bias(
         joined = combine_orders(theirs)
         # Two valid answers, or one row that was joined before it came: GPT-4's in MT-Bench have no
         # order.
-        judged = joined[joined["state"].isin(["valid", "inconsistent"]) & joined["order"].isna()]
-        with_order = valid[valid["order"].notna()]
+        in_both = joined["order"].isna() | joined["order"].eq(BOTH)
+        judged = joined[joined["state"].isin(["valid", "inconsistent"]) & in_both]
+        with_order = valid[valid["order"].isin(ORDERS)]
         first = with_order["verdict"].map(SHARES).astype(float).to_numpy()
         first = np.where(with_order["order"] == "ab", first, 1.0 - first)
         failed, turned = (

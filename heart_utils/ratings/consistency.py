@@ -17,6 +17,7 @@ from heart_utils.ratings.resampling import (
     check_clusters,
     check_level,
     draw_weights,
+    known_error,
     ratio,
     refuse_few_raters,
     share_ci,
@@ -73,7 +74,8 @@ def consistency(
         One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t
         intervals. One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution;
         ``n_clusters`` have two verdicts or more, ``n_single`` one (left out). ``nan`` where no
-        dialogue has two opponents of a responder that has several.
+        dialogue has two opponents of a responder that has several; no interval where nothing varies
+        between dialogues.
 
     Raises
     ------
@@ -102,7 +104,8 @@ def consistency(
     n_used = measured.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
     half_widths = [
-        quantile * standard_error(replicates[1:], n_used) for replicates in (spread, tenth)
+        quantile * known_error(standard_error(replicates[1:], n_used))
+        for replicates in (spread, tenth)
     ]
     table = pd.DataFrame(
         {"responder": entries.responders, "mean": mean[0], "sd": np.maximum(spread[0], 0.0)}
@@ -119,8 +122,8 @@ def consistency(
     counts = {"ci_level": ci_level, "n_clusters": n_used, "n_single": (count == 1).sum(axis=0)}
     return table.assign(
         **counts,
-        provisional=n_used < ENOUGH_CLUSTERS,
-        simulated=is_simulated(verdicts.iloc[entries.rows]),
+        provisional=(n_used < ENOUGH_CLUSTERS) | np.isnan(half_widths[0]),
+        simulated=is_simulated(entries.table.iloc[entries.rows]),
     )
 
 
@@ -275,7 +278,7 @@ def head_to_head(
         ["inconsistent", "tie", "people"],
         "models",
     )[meet]
-    rows = verdicts.iloc[entries.rows[meet]]
+    rows = entries.table.iloc[entries.rows[meet]]
     parts, rows = [], rows.assign(outcome=outcome)
     for group, of_group in rows.groupby(list(by), sort=True) if by else [((), rows)]:
         outcomes, drawn = (

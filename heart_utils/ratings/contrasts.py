@@ -20,6 +20,7 @@ from heart_utils.ratings.resampling import (
     interval_ends,
     standard_error,
 )
+from heart_utils.ratings.spread import FLAT
 from heart_utils.ratings.verdicts import Array, RatingsError, is_simulated, need, read_verdicts
 
 __all__ = ["TwinContrasts", "twin_contrasts"]
@@ -85,8 +86,9 @@ def twin_contrasts(
         ``table`` has one row a contrast: ``contrast``, ``calm`` and ``adversarial`` (the difference
         in either slice, log-odds), ``delta`` with ``se``, ``ci_low`` and ``ci_high``, ``p_value``,
         ``n_clusters``. Where someone won or lost every comparison of a slice, a contrast is
-        ``penalised``: tested, but without interval. ``n_flips`` and ``n_unpaired`` count the ways
-        of flipping used, and the verdicts without a twin.
+        ``penalised``: tested, but without interval, as is one that all dialogues put alike.
+        ``n_flips`` and ``n_unpaired`` count the ways of flipping used, and the verdicts without a
+        twin.
 
     Raises
     ------
@@ -118,7 +120,7 @@ def twin_contrasts(
     """
     need(verdicts, ["slice", "dialogue_id"], "Twins are found by them.")
     entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id")
-    of_slice = verdicts["slice"].iloc[entries.rows].to_numpy(dtype=object)
+    of_slice = entries.table["slice"].iloc[entries.rows].to_numpy(dtype=object)
     twin = np.isin(of_slice.astype(str), TWINS)
     paired = np.logical_and(
         *(
@@ -133,7 +135,7 @@ def twin_contrasts(
             f" {slices_present}. Judge both."
         )
     kept = twin & paired[entries.cluster]
-    used = verdicts.iloc[entries.rows[kept]]
+    used = entries.table.iloc[entries.rows[kept]]
     entries = read_verdicts(used, dimension=dimension, cluster="dialogue_id")
     n_clusters = len(entries.clusters)
     check_clusters(n_clusters, "dialogue_id")
@@ -165,8 +167,11 @@ def twin_contrasts(
     # Who won or lost all in a slice is held by the prior alone, and resampling cannot say how far
     # away the truth may be.
     held = ((matrix != 0) & (fits[0].penalised | fits[1].penalised)).any(axis=1)
+    # Nor can it where all dialogues say the same.
+    se = standard_error(again, n_clusters)
+    unknown = held | (se * np.sqrt(n_clusters) <= 4.0 * FLAT)
     low, high = (
-        np.where(held, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level)
+        np.where(unknown, np.nan, end) for end in interval_ends(delta, again, n_clusters, ci_level)
     )
     as_wide = (
         np.abs(contrast_difference(_cells(~flips, flips), _cells(flips, ~flips)))
@@ -177,9 +182,7 @@ def twin_contrasts(
     table = pd.DataFrame(
         {"contrast": list(chosen), "calm": gaps[1], "adversarial": gaps[0], "delta": delta}
     )
-    table = table.assign(
-        se=standard_error(again, n_clusters), ci_low=low, ci_high=high, ci_level=ci_level
-    )
+    table = table.assign(se=se, ci_low=low, ci_high=high, ci_level=ci_level)
     table = table.assign(
         penalised=held, p_value=p_value, n_clusters=n_clusters, simulated=is_simulated(used)
     )

@@ -72,7 +72,7 @@ def find_fragility(
     need(verdicts, [] if unit == "verdict" else [unit])
     cluster = "dialogue_id" if "dialogue_id" in verdicts else None
     entries = read_verdicts(verdicts, dimension=dimension, cluster=cluster)
-    rows = verdicts.iloc[entries.rows]
+    rows = entries.table.iloc[entries.rows]
     codes, names = (
         (np.arange(len(rows)), rows.index) if unit == "verdict" else pd.factorize(rows[unit])
     )

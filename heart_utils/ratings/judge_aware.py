@@ -23,8 +23,9 @@ from scipy.special import expit
 from heart_utils.ratings.bradley_terry import PRIOR, BradleyTerry, ConvergenceError
 from heart_utils.ratings.ratings import lay_out
 from heart_utils.ratings.resampling import Rng, as_rng, check_clusters, check_level
-from heart_utils.ratings.spread import Differences, centring
+from heart_utils.ratings.spread import Differences, centring, find_unvaried
 from heart_utils.ratings.verdicts import (
+    BOTH,
     Array,
     Codes,
     Entries,
@@ -57,7 +58,7 @@ class RaterModel:
     won: Array  # half of what a won beyond b
     tie: Array
     ties_used: NDArray[np.bool_]  # by rater; one who never ties has a nu of zero
-    start: Array  # strengths without raters
+    plain: BradleyTerry  # without raters, where the search starts
     prior: Array  # the weak prior of each strength, on who separates
     anchors: NDArray[np.bool_]
 
@@ -69,7 +70,7 @@ class RaterModel:
         side = np.zeros(len(rater))
         if "order" in verdicts:
             side = np.array([1.0, -1.0, 0.0])[
-                word_codes(verdicts, "order", entries.rows, ORDERS, nullable=True)
+                word_codes(verdicts, "order", entries.rows, (*ORDERS, BOTH), nullable=True)
             ]
         plain, tie = BradleyTerry.fit(entries, "verdicts"), entries.tie.astype(float)
         used, won = (
@@ -83,7 +84,7 @@ class RaterModel:
             won,
             tie,
             used,
-            plain.theta,
+            plain,
             np.where(plain.penalised, PRIOR, 0.0),
             anchors,
         )
@@ -194,7 +195,7 @@ def fit_raters(model: RaterModel) -> tuple[Array, Array]:
     """
     free, n_clusters = model.free, len(model.entries.clusters)
     n = len(model.anchors)
-    start = np.concatenate([model.start, np.zeros(2 * n), np.full(n, -0.5)])
+    start = np.concatenate([model.plain.theta, np.zeros(2 * n), np.full(n, -0.5)])
 
     def slopes(point: Array) -> tuple[Array, Array]:
         gradient, information, _ = derivatives(model, free @ point)
@@ -298,7 +299,8 @@ def fit_judge_aware(
     ----------
     verdicts : pandas.DataFrame
         One row per verdict as in :func:`~heart_utils.ratings.ratings.fit_ratings`, and ``rater``,
-        ``rater_kind`` and ``order``; the two orders of a pair are not joined.
+        ``rater_kind`` and ``order``. Each order of a pair is an answer of its own, since the fit
+        is about the order; what was joined before tells nothing of it.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``.
     dimension : str
@@ -350,7 +352,9 @@ def fit_judge_aware(
     """
     check_level(ci_level)
     need(verdicts, ["rater", "rater_kind"])
-    entries = read_verdicts(verdicts, dimension=dimension, cluster="dialogue_id", rater="rater")
+    entries = read_verdicts(
+        verdicts, dimension=dimension, cluster="dialogue_id", rater="rater", single_orders=True
+    )
     refuse_ties_alone(entries, dimension)
     check_clusters(len(entries.clusters), "dialogue_id")
     rater = np.asarray(entries.rater, dtype=np.intp)
@@ -378,11 +382,13 @@ def fit_judge_aware(
     )
     # Who always wins or loses has a strength by the weak prior alone: no verdict bounds it, so any
     # rank is open.
-    low, high = np.where(
-        separated, [[-np.inf], [np.inf]], theta + np.outer([-1.0, 1.0], half_widths[:size])
-    )
+    unvaried = find_unvaried(model.plain, [(entries.cluster, n_clusters)]) & ~separated
+    low, high = theta + np.outer([-1.0, 1.0], np.where(unvaried, np.nan, half_widths[:size]))
+    low, high = np.where(separated, [[-np.inf], [np.inf]], (low, high))
     ends = np.where(separated, [[-np.inf], [np.inf]], np.nan)
-    best, worst = Differences(theta, draws, n_clusters, ci_level, n_clusters, ends).ranks()
+    best, worst = Differences(
+        theta, draws, n_clusters, ci_level, n_clusters, ends, unvaried
+    ).ranks()
     settings = {
         "dimension": dimension,
         "method": "judge-aware",
@@ -397,10 +403,11 @@ def fit_judge_aware(
         "rank_high": worst,
         "chance": expit(theta[:, None] - theta[None, :]),
         "penalised": separated,
+        "unvaried": unvaried,
         "n_clusters": entries.count_judged_in(entries.cluster, n_clusters),
     }
     return JudgeAware(
-        table=lay_out(verdicts, responders, entries, {**settings, "ci_level": ci_level}, columns),
+        table=lay_out(responders, entries, {**settings, "ci_level": ci_level}, columns),
         raters=_raters(model, estimates, half_widths, kinds),
         anchor="people" if people.any() else "consensus",
         common_order=_test_common_order(model, estimates),

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from heart_utils.ratings.bradley_terry import fit_model
+from heart_utils.ratings.bradley_terry import fit_model, fit_weights
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
@@ -21,6 +22,7 @@ from heart_utils.ratings.resampling import (
 )
 from heart_utils.ratings.spread import Differences, spread_of
 from heart_utils.ratings.verdicts import (
+    Array,
     Entries,
     RatingsError,
     is_simulated,
@@ -58,6 +60,20 @@ WEIGHING = {
 }
 """What weights mean, as a result says it."""
 
+ORDERS_JOINED = (
+    "{:,} pairs were asked in both orders and count once; {:,} contradicted themselves and are half"
+    " a win to each."
+)
+UNVARIED = (
+    "No interval for {}: all dialogues say the same, so nothing tells how far others would differ,"
+    " and any rank is possible."
+)
+UNEVEN = 2.0  # so many times fewer verdicts of equal weight would tell as much
+UNEVEN_PAIRS = (
+    "Some pairs met far more often than others: weighed alike, these {:,} verdicts tell as much as"
+    " {:,.0f}, and intervals and ranks widen. weights='verdicts' counts each verdict the same."
+)
+
 NO_DIALOGUE = (
     "The verdicts have no column dialogue_id, so these ratings have no interval. Name what stands"
     " for a dialogue, such as cluster='history_id', or say n_resamples=0 if no interval is wanted."
@@ -65,7 +81,6 @@ NO_DIALOGUE = (
 
 
 def lay_out(
-    verdicts: pd.DataFrame,
     responders: pd.DataFrame | None,
     entries: Entries,
     settings: Mapping[str, Any],
@@ -76,12 +91,16 @@ def lay_out(
     `estimates` is in the order of the responders' names.
     """
     size, n_verdicts = len(entries.responders), entries.n_verdicts()
-    n_ties = np.bincount(entries.a, entries.tie, size) + np.bincount(entries.b, entries.tie, size)
+
+    def count(of: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(entries.a[of], minlength=size) + np.bincount(
+            entries.b[of], minlength=size
+        )
+
     chance = np.where(np.eye(size, dtype=bool), 0.0, estimates["chance"])
     columns = {
         **{
-            column: _common(verdicts, column, entries)
-            for column in ("slice", "group", "rater", "rater_kind")
+            column: _common(column, entries) for column in ("slice", "group", "rater", "rater_kind")
         },
         **{column: settings[column] for column in ("dimension", "method", "population")},
         "responder": entries.responders.astype("str"),
@@ -90,7 +109,7 @@ def lay_out(
         ),
         **{
             column: estimates[column]
-            for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised")
+            for column in ("strength", "ci_low", "ci_high", "n_clusters", "penalised", "unvaried")
         },
         "ci_level": settings["ci_level"] if settings["interval"] else np.nan,
         **{
@@ -99,13 +118,15 @@ def lay_out(
         },
         "win_probability": chance.sum(axis=1) / (size - 1),
         "n_verdicts": n_verdicts,
-        "tie_share": n_ties / n_verdicts,
+        "tie_share": count(entries.tie) / n_verdicts,
+        "n_joined": count(entries.joined),
+        "n_inconsistent": count(entries.inconsistent),
         "provisional": (
             (estimates["n_clusters"] < ENOUGH_CLUSTERS)
             | np.isnan(estimates["ci_low"])
             | estimates["penalised"]
         ),
-        "simulated": is_simulated(verdicts.iloc[entries.rows]),
+        "simulated": is_simulated(entries.table.iloc[entries.rows]),
     }
     for rating, end in (
         ("rating", "strength"),
@@ -117,11 +138,12 @@ def lay_out(
     return table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
 
 
-def _check_unit(verdicts: pd.DataFrame, entries: Entries) -> bool:
+def _check_unit(entries: Entries) -> bool:
     """Refuse replies and whole conversations on one leaderboard.
 
     Return whether seekers were played, so that who plays them matters.
     """
+    verdicts = entries.table
     if "unit" in verdicts:
         units = verdicts["unit"].iloc[entries.rows].fillna("reply").unique()
         if len(units) > 1:
@@ -132,12 +154,17 @@ def _check_unit(verdicts: pd.DataFrame, entries: Entries) -> bool:
     return "seeker" in verdicts and bool(verdicts["seeker"].iloc[entries.rows].notna().any())
 
 
-def _common(verdicts: pd.DataFrame, column: str, entries: Entries) -> str | None:
+def _count_even(weight: Array) -> float:
+    """Count the verdicts of equal weight that would tell as much (Kish)."""
+    return float(weight.sum() ** 2 / (weight**2).sum())
+
+
+def _common(column: str, entries: Entries) -> str | None:
     """Return the value that all verdicts of a leaderboard share, or that there are several."""
     mixed = None if column == "group" else "all"
-    if column not in verdicts:
+    if column not in entries.table:
         return mixed
-    values = verdicts[column].iloc[entries.rows].unique()
+    values = entries.table[column].iloc[entries.rows].unique()
     return str(values[0]) if len(values) == 1 and not pd.isna(values[0]) else mixed
 
 
@@ -183,6 +210,9 @@ class Ratings:
     n_clusters: int
     #: entered as half a win to each side, because two orders contradicted each other
     n_inconsistent: int
+    n_joined: int  #: pairs asked in both orders, which entered as one verdict each
+    #: verdicts of equal weight that would tell as much; fewer if pairs met unevenly often
+    n_even: float
     #: clusters of even information that tell as much of a difference: degrees of freedom plus one
     n_effective: float
     #: probability that the row is preferred to the column, a tie being half; ``nan`` on the
@@ -214,7 +244,19 @@ class Ratings:
         over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
         interval = over if population else "no interval"
         weighing = WEIGHING.get(str(self.settings["weights"]), "")
-        return f"Ratings ({which}): {self.n_verdicts:,} verdicts, {interval}{weighing}"
+        notes = "".join(f"\n{note}" for note in self._notes())
+        return f"Ratings ({which}): {self.n_verdicts:,} verdicts, {interval}{weighing}{notes}"
+
+    def _notes(self) -> list[str]:
+        """Write what a reader must know of these verdicts before the numbers."""
+        notes, alike = [], self.table.loc[self.table["unvaried"], "responder"]
+        if self.n_joined or self.n_inconsistent:
+            notes.append(ORDERS_JOINED.format(self.n_joined, self.n_inconsistent))
+        if len(alike):
+            notes.append(UNVARIED.format(", ".join(alike)))
+        if self.n_even < self.n_verdicts / UNEVEN:
+            notes.append(UNEVEN_PAIRS.format(self.n_verdicts, self.n_even))
+        return notes
 
     def _leaderboard(self) -> pd.DataFrame:
         """Round what a reader of a leaderboard looks for."""
@@ -319,8 +361,8 @@ def fit_ratings(
     verdicts : pandas.DataFrame
         One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or
         ``"tie"``), `cluster` and, where there are several dimensions, states or soft wins,
-        ``dimension``, ``state`` and ``p_a``; two orders of a pair joined by
-        :func:`~heart_utils.ratings.verdicts.combine_orders`.
+        ``dimension``, ``state`` and ``p_a``. Where ``order`` is known, the two orders of a pair
+        count as one verdict, as :func:`~heart_utils.ratings.verdicts.combine_orders` joins them.
     responders : pandas.DataFrame, optional
         Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``:
         unknown.
@@ -355,7 +397,8 @@ def fit_ratings(
         responders at once; ``win_probability``, the mean over opponents of the fitted probability;
         ``n_verdicts``, ``n_clusters``, ``tie_share``, ``penalised``, ``provisional``,
         ``simulated``. Intervals follow the rule of ``interval_ends``, by the clusters in which
-        someone was met. If all verdicts are even, all strengths are zero and there is no interval.
+        someone was met. Of whom all clusters say the same, there is no interval and any rank is
+        possible (``unvaried``), which the result says.
 
     Raises
     ------
@@ -371,7 +414,7 @@ def fit_ratings(
     See Also
     --------
     fit_boards : Fit one leaderboard for each group of verdicts.
-    combine_orders : Join the two orders of a pair before the fit.
+    combine_orders : Join the two orders of a pair, as this does.
     fit_judge_aware : Fit strengths together with each rater's reliability and position bias.
     prediction_powered_ratings : Rate as people would, from few human verdicts and many of a judge.
     plot_leaderboard : Draw the ratings with their intervals.
@@ -408,8 +451,8 @@ def fit_ratings(
         verdicts, dimension=dimension, cluster=None if absent else clusters[0], rater=rater
     )
     refuse_ties_alone(entries, dimension)
-    has_seekers = _check_unit(verdicts, entries)
-    margins = read_margins(verdicts, entries) if method in ("margins", "released-heart") else None
+    has_seekers = _check_unit(entries)
+    margins = read_margins(entries) if method in ("margins", "released-heart") else None
     # One fit serves estimates and intervals: resamples only sum its win matrices under other
     # weights.
     model = fit_model(entries, method, weights, margins)
@@ -439,7 +482,7 @@ def fit_ratings(
     # a reader sees is brought into the table's order at the end.
     chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
     estimates |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
-    table = lay_out(verdicts, responders, entries, settings, estimates)
+    table = lay_out(responders, entries, settings, estimates)
     if method == "released-heart":
         ends = ["rating", "rating_low", "rating_high"]
         table[ends] = table[ends].clip(LOWEST_RATING, HIGHEST_RATING)
@@ -453,6 +496,8 @@ def fit_ratings(
         n_verdicts=len(entries.rows),
         n_clusters=gaps.n_clusters,
         n_inconsistent=int(entries.inconsistent.sum()),
+        n_joined=int(entries.joined.sum()),
+        n_even=_count_even(fit_weights(entries, model.weights)),
         n_effective=gaps.n_effective,
         chance=pd.DataFrame(chance[np.ix_(order, order)], index=names, columns=names),
         gaps=gaps,

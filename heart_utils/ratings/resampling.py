@@ -25,6 +25,7 @@ SEED = 20260109
 # better
 MANY_CLUSTERS = 50
 ENOUGH_CLUSTERS = 30  # below this number a result is provisional
+NO_SPREAD = 1e-9  # a standard error below this part of what it is of is rounding: nothing varied
 FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed, and not resampled
 
 
@@ -42,7 +43,7 @@ class Interval:
     #: resamples in which the statistic has no value (such as 0/0); they are left out and counted
     #: here
     n_undefined: int
-    provisional: bool  #: fewer than 30 clusters
+    provisional: bool  #: fewer than 30 clusters, or resamples that tell nothing
     replicates: Array  #: the statistic in each resample
 
 
@@ -177,7 +178,7 @@ def bootstrap_ci(
         ``estimate``, ``ci_low``, ``ci_high``, ``se``, ``ci_level``, ``n_clusters``, ``n_undefined``
         (resamples without a value, left out), ``provisional`` (fewer than 30 clusters) and
         ``replicates`` (the statistic in each resample). Ends are ``nan`` where there is no
-        interval.
+        interval, as where all clusters say the same of a number without a range.
 
     Raises
     ------
@@ -193,7 +194,8 @@ def bootstrap_ci(
 
     Notes
     -----
-    The package has one rule for intervals. With both `least` and `most`, the interval is Wilson's,
+    The package has one rule for intervals. Where nothing varies between clusters, they do not tell
+    how far new ones may be off: there is no interval. With both `least` and `most`, it is Wilson's,
     with the bootstrap's standard error (Franco et al. 2019, https://doi.org/10.1093/jssam/smy019).
     Otherwise it is the estimate plus or minus a t quantile times the standard error, or from 50
     clusters on the percentiles of the resamples, widened for their number (Hesterberg 2015,
@@ -235,9 +237,18 @@ def bootstrap_ci(
         float(all_values[0]), defined, len(names), ci_level, least=least, most=most
     )
     se, few = float(standard_error(defined[:, None], len(names))[0]), len(names) < ENOUGH_CLUSTERS
+    provisional = few or (len(replicates) > 0 and bool(np.isnan(low)))
     n_undefined = len(replicates) - len(defined)
     return Interval(
-        float(all_values[0]), low, high, se, ci_level, len(names), n_undefined, few, replicates
+        float(all_values[0]),
+        low,
+        high,
+        se,
+        ci_level,
+        len(names),
+        n_undefined,
+        provisional,
+        replicates,
     )
 
 
@@ -337,12 +348,14 @@ def error_ends(
 ) -> tuple[Array, Array]:
     """Turn standard errors over clusters into the ends of intervals.
 
-    Wilson's interval where the number has a range, else t times the standard error.
+    Wilson's interval where the number has a range, else t times the standard error; no interval
+    where the clusters do not vary.
     """
     check_level(ci_level)
     estimate, se, n = (np.asarray(part, dtype=float) for part in (estimate, se, n_clusters))
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
-    low, high = estimate - quantile * se, estimate + quantile * se
+    half_width = quantile * known_error(se, estimate)
+    low, high = estimate - half_width, estimate + half_width
     if np.isfinite(most - least):
         inside = np.maximum((estimate - least) * (most - estimate), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -362,6 +375,15 @@ def error_ends(
     return np.where(absent, np.nan, np.maximum(low, least)), np.where(
         absent, np.nan, np.minimum(high, most)
     )
+
+
+def known_error(se: ArrayLike, estimate: ArrayLike = 1.0) -> Array:
+    """Return standard errors, but ``nan`` where they are zero up to rounding.
+
+    Clusters that all say the same do not tell how much others would differ.
+    """
+    se = np.asarray(se, dtype=float)
+    return np.where(se > NO_SPREAD * np.maximum(np.abs(estimate), 1e-3), se, np.nan)
 
 
 def interval_of(
@@ -402,15 +424,13 @@ def interval_columns(
 def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
     """Test a number without a range against zero, two-sided.
 
-    p is below 0.05 exactly where the 95 % interval excludes zero.
+    p is below 0.05 exactly where the 95 % interval excludes zero; ``nan`` where there is none.
     """
     # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution
     # of the standard error does.
-    se = float(standard_error(replicates[:, None], n_clusters)[0])
+    se = float(known_error(standard_error(replicates[:, None], n_clusters)[0], estimate))
     if np.isnan(se) or np.isnan(estimate):
         return float("nan")
-    if se == 0.0:
-        return 1.0 if estimate == 0.0 else 0.0
     by_t = float(2.0 * stats.t.sf(abs(estimate) / se, n_clusters - 1))
     if n_clusters < MANY_CLUSTERS:
         return by_t

@@ -8,10 +8,11 @@ from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.bradley_terry import BradleyTerry, pairs_of
 from heart_utils.ratings.resampling import (
     Rng,
     as_rng,
@@ -26,6 +27,7 @@ from heart_utils.ratings.verdicts import Array, Codes
 __all__ = ["Differences", "simultaneous_quantile"]
 
 RELEASED_Z = 1.96
+FLAT = 1e-3  # of a win: clusters whose standard deviation is below this say the same
 CHUNK_CELLS = 1_000_000
 # of a cluster's leverage, so that one which alone links somebody does not divide by zero
 NEARLY = 0.999
@@ -48,13 +50,14 @@ def spread_of(
     entries, centre = model.entries, centring(model.penalised)
     theta = centre @ model.theta
     size, groups = len(theta), entries.groups()
-    unknown = np.full(size, np.nan)
+    unknown, unvaried = np.full(size, np.nan), np.zeros(size, bool)
     estimates: Columns = {
         "ci_low": unknown,
         "ci_high": unknown,
         "n_clusters": np.zeros(size, int),
         "rank_low": None,
         "rank_high": None,
+        "unvaried": unvaried,
     }
     if interval is None or interval == "released":
         half_widths = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
@@ -71,8 +74,8 @@ def spread_of(
         min(n for _, n in groups),
     )
     estimates["n_clusters"] = clusters_met
-    # nobody was told apart, so nothing can be said about how well
-    if not (entries.share != 0.5).any():
+    estimates["unvaried"] = unvaried = find_unvaried(model, groups) & ~model.penalised
+    if unvaried.all():
         gaps = Differences(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
         return gaps, estimates | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
     alone = one_sided_ends(model, clusters_met, ci_level)
@@ -89,11 +92,32 @@ def spread_of(
     else:
         draws = draw_strengths(model, n_resamples, rng) @ centre.T
         ends = interval_ends(theta, draws, clusters_met, ci_level)
-    gaps = Differences(theta, draws, n_clusters, ci_level, n_effective, bounds)
-    low, high = np.where(model.penalised, alone, ends)
+    gaps = Differences(theta, draws, n_clusters, ci_level, n_effective, bounds, unvaried)
+    low, high = np.where(unvaried, np.nan, np.where(model.penalised, alone, ends))
     return gaps, estimates | dict(
         zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True)
     )
+
+
+def find_unvaried(model: BradleyTerry, groups: list[tuple[Codes, int]]) -> NDArray[np.bool_]:
+    """Find the responders of whom all clusters say the same.
+
+    On each opponent met in several clusters, as in the others; met in one, as expected.
+    """
+    entries, size = model.entries, len(model.theta)
+    pair, side = pairs_of(entries)
+    won = side * (2.0 * entries.share - 1.0) * model.scores[model.level]
+    varies = np.zeros(size, bool)
+    for group, _ in groups:
+        cell, cells = pd.factorize(group * size**2 + pair)
+        mean = np.bincount(cell, won) / np.bincount(cell)
+        _, of_pair, n_cells = np.unique(cells % size**2, return_inverse=True, return_counts=True)
+        beyond = mean - (np.bincount(of_pair, mean) / n_cells)[of_pair]
+        moved = (np.bincount(of_pair, beyond**2) > n_cells * FLAT**2)[of_pair[cell]]
+        once = (n_cells == 1)[of_pair[cell]] & (np.abs(model.residuals[:, 0]) > FLAT)
+        rows = moved | once
+        varies[entries.a[rows]] = varies[entries.b[rows]] = True
+    return ~varies
 
 
 def centring(penalised: NDArray[np.bool_]) -> Array:
@@ -296,25 +320,37 @@ class Differences:
     n_effective: float
     #: low and high where bounds are one-sided, or nan
     ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
+    #: of whom all clusters say the same, so that no error is known
+    unvaried: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, bool))
 
     def take(self, order: Codes) -> Differences:
         """Reorder the responders."""
         ends = self.ends[:, order] if self.ends.shape[1] > 1 else self.ends
         return replace(
-            self, strength=self.strength[order], replicates=self.replicates[:, order], ends=ends
+            self,
+            strength=self.strength[order],
+            replicates=self.replicates[:, order],
+            ends=ends,
+            unvaried=self.unvaried[order] if len(self.unvaried) > 1 else self.unvaried,
         )
 
     def errors(self) -> tuple[Array, Array]:
-        """Compute the standard errors of strengths and of all differences, from resamples."""
+        """Compute the standard errors of strengths and of all differences, from resamples.
+
+        That of a difference is ``nan`` where nothing varies between clusters.
+        """
         covariance = (
             np.atleast_2d(np.cov(self.replicates, rowvar=False))
             * self.n_clusters
             / (self.n_clusters - 1.0)
         )
         variance = np.diag(covariance)
-        return np.sqrt(variance), np.sqrt(
-            np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0)
-        )
+        squares = variance[:, None] + variance[None, :] - 2.0 * covariance
+        # the slope of a win by strength is a quarter at most
+        known = squares * self.n_clusters > (4.0 * FLAT) ** 2
+        known &= ~(self.unvaried[:, None] | self.unvaried)
+        np.fill_diagonal(known, True)
+        return np.sqrt(variance), np.sqrt(np.where(known, squares, np.nan))
 
     def margins_of_error(self) -> Array:
         """Compute the margin of error below each difference, row less column, all at once.
@@ -343,8 +379,7 @@ class Differences:
             self.errors()[1],
             self.n_effective - 1.0,
         )
-        statistic = np.divide(gap, se, out=np.where(gap > 0, np.inf, -np.inf), where=se > 0)
-        statistic[np.abs(gap) <= 1e-12] = 0.0
+        statistic = np.divide(gap, se, out=np.full(gap.shape, -np.inf), where=se > 0)
         by_ends = np.where(gap > self.margins_of_error(), np.inf, -np.inf)
         statistic = np.where(bounded[:, None] | bounded, by_ends, statistic)
         if alone is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,8 @@ SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
 WORDS = tuple(SHARES)
 TIE = WORDS.index("tie")
 VALID, INCONSISTENT = STATES.index("valid"), STATES.index("inconsistent")
-NO_ANSWER = -1  # the state of an empty answer, where a table has no column `state`
+NO_ANSWER = len(STATES)  # the state of an empty answer, where a table has no column `state`
+STATE_NAMES = (*STATES, "no answer")
 UNIT_COLUMNS = {"verdict": ("pair_id", "dimension"), "score": ("reply_id", "dimension", "item")}
 MAX_SHOWN = 3
 HIGHEST_MARGIN = 5
@@ -63,17 +65,24 @@ class Entries:
     share: Array  #: what a wins, from 0 to 1
     word: Codes  #: the rater's word as a place in WORDS, or -1
     inconsistent: NDArray[np.bool_]  #: two orders contradicted each other
-    rows: Codes  #: positions in the table that came in
+    rows: Codes  #: positions in `table`
     left_out: pd.Series  #: state -> answers that do not enter
     rater: Codes | None = None  #: where raters vary too
     raters: pd.Index | None = None
     #: what each verdict stands for; without it those of a pair and cluster share one vote evenly
     weight: Array | None = None
+    #: the verdicts, the two orders of a pair joined; empty where entries are drawn
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def tie(self) -> NDArray[np.bool_]:
         """Whether the rater called a tie."""
         return np.asarray((self.word == TIE) & ~self.inconsistent)
+
+    @property
+    def joined(self) -> NDArray[np.bool_]:
+        """Whether the entry is two orders of a pair."""
+        return _are_joined(self.table, self.rows)
 
     def n_verdicts(self) -> NDArray[np.int64]:
         """Count the verdicts on each responder."""
@@ -112,7 +121,8 @@ class Votes:
     rater: Codes
     value: Codes  #: place in categories
     cluster: Codes
-    rows: Codes  #: positions in the table that came in
+    table: pd.DataFrame  #: what came in, the two orders of a pair joined
+    rows: Codes  #: positions in that table
     units: pd.DataFrame  #: the columns that name a unit, such as pair_id and dimension
     raters: pd.Index
     clusters: pd.Index
@@ -120,15 +130,28 @@ class Votes:
     left_out: pd.Series  #: state -> answers that do not count
     n_inconsistent: int  #: contradicted themselves when the order was turned, counted as ties
 
+    @property
+    def n_joined(self) -> int:
+        """Count the votes that are two orders of a pair, joined."""
+        return int(_are_joined(self.table, self.rows).sum())
+
 
 def read_verdicts(
-    verdicts: pd.DataFrame, *, dimension: str, cluster: str | None, rater: str | None = None
+    verdicts: pd.DataFrame,
+    *,
+    dimension: str,
+    cluster: str | None,
+    rater: str | None = None,
+    single_orders: bool = False,
 ) -> Entries:
     """Read the verdicts of one dimension as numbers, and refuse what has none.
 
-    Answers in states that do not enter the fit are counted.
+    The two orders of a pair become one entry, unless the caller needs `single_orders`. Answers in
+    states that do not enter the fit are counted.
     """
     rows = _rows_of(verdicts, dimension, cluster)
+    if not single_orders and (joined := join_orders(verdicts.iloc[rows])) is not None:
+        verdicts, rows = joined, np.arange(len(joined))
     state = _states(verdicts, rows)
     enters = (state == VALID) | (state == INCONSISTENT)
     left_out = _left_out(state, enters, f"verdict on {dimension!r} can enter a fit")
@@ -140,6 +163,7 @@ def read_verdicts(
     if cluster is not None:
         clusters, (which,) = name_codes(verdicts, [cluster], rows)
     entries = Entries(responders, clusters, a, b, which, share, word, inconsistent, rows, left_out)
+    entries = replace(entries, table=verdicts)
     if rater is None:
         return entries
     need(verdicts, [rater])
@@ -147,8 +171,9 @@ def read_verdicts(
     return replace(entries, rater=judged_by, raters=raters)
 
 
-def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
+def read_margins(entries: Entries) -> Codes:
     """Read the margin of each entry as a whole number; 1 where nobody won."""
+    verdicts = entries.table
     if "margin" not in verdicts:
         raise VerdictsError(
             "verdicts lack the column margin, by which this method tells wins apart."
@@ -170,19 +195,22 @@ def read_margins(verdicts: pd.DataFrame, entries: Entries) -> Codes:
 def read_votes(
     table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inconsistent: str = "tie"
 ) -> Votes:
-    """Turn verdicts or scores into votes on units, and refuse what cannot be compared."""
+    """Turn verdicts or scores into votes on units, and refuse what cannot be compared.
+
+    The two orders of a pair become one vote.
+    """
     if inconsistent not in ("tie", "drop"):
         raise AgreementError(f"inconsistent must be 'tie' or 'drop'; got {inconsistent!r}.")
     kind = _kind_of(table)
+    if kind == "verdict" and "pair_id" not in table and (columns := _meeting_columns(table)):
+        table = table.assign(pair_id=_number_pairs(table, columns))
+    if kind == "verdict" and (joined := join_orders(table)) is not None:
+        table = joined
     keys = [column for column in UNIT_COLUMNS[kind] if column in table]
     need(table, [(keys or UNIT_COLUMNS[kind])[0], "rater"])
     need_cluster(table, cluster)
     rows = np.arange(len(table))
-    state = (
-        _states(table, rows)
-        if "state" in table
-        else np.where(table[kind].notna(), VALID, NO_ANSWER)
-    )
+    state = _states(table, rows) if "state" in table else _answered(table, kind)
     turned = (state == INCONSISTENT) & (kind == "verdict") & (inconsistent == "tie")
     counts = (state == VALID) | turned
     left_out = _left_out(state, counts, "answer can be compared")
@@ -200,6 +228,7 @@ def read_votes(
         rater,
         value,
         which,
+        table,
         rows,
         units,
         raters,
@@ -209,7 +238,7 @@ def read_votes(
         int(turned.sum()),
     )
     if cluster is not None:
-        unit_values(votes, table, cluster)
+        unit_values(votes, cluster)
     return votes
 
 
@@ -271,19 +300,23 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     return pd.Series(shares, index=verdicts.index, name="won_by_a")
 
 
-def unit_values(votes: Votes, table: pd.DataFrame, column: str) -> pd.Series:
-    """Look up a column's value for each unit, and refuse one that differs within a unit."""
-    codes = pd.factorize(table[column], use_na_sentinel=False)[0][votes.rows]
+def unit_values(votes: Votes, column: str | pd.Series) -> pd.Series:
+    """Look up a column's value for each unit, and refuse one that differs within a unit.
+
+    The column is one of the votes' table, or has a value for each of its rows.
+    """
+    column = votes.table[column] if isinstance(column, str) else column
+    codes = pd.factorize(column, use_na_sentinel=False)[0][votes.rows]
     first = np.unique(votes.unit, return_index=True)[1]
     differs = np.flatnonzero(codes != codes[first[votes.unit]])
     if len(differs):
-        where, values = votes.unit[differs[0]], table[column].iloc[votes.rows]
+        where, values = votes.unit[differs[0]], column.iloc[votes.rows]
         raise VerdictsError(
-            f"{column} differs within {dict(votes.units.iloc[where])}:"
+            f"{column.name} differs within {dict(votes.units.iloc[where])}:"
             f" {values.iloc[first[where]]!r} and {values.iloc[differs[0]]!r}. All answers on a unit"
             " must share what groups units or is resampled with them."
         )
-    return table[column].iloc[votes.rows[first]].reset_index(drop=True)
+    return column.iloc[votes.rows[first]].reset_index(drop=True)
 
 
 def people_only(table: pd.DataFrame) -> pd.DataFrame:
@@ -474,15 +507,23 @@ def _said(
 
 def _states(table: pd.DataFrame, rows: Codes) -> Codes:
     """Read what became of each answer; in a table that does not say, all are valid."""
-    return (
-        word_codes(table, "state", rows, STATES) if "state" in table else np.full(len(rows), VALID)
-    )
+    if "state" not in table:
+        return np.full(len(rows), VALID)
+    return word_codes(table, "state", rows, STATE_NAMES)
+
+
+def _answered(table: pd.DataFrame, kind: str) -> Codes:
+    """Read from the answers themselves what became of them."""
+    answered = table[kind].notna()
+    if kind == "verdict" and "p_a" in table:
+        answered |= table["p_a"].notna()
+    return np.where(answered, VALID, NO_ANSWER)
 
 
 def _left_out(state: Codes, counts: NDArray[np.bool_], what: str) -> pd.Series:
     """Count by state the answers that do not count, and refuse a table in which none does."""
     left_out = (
-        pd.Series(np.array([*STATES, "no answer"], dtype=object)[state[~counts]])
+        pd.Series(np.array(STATE_NAMES, dtype=object)[state[~counts]])
         .value_counts()
         .rename("left_out")
     )
@@ -577,9 +618,7 @@ def _refuse_repeats(
     ]
     differ = [column for column in here if len(set(map(str, table[column].iloc[pair]))) > 1]
     advice = "Keep one of them."
-    if "order" in differ:
-        advice = "Two orders are not two raters: join them first with `combine_orders`."
-    elif differ:
+    if differ:
         advice = (
             f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
         )
@@ -590,15 +629,26 @@ def _refuse_repeats(
     )
 
 
+def _are_joined(table: pd.DataFrame, rows: Codes) -> NDArray[np.bool_]:
+    if "order" not in table:
+        return np.zeros(len(rows), bool)
+    return table["order"].eq(BOTH).to_numpy(bool)[rows]
+
+
 KEY = ["pair_id", "rater", "dimension", "repeat", "protocol", "answer_format", "group"]
+# where no `pair_id` says which replies met
+MEETING = ["history_id", "dialogue_id", "slice", "unit", "seeker"]
+SIDES = ["responder_a", "responder_b"]
 ONE_ORDER = "one_order"
+BOTH = "both"  # the order of an answer that was joined from two
 
 
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
     A judge is asked twice about a pair: with a shown first, and with b shown first. Two orders are
-    not two raters, so they become one answer before anything is counted:
+    not two raters, so they become one answer before anything is counted. :func:`fit_ratings`,
+    agreement and whatever else reads verdicts does so by itself; call this to see the joined rows.
 
     =======================  ============  ===========  =================================
     the two orders           state         verdict      p_a
@@ -613,15 +663,16 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
 
     Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
     abstention. Where one order failed the row keeps the order it rests on. Another joined row has
-    no ``order``, the ``comparison_id`` of the first order, the flags of both, the mean margin of
-    the answers that name its winner, and neither rationale nor call. A pair shown in one order only
-    passes unchanged.
+    ``order`` ``"both"``, the ``comparison_id`` of the first order, the flags of both, the mean
+    margin of the answers that name its winner, and neither rationale nor call. A pair shown in one
+    order only passes unchanged, and so does a table that was joined before.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The verdicts table, with ``pair_id``, ``order`` (``"ab"``, ``"ba"`` or empty) and
-        ``verdict``.
+        The verdicts table, with ``order`` (``"ab"``, ``"ba"`` or empty), ``verdict``, and
+        ``pair_id`` or what names a pair: ``history_id`` or ``dialogue_id`` and the two responders,
+        which may change places from row to row.
 
     Returns
     -------
@@ -638,7 +689,7 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     --------
     won_by_a : Compute how much of a win each verdict is for responder a.
     heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
-    fit_ratings : Fit strengths to joined verdicts.
+    fit_ratings : Fit strengths to verdicts.
 
     Examples
     --------
@@ -653,47 +704,129 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     >>> combine_orders(both)[["pair_id", "state", "verdict"]].values.tolist()
     [['p', 'inconsistent', nan], ['q', 'valid', 'a']]
     """
-    need(verdicts, ["pair_id", "order", "verdict"], "Orders are joined by them.")
+    advice = "Orders are joined by them."
+    need(verdicts, ["order", "verdict"], advice)
+    if not _meeting_columns(verdicts):
+        need(verdicts, ["pair_id"], advice)
+    joined = join_orders(verdicts, strict=True)
+    return (verdicts if joined is None else joined).reset_index(drop=True)
+
+
+def join_orders(verdicts: pd.DataFrame, *, strict: bool = False) -> pd.DataFrame | None:
+    """Join the two orders of each pair by the rule of :func:`combine_orders`; None if none has two.
+
+    This is the one place where orders are joined; a joined row has the label of its first order.
+    Answers in one order that came twice are refused where they cannot be joined, or if `strict`.
+    """
+    columns = _meeting_columns(verdicts)
+    if "order" not in verdicts or not columns or not verdicts["order"].notna().any():
+        return None
     every = np.arange(len(verdicts))
-    order_code, word = (word_codes(verdicts, name, every, words, nullable=True) for name, words in
-                   (("order", ORDERS), ("verdict", WORDS)))  # fmt: skip
-    state = _states(verdicts, every)
-    verdicts = verdicts.reset_index(drop=True)
-    keys = [column for column in KEY if column in verdicts]
-    group = np.asarray(verdicts.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
-    first, second = _find_pairs(verdicts, group, order_code)
+    order_code = word_codes(verdicts, "order", every, (*ORDERS, BOTH), nullable=True)
+    word = word_codes(verdicts, "verdict", every, WORDS, nullable=True)
+    state = _answered(verdicts, "verdict") if "state" not in verdicts else _states(verdicts, every)
+    group, turned = _group_pairs(verdicts, columns)
+    shown = np.where(turned & np.isin(order_code, (0, 1)), 1 - order_code, order_code)
+    first, second = _find_pairs(verdicts, group, shown, strict)
     if not len(first):
-        return verdicts
+        return None
     share = np.where(state == VALID, np.array([*SHARES.values(), np.nan])[word], np.nan)
+    share = np.where(turned, 1.0 - share, share)
     joined = _join(
         *(
-            (verdicts.iloc[rows].reset_index(drop=True), state[rows], share[rows])
+            (_turn(verdicts.iloc[rows], turned[rows]), state[rows], share[rows])
             for rows in (first, second)
         )
-    )
+    ).set_axis(verdicts.index[first])
     rest = np.setdiff1d(every, np.concatenate([first, second]))
-    whole = pd.concat([verdicts.iloc[rest], joined]) if len(rest) else joined
     pair_number = np.concatenate([group[rest], group[first]])
-    return whole.iloc[np.argsort(pair_number, kind="stable")].reset_index(drop=True)
+    alone = verdicts.iloc[rest].assign(state=np.array(STATE_NAMES, dtype=object)[state[rest]])
+    whole = pd.concat([alone, joined]) if len(rest) else joined
+    return whole.iloc[np.argsort(pair_number, kind="stable")]
 
 
-def _find_pairs(verdicts: pd.DataFrame, group: Codes, order_code: Codes) -> tuple[Codes, Codes]:
+def _meeting_columns(verdicts: pd.DataFrame) -> list[str]:
+    """Name the columns that say which replies met; none if the table does not say."""
+    if "pair_id" in verdicts:
+        return ["pair_id"]
+    named = [column for column in MEETING if column in verdicts]
+    return named if {*named} & {*MEETING[:2]} and {*SIDES} <= {*verdicts.columns} else []
+
+
+def _number_pairs(verdicts: pd.DataFrame, columns: list[str]) -> Codes:
+    """Code the pairs of replies, whichever of the two responders a row names first."""
+    keys: list[Any] = [verdicts[column] for column in columns]
+    if columns != ["pair_id"]:
+        a, b = _code_sides(verdicts)
+        keys += [np.minimum(a, b), np.maximum(a, b)]
+    return _number(verdicts, keys)
+
+
+def _code_sides(verdicts: pd.DataFrame) -> tuple[Codes, Codes]:
+    """Code both responders of each row; where the table names none, nobody changes places."""
+    if not {*SIDES} <= {*verdicts.columns}:
+        return (np.zeros(len(verdicts), np.intp),) * 2
+    codes = pd.factorize(np.concatenate([verdicts[side].to_numpy(object) for side in SIDES]))[0]
+    return codes[: len(verdicts)], codes[len(verdicts) :]
+
+
+def _group_pairs(verdicts: pd.DataFrame, columns: list[str]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Code what one rater said of a pair, and find rows whose responders changed places.
+
+    They changed places if the group's first row names them the other way round.
+    """
+    more = [verdicts[column] for column in KEY[1:] if column in verdicts]
+    group = _number(verdicts, [_number_pairs(verdicts, columns), *more])
+    (a, b), lead = _code_sides(verdicts), np.unique(group, return_index=True)[1][group]
+    return group, (a == b[lead]) & (b == a[lead]) & (a != b)
+
+
+def _number(verdicts: pd.DataFrame, keys: list[Any]) -> Codes:
+    return np.asarray(verdicts.groupby(keys, sort=False, dropna=False).ngroup(), dtype=np.intp)
+
+
+def _turn(rows: pd.DataFrame, turned: NDArray[np.bool_]) -> pd.DataFrame:
+    """Name the responders of some rows the other way round."""
+    rows = rows.reset_index(drop=True)
+    if not turned.any():
+        return rows
+    rows = rows.copy()
+    for one, other in (SIDES, ["reply_a", "reply_b"]):
+        if one in rows and other in rows:
+            rows[one], rows[other] = (
+                rows[one].mask(turned, rows[other]),
+                rows[other].mask(turned, rows[one]),
+            )
+    if "p_a" in rows:
+        rows["p_a"] = rows["p_a"].mask(turned, 1.0 - pd.to_numeric(rows["p_a"], errors="coerce"))
+    return rows
+
+
+def _find_pairs(
+    verdicts: pd.DataFrame, group: Codes, shown: Codes, strict: bool
+) -> tuple[Codes, Codes]:
     """Find the rows that show a pair as ab and as ba to one rater."""
-    twice = pd.DataFrame({"group": group, "shown": order_code}).duplicated().to_numpy()
-    if twice.any():
-        row = verdicts.iloc[int(np.argmax(twice))]
-        cells = {column: row[column] for column in KEY[:4] if column in verdicts}
+    known = np.flatnonzero((shown >= 0) & (shown < len(ORDERS)))
+    number = np.zeros((int(group.max(initial=-1)) + 1, len(ORDERS)), np.intp)
+    np.add.at(number, (group[known], shown[known]), 1)
+    both = (number > 0).all(axis=1)
+    wrong = (number > 1).any(axis=1) & (both | strict)
+    if wrong.any():
+        again = pd.DataFrame({"group": group[known], "shown": shown[known]}).duplicated().to_numpy()
+        again = known[again & wrong[group[known]]]
+        row = verdicts.iloc[again[0]]
+        cells = {column: row[column] for column in (*KEY[:4], *SIDES) if column in verdicts}
         cells |= {"rater": show_rater(cells["rater"])} if "rater" in cells else {}
         key_values = redact_message(
             ", ".join(f"{column} {cell!r}" for column, cell in cells.items())
         )
+        advice = "" if "rater" in verdicts else "Name who answered in `rater`. "
         raise VerdictsError(
             f"One rater answered the same order twice: {key_values}, order {row['order']!r}"
-            f" ({int(twice.sum())} such rows). Number repeated answers with `repeat`."
+            f" ({len(again)} such rows). {advice}Number repeated answers with `repeat`."
         )
-    row_of = np.full((int(group.max(initial=-1)) + 1, 3), -1)
-    row_of[group, order_code] = np.arange(len(group))
-    both = (row_of[:, :2] >= 0).all(axis=1)
+    row_of = np.full((len(number), len(ORDERS)), -1)
+    row_of[group[known], shown[known]] = known
     return row_of[both, 0], row_of[both, 1]
 
 
@@ -710,10 +843,12 @@ def _join(
     joined = one.copy()
     joined["verdict"] = _take(["a", "b", "tie", None], word_code)
     joined["state"] = _take(
-        list(STATES),
+        list(STATE_NAMES),
         np.select([opposed, some], [INCONSISTENT, VALID], np.maximum(state, other_state)),
     )
-    joined["order"] = _take([None, "ab", "ba"], np.select([both, valid, other_valid], [0, 1, 2], 0))
+    joined["order"] = _take(
+        [None, "ab", "ba", BOTH], np.select([both, valid, other_valid], [3, 1, 2], 0)
+    )
     p_a, other_p_a = _numbers(one, "p_a", valid), _numbers(two, "p_a", other_valid)
     share, other_share = (
         np.where(np.isnan(p_a), word, p_a),

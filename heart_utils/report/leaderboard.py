@@ -22,6 +22,7 @@ from scipy import stats
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
 from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
+from heart_utils.ratings.ratings import ORDERS_JOINED
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.seekers import fault_of_seekers, seekers_in_words
 from heart_utils.report import WORDS
@@ -50,6 +51,7 @@ HEADINGS: dict[str, str] = WORDS["leaderboard"]
 NOTES: dict[str, str] = WORDS["notes"]
 #: What tells leaderboards apart.
 SETTINGS = ["dimension", "slice", "group", "rater_kind", "rater", "population", "method"]
+COUNTED = ["n_joined", "n_inconsistent"]  #: Of a responder's verdicts.
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
 LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
@@ -67,6 +69,11 @@ def leaderboard_rows(
         ]
         return pd.concat(parts, ignore_index=True)
     table = check_table("ratings", ratings)
+    # tables that were written before say nothing of these
+    table = table.assign(
+        **{column: table.get(column, 0) for column in COUNTED},
+        unvaried=table.get("unvaried", False),
+    )
     low, high = table["rank_low"], table["rank_high"]
     rank = (
         low.astype("string")
@@ -82,7 +89,7 @@ def leaderboard_rows(
         _of_judges(row, records)
         for row in table[["rater_kind", "rater", "dimension"]].to_dict("records")
     ]
-    return rows[[*SETTINGS, *HEADINGS]].assign(
+    return rows[[*SETTINGS, *HEADINGS, *COUNTED]].assign(
         calibration=pd.Series(calibration, index=rows.index, dtype="str")
     )
 
@@ -399,6 +406,7 @@ def _boards(rows: pd.DataFrame, cards: pd.DataFrame | None) -> list[dict[str, ob
             texts = {name: _cell(name, row[name]) for name in HEADINGS if name != "notes" or notes}
             cells.append({"cells": texts, "bar": bar, "plus_minus": _plus_minus(rating, low, high)})
         seekers = seekers_in_words(population, cards)
+        joined, turned = (int(board[column].sum()) // 2 for column in COUNTED)
         population = "" if board["rating_low"].isna().all() else POPULATION_NAMES[population]
         shared_settings = {
             "group": group,
@@ -407,6 +415,7 @@ def _boards(rows: pd.DataFrame, cards: pd.DataFrame | None) -> list[dict[str, ob
             "notes": notes,
             "calibration": calibration,
             "seekers": seekers,
+            "orders": ORDERS_JOINED.format(joined, turned) if joined or turned else "",
         }
         boards.append({**shared_settings, "drawn": drawn, "rows": cells, "shown": list(texts)})
     return boards

@@ -413,13 +413,11 @@ def test_two_orders_are_not_two_raters():
     table = votes(
         [("x-y", "d", "m1", "a"), ("x-y", "d", "m1", "b"), ("x-y", "d", "p1", "a")]
     ).assign(order=["ab", "ba", "ab"])
-    with pytest.raises(AgreementError, match="not two raters: .*`combine_orders`"):
-        pairwise_agreement(table)
-    joined = combine_orders(
-        table.assign(repeat=0, state="valid", comparison_id=range(3), rationale=None)
-    )
     # an inconsistent answer is a tie, and the person said a
-    assert first_row(joined)["agreement"] == 0.0
+    assert first_row(table)["agreement"] == 0.0
+    found, joined = pairwise_agreement(table), combine_orders(table.assign(repeat=0, state="valid"))
+    assert (found.n_joined, found.n_inconsistent) == (1, 1)
+    pd.testing.assert_frame_equal(found.table, pairwise_agreement(joined).table)
 
 
 EVERYTHING = {
@@ -436,10 +434,10 @@ EVERYTHING = {
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_nothing_takes_two_orders_or_two_repeats_for_two_raters(name):
     once = random_votes(np.random.default_rng(3), n_dialogues=40, n_people=3, n_judges=2, miss=0.0)
-    EVERYTHING[name](once)
     orders = pd.concat([once.assign(order="ab"), once.assign(order="ba")], ignore_index=True)
-    with pytest.raises(AgreementError, match="Two orders are not two raters"):
-        EVERYTHING[name](orders)
+    for table in (orders, combine_orders(orders), orders.drop(columns="pair_id")):
+        of_once, of_both = (EVERYTHING[name](rows) for rows in (once, table))
+        assert str(getattr(of_both, "table", of_both)) == str(getattr(of_once, "table", of_once))
     repeats = pd.concat([once, once], ignore_index=True)
     with pytest.raises(AgreementError, match="more than once"):
         EVERYTHING[name](repeats)

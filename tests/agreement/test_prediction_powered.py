@@ -409,6 +409,6 @@ def test_pairs_with_fewer_than_two_labelled_dialogues_are_refused_with_how_many_
 
 
 def test_raters_that_are_too_few_cannot_be_drawn_again(rng):
-    votes = label(study(rng).verdicts, 25, rng).assign(rater="one and the same")
+    votes = label(study(rng).verdicts, 25, rng).assign(rater="one and the same", order=None)
     with pytest.raises(VerdictsError, match="1 of 'rater' are too few"):
         prediction_powered_ratings(votes, rater="rater")

@@ -4,8 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from heart_utils.ratings.consistency import consistency
+from heart_utils.ratings.fragility import find_fragility
+from heart_utils.ratings.pooling import pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import RatingsError, combine_orders
+from heart_utils.report.leaderboard import leaderboard_html
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
 
@@ -45,7 +49,7 @@ def test_two_answers_become_one(ab, ba, state, verdict, p_a):
         or (pd.isna(row["verdict"]) and pd.isna(verdict))
     )
     assert row["p_a"] == pytest.approx(p_a, nan_ok=True)
-    assert pd.isna(row["order"])
+    assert row["order"] == "both"
 
 
 def test_probabilities_of_the_two_orders_are_averaged():
@@ -87,7 +91,7 @@ def test_repeats_raters_and_single_orders_stay_apart():
     )
     joined = combine_orders(rows)
     assert joined["state"].tolist() == ["valid", "inconsistent", "valid"]
-    assert joined["order"].isna().tolist() == [True, True, False]
+    assert joined["order"].tolist() == ["both", "both", "ab"]
 
 
 def test_the_same_order_twice_is_refused():
@@ -144,3 +148,159 @@ def test_a_reason_given_in_one_order_only_is_not_that_of_both():
     said = pd.array(["It asks how she is.", None], dtype="str")
     assert combine_orders(both("a", "a", rationale=said))["rationale"].isna().all()
     assert combine_orders(both("a", "a", call_id=["c1", "c1"]))["call_id"].tolist() == ["c1"]
+
+
+DUELS = {"responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"]}
+
+
+def asked(answer, *, n=40, orders=("ab", "ba"), rater="judge"):
+    """Three duels a dialogue, in each of the orders; `answer` sees the row with the order."""
+    rows = pd.concat(
+        [
+            pd.DataFrame(DUELS).assign(dialogue_id=f"d{number}", order=order, rater=rater)
+            for number in range(n)
+            for order in orders
+        ],
+        ignore_index=True,
+    )
+    return rows.assign(verdict=[answer(row) for row in rows.to_dict("records")])
+
+
+def first_shown(row):
+    return row["order"][0]
+
+
+def swap_names(rows, which):
+    """Name the responders of some rows the other way round; the reply shown first stays."""
+    turned = rows.assign(responder_a=rows["responder_b"], responder_b=rows["responder_a"])
+    turned["order"] = rows["order"].map({"ab": "ba", "ba": "ab"})
+    turned["verdict"] = rows["verdict"].map({"a": "b", "b": "a", "tie": "tie"})
+    return rows.where(~which, turned)
+
+
+def coin(seed=1):
+    rng = np.random.default_rng(seed)
+    return lambda _: rng.choice(["a", "b", "tie"], p=[0.5, 0.3, 0.2])
+
+
+READERS = {
+    "ratings": lambda rows: fit_ratings(rows, n_resamples=20).table,
+    "davidson": lambda rows: fit_ratings(rows, method="davidson", n_resamples=20).table,
+    "consistency": lambda rows: consistency(rows, n_resamples=20),
+    "fragility": lambda rows: find_fragility(rows, unit="dialogue_id").n_removed,
+    "pooling": lambda rows: pool_strengths(rows).table,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_reader_joins_the_two_orders_itself_whoever_is_named_first(name):
+    rows = asked(coin())
+    swapped = swap_names(rows, pd.Series(np.arange(len(rows)) % 3 == 0))
+    once = READERS[name](combine_orders(rows))
+    for table in (rows, swapped, combine_orders(swapped)):
+        if isinstance(once, pd.DataFrame):
+            pd.testing.assert_frame_equal(READERS[name](table), once)
+        else:
+            assert READERS[name](table) == once
+
+
+def test_second_games_with_names_changed_are_two_orders_of_a_pair():
+    """As Arena-Hard plays: the second game names the two the other way round, a first in both."""
+    first, second = asked(lambda _: "a", orders=["ab"]), asked(lambda _: "b", orders=["ba"])
+    games = pd.concat([first, swap_names(second, second["order"].eq("ba"))])
+    assert set(games["order"]) == {"ab"}
+    ratings = fit_ratings(games, n_resamples=20)
+    assert (ratings.n_joined, ratings.n_inconsistent, ratings.n_verdicts) == (120, 120, 120)
+
+
+def test_one_rater_s_votes_that_cannot_be_joined_are_refused_by_name():
+    rows = asked(coin(), orders=("ab", "ba", "ab"))
+    with pytest.raises(RatingsError, match="same order twice: rater 'judge', .*Number repeated"):
+        fit_ratings(rows)
+    with pytest.raises(RatingsError, match="Name who answered in `rater`"):
+        fit_ratings(rows.drop(columns="rater"))
+    numbered = rows.assign(repeat=rows.groupby(["dialogue_id", *DUELS, "order"]).cumcount())
+    assert fit_ratings(numbered, n_resamples=0).n_joined == 120
+    once = asked(coin(), orders=("ab", "ab"))  # several votes, one order: nothing to join
+    assert fit_ratings(once, n_resamples=0).n_verdicts == 240
+
+
+def flat(rows):
+    """What says nothing of how far other dialogues would differ."""
+    return pd.DataFrame(rows, columns=["dialogue_id", *DUELS, "rater", "verdict", "p_a"])
+
+
+DIALOGUES = [f"d{number}" for number in range(40)]
+PAIRS = list(zip(*DUELS.values(), strict=True))
+FLAT = {
+    "always the first reply, in both orders": asked(first_shown),
+    "two raters who split in every dialogue": flat(
+        [(d, *pair, who, who, None) for d in DIALOGUES for pair in PAIRS for who in "ab"]
+    ),
+    "a circle": flat(
+        [(d, *pair, "judge", said, None) for d in DIALOGUES for pair, said in zip(PAIRS, "aba", strict=True)]
+    ),
+    "a probability that never moves": flat(
+        [(d, *pair, "judge", "a", 0.7) for d in DIALOGUES for pair in PAIRS]
+    ),
+    "a probability that moves by rounding": flat(
+        [(d, *pair, "judge", "a", 0.7 + 1e-7 * (i % 3)) for i, d in enumerate(DIALOGUES) for pair in PAIRS]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FLAT)
+@pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
+def test_where_nothing_varies_between_dialogues_nothing_is_certain(kind, interval):
+    ratings = fit_ratings(FLAT[kind], interval=interval, n_resamples=50)
+    table = ratings.table
+    assert table[["ci_low", "ci_high", "rating_low", "rating_high"]].isna().all(axis=None)
+    assert table[["rank_low", "rank_high"]].drop_duplicates().to_numpy().tolist() == [[1, 3]]
+    assert table[["provisional", "unvaried"]].all(axis=None)
+    assert ratings.differences()[["ci_low", "ci_high"]].isna().all(axis=None)
+    assert ratings.ranks(simultaneous=False)["rank_high"].eq(3).all()
+    for page in (repr(ratings), ratings._repr_html_(), leaderboard_html(table)):
+        assert "all dialogues say the same" in page
+
+
+def test_of_one_responder_nothing_varies_and_of_the_others_it_does():
+    rows = asked(coin())
+    rows["verdict"] = rows["verdict"].where(rows["responder_b"] != "z", "tie")
+    table = fit_ratings(rows, n_resamples=100).table.set_index("responder")
+    assert table["ci_low"].isna().to_dict() == {"x": False, "y": False, "z": True}
+    assert table.loc["z", ["rank_low", "rank_high"]].tolist() == [1, 3]
+
+
+def test_who_always_wins_keeps_the_one_sided_bound():
+    table = fit_ratings(asked(lambda row: "a"), n_resamples=50).table.set_index("responder")
+    assert table.loc["x", "rating_low"] > 1500
+    assert not table["unvaried"].any()
+    assert table["rank_high"].to_dict() == {"x": 1, "y": 2, "z": 3}
+
+
+def test_each_pair_met_once_is_no_sign_that_nothing_varies():
+    rng = np.random.default_rng(3)
+    names = [f"m{number:02}" for number in range(12)]
+    rows = [(f"d{i}{j}", a, b, "judge", rng.choice(["a", "b"]), None)
+            for i, a in enumerate(names) for j, b in enumerate(names) if i < j]  # fmt: skip
+    assert not fit_ratings(flat(rows), n_resamples=50).table["unvaried"].any()
+
+
+def test_the_counts_of_orders_are_in_the_result_and_in_every_print_of_it():
+    rows = asked(coin())
+    ratings = fit_ratings(rows, n_resamples=20)
+    n = int(combine_orders(rows)["state"].eq("inconsistent").sum())
+    assert (ratings.n_joined, ratings.n_inconsistent) == (120, n)
+    said = f"120 pairs were asked in both orders and count once; {n} contradicted themselves"
+    for page in (repr(ratings), ratings._repr_html_(), leaderboard_html(ratings.table)):
+        assert said in page
+    assert "both orders" not in repr(fit_ratings(asked(coin(), orders=["ab"]), n_resamples=0))
+
+
+def test_pairs_that_met_unevenly_often_are_named():
+    few = asked(coin(), n=60, orders=["ab"])
+    few = few[few["responder_b"].ne("z") | few["dialogue_id"].isin(["d0", "d1"])]
+    assert "weights='verdicts'" in repr(fit_ratings(few, n_resamples=20)).split("dialogue", 1)[1]
+    assert "far more often" in repr(fit_ratings(few, n_resamples=20))
+    assert "far more often" not in repr(fit_ratings(few, weights="verdicts", n_resamples=20))
+    assert "far more often" not in repr(fit_ratings(asked(coin(), orders=["ab"]), n_resamples=20))

@@ -97,7 +97,7 @@ def test_a_rater_s_pairs_of_votes_count_for_both_raters_in_them(people):
 @pytest.mark.parametrize("ties", ["include", "exclude"])
 @pytest.mark.parametrize("other", ["human", "model"])
 def test_what_the_names_get_right_by_cluster_adds_up(people, ties, other):
-    pairs = pair_votes(read_votes(people), people, between=("human", other), by=[], ties=ties)
+    pairs = pair_votes(read_votes(people), between=("human", other), by=[], ties=ties)
     names = pairs.names()
     assert names.right_by_cluster().sum(axis=0) == pytest.approx(
         names.count_right(np.ones((1, pairs.n_clusters)))[0]
