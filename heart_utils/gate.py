@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -15,10 +16,21 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from heart_utils.identities import show_rater
 from heart_utils.ratings.ratings import POINTS, fit_ratings
-from heart_utils.ratings.resampling import Rng, holm, standard_error
-from heart_utils.ratings.verdicts import Array, name_codes, need, need_cluster, won_by_a
+from heart_utils.ratings.resampling import Rng, error_ends, holm, standard_error
+from heart_utils.ratings.spread import FLAT
+from heart_utils.ratings.verdicts import (
+    BOTH,
+    Array,
+    join_orders,
+    name_codes,
+    need,
+    need_cluster,
+    won_by_a,
+)
 from heart_utils.settings import read_yaml
+from heart_utils.tables import ORDERS
 
 __all__ = [
     "MODES",
@@ -56,8 +68,8 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         "how many candidates will be compared with this baseline, 1 or more",
     ),
     "max_inconsistent": (
-        lambda share: 0 <= share <= 1,
-        "a share of pairs from 0 to 1, such as 0.5",
+        lambda share: 0 < share <= 1,
+        "a share of pairs above 0 and up to 1, such as 0.5",
     ),
 }
 """Option -> whether a value makes sense, and what is expected."""
@@ -72,6 +84,12 @@ PRIOR = 10.0  # So many dialogues the guess counts for.
 MOST = 0.95  # A bet of more could lose all capital on one dialogue.
 """Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of
 the capital."""
+
+
+# The chance to take a judge for one that reads although place alone decides.
+READING_ERROR = 0.05
+# Of the verdicts on a side, how many may lean to one place (or not say which) against an opponent.
+MOST_ONE_SIDED = 1 / 3
 
 
 class GateError(ValueError):
@@ -100,7 +118,7 @@ class Comparison:
     #: passed, four times in five;
     #: ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said),
     #: ``n_verdicts``,
-    #: ``n_both_orders``,
+    #: ``n_both_orders``, ``n_unknown_order``,
     #: ``n_inconsistent``, ``n_failed``
     table: pd.DataFrame
     ratings: pd.DataFrame  #: the ratings tables of all dimensions
@@ -170,12 +188,18 @@ def compare_responders(
     :func:`~heart_utils.ratings.ratings.fit_ratings` with both as clusters.
 
     A judge that answers without reading shows no drop, however much worse the candidate is. So a
-    pass needs a judge whose verdicts mostly stay the same when the two replies change places.
+    pass needs evidence that each judge reads, with an error of 5 %. Such a judge, asked about a
+    pair in both orders, contradicts itself in half of the pairs that it decides, or more: the upper
+    bound of this share, over dialogues, must lie below `max_inconsistent` (five dialogues without a
+    contradiction are the fewest). Where each pair was shown in one order, the places of both sides
+    must be balanced, the share of verdicts that follow the place below the same limit, and some
+    opponent told from the two. An unknown order is no evidence. People are taken to read unless
+    their answers show that they follow the place.
 
     Parameters
     ----------
     verdicts : pandas.DataFrame
-        The table ``verdicts``, with orders combined.
+        The table ``verdicts``; the two orders of a pair count as one.
     baseline : str
         The responder that is in use.
     candidate : str
@@ -187,8 +211,8 @@ def compare_responders(
     alpha : float
         One-sided error rate.
     max_inconsistent : float
-        Share, 0 to 1, of the pairs answered in both orders that may contradict themselves; above it
-        there is no pass.
+        Share, above 0 and up to 1, of the pairs decided in both orders that may contradict
+        themselves.
     max_detectable : float
         Rating points: where only larger drops would be found four times in five, ``"regression"``
         passes nothing.
@@ -202,8 +226,8 @@ def compare_responders(
     Returns
     -------
     Comparison
-        Where a judge told nobody apart, or would let a candidate pass but mostly followed the order
-        or judged too little to find a drop, the outcome is ``"cannot tell"``, which does not pass.
+        Where a judge told nobody apart, or would let a candidate pass but is not shown to read or
+        judged too little to find a drop, the outcome is ``"cannot tell"``, which does not pass.
 
     Raises
     ------
@@ -236,6 +260,8 @@ def compare_responders(
         for part in parts
     ]
     rows, ratings = zip(*drops, strict=True)
+    for row, part in zip(rows, parts, strict=True):
+        row["fault"] = find_fault(part, baseline, candidate, max_inconsistent)
     table = decide_drops(
         pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable
     )
@@ -318,7 +344,7 @@ def compare_anytime(
         path, stop, outcome = follow_both_orders(drops, level, alpha, margin)
         path = path.assign(dimension=counts["dimension"])
         last_look = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
-        follows = counts["n_inconsistent"] > max_inconsistent * counts["n_both_orders"]
+        fault = stop and find_fault(part, baseline, candidate, max_inconsistent, anytime=True)
         floor = outcome == "passed" and most < margin
         row = {
             **counts,
@@ -328,15 +354,15 @@ def compare_anytime(
             "p": last_look["p"],
             # by Bonferroni, since a stop must not wait for other dimensions
             "p_holm": min(1.0, last_look["p"] * len(parts)),
-            "outcome": "cannot tell" if outcome == "passed" and (follows or floor) else outcome,
+            "outcome": "cannot tell" if outcome == "passed" and (fault or floor) else outcome,
         }
         applies = {
             "anytime, nothing": not stop,
             "anytime, floor": floor,
             f"anytime, {outcome}": stop and not floor,
         }
-        applies |= {"turned": follows, "no pass": follows and outcome != "failed"}
-        row["message"] = _say(applies, row, margin=100 * margin, max_inconsistent=max_inconsistent)
+        row["message"] = _say(applies, row, margin=100 * margin)
+        row["message"] += f". {fault}" if fault and outcome != "failed" else ""
         rows.append(row)
         paths.append(path)
     table, path = pd.DataFrame(rows), pd.concat(paths, ignore_index=True)
@@ -440,6 +466,8 @@ def comparable_parts(
         )
     need_cluster(verdicts, "dialogue_id")
     need(verdicts, ["responder_a", "responder_b", "dimension", "verdict", "state"])
+    if (joined := join_orders(verdicts)) is not None:
+        verdicts = joined
     known = list(name_codes(verdicts, ["responder_a", "responder_b"], np.arange(len(verdicts)))[0])
     for role, name in (("baseline", baseline), ("candidate", candidate)):
         if name not in known:
@@ -481,6 +509,7 @@ class RowCounts(TypedDict):
     n_raters: int  #: 0 where the table does not say.
     n_verdicts: int
     n_both_orders: int
+    n_unknown_order: int
     n_inconsistent: int
     n_failed: int
 
@@ -489,16 +518,166 @@ def count_rows(rows: pd.DataFrame) -> RowCounts:
     """Name a dimension, and count its verdicts: entered, failed and changed with the order."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
-    # a row of one order names it
-    both = turned | rows["order"].isna() if "order" in rows else entered
+    order = rows["order"] if "order" in rows else pd.Series(None, rows.index, dtype=object)
+    both = turned | order.eq(BOTH)
     return {
         "dimension": str(rows["dimension"].iloc[0]),
         "n_raters": rows.loc[entered, "rater"].nunique() if "rater" in rows else 0,
         "n_verdicts": int(entered.sum()),
         "n_both_orders": int((both & entered).sum()),
+        "n_unknown_order": int((order.isna() & ~both & entered).sum()),
         "n_inconsistent": int(turned.sum()),
         "n_failed": int((~entered).sum()),
     }
+
+
+def find_fault(
+    rows: pd.DataFrame,
+    baseline: str,
+    candidate: str,
+    max_inconsistent: float,
+    *,
+    anytime: bool = False,
+) -> str:
+    """Say why the verdicts on the two sides do not show that those who gave them read.
+
+    Empty where they do. With `anytime` the error holds however often one looks.
+    """
+    joined = join_orders(rows)
+    entered = _entered(rows if joined is None else joined)
+    on_a_side = entered[["responder_a", "responder_b"]].isin([baseline, candidate]).any(axis=1)
+    entered = entered[on_a_side].reset_index(drop=True)
+    if entered.empty:
+        return ""
+    human = (
+        entered["rater_kind"].eq("human")
+        if "rater_kind" in entered
+        else pd.Series(False, entered.index)
+    )
+    people = list(_by_rater(entered[human]))
+    for who, theirs in _by_rater(entered[~human]):
+        answers = _Answers(theirs, (baseline, candidate), max_inconsistent, READING_ERROR, anytime)
+        if sentence := answers.fault():
+            return sentence.format(rater=who)
+    for who, theirs in people:
+        level = READING_ERROR / len(people)
+        answers = _Answers(theirs, (baseline, candidate), max_inconsistent, level, anytime)
+        if answers.follow_place():
+            return MESSAGES["reads, person"].format(rater=who)
+    return ""
+
+
+def _by_rater(rows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
+    if "rater" not in rows:
+        return [("the judge", rows)] if len(rows) else []
+    return [(show_rater(name), theirs) for name, theirs in rows.groupby("rater", sort=True)]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """One rater's answers on the two sides, and what they say of how they came about."""
+
+    rows: pd.DataFrame
+    sides: tuple[str, str]
+    max_inconsistent: float
+    level: float  # one-sided error
+    anytime: bool
+
+    @cached_property
+    def order(self) -> pd.Series:
+        """The order shown, `both`, or empty."""
+        if "order" not in self.rows:
+            return pd.Series(None, self.rows.index, dtype=object)
+        return self.rows["order"].mask(self.rows["state"].eq("inconsistent"), BOTH)
+
+    @cached_property
+    def held(self) -> pd.Series:
+        """Of pairs decided in both orders: 1 where the verdict held, -1 where it turned."""
+        turned = self.rows["state"].eq("inconsistent")
+        tie = won_by_a(self.rows).isin([0.25, 0.5, 0.75]) & ~turned
+        kept = self.order.eq(BOTH) & ~tie
+        return pd.Series(np.where(turned, -1.0, 1.0), self.rows.index)[kept]
+
+    @cached_property
+    def first(self) -> pd.Series:
+        """Of pairs decided in one order: 1 where the reply shown first won, else -1."""
+        won = 2.0 * won_by_a(self.rows) - 1.0
+        kept = self.order.isin(ORDERS) & won.ne(0)
+        return (np.sign(won) * np.where(self.order.eq("ab"), 1.0, -1.0))[kept]
+
+    def lowest(self, values: pd.Series, level: float | None = None) -> float:
+        """Bound the mean over dialogues of values from -1 to 1 from below."""
+        level = self.level if level is None else level
+        means = values.groupby(self.rows["dialogue_id"], sort=False).mean()
+        means = means[means.notna()]
+        if self.anytime:
+            orders = (means.index, order_dialogues(means.index))
+            return min(
+                float(betting_bound(means.loc[order].to_numpy(float), alpha=level)[0][-1])
+                for order in orders
+            )
+        error = means.std() / np.sqrt(len(means))
+        return float(
+            error_ends(means.mean(), error, len(means), 1 - 2 * level, least=-1.0, most=1.0)[0]
+        )
+
+    def fault(self) -> str:
+        """Say what is missing before this judge is known to read, of `rater`."""
+        numbers = {"n": len(self.rows), "n_unknown": int(self.order.isna().sum())}
+        numbers |= {"max_inconsistent": self.max_inconsistent, "sure": 1 - self.level}
+        if len(self.held):
+            least, key = self.lowest(self.held), "reads, turned"
+            numbers |= {"n_decided": len(self.held), "n_turned": int(self.held.lt(0).sum())}
+            numbers |= {"most": (1.0 - least) / 2.0}
+            sides = self.rows.loc[self.held.index, ["responder_a", "responder_b"]]
+            of_sides = [self.held[sides.eq(side).any(axis=1)] for side in self.sides]
+            enough = least > 1.0 - 2.0 * self.max_inconsistent and all(
+                held.lt(0).mean() <= self.max_inconsistent for held in of_sides if len(held)
+            )
+        elif len(self.first):
+            least, key = min(self.lowest(self.first), self.lowest(-self.first)), "reads, place"
+            numbers |= {"n_decided": len(self.first), "n_first": int(self.first.gt(0).sum())}
+            enough = least > -self.max_inconsistent
+            if enough and not self.told_apart():
+                enough, key = False, "reads, nobody"
+        else:
+            key = "reads, unknown" if numbers["n_unknown"] else "reads, nothing"
+            enough = False
+        if enough and max(map(self.one_sided, self.sides)) > MOST_ONE_SIDED:
+            enough, key = False, "reads, one place"
+        return "" if enough else MESSAGES[key].format(rater="{rater}", **numbers)
+
+    def told_apart(self) -> bool:
+        """Whether some opponent won or lost more than the two sides, beyond chance."""
+        rows, won = self.rows, 2.0 * won_by_a(self.rows) - 1.0
+        for_opponent = won.where(~rows["responder_a"].isin(self.sides), -won)
+        opponent = rows["responder_a"].where(
+            ~rows["responder_a"].isin(self.sides), rows["responder_b"]
+        )
+        met = [for_opponent[opponent == name] for name in {*opponent} - {*self.sides}]
+        return any(
+            self.lowest(sign * results, self.level / (2 * len(met))) > 0
+            for results in met
+            for sign in (1.0, -1.0)
+        )
+
+    def one_sided(self, side: str) -> float:
+        """Compute the share of a side's verdicts that lean to one place, or do not say which."""
+        of_a = self.rows["responder_a"].eq(side)
+        opponent = self.rows["responder_b"].where(of_a, self.rows["responder_a"])
+        place = self.order.map({"ab": 1.0, "ba": -1.0, BOTH: 0.0}).astype(float)
+        met = of_a | self.rows["responder_b"].eq(side)
+        place = place.where(of_a, -place)[met]
+        lean = place.groupby(opponent[met]).sum().abs().sum() + place.isna().sum()
+        return float(lean / max(len(place), 1))
+
+    def follow_place(self) -> bool:
+        """Whether the answers show that their giver follows the place."""
+        turns = len(self.held) and self.lowest(-self.held) > 2.0 * self.max_inconsistent - 1.0
+        leans = len(self.first) and (
+            max(self.lowest(self.first), self.lowest(-self.first)) > self.max_inconsistent
+        )
+        return bool(turns or leans)
 
 
 def _of(verdicts: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -572,9 +751,14 @@ def decide_drops(
     """Turn drops into p values, bounds, outcomes and words."""
     limit, tail = (0.0, stats.t.sf) if mode == "regression" else (max_drop, stats.t.cdf)
     freedom = np.maximum(table["n_dialogues"] - 1.0, 1.0)
-    gap, measured = table["drop"] - limit, table["se"].notna()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = (gap / table["se"]).where(gap.ne(0) | table["se"].gt(0), 0.0)
+    measured = table["se"].notna()
+    # Where all dialogues say the same, nothing tells how far others would differ. That each of them
+    # shows a drop is a sign test; that none does is no pass.
+    flat = table["se"] * np.sqrt(table["n_dialogues"]) <= 4.0 * FLAT * POINTS
+    by_sign = table["drop"] / stats.t.isf(0.5 ** table["n_dialogues"].clip(1, 60), freedom)
+    drops = flat & table["drop"].gt(4.0 * FLAT * POINTS) & (mode == "regression")
+    table["se"] = table["se"].mask(flat, by_sign.where(drops))
+    t = (table["drop"] - limit) / table["se"]
     table["p"] = pd.Series(tail(t, freedom), table.index).where(measured)
     table["p_holm"] = holm(table["p"])
     table["level"] = (
@@ -586,39 +770,30 @@ def decide_drops(
     table["drop_low"], table["drop_high"] = table["drop"] - half_width, table["drop"] + half_width
     table["detectable"] = half_width + table["se"] * stats.t.ppf(0.8, freedom)
     beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
-    follows = table["n_inconsistent"] > max_inconsistent * table["n_both_orders"]
-    # Two who win and lose alike in every dialogue show no spread, and so not what drop would be
-    # found.
-    alike = table["drop"].eq(0) & table["se"].eq(0)
+    unread = table["fault"].ne("")
     few = (mode == "regression") & (table["detectable"] > max_detectable)
     table["outcome"] = np.select(
-        [~measured, beyond, follows | alike | few],
+        [~measured, beyond, unread | flat | few],
         ["cannot tell", "failed", "cannot tell"],
         "passed",
     )
+    turned = table["n_inconsistent"] > max_inconsistent * table["n_both_orders"]
     failed, power = table["outcome"] == "failed", table["detectable"] > 0
     applies = {
         "nothing": ~measured,
         f"{mode}, failed": failed,
-        f"{mode}, not failed": measured & ~failed,
+        f"{mode}, not failed": measured & ~failed & ~flat,
     }
     applies |= {
         f"{mode}, power": power & ~failed if mode == "regression" else power,
-        "alike": alike & ~failed,
+        "alike": flat & ~failed,
     }
-    applies |= {
-        "few": few & ~alike & ~failed,
-        "turned": measured & follows,
-        "no pass": measured & follows & ~failed,
-    }
+    applies |= {"few": few & ~flat & ~failed, "turned": measured & turned & failed}
     table["needed"] = np.ceil(table["n_dialogues"] * (table["detectable"] / max_detectable) ** 2)
-    numbers = {
-        "margin": max_drop,
-        "max_inconsistent": max_inconsistent,
-        "max_detectable": max_detectable,
-    }
+    numbers = {"margin": max_drop, "max_detectable": max_detectable}
     words = zip(pd.DataFrame(applies).to_dict("records"), table.to_dict("records"), strict=True)
     table["message"] = [_say(keys, row, **numbers) for keys, row in words]
+    table["message"] += (". " + table["fault"]).where(measured & unread & ~failed, "")
     columns = [
         "dimension",
         "drop",
@@ -639,6 +814,7 @@ def decide_drops(
             "n_raters",
             "n_verdicts",
             "n_both_orders",
+            "n_unknown_order",
             "n_inconsistent",
             "n_failed",
         ]

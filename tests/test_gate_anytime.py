@@ -35,7 +35,11 @@ def make_verdicts(drops):
     ]
     table = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
     return table.assign(
-        history_id=table["dialogue_id"], dimension="overall", rater="judge", state="valid"
+        history_id=table["dialogue_id"],
+        dimension="overall",
+        rater="judge",
+        state="valid",
+        order="both",
     )
 
 
@@ -86,7 +90,11 @@ def test_a_baseline_that_hardly_ever_wins_cannot_drop_and_so_nothing_passes(shar
     ]
     verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
     verdicts = verdicts.assign(
-        history_id=verdicts["dialogue_id"], dimension="overall", rater="judge", state="valid"
+        history_id=verdicts["dialogue_id"],
+        dimension="overall",
+        rater="judge",
+        state="valid",
+        order="both",
     )
     row = compare(verdicts).table.iloc[0]
     assert row["outcome"] == outcome

@@ -28,7 +28,11 @@ def make_verdicts(rng, theta, n_dialogues=60, dimensions=("overall",)):
         rows, columns=["dialogue_id", "responder_a", "responder_b", "dimension", "verdict"]
     )
     return table.assign(
-        history_id=table["dialogue_id"], rater="judge", protocol="heart", state="valid"
+        history_id=table["dialogue_id"],
+        rater="judge",
+        protocol="heart",
+        state="valid",
+        order="both",
     )
 
 
@@ -134,7 +138,9 @@ def test_a_judge_that_mostly_follows_the_order_shown_is_named(rng):
     verdicts.loc[turned, ["state", "verdict"]] = ["inconsistent", None]
     row = compare(verdicts, rng).table.iloc[0]
     assert row["n_inconsistent"] == 160  # two in three of 40 dialogues with 6 pairs each
-    assert "In 160 of 240 pairs the verdict turned with the order" in row["message"]
+    assert row["outcome"] == "cannot tell"
+    # five of the six pairs of a dialogue are with one of the sides
+    assert re.search(r"In \d+ of 200 pairs .*the verdict turned with the order", row["message"])
     assert (
         "turned with the order" not in compare(make_verdicts(rng, FIELD), rng).table["message"][0]
     )
@@ -145,34 +151,48 @@ def turn(verdicts, n):
     return verdicts.assign(
         state=np.where(np.arange(len(verdicts)) < n, "inconsistent", "valid"),
         verdict=verdicts["verdict"].mask(np.arange(len(verdicts)) < n),
-        order=None,
     )
 
 
 @pytest.mark.parametrize("mode", ["regression", "non-inferiority"])
 def test_nothing_passes_before_a_judge_that_mostly_follows_the_order(rng, mode):
-    verdicts = make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40)  # 240 pairs
+    # 240 pairs, 200 of them with one of the sides
+    verdicts = make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40).sample(
+        frac=1, random_state=1
+    )
 
     def outcome(n, **options):
         return compare(turn(verdicts, n), rng, mode=mode, max_drop=300, **options).table["outcome"][
             0
         ]
 
-    assert [outcome(120), outcome(121)] == ["passed", "cannot tell"]  # half, and one more
-    assert [outcome(121, max_inconsistent=0.6), outcome(240 - 20, max_inconsistent=1)] == [
+    # 42 % may be half with an error of 5 %: 40 dialogues show it of 38 %, not of 46 %
+    assert [outcome(91), outcome(110), outcome(121)] == ["passed", "cannot tell", "cannot tell"]
+    assert [outcome(121, max_inconsistent=0.7), outcome(240 - 20, max_inconsistent=1)] == [
         "passed",
         "passed",
     ]
+    assert outcome(240, max_inconsistent=1) == "cannot tell"
 
 
-def test_pairs_shown_in_one_order_cannot_turn(rng):
+def test_pairs_shown_in_one_order_cannot_turn_and_an_unknown_order_is_none(rng):
     verdicts = turn(make_verdicts(rng, {**FIELD, "new": 0.3}, n_dialogues=40), 60)
     verdicts.loc[verdicts.index >= 110, "order"] = "ab"  # 60 of 110 pairs in both orders turned
+    verdicts.loc[verdicts.index >= 200, "order"] = None
     row = compare(verdicts, rng).table.iloc[0]
     assert (row["n_both_orders"], row["n_inconsistent"], row["outcome"]) == (110, 60, "cannot tell")
-    assert "In 60 of 110 pairs" in row["message"]
-    once = make_verdicts(rng, FIELD).assign(order="ab")
-    assert compare(once, rng).table.iloc[0][["n_both_orders", "outcome"]].tolist() == [0, "passed"]
+    assert row["n_unknown_order"] == 40
+    for rows in (
+        make_verdicts(rng, FIELD).assign(order=None),
+        make_verdicts(rng, FIELD).drop(columns="order"),
+    ):
+        row = compare(rows, rng).table.iloc[0]
+        assert (row["n_both_orders"], row["n_unknown_order"], row["outcome"]) == (
+            0,
+            360,
+            "cannot tell",
+        )
+        assert "The order shown is not known for 300 of 300 verdicts of judge" in row["message"]
 
 
 def test_a_drop_found_in_spite_of_such_a_judge_still_fails(rng):
@@ -192,8 +212,9 @@ def test_the_same_verdicts_twice_are_no_drop_whatever_the_rounding(rng, mode):
     found = compare(pd.concat([verdicts, again], ignore_index=True), rng, mode=mode)
     row = found.table.iloc[0]
     assert row["outcome"] == "cannot tell"  # nobody was judged anew
-    assert (row["drop"], row["se"], row["drop_low"], row["drop_high"]) == (0, 0, 0, 0)
-    assert row["p"] == (0.5 if mode == "regression" else 0.0)
+    assert row["drop"] == 0
+    assert row[["se", "drop_low", "drop_high", "p"]].isna().all()
+    assert "nan" not in row["message"]
 
 
 def test_failed_answers_are_counted_and_enter_nothing(rng):

@@ -21,6 +21,7 @@ from heart_utils.gate import (
     comparable_parts,
     count_rows,
     decide_drops,
+    find_fault,
 )
 from heart_utils.ratings.ratings import POINTS
 from heart_utils.ratings.verdicts import is_simulated
@@ -259,6 +260,21 @@ def compare_powered(
     drops = powered_drops(
         judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions
     )
+    drops["fault"] = [
+        next(
+            filter(
+                None,
+                (
+                    find_fault(
+                        rows[rows["dimension"] == name], baseline, candidate, max_inconsistent
+                    )
+                    for rows in (judged, people)
+                ),
+            ),
+            "",
+        )
+        for name in drops["dimension"]
+    ]
     table = decide_drops(drops, mode, max_drop, alpha, max_inconsistent, max_detectable)
     sentences = [
         _by_people(row, people, judged, max_detectable, mode) for row in table.to_dict("records")

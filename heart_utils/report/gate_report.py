@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import re
@@ -410,9 +411,11 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
         "dimension": table["dimension"],
         f"change ({words['unit']})": change.where(table["drop"].notna(), "n/a"),
         "bounds of the drop": low + " to " + high,
-        "p (Holm)": table["p_holm"].map("{:.3f}".format).replace("nan", "n/a"),
+        "p (Holm)": table["p_holm"].map(_p_in_words),
         "dialogues": table["n_dialogues"],
         "verdicts": table["n_verdicts"],
+        "in both orders": table["n_both_orders"],
+        "order unknown": table["n_unknown_order"],
         "failed answers": table["n_failed"],
         "outcome": table["outcome"],
     }
@@ -428,7 +431,19 @@ def report_text(comparison: Comparison, name: str, note: str = "") -> str:
         simulated=_simulated(comparison),
         counts=table["outcome"].value_counts().to_dict(),
         figure=figure,
+        md=as_markdown,
     )
+
+
+def as_markdown(text: object) -> str:
+    """Escape a user's text, so that Markdown shows it and does nothing else with it."""
+    one_line = " ".join(str(text).split())
+    without_tags = re.sub(r"<(?=[a-zA-Z/!?])", "&lt;", re.sub(r"&(?=[#\w])", "&amp;", one_line))
+    return re.sub(r"([\\`*|~$#])", r"\\\1", without_tags).replace("](", r"]\(")
+
+
+def _p_in_words(p: float) -> str:
+    return "n/a" if np.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _refuse_people(comparison: Comparison, note: str) -> None:
@@ -573,12 +588,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_together(contents)
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-gate: {redact_message(str(error))}", file=sys.stderr)
+        if options.markdown:  # the summary of a build shows it
+            _write_bad_input(options.markdown, redact_message(str(error)))
         if isinstance(error, DataError) and error.options:
             print(f"The same as a file for --reading:\n{as_yaml(error.options)}", file=sys.stderr)
         return BAD_INPUT
     print(f"{answer}: {comparison.candidate} against {comparison.baseline}")
     print(*(f"  {message}" for message in comparison.table["message"]), sides.note, sep="\n")
     return code
+
+
+def _write_bad_input(file: Path, message: str) -> None:
+    text = f"## The gate could not compare: bad input\n\n{as_markdown(message)}\n"
+    with contextlib.suppress(OSError):  # a full disk, which the message says already
+        write_together({file: text.encode()})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -627,7 +650,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-inconsistent",
         type=float,
         default=0.5,
-        help="share of pairs in which a judge may follow the order (0.5)",
+        help="share of pairs in which a judge may follow the order, shown to be less (0.5)",
     )
     add("--dimension", action="append", help="a line of the rubric; all by default")
     add("--protocol", help="where verdicts are under several")

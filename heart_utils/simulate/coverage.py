@@ -18,7 +18,7 @@ from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import POINTS, check_interval, fit_ratings
 from heart_utils.ratings.resampling import error_ends, interval_ends
 from heart_utils.ratings.spread import covariance, draw_strengths, spread_of
-from heart_utils.ratings.verdicts import AgreementError, Array, Codes, Entries
+from heart_utils.ratings.verdicts import BOTH, AgreementError, Array, Codes, Entries
 from heart_utils.simulate.power import Design, critical_value, expected_share, normal_nodes
 from heart_utils.simulate.study import Panel, simulate_study
 
@@ -631,6 +631,7 @@ def simulate_gate(
                     mode=mode,
                     max_drop=max_drop,
                     max_detectable=np.inf,  # or no small study would pass
+                    max_inconsistent=1.0,
                     n_resamples=n_resamples,
                     rng=rng,
                 )
@@ -674,6 +675,5 @@ def _verdicts(
         "dimension": lines[dimension],
     }
     who = {"responder_a": sides[one[pair]], "responder_b": sides[other[pair]], "rater": "judge 1"}
-    return pd.DataFrame(
-        {**where, **who, "verdict": verdict, "state": np.where(same, "valid", "inconsistent")}
-    )
+    said = {"verdict": verdict, "state": np.where(same, "valid", "inconsistent"), "order": BOTH}
+    return pd.DataFrame({**where, **who, **said})

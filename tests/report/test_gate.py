@@ -54,7 +54,8 @@ def test_one_responder_in_two_runs_carries_the_run_in_its_name(tmp_path, rng):
         write_run(tmp_path / name, THETA, seed=seed)
     sides = read_sides(f"{tmp_path}/before:old", f"{tmp_path}/after:old")
     assert (sides.baseline, sides.candidate) == ("before:old", "after:old")
-    assert run_gate(f"{tmp_path}/before:old", f"{tmp_path}/after:old", rng=rng).passed
+    asked = {"max_inconsistent": 0.7, "rng": rng}  # this judge turns in two pairs of five
+    assert run_gate(f"{tmp_path}/before:old", f"{tmp_path}/after:old", **asked).passed
 
 
 def test_two_responders_of_one_run_meet_each_other_too(tmp_path, rng):
@@ -215,7 +216,7 @@ def test_the_summary_is_a_table_that_holds_each_dimension(failing):
     assert [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")][
         2:
     ] == list(DIMENSIONS)
-    assert {line.count("|") for line in lines if line.startswith("|")} == {9}
+    assert {line.count("|") for line in lines if line.startswith("|")} == {11}
 
 
 @pytest.mark.parametrize(
@@ -248,5 +249,5 @@ def test_a_judge_that_reads_nothing_passes_nobody(rng):
     """The sample's embedded judge follows the order in every pair of these two."""
     gate = run_gate("reference", "echo", run="sample", protocol="heart", n_resamples=50, rng=rng)
     assert gate.table["outcome"].tolist() == ["cannot tell"]
-    with pytest.raises(GateFailedError, match="360 of 360 pairs .* more than 50% is no pass"):
+    with pytest.raises(GateFailedError, match=r"(\d+) of \1 pairs .* 50% or more is no pass"):
         gate.require_pass()
