@@ -59,8 +59,21 @@ NAMES = {
 
 ALIASES = {"text-completion-openai": "openai", "cohere_chat": "cohere", "azure_ai": "azure"}
 #: Providers for which litellm takes credentials by itself, whatever key it is given.
-BY_ITSELF = ("vertex_ai", "vertex_ai_beta", "bedrock", "bedrock_converse", "sagemaker", "azure")
-BY_ITSELF += ("watsonx", "databricks", "snowflake", "oci", "github_copilot", "sap", "gigachat")
+BY_ITSELF = [
+    "vertex_ai",
+    "vertex_ai_beta",
+    "bedrock",
+    "bedrock_converse",
+    "sagemaker",
+    "azure",
+    "watsonx",
+    "databricks",
+    "snowflake",
+    "oci",
+    "github_copilot",
+    "sap",
+    "gigachat",
+]
 
 
 def key_fault(model: Model) -> str | None:
@@ -154,10 +167,9 @@ def _foreign_host(model: Model) -> tuple[str, str] | None:
     if model.embedded or "mock_response" in model.options:
         return None
     variable, by_itself = model.api_key_env, _prefix(model) in BY_ITSELF
-    if model.api_base is None:
-        host = provider = _prefix(model)
-    else:
-        host, provider = host_of(model.api_base), provider_at(model.api_base)
+    base = model.api_base
+    host = _prefix(model) if base is None else host_of(base)
+    provider = host if base is None else provider_at(base)
     if provider is not None and (variable is None or _belongs(variable, provider)):
         return None
     if variable is None and not by_itself and _is_loopback(host):

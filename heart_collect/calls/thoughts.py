@@ -20,8 +20,7 @@ class Marks(NamedTuple):
     opening: str
     end: str
     #: The ends that count without an opening; a prompt's template may have opened the thought.
-    #: None: all of them.
-    alone: str | None = None
+    alone: str = ""
 
 
 def _tags(names: str) -> Marks:
@@ -87,7 +86,7 @@ _OF_WORDS = "|".join(one for one, in_words in _NAMED if in_words)
 # What a mark begins with is looked at first, which is ten times as fast.
 MARK = re.compile(rf"(?=[<\[◁aH]|\A)(?:(?=[<\[◁])(?:{_OF_SIGNS})|{_OF_WORDS})", re.IGNORECASE)
 HINTS = ("<", "[", "◁", "analysis", "assistantfinal", "rocess:")  #: Each mark holds one of these.
-ALONE = [None if marks.alone is None else re.compile(marks.alone, re.I) for marks in MARKS]
+ALONE = [re.compile(marks.alone, re.IGNORECASE) for marks in MARKS]
 QUOTES = ("``", '""', "''", "“”", "‘’", "«»")  #: A mark between two of these is only spoken of.
 
 
@@ -132,7 +131,7 @@ def spoken_spans(text: str) -> list[tuple[int, int]] | None:
         elif not opens and kind in opened:
             del opened[opened.index(kind) :]
             start = mark.end()
-        elif not opens and not opened and (ALONE[kind] is None or ALONE[kind].search(mark[0])):
+        elif not opens and not opened and ALONE[kind].search(mark[0]):
             spans, start = [], mark.end()
     return None if opened else [*spans, (start, len(text))]
 
