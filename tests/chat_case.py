@@ -1,6 +1,8 @@
 """A run with two simulated seekers at one address, and somebody who talks with them without a browser."""
 
 import asyncio
+import http.client
+import json
 import re
 import threading
 import time
@@ -10,14 +12,16 @@ import urllib.request
 from contextlib import contextmanager
 from http.cookiejar import CookieJar
 
+import pytest
 import yaml
 from aiohttp import web
 from study_builders import small_run
 
 from heart_collect.calls.models import Call
 from heart_collect.judging.design import cross_seekers
-from heart_collect.people.chat_pages import Pages, load_pages
+from heart_collect.people.chat_pages import HEADER_S, Pages, load_pages
 from heart_collect.people.chats import Chats
+from heart_collect.people.study import write_study
 from heart_utils.runs import Run, find_root
 
 
@@ -46,6 +50,9 @@ def few(**changes):
     return {"conversation": {"n_writers": 4, "spare": 0, **changes}}
 
 
+LINKS = {}  #: Of each address that is served, the path of the link by which people come.
+
+
 class Talker:
     """Somebody who talks with the seekers, and sends what the pages send."""
 
@@ -58,17 +65,25 @@ class Talker:
             self.page = answer.read().decode()
         return self.page
 
-    def send(self, **fields):
+    def send(self, path="/", **fields):
         data = urllib.parse.urlencode(fields).encode()
         try:
-            with self.opener.open(self.address + "/", data, timeout=60) as answer:
+            with self.opener.open(self.address + path, data, timeout=60) as answer:
                 self.page = answer.read().decode()
         except urllib.error.HTTPError as error:
             self.page = error.read().decode()
         return self.page
 
+    def knock(self, name, code=""):
+        """Come by the link, under a name."""
+        key = urllib.parse.parse_qs(urllib.parse.urlsplit(LINKS[self.address]).query)["key"][0]
+        self.send("/arrive", key=key, person=name, **({"code": code} if code else {}))
+        shown = re.search(r'<strong id="code">([^<]*)', self.page)
+        self.code = shown and shown[1]
+        return self.get() if shown else self.page
+
     def arrive(self, name, *, agree="yes"):
-        self.send(do="arrive", person=name)
+        self.knock(name)
         return self.send(do="consent", age="yes", agree=agree)
 
     def begin(self, name):
@@ -118,19 +133,21 @@ class Talker:
 
 
 @contextmanager
-def serving_chats(folder, ask, seekers=()):
+def serving_chats(folder, ask, seekers=(), budget_usd=None):
     """Serve a study's folder in a thread of this process, and give its address."""
     loop = asyncio.new_event_loop()
     started = threading.Event()
     where = []
 
     async def start():
-        app = Pages(Chats(folder, seekers), ask, load_pages(folder)).app()
-        runner = web.AppRunner(app, access_log=None)
+        pages = Pages(Chats(folder, seekers), ask, load_pages(folder), budget_usd)
+        runner = web.AppRunner(pages.app(), access_log=None, keepalive_timeout=HEADER_S)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        where.append((runner, f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"))
+        address = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        LINKS[address] = pages.door.link()
+        where.append((runner, address))
         started.set()
 
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -162,3 +179,55 @@ class StandIn:
         named = {"text": text} if status == "ok" else {"error": text}
         counted = {"prompt_tokens": 10, "completion_tokens": 2, "cost_usd": 0.001}
         return Call(f"call-{len(self.asked)}", status, **named, **counted)
+
+
+NEVER = "http://127.0.0.1:9"  #: Where nothing listens: these tests have a stand-in for the seeker.
+
+
+def recipe(**changes):
+    at = {"api_base": NEVER, "price_prompt": 1, "price_completion": 2}
+    return {
+        "histories": "sample",
+        "given_replies": False,
+        "unit": "conversation",
+        "exchanges": 2,
+        "seekers": [
+            {"name": "s", "model": "openai/s", "family": "three", **at},
+            {"name": "t", "model": "openai/t", "family": "four", **at},
+        ],
+        "budget_usd": 1,
+        **changes,
+    }
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    project(tmp_path, recipe())
+    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    run = chat_run(tmp_path)
+    (run.folder / "study.yaml").write_text(yaml.safe_dump(few(n_writers=2)))
+    return run
+
+
+@pytest.fixture
+def folder(run):
+    return write_study(run, "conversation")
+
+
+def kept(folder, seat="seat-001"):
+    return json.loads((folder / "answers" / f"{seat}.json").read_text())
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+def sent(address, method="POST", path="/", body=b"", headers=FORM):
+    """Send a request as it is; return its status and words."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    try:
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode("utf-8", "replace")
+    finally:
+        connection.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import socket
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import pandas as pd
 from PIL import Image
 
 from heart_collect.judging.responders import PROBES
+from heart_collect.people.arrivals import Door
 from heart_collect.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import Run, find_root, write_atomically
 from tools.study_visitor import BrowserMissing, Visitor, browser, potato_program
@@ -49,7 +51,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder, browser() as chromium:
             run = _rehearsal(Path(folder) / "pictures", root)
             for kind in ("rating", "reply"):
-                settings = load_settings(run) | FILL_IN | {"arrival": "prolific"}
+                settings = load_settings(run) | FILL_IN
                 settings["rating"] |= {"raters_per_pair": 2, "load": 5, "n_checks": 1}
                 settings["reply"] |= {"writers_per_history": 1, "n_writers": 2}
                 study = write_study(run, kind, settings=settings)
@@ -59,12 +61,16 @@ def main() -> int:
                 server = start_study(study, port=port)
                 try:
                     address = f"http://127.0.0.1:{port}"
+                    about = json.loads((study / "study.json").read_text(encoding="utf-8"))
+                    link = Door(about["secret"], "name", {}).link()
                     visitor = Visitor(chromium, address, width=WIDTH, height=700)
                     if kind == "rating":
-                        _rating(visitor, pictures)
-                        _on_a_phone(Visitor(chromium, address, width=PHONE, height=740), pictures)
+                        _rating(visitor, link, pictures)
+                        _on_a_phone(
+                            Visitor(chromium, address, width=PHONE, height=740), link, pictures
+                        )
                     else:
-                        _reply(visitor, pictures)
+                        _reply(visitor, link, pictures)
                 finally:
                     stop_study(server)
     except BrowserMissing as error:
@@ -109,8 +115,8 @@ def _rehearsal(folder: Path, root: Path) -> Run:
     return run
 
 
-def _rating(visitor: Visitor, pictures: Path) -> None:
-    visitor.arrive("picture")
+def _rating(visitor: Visitor, link: str, pictures: Path) -> None:
+    visitor.arrive(link, "picture")
     _shoot(visitor.page, pictures / "rating-consent.png")
     visitor.consent()
     _shoot(visitor.page, pictures / "rating-instructions.png")
@@ -136,8 +142,8 @@ def _rating(visitor: Visitor, pictures: Path) -> None:
     _shoot(visitor.page, pictures / "rating-debrief.png")
 
 
-def _on_a_phone(visitor: Visitor, pictures: Path) -> None:
-    visitor.arrive("phone")
+def _on_a_phone(visitor: Visitor, link: str, pictures: Path) -> None:
+    visitor.arrive(link, "phone")
     _shoot(visitor.page, pictures / "phone-consent.png")
     visitor.consent()
     visitor.practise()
@@ -150,8 +156,8 @@ def _on_a_phone(visitor: Visitor, pictures: Path) -> None:
     _shoot(visitor.page, pictures / "phone-debrief.png")
 
 
-def _reply(visitor: Visitor, pictures: Path) -> None:
-    visitor.arrive("picture")
+def _reply(visitor: Visitor, link: str, pictures: Path) -> None:
+    visitor.arrive(link, "picture")
     visitor.consent()
     _shoot(visitor.page, pictures / "reply-instructions.png")
     visitor.next('textarea[schema="reply"]')

@@ -69,10 +69,20 @@ class Visitor:
         self.outside: list[str] = []
         self.page.on("request", lambda request: self._note(request.url))
 
-    def arrive(self, name: str) -> None:
-        """Come by Prolific's address."""
-        self.page.goto(f"{self.address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session")
-        self.page.wait_for_selector("#consent_text")
+    def arrive(
+        self, link: str, name: str = "", *, code: str = "", until: str = "#consent_text"
+    ) -> str:
+        """Come by a study's link, under a name where it asks for one; return the code."""
+        self.page.goto(f"{self.address}{link}")
+        for field, words in (("#person", name), ("input#code", code)):
+            if words and self.page.locator(field).count():
+                self.page.fill(field, words)
+                self.page.press(field, "Enter")
+                self.page.wait_for_selector("main:not(#name)")
+        shown = self.page.inner_text("strong#code")
+        self.page.click("a.button")
+        self.page.wait_for_selector(until)
+        return str(shown)
 
     def consent(self, *, agree: bool = True) -> None:
         """Answer the two questions under the consent page."""

@@ -1,4 +1,7 @@
-"""Mend five faults of Potato's server. Its interpreter reads this file when it starts.
+"""Mend faults of Potato's server. Its interpreter reads this file when it starts.
+
+Let nobody in whom the door (`guard.py`) does not: until that is read, and if it cannot be, every
+request is refused, since Python goes on where this file fails.
 
 Keep no address and no browser: Potato notes both beside a person's name with every answer, and the
 log holds the address. Here each request reaches it without them, and what it would note of devices
@@ -15,15 +18,12 @@ they were when it began.
 Let many people begin at once: each who asks for a page that Potato has not compiled yet would
 compile it anew, a fifth of a second of the processor for each person and page. So one does, and the
 others wait for it.
-
-Say how to come back: a name written with other capitals is refused as taken, which tells its owner
-nothing.
 """
 
 from collections import deque
 from threading import RLock
 
-from flask import Flask
+from flask import Flask, Response
 from jinja2 import Environment
 from werkzeug.serving import WSGIRequestHandler
 
@@ -40,14 +40,21 @@ TELLING = (
 """What a request says of who sends it, besides its address."""
 
 
-def _unseen(app, environ, start_response):  # noqa: ANN001, ANN202  the study's interpreter checks no types
+def _closed(app, environ, start_response):  # noqa: ANN001, ANN202
+    return Response("The door of this study could not be read.", 503)(environ, start_response)
+
+
+_potato, Flask.__call__ = Flask.__call__, _closed
+
+
+def answer(app, environ, start_response):  # noqa: ANN001, ANN201
+    """Let Potato answer, who does not see who asks."""
     for name in [name for name in environ if name in TELLING or name.startswith("HTTP_SEC_CH_UA")]:
         del environ[name]
     environ["REMOTE_ADDR"] = ""
-    return _answer(app, environ, start_response)
+    return _potato(app, environ, start_response)
 
 
-_answer, Flask.__call__ = Flask.__call__, _unseen
 WSGIRequestHandler.address_string = lambda _: "-"  # in the log
 
 _one_at_a_time = RLock()
@@ -68,22 +75,12 @@ class _Items(deque):
 
 
 # What follows needs Potato; the mendings above hold even where this fails.
-from potato import authentication, item_state_management  # noqa: E402
+from potato import item_state_management  # noqa: E402
 from potato.pocket import devices  # noqa: E402
 
 item_state_management.deque = _Items
 devices.DeviceTracker._save_locked = lambda _: None
-_add_user = authentication.UserAuthenticator.add_user
 
+import guard  # noqa: E402
 
-def _add_user_or_say(*given, **named):  # noqa: ANN002, ANN003, ANN202
-    said = _add_user(*given, **named)
-    if said == "That username is already in use on this task.":
-        return (
-            "This name is in use here, written with other capitals. If it is yours, write it as you"
-            " did the first time."
-        )
-    return said
-
-
-authentication.UserAuthenticator.add_user = _add_user_or_say
+Flask.__call__ = lambda *given: guard.guarded(answer, *given)

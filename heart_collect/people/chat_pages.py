@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from heart_collect.calls.models import Call, Request
-from heart_collect.people.chats import ASKED_AGAIN, LEFT, LONGEST, Chats, Writer, WrittenTalk
-from heart_collect.people.terms import LIMITS, PLATFORMS
+from heart_collect.calls.prices import NotAllowedError
+from heart_collect.people.arrivals import COOKIE, Door, is_foreign
+from heart_collect.people.chats import (
+    LEFT,
+    LONGEST,
+    SHARES,
+    TRIES,
+    Chats,
+    Writer,
+    WrittenTalk,
+)
+from heart_collect.people.terms import LIMITS
 from heart_utils.extras import extra
 from heart_utils.identities import redact_message
 from heart_utils.runs import RunError, visible_text
@@ -25,24 +37,24 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-COOKIE = "place"
-NAME_LENGTH = 80
+HEADER_S = 15.0  #: So long may a connection take for the head of a request.
+BODY_S = 10.0  #: And so long for what it sends.
+MOST_THREADS = 256  #: So many seekers are asked at once, and each may take its time.
 WAIT_S = 3.0  #: So long a page waits for the seeker's turn before it is shown without it.
-ARRIVING = 10_000  #: So many who have not agreed yet are remembered, in memory alone.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self';"
         " frame-ancestors 'none'; base-uri 'none'"
     ),
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none, a form of our own would name no origin
     "X-Content-Type-Options": "nosniff",
 }
 FILES = {"study.css": "text/css", "chat.css": "text/css", "chat.js": "text/javascript"}
 
 BROKEN = "Something went wrong here. What you sent before is kept: go back, and try again."
 
-Form = Mapping[str, Any]
+Form = Mapping[str, str]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Shown = web.StreamResponse | str | None
 """What an action leads to: a page, the name of a message on the page as it is, or that page."""
@@ -52,9 +64,15 @@ class Pages:
     """What is shown to whoever comes, and what is done with what they send."""
 
     def __init__(
-        self, chats: Chats, ask: Callable[[Request], Call], template: TemplateModule
+        self,
+        chats: Chats,
+        ask: Callable[[Request], Call],
+        template: TemplateModule,
+        budget_usd: float | None = None,
     ) -> None:
         self.chats, self.ask = chats, ask
+        self.share_usd = None if budget_usd is None else SHARES * budget_usd / len(chats.seats)
+        self.threads = ThreadPoolExecutor(min(MOST_THREADS, len(chats.items)))
         self.settings = chats.about["settings"]
         self.template: Any = template
         self.texts = _texts(chats.folder) | {
@@ -62,8 +80,7 @@ class Pages:
             "limits": f"{LIMITS}.",
             "longest": LONGEST,
         }
-        self.platform, self.parameter = PLATFORMS.get(self.settings["arrival"], ("", ""))
-        self.arriving: dict[str, str] = {}
+        self.door = Door(chats.about["secret"], self.settings["arrival"], chats)
         self.asking: dict[str, asyncio.Task[None]] = {}
 
     def app(self) -> web.Application:
@@ -71,6 +88,7 @@ class Pages:
         app = web.Application(client_max_size=64 * 1024, middlewares=[_without_addresses])
         app.on_response_prepare.append(_protect)
         app.add_routes([web.get("/", self.show), web.post("/", self.act)])
+        app.add_routes([web.get("/arrive", self.arrive), web.post("/arrive", self.arrive)])
         app.add_routes([web.get("/stop", self.show_stop)])
         app.add_routes([web.get(f"/{name}", self.send_file) for name in FILES])
         return app
@@ -82,10 +100,20 @@ class Pages:
         return web.Response(text=content, content_type=FILES[name])
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """Show the page at which somebody is; a link from a platform names them."""
-        if self.parameter and (person := request.query.get(self.parameter, "").strip()):
-            return self._recognise(person)
+        """Show the page at which somebody is."""
         return await self._page(request)
+
+    async def arrive(self, request: web.Request) -> web.StreamResponse:
+        """Let somebody in by a link, or say why not."""
+        sent = {**request.query, **(await _sent(request) if request.method == "POST" else {})}
+        step = self.door.knock(sent, request.cookies.get(COOKIE, ""))
+        text = self.door.page(step, sent, self.chats.folder)
+        status = {"link": 403, "code": 403, "name": 200, "enter": 200}[step.page]
+        answer = web.Response(text=text, content_type="text/html", status=status)
+        if step.cookie:
+            secure = "https" in (request.scheme, request.headers.get("X-Forwarded-Proto"))
+            answer.set_cookie(COOKIE, step.cookie, httponly=True, samesite="Lax", secure=secure)
+        return answer
 
     async def show_stop(self, request: web.Request) -> web.StreamResponse:
         """Ask how much is to be stopped."""
@@ -97,11 +125,11 @@ class Pages:
 
     async def act(self, request: web.Request) -> web.StreamResponse:
         """Do what was sent, and show where it leads."""
-        form = dict(await request.post())
-        does = str(form.get("do"))
+        form = await _sent(request)
+        does = form.get("do", "")
         writer = self._writer(request)
-        if does in BEFORE:
-            done = BEFORE[does](self, request, form)
+        if does == "consent" and writer is None:
+            done = self._consent(request, form)
         elif does not in ACTIONS:
             raise web.HTTPBadRequest(text="This page sent something that it does not offer.")
         elif writer is None:
@@ -117,53 +145,26 @@ class Pages:
         if isinstance(done, web.StreamResponse):
             return done
         if done is not None:
-            draft = str(form.get("text", ""))
+            draft = form.get("text", "")
             return await self._page(request, done, "" if done == "out_of_date" else draft)
         if writer is not None and writer.page is not None:
             await self._wait(writer, writer.page)
         return _go_on()
 
-    def _arrive(self, request: web.Request, form: Form) -> Shown:
-        person = visible_text(str(form.get("person", ""))).strip()
-        if self.parameter:
-            return _go_on()
-        if not 0 < len(person) <= NAME_LENGTH:
-            return self._html("arrive", message="name")
-        return self._recognise(person)
-
-    def _recognise(self, person: str) -> web.StreamResponse:
-        """Give who comes back their place, and who is new a token until they agree."""
-        known = self.chats.find(person)
-        if known is not None and known.person != person:
-            return self._html("arrive", message="capitals")
-        token = secrets.token_urlsafe(24) if known is None else known.token
-        if known is None:
-            self.arriving[token] = person
-            while len(self.arriving) > ARRIVING:
-                self.arriving.pop(next(iter(self.arriving)))
-        answer = _go_on()  # the address holds no name any more
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="Lax")
-        return answer
-
     def _consent(self, request: web.Request, form: Form) -> Shown:
-        token = request.cookies.get(COOKIE, "")
-        person = self.arriving.get(token)
-        if person is None:
+        place = self.door.whose(request.cookies.get(COOKIE, ""))
+        if place is None:
             return _go_on()
         answers = {form.get("age"), form.get("agree")}
         if not answers <= {"yes", "no"}:
             return self._html("consent", message="consent")
         if answers != {"yes"}:
-            self.arriving.pop(token)
             return self._html("declined")
-        if self.chats.find(person) is not None:  # they agreed in another tab
-            return self._recognise(person)
         try:
-            writer = self.chats.arrive(person, token)
+            writer = self.chats.arrive(*place)
         except RunError as error:
             _tell(error)
             return self._html("consent", message="not_kept")
-        self.arriving.pop(token)
         return self._html("full") if writer is None else None
 
     def _begin(self, writer: Writer, form: Form) -> Shown:
@@ -174,9 +175,9 @@ class Pages:
         talk = self._current(writer, form)
         if talk is None or talk.waits or talk.is_over(self.chats.exchanges):
             return "out_of_date"
-        if str(form.get("n")) != str(len(talk.turns)):
+        if form.get("n") != str(len(talk.turns)):
             return "out_of_date"
-        text = visible_text("\n".join(str(form.get("text", "")).splitlines())).strip()
+        text = visible_text("\n".join(form.get("text", "").splitlines())).strip()
         if not text:
             return "empty"
         if len(text) > LONGEST:
@@ -193,7 +194,7 @@ class Pages:
 
     def _again(self, writer: Writer, form: Form) -> Shown:
         talk = self._current(writer, form)
-        if talk is None or talk.reason not in ASKED_AGAIN:
+        if talk is None or not talk.can_try:
             return "out_of_date"
         talk.try_again()
         return None
@@ -216,7 +217,7 @@ class Pages:
         return None
 
     def _comments(self, writer: Writer, form: Form) -> Shown:
-        writer.comments = visible_text(str(form.get("comments", "")))[:LONGEST]
+        writer.comments = visible_text(form.get("comments", ""))[:LONGEST]
         return None
 
     def _current(self, writer: Writer, form: Form) -> WrittenTalk | None:
@@ -225,27 +226,22 @@ class Pages:
         return writer.talks[page] if page is not None and form.get("page") == page else None
 
     def _writer(self, request: web.Request) -> Writer | None:
-        token = request.cookies.get(COOKIE)
-        return next(
-            (
-                one
-                for one in self.chats.writers.values()
-                if token and secrets.compare_digest(one.token.encode(), token.encode())
-            ),
-            None,
-        )
+        place = self.door.whose(request.cookies.get(COOKIE, ""))
+        return None if place is None else self.chats.find(place[0])
 
     async def _page(
         self, request: web.Request, message: str = "", draft: str = ""
     ) -> web.StreamResponse:
         writer = self._writer(request)
         if writer is None:
-            known = request.cookies.get(COOKIE) in self.arriving
-            return self._html("consent" if known else "arrive", message=message)
+            if self.door.whose(request.cookies.get(COOKIE, "")) is None:
+                return await self.arrive(request)
+            return self._html("consent", message=message)
         if writer.stopped:
             return self._html("stopped", message=message)
         if writer.page is None:
-            return self._html("debrief" if writer.comments is None else "thanks", message=message)
+            name = "debrief" if writer.comments is None else "thanks"
+            return self._html(name, message=message, finished=writer.finished)
         if not writer.began:
             return self._html("instructions", message=message)
         await self._wait(writer, writer.page)
@@ -269,7 +265,7 @@ class Pages:
             "waits": talk.waits,
             "over": over,
             "reason": talk.reason or "length",
-            "again": talk.reason in ASKED_AGAIN,
+            "again": talk.can_try,
             "exchange": talk.exchanges + 1,
             "exchanges": self.chats.exchanges,
         }
@@ -287,7 +283,11 @@ class Pages:
         try:
             request = talk.request("seeker")
             try:
-                call = await asyncio.to_thread(self.ask, request)  # type: ignore[arg-type]
+                if self.share_usd is not None and writer.spent_usd >= self.share_usd:
+                    talk.tries = TRIES
+                    raise NotAllowedError(f"{writer.seat} has used up its share of the budget.")
+                loop = asyncio.get_running_loop()
+                call = await loop.run_in_executor(self.threads, self.ask, request)  # type: ignore[arg-type]
             except Exception as error:  # whatever it is, its writer must not wait for ever
                 _tell(error)
                 if talk.waits:
@@ -304,20 +304,16 @@ class Pages:
     def _html(self, name: str, **values: object) -> web.Response:
         codes = {
             "completion": self.settings["completion_code"],
-            "screened_out": self.settings["screened_out_code"] if self.platform else "",
+            "stopped": self.settings["stopped_code"],
+            "screened_out": self.settings["screened_out_code"] if self.door.platform else "",
         }
         text = self.template.show(
-            name, self.texts, codes=codes, arrival=self.platform or "name", **values
+            name, self.texts, codes=codes, arrival=self.door.platform, **values
         )
         status = 422 if values.get("message") else 200
         return web.Response(text=str(text), content_type="text/html", status=status)
 
 
-BEFORE: dict[str, Callable[[Pages, web.Request, Form], Shown]] = {
-    "arrive": Pages._arrive,
-    "consent": Pages._consent,
-}
-"""What somebody may send before they have a place."""
 ACTIONS: dict[str, Callable[[Pages, Writer, Form], Shown]] = {
     "begin": Pages._begin,
     "turn": Pages._turn,
@@ -330,12 +326,46 @@ ACTIONS: dict[str, Callable[[Pages, Writer, Form], Shown]] = {
 
 
 def serve_chats(
-    chats: Chats, ask: Callable[[Request], Call], *, host: str, port: int, ready: Callable[[], None]
+    chats: Chats,
+    ask: Callable[[Request], Call],
+    *,
+    host: str,
+    port: int,
+    ready: Callable[[], None],
+    budget_usd: float | None = None,
 ) -> None:
     """Serve a study until a signal ends it; what was said is on the disk at any time."""
-    app = Pages(chats, ask, load_pages(chats.folder)).app()
+    # its own notes of a bad request hold the address and the cookie of who sent it
+    logging.getLogger("aiohttp").disabled = True
+    logging.getLogger("aiohttp.server").disabled = True
+    pages = Pages(chats, ask, load_pages(chats.folder), budget_usd)
     # what it would print, once it listens, is said by `ready`
-    web.run_app(app, host=host, port=port, access_log=None, print=lambda *_: ready())
+    web.run_app(
+        pages.app(),
+        host=host,
+        port=port,
+        access_log=None,
+        keepalive_timeout=HEADER_S,
+        print=lambda *_: ready(),
+    )
+    pages.threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def _sent(request: web.Request) -> dict[str, str]:
+    """Read a form of words alone; whatever else comes is refused, or not waited for."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise web.HTTPBadRequest(text="This page takes words, and no files.")
+    if is_foreign(request.headers, request.host):
+        raise web.HTTPForbidden(text="This form came from another site.")
+    try:
+        async with asyncio.timeout(BODY_S):
+            body = await request.read()
+        text = body.decode(request.charset or "utf-8")
+        return dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=20))
+    except (ValueError, LookupError):
+        raise web.HTTPBadRequest(text="This was not text that the page can read.") from None
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(headers={"Connection": "close"}) from None
 
 
 def load_pages(*folders: Path) -> TemplateModule:

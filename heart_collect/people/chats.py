@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,6 +19,7 @@ from heart_collect.judging.converse import COUNTED, Talk, plan_talks
 from heart_collect.judging.design import digest
 from heart_collect.judging.recipe import Recipe
 from heart_collect.judging.respond import STAND_IN
+from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import PASTED_SHARE, check_people, load_json
 from heart_utils.identities import redact_contacts
@@ -30,6 +32,9 @@ WRITER = "human"  #: The responder that all people are; ``author_id`` tells them
 LONGEST = 1_500  #: Characters of a turn; each turn after it is asked with all of them.
 #: What a conversation needs of its history.
 STARTED = ("history_id", "start_id", "dialogue_id", "slice", "seeker", "turns", "simulated")
+TRIES = 2  #: So often may the seeker try again in a conversation.
+SILENT_S = 1_800.0  #: A place in which no word was written is given on after so long.
+SHARES = 2.0  #: Nobody's conversations may cost more than so many equal shares of the budget.
 LEFT = "left"  #: The reason of a conversation that its writer ended before its end.
 ASKED_AGAIN = ("error", "empty")  #: Failures of a seeker's turn after which another try may help.
 
@@ -42,6 +47,8 @@ class WrittenTalk(Talk):
     measured: list[dict[str, float | None]] = field(default_factory=list)
     shown_at: float | None = None  #: When the person first saw the seeker's last turn.
     closed: bool = False  #: Whether the person has gone on from it.
+    tries: int = 0  #: How often the person let the seeker try again.
+    spent_usd: float = 0.0  #: On the seeker's turns, also those that came to nothing.
 
     def request(self, speaker: str) -> Request | None:
         """Build the request for a seeker's turn; no model writes the supporter's."""
@@ -51,6 +58,7 @@ class WrittenTalk(Talk):
         """Read a seeker's turn; a supporter's is taken only in a plan, and then it is a guess."""
         if speaker == "seeker":
             super().take(speaker, request, call)
+            self.spent_usd += (call and call.cost_usd) or 0.0
             self.shown_at = None
             return
         self.calls.append(None)
@@ -72,6 +80,12 @@ class WrittenTalk(Talk):
         """Forget that the seeker's turn failed, so that it is asked for once more."""
         del self.calls[len(self.turns) :]  # the call that gave no turn
         self.reason = self.by = None
+        self.tries += 1
+
+    @property
+    def can_try(self) -> bool:
+        """Whether the seeker may be asked once more for a turn that failed."""
+        return self.reason in ASKED_AGAIN and self.tries < TRIES
 
     @property
     def waits(self) -> bool:
@@ -91,11 +105,13 @@ class WrittenTalk(Talk):
     def restore(self, kept: Mapping[str, Any]) -> None:
         """Take up what was written."""
         for name in KEPT:
-            setattr(self, name, kept[name])
+            setattr(self, name, kept.get(name, getattr(self, name)))
         self.calls = [call and Call(**call) for call in kept["calls"]]
 
 
-KEPT = ("turns", "flags", "reason", "by", "measured", "shown_at", "closed")
+KEPT = (
+    *("turns", "flags", "reason", "by", "measured", "shown_at", "closed", "tries", "spent_usd"),
+)
 
 
 @dataclass
@@ -103,7 +119,7 @@ class Writer:
     """Somebody who takes part."""
 
     person: str  #: As they called themselves, or a platform did.
-    token: str  #: What their browser shows for it.
+    browser: str  #: What the cookie of their browser holds beside the name.
     seat: str
     talks: dict[str, WrittenTalk]  #: By page, in the order of the seat.
     began: bool = False  #: Whether they have read the instructions.
@@ -114,6 +130,22 @@ class Writer:
     def page(self) -> str | None:
         """The conversation they are in; None once there is none left."""
         return next((page for page, talk in self.talks.items() if not talk.closed), None)
+
+    @property
+    def silent(self) -> bool:
+        """Whether they have not written a word."""
+        return not any(talk.measured for talk in self.talks.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether they wrote in every conversation, and left none before its end."""
+        talks = self.talks.values()
+        return self.page is None and all(one.measured and one.reason != LEFT for one in talks)
+
+    @property
+    def spent_usd(self) -> float:
+        """What the seekers' turns in their conversations cost."""
+        return sum(talk.spent_usd for talk in self.talks.values())
 
 
 class Chats:
@@ -138,21 +170,38 @@ class Chats:
         files = sorted((folder / "answers").glob("*.json"))
         self.writers = {writer.seat: writer for writer in map(self._read, files)}
 
-    def arrive(self, person: str, token: str) -> Writer | None:
+    def arrive(self, person: str, browser: str) -> Writer | None:
         """Give somebody the next free seat; None where all are taken."""
+        if all(seat in self.writers for seat in self.seats):
+            self._free_a_seat()
         seat = next((seat for seat in self.seats if seat not in self.writers), None)
         if seat is None:
             return None
-        writer = Writer(person, token, seat, self.talks(seat))
+        writer = Writer(person, browser, seat, self.talks(seat))
         self.keep(writer)
         self.writers[seat] = writer
         return writer
 
+    def _free_a_seat(self) -> None:
+        """Free the seat of who came first of those who have not written a word for long."""
+        silent = [one for one in self.writers.values() if one.silent]
+        ages = {one.seat: time.time() - self._file(one.seat).stat().st_mtime for one in silent}
+        if ages and ages[first := max(ages, key=ages.__getitem__)] > SILENT_S:
+            self._file(first).unlink()
+            del self.writers[first]
+
     def find(self, person: str) -> Writer | None:
-        """Find who has taken part under a name, whatever its capitals."""
-        called = person.strip().casefold()
+        """Find who takes part under a name, whatever its capitals."""
         writers = self.writers.values()
-        return next((one for one in writers if one.person.strip().casefold() == called), None)
+        return next((one for one in writers if same_name(one.person) == same_name(person)), None)
+
+    def get(self, name: str) -> tuple[str, str] | None:
+        """Look up who has a place under a name, and in which browser."""
+        writer = self.find(name)
+        return writer and (writer.person, writer.browser)
+
+    def _file(self, seat: str) -> Path:
+        return self.folder / "answers" / f"{seat}.json"
 
     def keep(self, writer: Writer) -> None:
         """Write down all that somebody did, whole or not at all."""
@@ -161,11 +210,11 @@ class Chats:
             "talks": {page: talk.kept() for page, talk in writer.talks.items()},
         }
         content = (json.dumps(state, ensure_ascii=False, indent=1) + "\n").encode()
-        write_atomically(self.folder / "answers" / f"{writer.seat}.json", content, private=True)
+        write_atomically(self._file(writer.seat), content, private=True)
 
     def read_again(self, writer: Writer) -> None:
         """Take somebody's state back to what is on the disk."""
-        before = self._read(self.folder / "answers" / f"{writer.seat}.json")
+        before = self._read(self._file(writer.seat))
         for name in (*OF_WRITER, "talks"):
             setattr(writer, name, getattr(before, name))
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
 from heart_utils.identities import redact_message
 from heart_utils.runs import write_atomically
@@ -188,7 +189,7 @@ def check_people(names: dict[str, str]) -> None:
     for where, name in names.items():
         if not name.strip():
             raise StudyError(f"{where} names nobody.")
-        if (other := first_place_of.setdefault(name.strip().casefold(), where)) != where:
+        if (other := first_place_of.setdefault(same_name(name), where)) != where:
             error_message = f"The same rater appears twice: in {other} and in {where}"
             raise StudyError(
                 f"{error_message}. Give them one spelling, or move the one that does not count"

@@ -22,9 +22,10 @@ import pandas as pd
 
 from heart_collect.judging.design import digest
 from heart_collect.judging.prompts import PROMPTS
+from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
-from heart_collect.people.withdrawal import forget, same_person, withdraw, withdrawn_people
+from heart_collect.people.withdrawal import forget, withdraw, withdrawn_people
 from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import JsonObject, read_yaml
@@ -466,14 +467,14 @@ def _without(
     raters: pd.DataFrame, withdrawn: Sequence[str], listed: Sequence[str]
 ) -> tuple[pd.DataFrame, list[str]]:
     """Leave out who asks for it now, and who is on the run's list since they asked before."""
-    names = raters["person"].map(same_person)
-    if unknown := {same_person(one) for one in withdrawn} - set(names):
+    names = raters["person"].map(same_name)
+    if unknown := {same_name(one) for one in withdrawn} - set(names):
         error_message = (
             f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so"
             " nobody was left out"
         )
         raise StudyError(f"{error_message}. Look up how they are spelt in the study.")
-    out = names.isin([same_person(one) for one in (*withdrawn, *listed)])
+    out = names.isin([same_name(one) for one in (*withdrawn, *listed)])
     if out.all():
         raise StudyError(
             "Nobody who took part is left to import. --forget deletes what an earlier import wrote."

@@ -34,6 +34,8 @@ from heart_collect.calls.prices import price_fault, settle_money
 from heart_collect.judging.design import pair_replies
 from heart_collect.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
 from heart_collect.judging.recipe import Recipe, read_recipe
+from heart_collect.people import arrivals
+from heart_collect.people.arrivals import PLATFORMS, Door
 from heart_collect.people.assignment import (
     StudyError,
     assign_conversations,
@@ -43,12 +45,11 @@ from heart_collect.people.assignment import (
     choose_pairs,
     largest_load,
 )
-from heart_collect.people.exports import hold_answers, restore_answers
+from heart_collect.people.exports import hold_answers, load_json, restore_answers
 from heart_collect.people.raters import LABELS, TIE
 from heart_collect.people.terms import (
     ASKED_OF_PUBLIC,
     LIMITS,
-    PLATFORMS,
     Offer,
     check_settings,
     make_offer,
@@ -74,6 +75,7 @@ from heart_utils.settings import JsonObject, read_yaml
 __all__ = ["ASKED_OF_PUBLIC", "KINDS"]
 
 KINDS = ("rating", "reply", "conversation")
+AT_THE_DOOR = ("arrive.html.jinja", "study.css", "chat.css")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SERVER_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -175,10 +177,16 @@ def write_study(
     if faults:
         raise StudyError(f"{own}: {' '.join(faults)}")
     about = {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
+    about["secret"] = secrets.token_hex(32)
     filled = _filler(settings, texts, offer, unit)
+    door = Door(str(about["secret"]), settings["arrival"], {})
+    if settings["arrival"] == "link":
+        links = pd.DataFrame({"person": [*seats], "link": [door.link(seat) for seat in seats]})
+        extra["links.csv"] = csv_text(links).encode()
     files = {
         "assignment.csv": csv_text(assignment).encode(),
-        "study.css": _text_file(texts, "study.css").read_bytes(),
+        "pages/stop.html": filled("stop.html", {}).encode(),
+        **{name: _text_file(texts, name).read_bytes() for name in AT_THE_DOOR},
     }
     if recipe is not None:
         from heart_collect.people.chats import STARTED, chat_settings  # for who talks, nobody else
@@ -196,7 +204,11 @@ def write_study(
     else:
         pages, config = study_pages(kind, settings, texts, seats, filled, unit)
         extra |= {
-            "server/sitecustomize.py": _text_file(texts[-1:], "sitecustomize.py").read_bytes(),
+            **{
+                f"server/{name}": _text_file(texts[-1:], name).read_bytes()
+                for name in ("sitecustomize.py", "guard.py")
+            },
+            "server/arrivals.py": Path(arrivals.__file__).read_bytes(),
             "config.yaml": yaml.safe_dump(config, sort_keys=False, allow_unicode=True).encode(),
             **{f"pages/{page}.json": _json(schemes) for page, schemes in pages.items()},
         }
@@ -265,10 +277,9 @@ def _chat_files(
         "consent": "consent.html",
         "instructions": "instructions-conversation.html",
         "debrief": "debrief-conversation.html",
-        "stop": "stop.html",
     }
     pages = {f"pages/{page}.html": filled(name, words).encode() for page, name in templates.items()}
-    copied = ("chat.html.jinja", "chat.css", "chat.js")
+    copied = ("chat.html.jinja", "chat.js")
     return pages | {name: _text_file(texts, name).read_bytes() for name in copied}
 
 
@@ -374,7 +385,13 @@ def start_study(
 
 def _check_start(folder: Path, host: str) -> None:
     """Refuse to let people in before they can be told what they must be."""
-    settings = json.loads((folder / "study.json").read_text(encoding="utf-8"))["settings"]
+    about = load_json(folder / "study.json")
+    settings = about["settings"]
+    if "secret" not in about:
+        raise StudyError(
+            f"{folder} was written before links were signed, so anybody could come in under any"
+            " name. Write the study again, under another --name."
+        )
     if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
         faults := unfinished(settings)
     ):
@@ -484,7 +501,7 @@ def _serve(folder: Path, host: str, port: int) -> int:
     with hold_answers(folder):
         server = start_study(folder, host=host, port=port)
         try:
-            _say_where(host, port)
+            _say_where(folder, host, port)
             return server.wait()
         finally:
             stop_study(server)
@@ -528,13 +545,28 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
                 partial(ask_seeker, ledger=ledger, budget_usd=budget),
                 host=options.host,
                 port=options.port,
-                ready=partial(_say_where, options.host, options.port),
+                ready=partial(_say_where, folder, options.host, options.port),
+                budget_usd=budget,
             )
     return 0
 
 
-def _say_where(host: str, port: int) -> None:
-    print(f"Open http://{host}:{port} . Ctrl-C stops the server and keeps all answers.", flush=True)
+def _say_where(folder: Path, host: str, port: int) -> None:
+    """Say by which link people come in."""
+    about = load_json(folder / "study.json")
+    door = Door(about["secret"], about["settings"]["arrival"], {})
+    address = f"http://{host}:{port}"
+    ids = {"PROLIFIC_PID": "{{%PROLIFIC_PID%}}", "workerId": "${workerId}"}
+    ways = {
+        "name": f"Open {address}{door.link()} ; who has the link can take part.",
+        "link": f"Open {address} by the links in {folder / 'links.csv'}, one a person.",
+    }
+    by_platform = (
+        f"Open {address}{door.link()}{ids.get(door.parameter, '')} ; that is the link to give to"
+        f" {door.platform}, with your server's name in it."
+    )
+    way = ways.get(about["settings"]["arrival"], by_platform)
+    print(f"{way} Ctrl-C stops the server and keeps all answers.", flush=True)
 
 
 def _describe(folder: Path) -> str:

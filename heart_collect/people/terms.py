@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from heart_collect.people.arrivals import PLATFORMS
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.raters import STATEMENT
 from heart_utils.settings import JsonObject, Text, read_strictly, read_yaml
@@ -30,11 +31,9 @@ ASKED_OF_PUBLIC = (
     "pay",
 )
 
+CODES = ("completion_code", "stopped_code", "screened_out_code")
 LIMITS = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"
 PAIRED = ("rating", "conversation")  #: The kind of a study and the unit of who reads most.
-PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
-"""An arrival by a platform -> its name, and the parameter of the address that holds somebody's id
-there."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,9 @@ class _Settings:
     pay: Words
     statement: _Statement
     cost: _Cost
-    arrival: Literal["name", "prolific", "mturk"]
+    arrival: Literal["name", "link", "prolific", "mturk"]
     completion_code: Words
+    stopped_code: Words
     screened_out_code: Words
     overruled: _Overruled
     seed: int
@@ -168,14 +168,11 @@ def check_settings(
     faults = (
         [*faults, *unfinished(settings)] if settings.get("rehearsal") is not True else list(faults)
     )
-    codes = [
-        str(settings.get(name) or "").strip().casefold()
-        for name in ("completion_code", "screened_out_code")
-    ]
-    if codes[0] and codes[0] == codes[1]:
+    codes = [str(settings.get(name) or "").strip().casefold() for name in CODES]
+    if len({*filter(None, codes)}) < len([*filter(None, codes)]):
         faults.append(
-            "completion_code and screened_out_code are the same, so who declines would be paid as"
-            " who finished. Give two codes."
+            f"Two of {', '.join(CODES)} are the same, so who declines or stops would be paid as who"
+            " finished. Give each its own."
         )
     return asdict(read_strictly(_Settings, dict(settings), where, StudyError, faults=faults))
 
@@ -199,19 +196,15 @@ def unfinished(settings: Mapping[str, Any]) -> list[str]:
             else ""
         )
         faults.append(f"A study with real people needs {', '.join(missing)}. {first}Fill them in.")
-    codes = [
-        name
-        for name in ("completion_code", "screened_out_code")
-        if not str(settings.get(name) or "").strip()
-    ]
+    codes = [name for name in CODES if not str(settings.get(name) or "").strip()]
     arrival = settings.get("arrival")
     if codes and arrival in PLATFORMS:
         platform, _ = PLATFORMS[arrival]
         whence = "from the study's page on Prolific" if arrival == "prolific" else "chosen by you"
         faults.append(
-            f"With arrival: {arrival} it needs {' and '.join(codes)}, {whence}: the first proves"
-            " that somebody finished, the other that they declined. Without them nobody can be"
-            f" paid on {platform}."
+            f"With arrival: {arrival} it needs {' and '.join(codes)}, {whence}: completion_code"
+            " proves that somebody finished, stopped_code that they left earlier, and"
+            f" screened_out_code that they declined. Without them nobody can be paid on {platform}."
         )
     return faults
 

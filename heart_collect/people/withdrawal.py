@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import hold_answers, load_json
 from heart_utils.runs import (
@@ -37,11 +38,6 @@ GONE = "[withdrawn]"
 DISTINCT = 20  #: A text of so many characters is looked for; a shorter one may be anybody's.
 INDEX = ("instance_fts",)  #: Potato's index of the pages that it shows, made anew as it starts.
 AGAIN = "Give the same command again once that is mended."
-
-
-def same_person(name: str) -> str:
-    """Return a name as it is compared: capitals and blanks tell nobody apart."""
-    return name.strip().casefold()
 
 
 def withdrawn_people(run: Run, study: str | None = None) -> list[str]:
@@ -99,8 +95,8 @@ def forget(run: Run, people: Sequence[str]) -> list[str]:
     with contextlib.ExitStack() as held:
         for folder in studies:
             held.enter_context(hold_answers(folder))
-        theirs = _find(run, studies, {same_person(one) for one in people})
-        listed = {same_person(one) for one in withdrawn_people(run)}
+        theirs = _find(run, studies, {same_name(one) for one in people})
+        listed = {same_name(one) for one in withdrawn_people(run)}
         if not theirs.codes and not theirs.answers and not theirs.people <= listed:
             raise StudyError(
                 f"{len(people)} names to forget took no part in a study of {run.name!r}, so nothing"
@@ -125,11 +121,11 @@ def _find(run: Run, studies: Sequence[Path], people: set[str]) -> _Theirs:
     """Find codes, answers and words of people."""
     theirs = _Theirs(people)
     known = _read_people(run.folder / "keys" / "people.csv", ["code", "person"])
-    theirs.codes = set(known.loc[known["person"].map(same_person).isin(people), "code"])
+    theirs.codes = set(known.loc[known["person"].map(same_name).isin(people), "code"])
     for folder in studies:
         for file in [*folder.glob("answers/*.json"), *folder.glob("answers/*/user_state.json")]:
             state = load_json(file)
-            if same_person(str(state.get("person", state.get("user_id")))) not in people:
+            if same_name(str(state.get("person", state.get("user_id")))) not in people:
                 continue
             theirs.answers[file if "person" in state else file.parent] = folder.name
             for talk in state.get("talks", {}).values():
@@ -255,6 +251,9 @@ def _clear_answers(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterat
     if theirs.answers:
         yield f"Answers: {len(theirs.answers)} deleted."
     for folder in studies:
+        if (file := folder / "browsers.json").is_file():
+            kept = {name: at for name, at in load_json(file).items() if name not in theirs.people}
+            write_atomically(file, json.dumps(kept).encode(), private=True)
         for file in folder.glob("*.sqlite"):
             with contextlib.closing(sqlite3.connect(file)) as database, database:
                 if database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", INDEX).fetchone():

@@ -9,7 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from chat_case import StandIn, Talker, chat_run, few, project, serving_chats
+from chat_case import (
+    LINKS,
+    StandIn,
+    Talker,
+    few,
+    kept,
+    project,
+    recipe,
+    sent,
+    serving_chats,
+)
 from study_builders import STATEMENT, conversation_run, small_run
 
 from heart_collect.judging.design import DesignError, cross_seekers, pair_replies
@@ -20,43 +30,6 @@ from heart_collect.people.raters import import_study
 from heart_collect.people.study import ASKED_OF_PUBLIC, load_settings, write_study
 from heart_utils import load_histories, open_run
 from heart_utils.runs import find_root
-
-NEVER = "http://127.0.0.1:9"  #: Where nothing listens: these tests have a stand-in for the seeker.
-
-
-def recipe(**changes):
-    at = {"api_base": NEVER, "price_prompt": 1, "price_completion": 2}
-    return {
-        "histories": "sample",
-        "given_replies": False,
-        "unit": "conversation",
-        "exchanges": 2,
-        "seekers": [
-            {"name": "s", "model": "openai/s", "family": "three", **at},
-            {"name": "t", "model": "openai/t", "family": "four", **at},
-        ],
-        "budget_usd": 1,
-        **changes,
-    }
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    project(tmp_path, recipe())
-    monkeypatch.setenv("HEART_ROOT", str(tmp_path))
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    run = chat_run(tmp_path)
-    (run.folder / "study.yaml").write_text(yaml.safe_dump(few(n_writers=2)))
-    return run
-
-
-@pytest.fixture
-def folder(run):
-    return write_study(run, "conversation")
-
-
-def kept(folder, seat="seat-001"):
-    return json.loads((folder / "answers" / f"{seat}.json").read_text())
 
 
 def imported(run, folder, **how):
@@ -183,8 +156,8 @@ def test_who_comes_back_after_the_server_was_stopped_goes_on_where_they_were(fol
         ann.say("Once.")
         turns = ann.turns
     with serving_chats(folder, StandIn("Later.")) as address:
-        again = Talker(address)
-        again.send(do="arrive", person="Ann")  # another browser
+        again = Talker(address)  # another browser
+        again.knock("Ann", ann.code)
         assert again.turns == turns
         again.say("Twice.")
         assert again.turns[-1] == ("Seeker", "Later.")
@@ -201,9 +174,10 @@ def test_a_turn_that_was_not_answered_before_a_stop_is_answered_after_it(folder)
     first["turns"], first["calls"] = first["turns"][:1], first["calls"][:1]
     file.write_text(json.dumps(said))
     with serving_chats(folder, StandIn("After the stop.")) as address:
-        ann = Talker(address)
-        ann.send(do="arrive", person="Ann")
-        ann.wait()
+        again = Talker(address)
+        again.knock("Ann", ann.code)
+        again.wait()
+        ann = again
         assert ann.turns[-1] == ("Seeker", "After the stop.")
 
 
@@ -312,8 +286,8 @@ def test_who_declines_leaves_nothing_and_takes_no_seat(folder):
         late.arrive("Cy")
         assert late.main == "full"
         wrong = Talker(address)
-        wrong.send(do="arrive", person="ann")
-        assert "with other capitals" in wrong.page
+        wrong.knock("ann")
+        assert wrong.main == "code"
         assert "no-thanks" not in "".join(
             file.read_text() for file in (folder / "answers").iterdir()
         )
@@ -328,9 +302,8 @@ def test_every_page_says_what_the_seeker_is_and_where_help_is(run):
     folder = write_study(run, "conversation")
     with serving_chats(folder, StandIn()) as address:
         ann = Talker(address)
-        ann.get()
-        pages = [ann.page]
-        ann.send(do="arrive", person="Ann")
+        pages = [sent(address, "GET", path)[1] for path in ("/", LINKS[address])]
+        ann.knock("Ann")
         assert "is made by four and three and may run elsewhere" in ann.page
         assert "content-note" in ann.page
         pages.append(ann.page)
@@ -358,7 +331,7 @@ def test_words_run_nowhere_and_no_address_of_who_took_part_is_kept(folder):
         assert "\u202e" not in ann.page
         with ann.opener.open(address) as answer:
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert answer.headers["Referrer-Policy"] == "same-origin"
     written = "".join(file.read_text() for file in folder.rglob("*.json"))
     assert "127.0.0.1" not in written
     assert "Python-urllib" not in written

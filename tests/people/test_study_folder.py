@@ -531,7 +531,7 @@ def test_the_pictures_in_the_book_are_of_the_pages_as_they_are():
     )
 
 
-CODES = "arrival: prolific\ncompletion_code: C1\nscreened_out_code: C2\n"
+CODES = "arrival: prolific\ncompletion_code: C1\nstopped_code: C3\nscreened_out_code: C2\n"
 
 
 @pytest.mark.parametrize("arrival", ["prolific", "mturk"])
@@ -542,7 +542,7 @@ def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written
     for codes, said in (
         (platform.replace("C1", "''"), r"it needs completion_code, "),
         (platform.replace("C2", "' '"), r"it needs screened_out_code, "),
-        (platform.replace("C2", "c1"), r"are the same, so who declines would be paid"),
+        (platform.replace("C2", "c1"), r"are the same, so who declines or stops would be paid"),
     ):
         file.write_text(filled_in() + codes)
         with pytest.raises(StudyError, match=said):
@@ -554,7 +554,9 @@ def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written
         | yaml.safe_load(filled_in())
         | {"arrival": arrival}
     )
-    with pytest.raises(StudyError, match="needs completion_code and screened_out_code"):
+    with pytest.raises(
+        StudyError, match="needs completion_code and stopped_code and screened_out_code"
+    ):
         write_study(run, "rating", settings=settings)
     capsys.readouterr()
     file.write_text(
@@ -586,7 +588,7 @@ def test_all_faults_of_the_settings_are_told_at_once(run):
         "needs researcher, review_board,",
         "minutes is 'thirty', expected a number.",
         "support_line is 40019, expected text (in quotes).",
-        "arrival is 'sona', expected one of 'name', 'prolific' or 'mturk'.",
+        "arrival is 'sona', expected one of 'name', 'link', 'prolific' or 'mturk'.",
         "rating: load is 0, expected 1 or more.",
         "spare is 2, expected a share of seats from 0 to 1.",
         "rating: pairs_per_history is 'few', expected one of 'all' or a whole number.",

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 import yaml
 import zstandard
-from chat_case import StandIn, Talker, few, project, serving_chats
+from chat_case import StandIn, Talker, few, project, recipe, serving_chats
 from study_builders import conversation_run
-from test_chats import recipe
 
 from heart_collect.calls.models import Call, Model, Request
 from heart_collect.calls.records import check_calls, open_ledger

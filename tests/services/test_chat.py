@@ -1,17 +1,19 @@
 """People who talk with simulated seekers in a browser: the real command, ledger and provider on loopback."""
 
+import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import yaml
-from chat_case import Talker
+from chat_case import LINKS, Talker
 from conversation_case import settings, speak
 from server import Provider, serving
 
@@ -20,7 +22,10 @@ from heart_collect.judging.recipe import read_recipe
 from heart_collect.people import raters
 from heart_collect.people.raters import import_study
 from heart_utils.runs import find_root, open_run
-from tools.study_visitor import Visitor
+from tools.study_visitor import CHROMIUM_ARGUMENTS, Visitor
+
+playwright_api = pytest.importorskip("playwright.async_api")
+PlaywrightError, async_playwright = playwright_api.Error, playwright_api.async_playwright
 
 pytestmark = [pytest.mark.services, pytest.mark.apart]
 
@@ -56,11 +61,11 @@ def run(tmp_path, provider, monkeypatch):
 
 
 @contextmanager
-def command(*more):
+def command(*more, port=None):
     """Start the study as its maker does, and give its address once it says so."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        port = port or probe.getsockname()[1]
     words = [
         "-m",
         "heart_collect.people.study",
@@ -74,8 +79,10 @@ def command(*more):
         [sys.executable, *words, *more], stdout=subprocess.PIPE, text=True, cwd=HERE
     )
     try:
-        assert any(line.startswith("Open http") for line in server.stdout)
-        yield server, f"http://127.0.0.1:{port}"
+        said = next(line for line in server.stdout if line.startswith("Open http"))
+        address = f"http://127.0.0.1:{port}"
+        LINKS[address] = said.split()[1].removeprefix(address)
+        yield server, address
     finally:
         server.terminate()
         assert server.wait(60) in (0, -signal.SIGKILL)
@@ -83,14 +90,13 @@ def command(*more):
 
 def begin(visitor, name):
     page = visitor.page
-    page.goto(visitor.address)
-    page.fill("#person", name)
-    page.press("#person", "Enter")
+    code = Visitor.arrive(visitor, LINKS[visitor.address], name, until="#consent")
     page.check('[name="age"][value="yes"]')
     page.check('[name="agree"][value="yes"]')
     page.click("main button")
     page.click("#instructions >> text=Begin")
     page.wait_for_selector("#text")
+    return code
 
 
 def say(visitor, text):
@@ -115,7 +121,7 @@ def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_
 ):
     with command() as (server, address):
         visitor = Visitor(chromium, address)
-        begin(visitor, "Ann Example")
+        code = begin(visitor, "Ann Example")
         say(visitor, "That sounds heavy.")
         turns = said(visitor)
         visitor.page.reload()
@@ -127,10 +133,7 @@ def test_a_writer_leaves_in_the_middle_reloads_and_goes_on_after_the_server_was_
     asked = len(provider.requests)
     with command("--resume") as (_, address):
         again = Visitor(chromium, address)
-        again.page.goto(address)
-        again.page.fill("#person", "Ann Example")
-        again.page.press("#person", "Enter")
-        again.page.wait_for_selector("#text")
+        again.arrive(LINKS[address], "Ann Example", code=code, until="#text")
         assert said(again) == turns
         assert len(provider.requests) == asked  # what was said is not asked for again
         say(again, "I am still here.")
@@ -207,6 +210,91 @@ def test_without_scripts_and_on_a_telephone_the_page_works(run, chromium):
             "button", "all => all.map(one => one.getBoundingClientRect().height)"
         )
         assert min(heights) >= 44
+
+
+async def take_part(page, address, link, name, together, up):
+    """Hold every conversation in a browser; where the server is away, come again as people do."""
+    page.set_default_timeout(60_000)
+    await page.goto(address + link)
+    await page.fill("#person", name)
+    await page.press("#person", "Enter")
+    await page.click("a.button")
+    await page.check('[name="age"][value="yes"]')
+    await page.check('[name="agree"][value="yes"]')
+    await page.click("main button")
+    await page.click("#instructions >> text=Begin")
+    await page.wait_for_selector("#text")
+    await together.wait()
+    page.set_default_timeout(10_000)
+    for _ in range(300):
+        try:
+            if await page.locator("main#debrief").count():
+                return
+            if await page.locator("form.turn").count():
+                number = await page.input_value('form.turn [name="n"]')
+                await page.fill("#text", f"{name} writes turn {int(number) // 2}.")
+                await page.click("button:has-text('Send')")
+            elif await page.locator("main button:text-is('Let it try again')").count():
+                await page.click("main button:text-is('Let it try again')")
+            elif await page.locator("main .buttons button").count():
+                await page.click("main .buttons button")
+            else:
+                await page.wait_for_timeout(500)
+                await page.goto(address)
+        except PlaywrightError:
+            await up.wait()  # until it is there again
+            with suppress(PlaywrightError):
+                await page.goto(address)
+    raise AssertionError(f"{name} did not come to the end: {await page.inner_text('main')}")
+
+
+async def twenty_browsers(address, link, server, come_back):
+    """Let twenty people talk at once, each in a browser of their own; kill the server once."""
+    program = shutil.which("chromium")
+    async with async_playwright() as playwright:
+        arguments = [*CHROMIUM_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+        chromium = await playwright.chromium.launch(executable_path=program, args=arguments)
+        together, up = asyncio.Barrier(21), asyncio.Event()
+        up.set()
+        pages = [await (await chromium.new_context()).new_page() for _ in range(20)]
+        people = [
+            asyncio.create_task(take_part(page, address, link, f"p{n:02d}", together, up))
+            for n, page in enumerate(pages)
+        ]
+        await together.wait()
+        await asyncio.sleep(3)
+        up.clear()
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+        await asyncio.to_thread(come_back)
+        up.set()
+        await asyncio.gather(*people)
+        await chromium.close()
+
+
+def test_twenty_people_in_browsers_are_whole_after_faults_and_a_kill(run, provider):
+    """15 % of calls fail, and the server is killed once while all of them talk."""
+    (run.folder / "study.yaml").write_text(
+        yaml.safe_dump({"conversation": {"n_writers": 20, "writers_per_history": 5, "spare": 0}})
+    )
+    provider.faults = {"500": 0.1, "429bare": 0.05}
+    with ExitStack() as running, command() as (server, address):
+        port = int(address.rsplit(":", 1)[1])
+
+        def come_back():
+            running.enter_context(command("--resume", port=port))
+
+        link = LINKS[address]
+        asyncio.run(twenty_browsers(address, link, server, come_back))
+    study = import_study(run, run.folder / "study" / "conversation")
+    talks = study.conversations
+    assert len(talks) == 2 * 2 * 5  # starts, seekers, people
+    assert set(talks["stop_reason"]) == {"length"}
+    assert study.raters["completed"].sum() == 20
+    for talk in talks.itertuples():
+        texts = [turn["text"] for turn in talk.turns]
+        assert [text[3:] for text in texts[::2]] == [" writes turn 0.", " writes turn 1."]
+        assert len({text[:3] for text in texts[::2]}) == 1
 
 
 def test_twenty_people_at_once_lose_no_turn_though_the_provider_fails(run, provider):

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import closing, contextmanager
@@ -24,6 +25,7 @@ from test_own_histories import own  # noqa: F401 (a fixture)
 from heart_collect import collect
 from heart_collect.judging.design import pair_replies
 from heart_collect.people import raters
+from heart_collect.people.arrivals import Door
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import load_settings, start_study, stop_study, write_study
 from heart_utils.runs import find_root, open_run
@@ -55,13 +57,19 @@ def served(study):
         port = probe.getsockname()[1]
     server = start_study(study, port=port)
     try:
-        yield f"http://127.0.0.1:{port}"
+        about = json.loads((study / "study.json").read_text())
+        address = f"http://127.0.0.1:{port}"
+        LINKS[address] = Door(about["secret"], about["settings"]["arrival"], {}).link()
+        yield address
     finally:
         stop_study(server)
 
 
+LINKS = {}  #: Of each address that is served, the path of the link by which people come.
+
+
 def settings_for(run, **changes):
-    settings = load_settings(run) | {"arrival": "prolific"}
+    settings = load_settings(run)
     for kind, values in changes.items():
         settings[kind] |= {"spare": 0} | values
     return settings
@@ -80,7 +88,7 @@ def test_three_raters_rate_ten_pairs_and_the_import_gives_what_they_did(tmp_path
     with served(study) as address:
         for number, name in enumerate(("first", "second", "third")):
             visitor = Visitor(chromium, address)
-            visitor.arrive(name)
+            visitor.arrive(LINKS[address], name)
             visitor.consent()
             visitor.practise(("A", "B") if number else ("B", "A"))
             for page in range(11):
@@ -180,7 +188,7 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
 
     with served(study) as address:
         early = Visitor(chromium, address)
-        early.arrive("al")
+        code = early.arrive(LINKS[address], "al")
         early.consent()
         early.next('textarea[schema="reply"]')
         write(early, "al", 0)
@@ -194,16 +202,13 @@ def test_two_writers_write_three_replies_across_a_restart(tmp_path, chromium):
                 ["clipboard-read", "clipboard-write"], origin=address
             )
             if first:
-                visitor.page.goto(
-                    f"{address}/?PROLIFIC_PID={name}&STUDY_ID=study&SESSION_ID=session"
-                )
-                visitor.page.wait_for_selector('textarea[schema="reply"]')
+                visitor.arrive(LINKS[address], name, code=code, until='textarea[schema="reply"]')
                 # the page they left, with the words they left on it
                 text, _, _ = wrote["al", histories[visitor.item()]]
                 assert visitor.page.input_value('textarea[schema="reply"]') == text
                 visitor.turn_page()
             else:
-                visitor.arrive(name)
+                visitor.arrive(LINKS[address], name)
                 visitor.consent()
                 visitor.next('textarea[schema="reply"]')
             for page in range(first, 3):
@@ -236,13 +241,13 @@ def test_who_does_not_agree_sees_no_conversation(tmp_path, chromium):
     study = write_study(run, "rating", settings=settings | {"completion_code": "CODE-OF-SUCCESS"})
     with served(study) as address:
         visitor = Visitor(chromium, address)
-        visitor.arrive("no-thanks")
+        visitor.arrive(LINKS[address], "no-thanks")
         visitor.consent(agree=False)
         assert "You chose not to take part" in visitor.page.inner_text("body")
         visitor.next("text=/thank you/i")
         assert "CODE-OF-SUCCESS" not in visitor.page.inner_text("body")
         agreeing = Visitor(chromium, address)
-        agreeing.arrive("yes-please")
+        agreeing.arrive(LINKS[address], "yes-please")
         agreeing.consent()
         agreeing.practise()
         agreeing.rate("A", 1, "so")
@@ -259,10 +264,7 @@ def test_a_rehearsal_without_prolific_asks_for_a_name(tmp_path, chromium):
     study = write_study(run, "rating", settings=settings)
     with served(study) as address:
         visitor = Visitor(chromium, address)
-        visitor.page.goto(address)
-        visitor.page.fill('#login-email, input[name="email"]', "Ada")
-        visitor.page.press('#login-email, input[name="email"]', "Enter")
-        visitor.page.wait_for_selector("#consent_text")
+        visitor.arrive(LINKS[address], "Ada")
         visitor.consent()
 
 
@@ -277,7 +279,7 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
         study = write_study(run, "rating", settings=settings, name=name)
         with served(study) as address:
             visitor = Visitor(chromium, address)
-            log_in(visitor, f"Ada of {name}")
+            code = visitor.arrive(LINKS[address], f"Ada of {name}")
             visitor.consent()
             visitor.practise()
             visitor.rate("A", 3, "warm")
@@ -286,8 +288,10 @@ def test_who_logs_out_goes_on_where_they_were_and_two_studies_and_a_file_stand_s
             # cookie.
             assert "set-cookie" not in visitor.page.request.get(address).headers
             visitor.page.click('a[href$="/logout"]')
-            visitor.page.wait_for_selector('#login-email, input[name="email"]')
-            log_in(visitor, f"Ada of {name}", until=".pairwise-tile")
+            visitor.page.wait_for_url("**/logout")
+            visitor.page.goto(address)  # their place is not this browser's any more
+            visitor.page.wait_for_selector("main#link")
+            visitor.arrive(LINKS[address], f"Ada of {name}", code=code, until=".pairwise-tile")
             assert visitor.item() == page
             assert "You can stop at any time" in visitor.page.inner_text("body")
             visitor.rate("B", 2, "shorter")
@@ -338,7 +342,7 @@ def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_
     with served(study) as address:
         visitor = Visitor(chromium, address, width=360, height=740)
         page = visitor.page
-        visitor.arrive("phone")
+        visitor.arrive(LINKS[address], "phone")
         wide = {"consent": page.evaluate(EDGES)}
         visitor.consent()
         wide["instructions"] = page.evaluate(EDGES)
@@ -366,25 +370,63 @@ def test_on_a_telephone_no_page_is_wider_than_the_screen_and_a_finger_hits_each_
     assert not (study / "answers" / "pocket").exists()
 
 
-def test_a_name_with_other_capitals_is_told_how_to_come_back(tmp_path, chromium):
+def ask(address, path="/", body=None, *, browser=None, **headers):
+    """Send a request without a browser; return its status, words and headers."""
+    opener = browser or urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+    request = urllib.request.Request(address + path, body, headers)
+    try:
+        with opener.open(request, timeout=60) as answer:
+            return answer.status, answer.read().decode(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(), error.headers
+
+
+def test_nobody_is_somebody_else_by_a_name_an_id_or_a_link(tmp_path):
+    """What a stranger could do: be Ada by typing Ada, be framed, send 30 MB."""
     run = small_run(tmp_path / "run", n_histories=3)
-    settings = load_settings(run)
-    settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0}
+    settings = settings_for(run, rating={"raters_per_pair": 1, "load": 3, "n_checks": 0})
     study = write_study(run, "rating", settings=settings)
     with served(study) as address:
-        visitor = Visitor(chromium, address)
-        log_in(visitor, "Cy")
-        visitor.consent()  # before it, nothing of Cy is kept
+        link = LINKS[address]
+        ada = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        assert ask(address, f"{link}&person=Ada", browser=ada)[0] == 200
+        status, page, headers = ask(address, browser=ada)
+        assert (status, "consent_text" in page) == (200, True)
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        for path in ("/", "/?person=Ada", "/?PROLIFIC_PID=Ada", "/annotate", "/consent?person=Ada"):
+            status, page, _ = ask(address, path)
+            assert (status, "consent_text" in page) == (403, False), path
+        for path in (f"{link}&person=Ada", f"{link}&person=ada", f"{link}&person=Ada&code=AAAA"):
+            stranger = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+            assert ask(address, path, browser=stranger)[0] == 403
+            assert ask(address, browser=stranger)[0] == 403
+        for path in ("/auth", "/login", "/register", "/admin", "/admin/user_state/Ada"):
+            assert ask(address, path, b"email=Ada", browser=ada)[0] == 404
+        assert ask(address, "/consent", b"x" * 1_100_000, browser=ada)[0] == 413
+        assert ask(address, "/consent", b"x", browser=ada, Origin="http://evil.example")[0] == 403
+        for cookie in ("place=Ada", "place=\xff", "session=Ada"):
+            assert ask(address, Cookie=cookie)[0] == 403
+    assert [file.name for file in (study / "answers").iterdir() if file.is_dir()] == ["Ada"]
+
+
+def test_a_made_up_id_takes_no_seat_of_raters(tmp_path):
+    run = small_run(tmp_path / "run", n_histories=3)
+    settings = settings_for(run, rating={"raters_per_pair": 1, "load": 3, "n_checks": 0})
+    study = write_study(run, "rating", settings=settings | {"arrival": "prolific"})
     with served(study) as address:
-        visitor = Visitor(chromium, address)
-        log_in(visitor, "cy", until="text=write it as you did the first time")
-
-
-def log_in(visitor, name, until="#consent_text"):
-    visitor.page.goto(visitor.address)
-    visitor.page.fill('#login-email, input[name="email"]', name)
-    visitor.page.press('#login-email, input[name="email"]', "Enter")
-    visitor.page.wait_for_selector(until)
+        for made_up in (
+            "made-up-1",
+            "{{%25PROLIFIC_PID%25}}",
+            "a" * 5_000,
+            "../../etc",
+            "",
+            "A" * 24,
+        ):
+            assert ask(address, LINKS[address] + made_up)[0] == 403
+        assert ask(address, "/?PROLIFIC_PID=" + "a" * 24)[0] == 403  # no link
+        assert ask(address, "/arrive?PROLIFIC_PID=" + "a" * 24)[0] == 403
+        assert ask(address, LINKS[address] + "a" * 24)[0] == 200
+    assert not [file for file in (study / "answers").iterdir() if file.is_dir()]
 
 
 def test_what_people_write_in_a_browser_comes_before_the_judges(own, chromium):  # noqa: F811
@@ -397,7 +439,7 @@ def test_what_people_write_in_a_browser_comes_before_the_judges(own, chromium): 
     with served(study) as address:
         for name in ("al", "beth"):
             visitor = Visitor(chromium, address)
-            visitor.arrive(name)
+            visitor.arrive(LINKS[address], name)
             visitor.consent()
             visitor.next('textarea[schema="reply"]')
             for page in range(4):
@@ -471,10 +513,9 @@ class Scripted:
 
     def take_part(self, n_pages: int, start: threading.Barrier) -> None:
         start.wait()
-        query = urllib.parse.urlencode(
-            {"PROLIFIC_PID": self.name, "STUDY_ID": "study", "SESSION_ID": "session"}
-        )
-        self.get(f"/?{query}")
+        query = urllib.parse.urlencode({"person": self.name})
+        self.get(f"{LINKS[self.address]}&{query}")
+        self.get("/")
         first = {"consent_age:yes": "yes", "consent_agree:yes": "yes"}
         practice = [{"practice_1:Reply A": "Reply A"}, {}, {"practice_2:Reply B": "Reply B"}, {}]
         for answers in [first, {}, *practice]:

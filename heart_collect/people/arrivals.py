@@ -1,0 +1,143 @@
+"""Who may come in to a study, and how somebody comes back: the same for all kinds of studies.
+
+Whoever comes by a signed link gets in once, from one browser; from another one they need the code
+that they were handed out. Nothing is remembered of who only looks. The file is copied beside
+Potato, so it imports the standard library, itsdangerous and Jinja alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from itsdangerous import BadData, Signer, URLSafeSerializer
+
+__all__: list[str] = []
+
+COOKIE = "place"
+NAME_LENGTH = 80
+IDS = {"PROLIFIC_PID": "[0-9a-f]{24}", "workerId": "A[0-9A-Z]{6,30}"}
+"""The parameter in which a platform puts somebody's id, and the form of such an id."""
+PLATFORMS = {"prolific": ("Prolific", "PROLIFIC_PID"), "mturk": ("Mechanical Turk", "workerId")}
+"""An arrival by a platform -> its name, and the parameter of the address that holds somebody's id
+there."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What becomes of somebody at the door: a page to show, and the cookie that it sets."""
+
+    page: str
+    person: str = ""
+    cookie: str = ""
+    message: str = ""
+
+
+class Door:
+    """The door of one study.
+
+    Parameters
+    ----------
+    secret : str
+        The study's own, which signs its links and cookies.
+    arrival : str
+        ``name``, ``link`` (a link for each person) or a platform.
+    taken : mapping
+        Those who have a place, by :func:`same_name`: name, and the browser that has it.
+    """
+
+    def __init__(self, secret: str, arrival: str, taken: Mapping[str, tuple[str, str]]) -> None:
+        self.arrival, self.taken, self._secret = arrival, taken, secret
+        self.platform, self.parameter = PLATFORMS.get(arrival, ("", ""))
+        self._links = Signer(secret, salt="link", digest_method=hashlib.sha256)
+        self._cookies = URLSafeSerializer(
+            secret, salt="browser", signer_kwargs={"digest_method": hashlib.sha256}
+        )
+
+    def link(self, place: str = "all") -> str:
+        """Return the path of a signed link: for all, or for one place."""
+        end = f"&{self.parameter}=" if self.parameter else ""
+        return f"/arrive?key={self._links.sign(place).decode()}{end}"
+
+    def code(self, person: str) -> str:
+        """Return the code with which somebody comes back from another browser."""
+        digest = hmac.digest(self._secret.encode(), f"code {person}".encode(), "sha256")
+        word = base64.b32encode(digest).decode()
+        return f"{word[:4]}-{word[4:8]}-{word[8:12]}"
+
+    def whose(self, cookie: str) -> tuple[str, str] | None:
+        """Read a cookie: name and browser; None where it is not ours or another browser's."""
+        try:
+            person, browser = self._cookies.loads(cookie)
+        except (BadData, UnicodeError, TypeError, ValueError):
+            return None
+        known = self.taken.get(same_name(person))
+        return (person, browser) if known in (None, (person, browser)) else None
+
+    def knock(self, sent: Mapping[str, str], cookie: str) -> Step:
+        """Say what becomes of somebody who follows a link, or answers a page of the door."""
+        try:
+            place = self._links.unsign(sent.get("key", "")).decode()
+        except (BadData, UnicodeError):
+            return Step("link", message="link")
+        if self.parameter:
+            person = sent.get(self.parameter, "")
+            if not re.fullmatch(IDS[self.parameter], person, flags=re.ASCII):
+                return Step("link", message="number")
+        elif self.arrival == "link":
+            if place == "all":
+                return Step("link", message="own")
+            person = place
+        else:
+            person = " ".join(sent.get("person", "").split())
+            if not 0 < len(person) <= NAME_LENGTH or not person.isprintable():
+                return Step("name", message="name" if "person" in sent else "")
+        here = self.whose(cookie)
+        known = self.taken.get(same_name(person))
+        if here is not None and same_name(here[0]) == same_name(person):
+            return Step("enter", here[0], cookie)
+        if known is None:
+            browser = secrets.token_urlsafe(24)
+        else:
+            person, browser = known
+            given = sent.get("code", "").strip().upper().encode()
+            if not hmac.compare_digest(given, self.code(person).encode()):
+                return Step("code", person, message="code" if given else "")
+        return Step("enter", person, str(self._cookies.dumps([person, browser])))
+
+    def page(self, step: Step, sent: Mapping[str, str], folder: Path) -> str:
+        """Fill in a page of the door."""
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        from markupsafe import Markup
+
+        pages = Environment(
+            loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True
+        )
+        stop = (folder / "pages" / "stop.html").read_text(encoding="utf-8")
+        asked = {name: sent.get(name, "") for name in ("key", self.parameter, "person") if name}
+        return pages.get_template("arrive.html.jinja").render(
+            step=step,
+            code=self.code(step.person) if step.page == "enter" else "",
+            asked={name: value for name, value in asked.items() if value},
+            platform=self.platform,
+            stop=Markup(stop),  # noqa: S704  filled in and escaped as the study was written
+        )
+
+
+def same_name(person: str) -> str:
+    """Return a name as it is compared: capitals and blanks tell nobody apart."""
+    return person.strip().casefold()
+
+
+def is_foreign(headers: Mapping[str, Any], host: str) -> bool:
+    """Check whether a page of another site has sent a form."""
+    origin = headers.get("Origin")
+    return origin is not None and urlsplit(str(origin)).netloc != host
