@@ -406,7 +406,7 @@ def test_nobody_is_somebody_else_by_a_name_an_id_or_a_link(tmp_path):
         assert ask(address, "/consent", b"x", browser=ada, Origin="http://evil.example")[0] == 403
         for cookie in ("place=Ada", "place=\xff", "session=Ada"):
             assert ask(address, Cookie=cookie)[0] == 403
-    assert [file.name for file in (study / "answers").iterdir() if file.is_dir()] == ["Ada"]
+    assert list(json.loads((study / "browsers.json").read_text())) == ["ada"]
 
 
 def test_a_made_up_id_takes_no_seat_of_raters(tmp_path):
@@ -426,7 +426,7 @@ def test_a_made_up_id_takes_no_seat_of_raters(tmp_path):
         assert ask(address, "/?PROLIFIC_PID=" + "a" * 24)[0] == 403  # no link
         assert ask(address, "/arrive?PROLIFIC_PID=" + "a" * 24)[0] == 403
         assert ask(address, LINKS[address] + "a" * 24)[0] == 200
-    assert not [file for file in (study / "answers").iterdir() if file.is_dir()]
+    assert list(json.loads((study / "browsers.json").read_text())) == ["a" * 24]
 
 
 def test_what_people_write_in_a_browser_comes_before_the_judges(own, chromium):  # noqa: F811
