@@ -277,8 +277,11 @@ def krippendorff_alpha(
             total > 1, total * (total - 1.0), np.nan
         )
 
-    name = f"Krippendorff's alpha ({level})"
-    return _coefficient(name, sums, parts, int(several.sum()), votes, (n_resamples, ci_level, rng))
+    name, resampling = f"Krippendorff's alpha ({level})", (n_resamples, ci_level, rng)
+    alpha = _coefficient(name, sums, parts, int(several.sum()), votes, resampling)
+    if np.isnan(alpha.value):  # among the units that several raters answered
+        _refuse_one_category(votes.value[several[votes.unit]], votes)
+    return alpha
 
 
 def icc(

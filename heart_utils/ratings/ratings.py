@@ -60,10 +60,6 @@ WEIGHING = {
 }
 """What weights mean, as a result says it."""
 
-ORDERS_JOINED = (
-    "{:,} pairs were asked in both orders and count once; {:,} contradicted themselves and are half"
-    " a win to each."
-)
 UNVARIED = (
     "No interval for {}: all dialogues say the same, so nothing tells how far others would differ,"
     " and any rank is possible."
@@ -152,6 +148,13 @@ def _check_unit(entries: Entries) -> bool:
                 " scale: fit each by itself, as with fit_boards(by=['unit'])."
             )
     return "seeker" in verdicts and bool(verdicts["seeker"].iloc[entries.rows].notna().any())
+
+
+def count_orders(n_joined: int, n_inconsistent: int) -> str:
+    """Write how many pairs were asked in both orders; of a table joined elsewhere nobody knows."""
+    asked = f"{n_joined:,} pairs were asked in both orders and count once; " if n_joined else ""
+    noun = "" if asked else " pairs asked in both orders"
+    return f"{asked}{n_inconsistent:,}{noun} contradicted themselves and are half a win to each."
 
 
 def _count_even(weight: Array) -> float:
@@ -251,7 +254,7 @@ class Ratings:
         """Write what a reader must know of these verdicts before the numbers."""
         notes, alike = [], self.table.loc[self.table["unvaried"], "responder"]
         if self.n_joined or self.n_inconsistent:
-            notes.append(ORDERS_JOINED.format(self.n_joined, self.n_inconsistent))
+            notes.append(count_orders(self.n_joined, self.n_inconsistent))
         if len(alike):
             notes.append(UNVARIED.format(", ".join(alike)))
         if self.n_even < self.n_verdicts / UNEVEN:

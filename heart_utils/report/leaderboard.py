@@ -22,7 +22,7 @@ from scipy import stats
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
 from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
-from heart_utils.ratings.ratings import ORDERS_JOINED
+from heart_utils.ratings.ratings import count_orders
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.seekers import fault_of_seekers, seekers_in_words
 from heart_utils.report import WORDS
@@ -415,7 +415,7 @@ def _boards(rows: pd.DataFrame, cards: pd.DataFrame | None) -> list[dict[str, ob
             "notes": notes,
             "calibration": calibration,
             "seekers": seekers,
-            "orders": ORDERS_JOINED.format(joined, turned) if joined or turned else "",
+            "orders": count_orders(joined, turned) if joined or turned else "",
         }
         boards.append({**shared_settings, "drawn": drawn, "rows": cells, "shown": list(texts)})
     return boards

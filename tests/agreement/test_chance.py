@@ -318,3 +318,19 @@ def test_a_kappa_is_named_after_its_weights():
         for weights in (None, "linear")
     ]
     assert names == ["Cohen's kappa", "weighted kappa (linear)"]
+
+
+def test_alpha_of_one_shared_unit_says_why_it_has_no_value():
+    """nltk and fast-krippendorff give a bare nan here; Cohen's kappa was refused before."""
+    rows = pd.DataFrame(
+        {
+            "reply_id": ["r", "r", "s", "t"],
+            "rater": ["ann", "ben", "ann", "ben"],
+            "score": [1, 1, 2, 3],
+        }
+    )
+    for measure in (krippendorff_alpha, cohen_kappa):
+        with pytest.raises(AgreementError, match="All answers are 1: .*one category only"):
+            measure(rows, cluster=None)
+    rows.loc[1, "score"] = 2
+    assert krippendorff_alpha(rows, cluster=None, n_resamples=0).value == 0.0
