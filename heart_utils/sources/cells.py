@@ -16,7 +16,7 @@ from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import TEXT, map_words
 from heart_utils.sources.options import FileOptions, word_of
 from heart_utils.sources.reshape import as_text
-from heart_utils.tables import TABLES, VERDICTS, Column, called
+from heart_utils.tables import ORDERS, TABLES, VERDICTS, Column, called
 
 __all__: list[str] = []
 
@@ -44,9 +44,14 @@ def read_cells(
         if column in rows and what.words and column != ANSWERS.get(table):
             rows[column] = map_words(rows[column], partial(_of_words, what.words))
     given = rows.get("p_a", pd.Series(dtype=object))  # as the file has it
+    words = dict(options.get("words") or {})
     if table == "verdicts":
+        if chances := words.pop("p_a", None):  # a number for a draw, in the file's own numbers
+            _translate(table, rows, {"p_a": chances})
         bad += _read_chances(rows, options.get("soft"), faults)
-    _translate(table, rows, options.get("words") or {})
+    _translate(table, rows, words)
+    if table == "verdicts":
+        bad += _read_orders(rows, faults)
     _refuse_spellings(rows, faults)
     if table == "verdicts":
         head = next(
@@ -232,6 +237,28 @@ def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any
     return list(cells.index[cells.notna() & ~cells.isin(VERDICTS)])
 
 
+def _read_orders(rows: pd.DataFrame, faults: list[str]) -> list[Any]:
+    """Take the name of who was shown first for the order, and refuse every other word."""
+    if "order" not in rows or not set(SIDES) <= set(rows):
+        return []
+    cells = map_words(rows["order"], lambda cell: None if word_of(cell) == "" else cell)
+    for order, column in zip(ORDERS, SIDES, strict=True):
+        named = cells.astype(object).eq(rows[column].astype(object)) & ~cells.isin(ORDERS)
+        cells = cells.mask(named, order)
+    rows["order"] = cells
+    strange = cells.notna() & ~cells.isin(ORDERS)
+    if strange.any():
+        words = [show_answer("order", str(word)) for word in cells[strange].unique()[:4]]
+        faults.append(
+            f"verdicts.order: {called(cells.index[strange][0])} says {words[0]}"
+            f" ({int(strange.sum())} such rows), expected 'ab' (responder_a was shown first), 'ba',"
+            " the name of who was shown first, or nothing where it is not known. Say what each"
+            f" word means, as in words={{'order': {{{words[0]}: 'ab'}}}}; if it is no order,"
+            " columns={'order': None} leaves it out."
+        )
+    return list(cells.index[strange])
+
+
 def _read_chances(
     rows: pd.DataFrame, soft: Mapping[str, float] | None, faults: list[str]
 ) -> list[Any]:
@@ -265,6 +292,8 @@ def _read_chances(
         )
         if soft:
             advice = (
+                f" If it is a draw, words={{'p_a': {{{str(given[outside].iloc[0])!r}:"
+                f" {(sure_a + sure_b) / 2:g}}}}} says so."
                 f" soft says that {sure_a:g} is a for sure and {sure_b:g} is b; give the two of"
                 " this file's own scale."
             )

@@ -32,7 +32,7 @@ from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.cells import ANSWERS, SIDES, read_cells
 from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words, put
 from heart_utils.sources.formats import RawTable, is_table, read_table
-from heart_utils.sources.guess import Proposal, propose, refuse_doubtful
+from heart_utils.sources.guess import Proposal, propose, refuse_doubtful, with_tool
 from heart_utils.sources.options import FileOptions, check_options, plain
 from heart_utils.sources.reshape import Reshaped, reshape
 from heart_utils.tables import (
@@ -131,7 +131,7 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
         proposal = _tried_proposal(
             table, raw, options, any("encoding='cp1252'" in fault for fault in faults)
         )
-        call = f"\n{proposal.text(table, given)}" if proposal.options != options else ""
+        call = f"\n{proposal.text(given)}" if proposal.lacks or proposal.options != options else ""
         error = DataError(redact_message(f"{file}: {error_message}") + call)
         error.options = proposal.options if call else {}
         raise error
@@ -160,7 +160,7 @@ def describe_file(table: str, given: Given, options: FileOptions) -> str:
     faults = list[str]()
     rows = read_rows(table, raw, options, "", faults)
     sentences.append(
-        _tried_proposal(table, raw, options, False).text(table, given)
+        _tried_proposal(table, raw, options, False).text(given)
         if faults
         else f"It reads as it is: {len(rows):,} answers."
     )
@@ -172,7 +172,8 @@ def read_rows(
 ) -> pd.DataFrame:
     """Make the project's table of the rows of a file, and gather what is wrong with it."""
     try:
-        refuse_doubtful(raw, options)
+        options = with_tool(table, raw.rows, options)
+        refuse_doubtful(table, raw, options)
         shaped = reshape(table, raw, options, ANSWERS.get(table, ""))
         rows = _name_columns(table, shaped, options, faults)
         unreadable = read_cells(table, rows, raw.as_text, options, faults)
@@ -194,23 +195,20 @@ def _tried_proposal(
 ) -> Proposal:
     """Propose how a file may be read, and say what comes of it."""
     proposal = propose(table, raw, options)
+    if table == "verdicts" and "responder_a" in proposal.lacks:
+        of_scores = propose("scores", raw, options)
+        proposal = proposal if of_scores.lacks else of_scores
     if other_encoding:
         proposal.options["encoding"] = "cp1252"
-    if "'...'" in f"{proposal.options.get('shown')} {proposal.options.get('always')}":
+    unsaid = f"{proposal.options.get('shown')} {proposal.options.get('always')}"
+    if proposal.lacks or "'...'" in unsaid:
         return proposal
     faults: list[str] = []
-    for _ in range(2):
+    rows = read_rows(proposal.table, raw, proposal.options, "", faults)
+    if any("repeat another row" in fault for fault in faults):
+        _propose_repeats(proposal)
         faults = []
-        rows = read_rows(table, raw, proposal.options, "", faults)
-        if (
-            not any("repeat another row" in fault for fault in faults)
-            or "repeats" in proposal.options
-        ):
-            break
-        proposal.options["repeats"] = "number"
-        proposal.confirm.append(
-            "an answer that comes again is a repeat that counts too, and no copy by mistake"
-        )
+        rows = read_rows(proposal.table, raw, proposal.options, "", faults)
     first = faults[0].splitlines()[0] if faults else ""
     proposal.tried = (
         f"Read so, it still says: {first}"
@@ -218,6 +216,49 @@ def _tried_proposal(
         else f"Read so, {len(raw.rows):,} rows give {len(rows):,} answers."
     )
     return proposal
+
+
+def _propose_repeats(proposal: Proposal) -> None:
+    """Say what answers that come again may be: copies, orders, replies anew, or repeats."""
+    rows, options = proposal.rows.astype(str), proposal.options
+    if rows.duplicated().any():
+        options["repeats"] = "drop"
+        proposal.confirm.append(
+            f"{int(rows.duplicated().sum())} rows, the same in every cell as another, are copies,"
+            " which repeats='drop' leaves out, and what else comes again is a repeat ('number'"
+            " counts copies too)"
+        )
+        return
+    answer = ANSWERS[proposal.table]
+    named = {head for head, name in (options.get("columns") or {}).items() if name}
+    same = [head for head in named if head in rows and options["columns"][head] != answer]
+    again = rows[rows.duplicated(same, keep=False)]
+    free = list(dict.fromkeys(proposal.free().values()))
+    apart = [head for head in free if not again.duplicated([*same, head]).any()]
+    two_valued = [head for head in apart if rows[head].nunique() == 2]
+    if two_valued and proposal.table == "verdicts":
+        proposal.confirm.append(
+            f"you say what {' and '.join(two_valued)} means, which tells rows apart that are"
+            f" otherwise answers to one question: if it is which reply was shown first,"
+            f" columns={{{two_valued[0]!r}: 'order'}}, words={{'order': {{...: 'ab', ...: 'ba'}}}};"
+            f" if it numbers repeats, columns={{{two_valued[0]!r}: 'repeat'}}"
+        )
+    elif proposal.table == "verdicts":
+        options["repeats"] = "number"
+        proposal.confirm.append(
+            "an answer that comes again is a repeat that counts too, and no copy by mistake"
+        )
+    elif apart:
+        names = [
+            head for head, name in options["columns"].items() if name in ("history_id", "responder")
+        ]
+        proposal.set("made_of", reply_id="-".join(f"{{{head}}}" for head in [*names, apart[-1]]))
+        proposal.confirm.append(
+            f"{apart[-1]} tells apart replies that were written anew; of a reply that was scored"
+            " again keep one score, such as rows.drop_duplicates(...) of pandas does"
+        )
+    else:
+        proposal.confirm.append("of a reply that was scored again you keep one score, or the mean")
 
 
 def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
@@ -398,9 +439,9 @@ def _checked(
                         rows[column],
                         what.expected(),
                     )
-            filled, compared = _completed(table, rows, sides_shown)
+            filled, compared = _completed(table, rows, sides_shown and "order" not in rows)
             distinct = False
-            if (numbered := options.get("repeats") == "number") or table == "verdicts":
+            if (numbered := options.get("repeats") in ("number", "drop")) or table == "verdicts":
                 others = [filled[key] for key in KEYS[table][1:] if key != "repeat"]
                 numbers = group_numbers([compared, *others])
                 again = come_again(numbers)

@@ -1,14 +1,13 @@
-"""Guess what a file means from its headers and words, and propose a call to paste.
+"""Propose a call that may read a file, from its headers and the tool that wrote it.
 
-The proposal separates what is certain from what must be confirmed.
-
-A guess is only ever printed. Facts about tools are in ``guess.yaml``.
+What cells mean is not inferred: known tools and known headers are looked up in ``guess.yaml``, and
+for the rest the message lists the columns with examples of each. A guess is only ever printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,10 +17,12 @@ import pandas as pd
 import yaml
 
 from heart_utils.identities import (
+    describe_cells,
     looks_like_person,
     names_people,
     redact_message,
     show_answer,
+    show_cell,
     words_of,
 )
 from heart_utils.settings import JsonObject
@@ -37,8 +38,7 @@ __all__ = ["Proposal"]
 FEW = 20  #: So many different words an answer may have.
 #: Said of a column in which any cell that is not blank says that its row may not count.
 FILLED = "filled"
-PLACES = {"left", "right", "links", "rechts", "izquierda", "derecha", "gauche", "droite"}
-ID_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
+NAME_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 
 
 @lru_cache
@@ -53,40 +53,139 @@ def facts() -> JsonObject:
 class Proposal:
     """Options that may be meant, and what only the user can say."""
 
+    table: str
+    rows: pd.DataFrame  #: With a column for each entry of nested objects.
+    options: Any  #: FileOptions, filled by name.
     tool: str = ""
-    options: FileOptions = field(default_factory=FileOptions)
     confirm: list[str] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)  #: Columns that only the user can name.
     tried: str = ""  #: What came of reading the file so.
 
-    def text(self, table: str, given: object) -> str:
-        """Write the call, ready to paste, with what must be confirmed."""
+    def text(self, given: object) -> str:
+        """Write the call, ready to paste, with what must be confirmed; else list the columns."""
+        kind = f" (it looks like {self.tool})" if self.tool else ""
+        if self.lacks:
+            lines = [f"Nothing here says what is {', '.join(self.lacks)}. The columns{kind}:"]
+            lines += [f"  {head}: {_examples(head, self.rows[head])}" for head in self.rows]
+            compared = {"responder", "responder_a"} & {
+                *(self.options.get("columns") or {}).values()
+            }
+            if not compared:
+                return redact_message("\n".join([*lines, *_sentences(self.confirm)]))
+            kind = f", once you add {' and '.join(self.lacks)}"
+            return redact_message("\n".join([*lines, *self._call(given, kind)]))
+        return redact_message(
+            "\n".join([*self._call(given, kind), *([self.tried] if self.tried else [])])
+        )
+
+    def _call(self, given: object, kind: str) -> list[str]:
         path = "rows" if is_table(given) else repr(str(given))
         options = "".join(f"\n    {name}={value!r}," for name, value in self.options.items())
-        kind = f" (it looks like {self.tool})" if self.tool else ""
-        lines = [
+        return [
             f"What may be meant{kind}, to be checked before it is believed:",
-            f"load_{table}(\n    {path},{options}\n)",
+            f"load_{self.table}(\n    {path},{options}\n)",
+            *_sentences(self.confirm),
         ]
-        if self.confirm:
-            lines.append("Confirm that " + "; that ".join(self.confirm) + ".")
-        return redact_message("\n".join([*lines, *([self.tried] if self.tried else [])]))
+
+    def set(self, option: str, **entries: Any) -> None:
+        """Add to an option what the user has not said."""
+        self.options[option] = {**entries, **(self.options.get(option) or {})}
+
+    def name(self, head: str, column: str) -> None:
+        """Propose that a header is a column."""
+        self.set("columns", **{head: column})
+
+    def known(self) -> set[str]:
+        """List the columns of the table that the options, or the file's own headers, give."""
+        options = self.options
+        own = {plain(head) for head in self.rows.columns}
+        known = {column for column in TABLES[self.table] if plain(column) in own}
+        known |= {name for name in (options.get("columns") or {}).values() if name}
+        known |= {*(options.get("always") or {}), *(options.get("made_of") or {})}
+        for pattern in (options.get("split") or {}).values():
+            known |= set(re.findall(r"\?P<(\w+)>", pattern))
+        answer = "score" if self.table == "scores" else "verdict"
+        made = {
+            ("winner_columns", "counts", "pair_columns"): {answer},
+            ("rater_columns",): {"rater", answer},
+            ("dimension_columns",): {"dimension", answer},
+            ("winner_loser",): {"responder_a", "responder_b", answer},
+            ("shown",): {"history_id", "responder_a", "responder_b"},
+        }
+        for names, columns in made.items():
+            known |= columns if any(options.get(name) is not None for name in names) else set()
+        return known | ({answer} if "p_a" in known else set())
+
+    def free(self) -> dict[str, str]:
+        """List the headers that nothing explains yet, by plain name and by their last part."""
+        options = self.options
+        used = {
+            plain(name)
+            for option in ("columns", "only", "split", "winner_columns", "counts")
+            for name in options.get(option) or {}
+        }
+        for option in ("winner_loser", "pair_columns", "rater_columns", "dimension_columns"):
+            used |= {plain(name) for name in listed(options.get(option))}
+        used |= {plain(name) for name in TABLES[self.table]}
+        heads = [head for head in map(str, self.rows.columns) if plain(head) not in used]
+        heads = [head for head in heads if not self.rows[head].isna().all()]
+        free = {}
+        for name in (str, _last):
+            for head in heads:
+                free.setdefault(plain(name(head)), head)
+        return free
+
+    def find(self, column: str) -> list[str]:
+        """List the free headers that are known to name a column, the likeliest first."""
+        free = self.free()
+        heads = {**facts()["columns"], **facts()["kept"]}[column]
+        named = (free[plain(name)] for name in heads if plain(name) in free)
+        return list(dict.fromkeys(named))
+
+    def heads_of(self, column: str) -> list[str]:
+        """List the headers that are read as a column."""
+        named = [
+            head for head, name in (self.options.get("columns") or {}).items() if name == column
+        ]
+        return [head for head in named or [column] if head in self.rows]
 
 
-def refuse_doubtful(raw: RawTable, options: FileOptions) -> None:
-    """Refuse rows marked as not to count, or as turned, until options say what this means."""
-    decided = {plain(head) for head in options.get("only") or {}} | {
-        plain(head) for head in options.get("columns") or {} if _kept(options, head)
-    }
-    explained = decided | {plain(head) for head in options.get("columns") or {}}
-    for head, turned in _marked(raw.rows, facts()["turned"]).items():
+def _sentences(confirm: list[str]) -> list[str]:
+    return ["Confirm that " + "; that ".join(confirm) + "."] if confirm else []
+
+
+def _last(head: str) -> str:
+    """Return the last part of a header such as ``Input.left`` or ``values.choice.value``."""
+    parts = re.split(r"[.:]", head)
+    return parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]
+
+
+def _examples(head: str, cells: pd.Series) -> str:
+    """Show three cells of a column, or only their kind where they may be people."""
+    words = [word for word in map(str, cells.head(2000).dropna()) if word.strip()]
+    few = list(dict.fromkeys(words))[:3]
+    if names_people(head) or any(map(looks_like_person, few)):
+        return describe_cells(words)
+    return ", ".join(show_cell(head, word) for word in few) or "nothing"
+
+
+def refuse_doubtful(table: str, raw: RawTable, options: FileOptions) -> None:
+    """Refuse rows that may not count, and an order that is not read, until options decide."""
+    columns = options.get("columns") or {}
+    decided = {plain(head) for head in options.get("only") or {}}
+    decided |= {plain(head) for head, name in columns.items() if name is not None}
+    explained = decided | {plain(head) for head in columns}
+    for head in order_heads(raw.rows, options) if table == "verdicts" else ():
         if plain(head) not in explained:
+            words = [word for word in _words_in(raw.rows[head]) if word]
+            examples = " and ".join(show_answer(head, word) for word in words[:2])
             raise DataError(
-                f"{int(turned.sum())} of {len(turned)} rows say that their sides were changed:"
-                f" {head} is {str(raw.rows.loc[turned, head].iloc[0])!r}, first in"
-                f" {called(turned.index[turned][0])}. Nothing here can know whether the answers are"
-                " in terms of the sides before or after. If the answer names the replies as the"
-                f" columns of responders do, say columns={{{head!r}: None}}; if it names the places"
-                " on the screen, change a and b in those rows first."
+                f"{head} may say which reply was shown first: it holds {examples}. If so, read it"
+                f" as the order: columns={{{head!r}: 'order'}}, and words={{'order': {{...}}}} says"
+                " of each of its words whether the first of the two responders was shown first"
+                f" ('ab') or second ('ba'). If not, columns={{{head!r}: None}} leaves it out. The"
+                " answers must name the replies as the columns of responders do; if they name"
+                " places on the screen, turn them first."
             )
     for head, wrong in doubtful_rows(raw.rows).items():
         if plain(head) not in decided:
@@ -106,24 +205,33 @@ def refuse_doubtful(raw: RawTable, options: FileOptions) -> None:
             )
 
 
-def _kept(options: FileOptions, head: str) -> bool:
-    """Check whether the user names a column of the table, so that its values are read."""
-    return (options.get("columns") or {}).get(head) is not None
+def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
+    """List headers that may say which reply was shown first, where no order is known.
 
-
-def _marked(rows: pd.DataFrame, names: list[str]) -> dict[str, pd.Series]:
-    """Find columns of marks by their headers: header -> whether each row is marked."""
-    known, marked_columns = set(map(plain, names)), {}
-    for head in rows.columns:
-        if plain(str(head).rsplit(".", 1)[-1]) in known:
-            cells = map_words(rows[head], lambda cell: word_of(cell) if _is_plain(cell) else "")
-            if set(cells.unique()) <= {*ON, *OFF} and (marks := cells.isin(list(ON))).any():
-                marked_columns[str(head)] = marks
-    return marked_columns
-
-
-def _is_plain(cell: object) -> bool:
-    return not isinstance(cell, dict | list)
+    Their cells have two values, or are names of the two responders.
+    """
+    columns = options.get("columns") or {}
+    known = {*columns.values(), *(options.get("always") or {}), *map(plain, rows.columns)}
+    sides = known & {"responder_a", "respondera"} or options.get("winner_loser")
+    if "order" in known or not (sides or options.get("shown") is not None):
+        return []
+    names = {
+        word
+        for head, name in columns.items()
+        if name in ("responder_a", "responder_b") and head in rows
+        for word in map_words(rows[head], word_of).unique()
+    }
+    orders = {*map(plain, facts()["turned"]), *map(plain, facts()["first"])}
+    given = {*map(plain, columns), *map(plain, options.get("winner_columns") or {})}
+    heads = [head for head in map(str, rows.columns) if plain(head) not in given]
+    heads = [head for head in heads if plain(_last(head)) in orders]
+    found = []
+    for head in heads:
+        words = set(map_words(rows[head], word_of).unique())
+        filled = words - {""}
+        if len(words) > 1 and filled and (len(filled) <= 2 or filled <= names):
+            found.append(head)
+    return found
 
 
 def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
@@ -133,7 +241,9 @@ def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
         for head in rows.columns:
             last = str(head).rsplit(".", 1)[-1]
             status = name == "Status" and words_of(last)[-1:] == ["status"]
-            if (status or plain(last) == plain(name)) and _is_plain(rows[head].iloc[0]):
+            if (status or plain(last) == plain(name)) and not isinstance(
+                rows[head].iloc[0], dict | list
+            ):
                 cells = map_words(rows[head], word_of)
                 wrong = (
                     cells.isin(values)
@@ -153,8 +263,22 @@ def _is_status(cells: pd.Series, values: list[str]) -> bool:
     return not words <= {"1", "2", "8"} or "0" in words
 
 
+def with_tool(table: str, rows: pd.DataFrame, options: FileOptions) -> FileOptions:
+    """Add what is known of a tool that the user has named; what the user says goes first."""
+    if not (tool := options.get("tool")):
+        return options
+    names = {plain(name): name for name in facts()["tools"]}
+    if plain(tool) not in names:
+        raise DataError(f"tool is {tool!r}; known are {', '.join(names.values())}.")
+    proposal = Proposal(table, flatten(rows), {**options}, names[plain(tool)])
+    _apply_tool(proposal)
+    del proposal.options["tool"]
+    chosen: FileOptions = proposal.options
+    return chosen
+
+
 def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
-    """Find out from headers and words how a file may be meant; what the user has said stays.
+    """Look up how a file may be meant, by its headers; what the user has said stays.
 
     Parameters
     ----------
@@ -179,579 +303,302 @@ def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
     >>> propose("verdicts", votes, FileOptions()).options["columns"]["winner"]
     'verdict'
     """
-    proposal = Proposal(options=FileOptions(**options))
-    if table != "verdicts":
-        return _propose_columns(table, raw, proposal)
-    rows = _with_tool(raw, proposal)
-    if rows is None:
-        return proposal
-    _propose_only(rows, proposal)
-    if proposal.tool and facts()["tools"][proposal.tool].get("form"):
-        _propose_form(rows, raw, proposal)
-    _propose_winners(rows, proposal)
-    _propose_marks(rows, proposal)
-    _propose_sides(rows, proposal)
-    _propose_counts(rows, proposal)
-    _propose_verdict(rows, proposal)
-    _propose_chance(rows, proposal)
-    _propose_rater(rows, proposal)
-    _propose_history(rows, proposal)
-    _propose_shown(rows, proposal)
-    _propose_words(rows, proposal)
-    if len(names := _names(rows, proposal)) and {meaning_of(name) for name in names} <= {"a", "b"}:
-        proposal.confirm.append(
-            f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides or"
-            " places"
-        )
-    _name_kept(rows, proposal)
-    _propose_rest(table, rows, proposal)
+    proposal = Proposal(table, flatten(raw.rows), {**options})
+    if table in ("verdicts", "scores"):
+        proposal.tool = _tool_of(table, proposal.rows)
+        _apply_tool(proposal)
+        try:
+            exploded = FileOptions(explode=listed(proposal.options.get("explode")))
+            rows = reshape(table, raw, exploded, "verdict").rows
+        except DataError:
+            return proposal
+        proposal.rows = resolve(rows, list(proposal.options.get("columns") or {}))
+    if table == "verdicts":
+        _propose_verdicts(proposal)
+    elif table == "scores":
+        _propose_scores(proposal)
+    else:
+        for column in [name for name in facts()["columns"] if name in TABLES[table]]:
+            if column not in proposal.known() and (found := proposal.find(column)):
+                proposal.name(found[0], column)
     return proposal
 
 
-def _set(options: Any, option: str, **entries: Any) -> None:
-    """Add to an option what the user has not said."""
-    options[option] = {**entries, **(options.get(option) or {})}
-
-
-def _with_tool(raw: RawTable, proposal: Proposal) -> pd.DataFrame | None:
-    """Find the tool by its headers, apply what its files need, and flatten the rows."""
-    rows = flatten(raw.rows)
-    heads = [str(head) for head in rows.columns]
-    proposal.tool = _tool_of(heads)
-    if proposal.tool:
-        proposal.confirm += facts()["tools"][proposal.tool].get("confirm", ())
-    tool_options: Mapping[str, Any] = (
-        facts()["tools"][proposal.tool]["options"] if proposal.tool else {}
-    )
-    options: Any = proposal.options
-    for option in (
-        *("explode", "split", "rater_columns", "dimension_columns"),
-        *("winner_columns", "winner_loser", "soft"),
-    ):
-        if option in tool_options and option not in options:
-            options[option] = _as_written(tool_options[option], heads)
-    if not options.get("explode") and (
-        lists := [head for head in heads if _has_answers(rows[head])]
-    ):
-        options["explode"] = lists[0]
-        proposal.confirm.append(f"each entry of {lists[0]} is an answer")
-    try:
-        rows = reshape(
-            "verdicts", raw, FileOptions(explode=listed(options.get("explode"))), "verdict"
-        ).rows
-    except DataError:
-        return None
-    if not _name_sides(heads):
-        known = set(map(plain, facts()["columns"]["rater"]))
-        lists = [head for head in map(str, rows.columns) if plain(head) not in known]
-        if two := next((head for head in lists if _are_two_names(rows[head])), None):
-            _set(options, "columns", **{f"{two}.0": "responder_a", f"{two}.1": "responder_b"})
-            proposal.confirm.append(f"{two} names who wrote the two replies")
-    for option in ("columns", "words", "always", "only"):
-        if option in tool_options:
-            here = {
-                name: value
-                for name, value in tool_options[option].items()
-                if option in ("words", "always") or _is_in(rows, name)
-            }
-            _set(options, option, **here)
-    return resolve(rows, list(options.get("columns") or {}))
-
-
-def _name_sides(heads: Iterable[str]) -> bool:
-    """Check whether two headers, or their last parts, name the two responders of a row."""
-    near = {plain(part) for head in heads for part in (head, re.split(r"[.:]", head)[-1])}
-    return any(plain(one) in near and plain(other) in near for one, other in facts()["sides"])
-
-
-def _has_answers(cells: pd.Series) -> bool:
-    """Check whether cells are lists of objects, and a key of these is a header of answers."""
-    lists = [cell for cell in cells if cell is not None and cell == cell]
-    entries = [entry for cell in lists if isinstance(cell, list) for entry in cell]
-    answers = set(map(plain, facts()["columns"]["verdict"]))
-    return (
-        bool(entries)
-        and all(isinstance(cell, list) for cell in lists)
-        and all(isinstance(entry, dict) and answers & set(map(plain, entry)) for entry in entries)
-    )
-
-
-def _are_two_names(cells: pd.Series) -> bool:
-    """Check whether each cell is a list of two short texts that differ."""
-    return len(cells) > 0 and all(
-        isinstance(cell, list)
-        and len(cell) == 2
-        and all(isinstance(name, str) and 0 < len(name) <= ID_CHARACTERS for name in cell)
-        and cell[0] != cell[1]
-        for cell in cells
-    )
-
-
-def _tool_of(heads: list[str]) -> str:
+def _tool_of(table: str, rows: pd.DataFrame) -> str:
     """Find the first tool whose files have such headers, if any."""
     for tool, about in facts()["tools"].items():
-        if all(
-            any(re.fullmatch(sign, head, re.IGNORECASE) for head in heads)
-            for sign in about["signs"]
+        heads = _signs(about, rows)
+        numbers = heads[-2:] if about.get("numbers") else []
+        if (
+            _section(table) in about
+            and all(heads)
+            and all(_are_numbers(rows[head]) for head in numbers)
         ):
             return str(tool)
     return ""
 
 
-def _as_written(value: Any, heads: list[str]) -> Any:
-    """Return the headers that a tool's options name, as this file writes them."""
-    if isinstance(value, list):
-        near = {plain(head).replace("generator", "model"): head for head in heads}
-        return tuple(near.get(plain(name), name) for name in value) if len(value) == 2 else value
-    return value
+def _section(table: str) -> str:
+    return "scores" if table == "scores" else "options"
 
 
-def _is_in(rows: pd.DataFrame, name: str) -> bool:
-    return (
-        name in rows
-        or name.split(".")[0] in rows
-        or any(str(head).startswith(name) for head in rows.columns)
-    )
+def _signs(about: JsonObject, rows: pd.DataFrame) -> list[str]:
+    """Find the headers that a tool's files must have; "" for one that is not there."""
+    return [
+        next((head for head in map(str, rows) if re.fullmatch(sign, head, re.IGNORECASE)), "")
+        for sign in about["signs"]
+    ]
 
 
-def _done(proposal: Proposal) -> set[str]:
-    """List the columns of the table that the options give so far."""
-    options = proposal.options
-    done = (
-        {name for name in (options.get("columns") or {}).values() if name}
-        | set(options.get("always") or {})
-        | set(options.get("made_of") or {})
-    )
-    for pattern in (options.get("split") or {}).values():
-        done |= set(re.findall(r"\?P<(\w+)>", pattern))
-    done |= (
-        {"verdict"}
-        if options.get("winner_columns")
-        or options.get("counts")
-        or options.get("pair_columns")
-        or "p_a" in done
-        else set()
-    )
-    done |= {"rater", "verdict"} if options.get("rater_columns") else set()
-    done |= {"dimension", "verdict"} if options.get("dimension_columns") else set()
-    done |= {"responder_a", "responder_b", "verdict"} if options.get("winner_loser") else set()
-    if options.get("shown") is not None:
-        done |= {"history_id", "responder_a", "responder_b"}
-    return done
-
-
-def _lacks(rows: pd.DataFrame, proposal: Proposal, column: str) -> bool:
-    return column not in _done(proposal) and plain(column) not in {
-        plain(head) for head in rows.columns
-    }
-
-
-def _free(rows: pd.DataFrame, proposal: Proposal) -> dict[str, str]:
-    """List the headers that nothing explains yet, by plain name and last part."""
-    options = proposal.options
-    mappings = (
-        options.get("columns"),
-        options.get("only"),
-        options.get("split"),
-        options.get("winner_columns"),
-        options.get("counts"),
-    )
-    lists = (options.get("winner_loser"), options.get("pair_columns"))
-    used = {plain(name) for mapping in mappings for name in mapping or {}}
-    used |= {plain(name) for names in lists for name in listed(names)}
-    used |= {plain(name) for name in TABLES["verdicts"]}
-    free: dict[str, str] = {}
-    for head in map(str, rows.columns):
-        if plain(head) not in used and not rows[head].isna().all():
-            free.setdefault(plain(head), head)
-            parts = re.split(r"[.:]", head)
-            free.setdefault(
-                plain(parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]), head
+def _apply_tool(proposal: Proposal) -> None:
+    """Set what a tool's files need, as far as this file has it and the user has not said it."""
+    if not proposal.tool:
+        return
+    about, options = facts()["tools"][proposal.tool], proposal.options
+    meant = {*(options.get("columns") or {}).values(), *(options.get("always") or {})}
+    heads = [str(head) for head in proposal.rows]
+    tops = {head.split(".")[0] for head in heads}
+    section = about[_section(proposal.table)]
+    for option, value in section.items():
+        if option in ("columns", "only"):
+            here = {
+                head: name
+                for head, name in value.items()
+                if head in heads or ("." in head and head.split(".")[0] in tops)
+            }
+            new = {head: name for head, name in here.items() if str(name) not in meant}
+            proposal.set(option, **(new if option == "columns" else here))
+        elif option == "always":
+            proposal.set(
+                option, **{name: what for name, what in value.items() if name not in meant}
             )
-    return free
+        elif option == "words":
+            proposal.set(option, **value)
+        elif option == "dimension_columns" and "explode" not in section:
+            if any(re.fullmatch(value, head) for head in heads):
+                options.setdefault(option, value)
+        else:
+            options.setdefault(option, value)
+    if about.get("winner_loser"):
+        options.setdefault("winner_loser", tuple(_signs(about, proposal.rows)[-2:]))
+    if _section(proposal.table) == "options" or "options" not in about:
+        proposal.confirm += about.get("confirm", ())
 
 
-def _are_names(cells: pd.Series) -> bool:
-    """Check whether cells may be names of authors, and not texts."""
-    texts = cells.dropna().head(2000)
-    return bool(len(texts)) and bool(
-        (
-            texts.map(lambda cell: isinstance(cell, str) and 0 < len(cell.strip()) <= ID_CHARACTERS)
-        ).all()
-    )
+def _propose_verdicts(proposal: Proposal) -> None:
+    """Look up the columns of votes; who was compared must be said by headers or by the tool."""
+    about = facts()["tools"].get(proposal.tool, {})
+    _propose_only(proposal)
+    _propose_marks(proposal)
+    _propose_sides(proposal)
+    if "responder_a" not in proposal.known() and about.get("form"):
+        _propose_form(proposal)
+    if "responder_a" not in proposal.known() and not about.get("shown"):
+        proposal.lacks = ["responder_a", "responder_b", "verdict"]
+        proposal.confirm.append(
+            "a row compares two replies and says who wrote them; if it scores one (or ranks it,"
+            " which is a score with a minus), load_scores says how to read it"
+        )
+        return
+    _propose_answer(proposal)
+    _propose_rater(proposal)
+    _propose_history(proposal)
+    if "responder_a" not in proposal.known():
+        _propose_shown(proposal)
+    _propose_order(proposal)
+    _propose_words(proposal)
+    _propose_rest(proposal)
 
 
-def _propose_only(rows: pd.DataFrame, proposal: Proposal) -> None:
+def _propose_only(proposal: Proposal) -> None:
+    rows, columns = proposal.rows, proposal.options.get("columns") or {}
     for head, wrong in doubtful_rows(rows).items():
         rest = list(dict.fromkeys(map_words(rows[head][~wrong], lambda cell: str(cell).strip())))
-        if 0 < len(rest) < FEW and head not in (proposal.options.get("only") or {}):
-            _set(proposal.options, "only", **{head: rest[0] if len(rest) == 1 else rest})
+        decided = {*(proposal.options.get("only") or {}), *columns}
+        if 0 < len(rest) < FEW and head not in decided:
+            proposal.set("only", **{head: rest[0] if len(rest) == 1 else rest})
             proposal.confirm.append(f"the {int(wrong.sum())} other rows by {head} do not count")
 
 
-def _propose_form(rows: pd.DataFrame, raw: RawTable, proposal: Proposal) -> None:
-    """Find the columns of a form that hold answers to pairs: a row is a person there."""
-    options: Any = proposal.options
-    if "pair_columns" in options or not _lacks(rows, proposal, "verdict"):
+def _propose_marks(proposal: Proposal) -> None:
+    """Find answers with a column each, below headers such as ``pick:::A`` or ``choice.left``."""
+    if "verdict" in proposal.known() and not proposal.options.get("winner_loser"):
         return
-    if _name_sides(_free(rows, proposal).values()):
-        return  # each row says who wrote the two replies: it is an answer, and not a person
-    known = {word for words in facts()["words"].values() for word in words}
-    about = {
-        head: set(map_words(rows[head].dropna(), word_of).unique()) - {""}
-        for head in map(str, rows.columns)
-    }
-    heads = [
-        head
-        for head, words in about.items()
-        if words and words <= known and not words <= {"1", "0", "true", "false"}
-    ]
-    # numbers are answers only where no column has words
-    worded = [head for head in heads if not about[head] <= {"1", "2"}]
-    if heads := worded or heads:
-        options["pair_columns"] = heads
-        if "shown" not in options:
-            options["shown"] = [
-                {"pair": head, "history_id": "...", "responder_a": "...", "responder_b": "..."}
-                for head in heads[:2]
-            ]
-            proposal.confirm.append(
-                f"shown has a row for each of the {len(heads)} columns of answers, which says who"
-                " wrote the two replies (a list, a DataFrame or a file)"
-            )
-
-
-def _propose_winners(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Find a list of winners and losers, and in it the mark of a draw, in which neither won."""
-    options: Any = proposal.options
-    if proposal.tool and not options.get("winner_loser") and _lacks(rows, proposal, "verdict"):
-        signs = facts()["tools"][proposal.tool]["signs"]
-        heads = [
-            next((head for head in map(str, rows) if re.fullmatch(sign, head, re.IGNORECASE)), "")
-            for sign in signs
-        ]
-        if "loser" in signs[-1] and all(heads):
-            options["winner_loser"] = tuple(heads)
-    if options.get("winner_loser") and (draws := _marked(rows, facts()["draws"])):
-        _set(options, "winner_columns", **dict.fromkeys(draws, "tie"))
-        proposal.confirm.append(f"{' and '.join(draws)} marks the rows in which neither won")
-
-
-def _propose_marks(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Find answers that have a column each, marked where they were chosen.
-
-    Their headers are such as ``Answer.choice.left`` or ``preference:::A``.
-    """
-    if not _lacks(rows, proposal, "verdict"):
+    if proposal.options.get("winner_loser"):
+        draws = [head for name, head in proposal.free().items() if name in facts()["draws"]]
+        if draws:
+            proposal.set("winner_columns", **dict.fromkeys(draws, "tie"))
+        proposal.confirm += [f"{head} marks the rows in which neither won" for head in draws]
         return
     groups: dict[str, dict[str, str]] = {}
-    for head in map(str, rows.columns):
-        stem, mark = _cut(head)
-        meaning = meaning_of(mark)
-        words = set(map_words(rows[head], word_of).unique())
-        if (
-            meaning in ("a", "b", "tie")
-            and stem
-            and words <= {"", "0", "1", "true", "false", "x", "yes", "no"}
-        ):
-            groups.setdefault(stem, {})[head] = meaning
+    for head in map(str, proposal.rows):
+        *stem, mark = re.split(r":::|\.", head)
+        words = set(_words_in(proposal.rows[head]))
+        if stem and meaning_of(mark) in ("a", "b", "tie") and {*map(word_of, words)} <= {*ON, *OFF}:
+            groups.setdefault(str(stem), {})[head] = str(meaning_of(mark))
     for marked in groups.values():
         if {"a", "b"} <= set(marked.values()):
-            _set(proposal.options, "winner_columns", **marked)
+            proposal.set("winner_columns", **marked)
             return
-
-
-def _cut(head: str) -> tuple[str, str]:
-    parts = re.split(r":::|\.", head)
-    return (head[: -len(parts[-1])], parts[-1]) if len(parts) > 1 else ("", head)
 
 
 def meaning_of(word: str) -> str | None:
     """Return the known meaning of a word of an answer, if any."""
-    cleaned = word_of(word)
-    near = plain(cleaned)
+    near = {plain(word_of(word)), word_of(word)}
     for meaning, words in facts()["words"].items():
-        if cleaned in words or near in map(plain, words):
+        if near & {*words, *map(plain, words)}:
             return str(meaning)
-    return next(
-        (str(name) for name, form in facts()["phrases"].items() if re.fullmatch(form, cleaned)),
-        None,
-    )
+    phrases = facts()["phrases"].items()
+    return next((str(name) for name, form in phrases if re.fullmatch(form, word_of(word))), None)
 
 
-def _propose_sides(rows: pd.DataFrame, proposal: Proposal) -> None:
-    if not (_lacks(rows, proposal, "responder_a") and _lacks(rows, proposal, "responder_b")):
+def _propose_sides(proposal: Proposal) -> None:
+    if {"responder_a", "responder_b"} & proposal.known():
         return
-    free = _free(rows, proposal)
+    free, rows = proposal.free(), proposal.rows
     for one, other in facts()["sides"]:
-        heads = free.get(plain(one)), free.get(plain(other))
-        if all(head and _are_names(rows[head]) for head in heads):
-            if third := _third(str(heads[1]), free):
-                proposal.confirm.append(
-                    f"a row compares two replies, which this file does not: {third} names a third."
-                    " Write a row for each pair"
-                )
+        first, second = free.get(plain(one), ""), free.get(plain(other), "")
+        if first and second and _are_names(rows[first]) and _are_names(rows[second]):
+            after = plain(second)[:-1] + {"b": "c", "2": "3"}.get(plain(second)[-1], "-")
+            if after in free:
+                proposal.confirm.append(f"{free[after]} names no third, as its header seems to say")
                 return
-            _set(
-                proposal.options,
-                "columns",
-                **{str(heads[0]): "responder_a", str(heads[1]): "responder_b"},
-            )
-            if re.search("reply|response|output|option|answer", plain(one)):
+            proposal.set("columns", **{first: "responder_a", second: "responder_b"})
+            if re.search("reply|response|output|option|answer|antwort", plain(one)):
                 proposal.confirm.append(
-                    f"{heads[0]} and {heads[1]} hold the names of who wrote the replies, and not"
-                    " the replies"
+                    f"{first} and {second} hold the names of who wrote the replies, and not the"
+                    " replies"
                 )
             return
-    for first, second in [*_twins(free), *_same_heads(rows, free)]:
-        one, other = rows[first], rows[second]
-        if _are_authors(one) and _are_authors(other) and (one != other).mean() > 0.5:
-            _set(proposal.options, "columns", **{first: "responder_a", second: "responder_b"})
-            proposal.confirm.append(
-                f"{first} and {second} hold the names of who wrote the two replies"
-            )
-            return
 
 
-def _third(second: str, free: Mapping[str, str]) -> str | None:
-    """Find the header of a third author, where that of the second is ``model_b`` or ``model_2``."""
-    after = {"b": "c", "2": "3"}.get(plain(second)[-1:])
-    return free.get(plain(second)[:-1] + after) if after else None
-
-
-def _twins(free: Mapping[str, str]) -> list[tuple[str, str]]:
-    """List the headers that differ in a word for their side alone: ``a.model`` and ``b.model``."""
-    twins = []
-    for one, other in facts()["twins"]:
-        for head in dict.fromkeys(free.values()):
-            parts = re.split(r"([\W_]+|(?<=[a-z])(?=[A-Z0-9]))", head)
-            for position, part in enumerate(parts):
-                if part and part.casefold() == one:
-                    twin = plain("".join([*parts[:position], other, *parts[position + 1 :]]))
-                    if twin in free and free[twin] != head:
-                        twins.append((head, free[twin]))
-    named = [pair for pair in twins if re.search(facts()["authors"], pair[0], re.IGNORECASE)]
-    return [*named, *(pair for pair in twins if pair not in named)]
-
-
-def _same_heads(rows: pd.DataFrame, free: Mapping[str, str]) -> list[tuple[str, str]]:
-    """List headers that a file has twice, which pandas calls ``model`` and ``model.1``."""
-    return [
-        (head, f"{head}.1") for head in dict.fromkeys(free.values()) if f"{head}.1" in rows.columns
-    ]
-
-
-def _are_authors(cells: pd.Series) -> bool:
-    """Check whether cells may be authors: short, no numbers or answers, and few.
-
-    They must be few where rows are many.
-    """
-    if not _are_names(cells):
-        return False
-    words = [str(word) for word in cells.dropna().unique()]
-    many = len(words) > max(30, len(cells) / 2)
-    return not many and not any(
-        re.fullmatch(r"[-+\d.,%]+", word.strip()) or meaning_of(word) for word in words
+def _are_names(cells: pd.Series) -> bool:
+    """Check that cells are no texts of replies."""
+    texts = cells.dropna().head(2000)
+    return bool(len(texts)) and all(
+        isinstance(cell, str) and 0 < len(cell.strip()) <= NAME_CHARACTERS for cell in texts
     )
-
-
-def _propose_verdict(rows: pd.DataFrame, proposal: Proposal) -> None:
-    if not _lacks(rows, proposal, "verdict"):
-        return
-    free = _free(rows, proposal)
-    named = [free[plain(name)] for name in facts()["columns"]["verdict"] if plain(name) in free]
-    names = _names(rows, proposal)
-    named = [head for head in named if not (_names_lost(head) and _are_people(rows[head], names))]
-    fits = [head for head in named if _may_be_verdicts(rows[head], names, sides=1)]
-    others = [
-        head
-        for head in dict.fromkeys(free.values())
-        if _may_be_verdicts(rows[head], names, sides=2)
-        and not (_names_lost(head) and _are_people(rows[head], names))
-    ]
-    others = [head for head in others if not _are_numbers(rows[head])]
-    if not fits and len(others) > 1 and not proposal.tool:
-        proposal.options["dimension_columns"] = others
-        proposal.confirm.append(
-            f"{', '.join(others)} are answers to a question each, which become dimensions"
-        )
-        return
-    fits += [*others, *(head for head in named if _are_few(rows[head]))]
-    if fits and f"{fits[0]}.1" in rows.columns:
-        proposal.confirm.append(
-            f"{fits[0]} stands above two columns, read as {fits[0]!r} and {fits[0] + '.1'!r}: say"
-            " which of them is 'verdict'"
-        )
-    elif fits:
-        _set(proposal.options, "columns", **{fits[0]: "verdict"})
-    if len(rest := [head for head in others if head not in fits[:1]]) and fits:
-        proposal.confirm.append(
-            f"only {fits[0]} is the answer, and {', '.join(rest)} may be left out"
-        )
-
-
-def _propose_chance(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Find how sure a judge was that the first is better, where it gives no word."""
-    if not _lacks(rows, proposal, "verdict"):
-        return
-    free = _free(rows, proposal)
-    names = [free[plain(name)] for name in facts()["columns"]["p_a"] if plain(name) in free]
-    if head := next((name for name in names if _are_numbers(rows[name].head(FEW))), None):
-        _set(proposal.options, "columns", **{head: "p_a"})
-        proposal.confirm.append(f"{head} is the chance that the first of the two is better")
-
-
-def _names_lost(head: str) -> bool:
-    """Check whether a header names who lost, so that the other one won."""
-    return not set(facts()["lost"]).isdisjoint(words_of(head))
-
-
-def _are_people(cells: pd.Series, names: set[str]) -> bool:
-    return bool(names & set(_words_in(cells)))
-
-
-def _are_few(cells: pd.Series) -> bool:
-    return 0 < len(_words_in(cells)) <= FEW
 
 
 def _are_numbers(cells: pd.Series) -> bool:
-    return all(re.fullmatch(r"-?\d+(\.\d+)?", word) for word in _words_in(cells) if word)
+    return bool(pd.to_numeric(cells, errors="coerce").notna().all())
 
 
-def _names(rows: pd.DataFrame, proposal: Proposal) -> set[str]:
-    heads = {name: head for head, name in (proposal.options.get("columns") or {}).items()}
-    sides = [heads.get(side, side) for side in ("responder_a", "responder_b")]
-    return {str(name) for side in sides if side in rows for name in rows[side].dropna().unique()}
-
-
-def _may_be_verdicts(cells: pd.Series, names: set[str], sides: int) -> bool:
-    """Check whether cells may be verdicts.
-
-    Words for so many of the sides, or names of those who are compared.
-    """
-    words = [word for word in _words_in(cells) if word]
-    meanings = {meaning_of(word) for word in words}
-    meant = meanings & {"a", "b"}
-    # where rows are few, nobody may have taken the other side
-    if sides > 1 and meant and None not in meanings:
-        return True
-    return (0 < len(words) <= FEW and len(meant) >= sides) or len(set(words) & names) >= sides
-
-
-def _propose_counts(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Find tallies: a number for each side."""
-    if not _lacks(rows, proposal, "verdict"):
-        return
-    free = {plain(head): str(head) for head in rows.columns}
-    forms = {
-        "a": r"(n_?)?wins?_?(1|a)|home\.?wins",
-        "b": r"(n_?)?wins?_?(2|b)|away\.?wins",
-        "tie": r"(n_?)?(ties?|draws?)",
-    }
-    count_columns = {
-        head: side
-        for side, form in forms.items()
-        for name, head in free.items()
-        if re.fullmatch(form, name)
-    }
-    if {"a", "b"} <= set(count_columns.values()):
-        _set(proposal.options, "counts", **count_columns)
-
-
-def _propose_rater(rows: pd.DataFrame, proposal: Proposal) -> None:
-    if _lacks(rows, proposal, "rater"):
-        free = _free(rows, proposal)
-        named = (free[plain(name)] for name in facts()["columns"]["rater"] if plain(name) in free)
-        head = next((head for head in named), None) or next(
-            (head for head in dict.fromkeys(free.values()) if _holds_people(rows[head])), None
+def _propose_form(proposal: Proposal) -> None:
+    """Propose the columns of a form whose cells are all known answers: a row is a person there."""
+    words_of_heads = {head: _words_in(proposal.rows[head]) for head in map(str, proposal.rows)}
+    heads = [
+        head
+        for head, words in words_of_heads.items()
+        if any(words) and all(map(meaning_of, words)) and not _are_numbers(pd.Series(words))
+    ]
+    if heads and "verdict" not in proposal.known():
+        proposal.options["pair_columns"] = heads
+    if "pair_columns" in proposal.options and "shown" not in proposal.options:
+        proposal.options["shown"] = [
+            {"pair": head, "history_id": "...", "responder_a": "...", "responder_b": "..."}
+            for head in heads[:2]
+        ]
+        proposal.confirm.append(
+            f"shown has a row for each of the {len(heads)} columns of answers, which says who"
+            " wrote the two replies (a list, a DataFrame or a file)"
         )
-        if head:
-            _set(proposal.options, "columns", **{head: "rater"})
+
+
+def _propose_answer(proposal: Proposal) -> None:
+    """Look up the column of answers, or those of tallies, of raters, or of chances."""
+    rows, free = proposal.rows, proposal.free()
+    if "verdict" in proposal.known():
+        return
+    counts = {
+        head: side
+        for side, form in facts()["tallies"].items()
+        for name, head in free.items()
+        if re.fullmatch(form, name) and _are_numbers(rows[head])
+    }
+    found = [head for head in proposal.find("verdict") if _words_in(rows[head])]
+    chances = [head for head in proposal.find("p_a") if _are_numbers(rows[head].head(FEW))]
+    if {"a", "b"} <= set(counts.values()):
+        proposal.set("counts", **counts)
+    elif found and f"{found[0]}.1" not in rows:
+        proposal.name(found[0], "verdict")
+        proposal.confirm += [f"{head} is not the answer" for head in found[1:]]
+    elif not found and (raters := rater_columns(proposal)):
+        proposal.options["rater_columns"] = raters
+    elif not found and chances:
+        proposal.name(chances[0], "p_a")
+        proposal.confirm.append(f"{chances[0]} is the chance that the first of the two is better")
+    else:
+        proposal.lacks = ["verdict"]
+        proposal.confirm += [f"you say which of {head} and {head}.1 it is" for head in found[:1]]
+
+
+def rater_columns(proposal: Proposal) -> list[str]:
+    """List headers such as ``annotator1`` or ``rater two``: a column for each rater."""
+    raters = {*map(plain, facts()["columns"]["rater"]), *map(plain, facts()["experts"])}
+    form = re.compile(rf"({'|'.join(map(re.escape, raters))})({'|'.join(facts()['numbers'])})")
+    heads = [head for name, head in proposal.free().items() if form.fullmatch(name)]
+    return sorted(set(heads), key=list(map(str, proposal.rows)).index) if len(heads) > 1 else []
+
+
+def _propose_rater(proposal: Proposal) -> None:
+    if "rater" not in proposal.known():
+        if found := proposal.find("rater"):
+            proposal.name(found[0], "rater")
         else:
-            _set(proposal.options, "always", rater="unnamed")
+            proposal.set("always", rater="unnamed")
             proposal.confirm.append(
                 "nobody is named who judged, so that all rows count as one rater's, `unnamed`"
             )
-    if _lacks(rows, proposal, "rater_kind"):
-        kind, sure = _rater_kind(rows, proposal)
-        _set(proposal.options, "always", rater_kind=kind)
-        if not sure:
-            proposal.confirm.append(
-                f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
-                " model 'model')"
-            )
-
-
-def _holds_people(cells: pd.Series) -> bool:
-    """Check whether the first filled cells all look like people."""
-    filled = [cell for cell in cells.head(FEW) if isinstance(cell, str) and cell.strip()]
-    dates = all(re.match(r"\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{4}", cell) for cell in filled)
-    return bool(filled) and not dates and all(map(looks_like_person, filled))
-
-
-def _rater_kind(rows: pd.DataFrame, proposal: Proposal) -> tuple[str, bool]:
-    heads = {name: head for head, name in (proposal.options.get("columns") or {}).items()}
-    head = heads.get("rater", "rater")
-    if names_people(head) or plain(re.split(r"[.:]", head)[-1]) in map(plain, facts()["people"]):
-        return "human", True
-    names: list[str] = list(rows[head].dropna().map(str).unique()) if head in rows else []
-    if len(names) and all(re.search(facts()["models"], name, re.IGNORECASE) for name in names):
-        return "model", False
-    return "human", False
-
-
-def _propose_history(rows: pd.DataFrame, proposal: Proposal) -> None:
-    if not _lacks(rows, proposal, "history_id"):
+    if "rater_kind" in proposal.known():
         return
-    free = _free(rows, proposal)
-    head = next(
-        (free[plain(name)] for name in facts()["columns"]["history_id"] if plain(name) in free),
-        None,
+    heads = proposal.heads_of("rater")
+    people = any(
+        names_people(head) or plain(_last(head)) in map(plain, facts()["people"]) for head in heads
     )
-    turn = free.get("turn")
-    if proposal.options.get("winner_loser") and head is None or head is None:
-        _set(proposal.options, "made_of", history_id="row-{row}")
+    names = [str(name) for head in heads for name in proposal.rows[head].dropna().unique()]
+    model = bool(names) and all(re.search(facts()["models"], name, re.IGNORECASE) for name in names)
+    kind = "model" if model and not people else "human"
+    proposal.set("always", rater_kind=kind)
+    if not people:
+        proposal.confirm.append(
+            f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
+            " model 'model')"
+        )
+
+
+def _propose_history(proposal: Proposal) -> None:
+    rows = proposal.rows
+    if "history_id" in proposal.known():
+        return
+    # what is one value in all rows may be the instruction to all
+    found = proposal.find("history_id")
+    varied = [head for head in found if len(_values(rows[head])) > 1]
+    head = next(iter([*varied, *found]), None)
+    turn = proposal.free().get("turn")
+    if head is None and "dialogue_id" in rows:
+        proposal.set("made_of", history_id="{dialogue_id}")
+    elif head is None:
+        proposal.set("made_of", history_id="row-{row}")
         proposal.confirm.append(
             "each row is a conversation of its own, since nothing names one: otherwise intervals"
             " are too narrow"
         )
-    elif turn and len(rows[turn].unique()) > 1 and _lacks(rows, proposal, "dialogue_id"):
-        _set(proposal.options, "columns", **{head: "dialogue_id"})
-        _set(proposal.options, "made_of", history_id=f"{{{head}}}-{{{turn}}}")
+    elif turn and len(_values(rows[turn])) > 1 and "dialogue_id" not in proposal.known():
+        proposal.name(head, "dialogue_id")
+        proposal.set("made_of", history_id=f"{{{head}}}-{{{turn}}}")
     else:
-        _set(proposal.options, "columns", **{head: "history_id"})
+        proposal.name(head, "history_id")
 
 
-def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
+def _values(cells: pd.Series) -> list[str]:
+    return list(dict.fromkeys(map_words(cells, lambda cell: str(cell).strip())))
+
+
+def _propose_shown(proposal: Proposal) -> None:
     """Ask for a table of what was shown where nothing says who wrote the replies."""
-    if not _lacks(rows, proposal, "responder_a") or proposal.options.get("shown") is not None:
-        return
-    free = _free(rows, proposal)
-    about = facts()["columns"]
-    authors, numbers, ranks = (
-        [free[plain(name)] for name in about[column] if plain(name) in free]
-        for column in ("responder", "score", "rank")
-    )
-    if authors and ranks and not numbers:
-        proposal.confirm.append(
-            f"a row is no reply alone, whose author is {authors[0]} and whose place {ranks[0]}:"
-            f" with a column of scores that is higher for the better ({ranks[0]} with a minus, if"
-            " 1 is the best), load_scores reads those, and scores_to_verdicts compares them"
-        )
-        return
-    if authors and numbers:  # no table of pairs
-        proposal.confirm.append(
-            f"a row is no reply alone, whose author is {authors[0]} and whose number {numbers[0]}:"
-            " load_scores reads those, and scores_to_verdicts compares them"
-        )
-        return
-    heads = [
-        head
-        for head, name in (proposal.options.get("columns") or {}).items()
-        if name == "history_id" and head in rows
-    ]
-    if heads:
-        values = list(map_words(rows[heads[0]], lambda cell: str(cell).strip()).unique())
+    if proposal.options.get("shown") is None and (heads := proposal.heads_of("history_id")):
+        values = _values(proposal.rows[heads[0]])
         proposal.options["shown"] = [
             {heads[0]: value, "responder_a": "...", "responder_b": "..."} for value in values[:2]
         ]
@@ -759,178 +606,144 @@ def _propose_shown(rows: pd.DataFrame, proposal: Proposal) -> None:
             f"shown says of each of the {len(values)} values of {heads[0]} who wrote the two"
             " replies, which nothing here does (a list, a DataFrame or a file)"
         )
-    else:
-        proposal.confirm.append("columns say who wrote the two replies, which nothing here does")
 
 
-def _propose_words(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Propose what the words of the answers mean.
-
-    Numbers are read only where the sides are numbered too.
-    """
-    options: Any = proposal.options
-    heads = [
-        head for head, name in (options.get("columns") or {}).items() if name == "verdict"
-    ] or (["verdict"] if "verdict" in rows else [])
-    several = [*listed(options.get("pair_columns")), *listed(options.get("dimension_columns"))]
-    heads += [head for head in several if head in rows]
-    if options.get("rater_columns"):
-        heads += [
-            head for head in map(str, rows.columns) if head in listed(options["rater_columns"])
-        ]
-    explained_words = {
-        word_of(word)
-        for word, meaning in (options.get("words") or {}).items()
-        if not isinstance(meaning, Mapping)
-    }
-    names = {word_of(name) for name in _names(rows, proposal)}
-    words: dict[str, str] = {}  # each with the first header that has it
-    for head in (head for head in heads if head in rows):
-        words |= {word: head for word in _words_in(rows[head]) if word not in words}
-    lost = [head for head in heads if _names_lost(head)]
-    if lost:
+def _propose_order(proposal: Proposal) -> None:
+    """Propose which column says who was shown first, or that the sides are the places."""
+    rows, options = proposal.rows, proposal.options
+    if "order" in proposal.known():
+        return
+    if heads := order_heads(rows, options):
+        head, given = heads[0], options.get("words") or {}
+        codes = facts()["turned_codes"] if _is_turned(head) else facts()["first_codes"]
+        meanings = {word: codes.get(word_of(word)) for word in _words_in(rows[head]) if word}
+        proposal.name(head, "order")
+        if all(meanings.values()) and "order" not in given:
+            options["words"] = {**given, "order": meanings}
         proposal.confirm.append(
-            f"{' and '.join(lost)} says who was worse, so that words turns it: the other one won"
+            f"{head} says which reply was shown first ('ab': that of responder_a), and the answers"
+            " name the replies as the columns do, and not their places"
         )
-    numbered = any(
-        re.search(r"1$", str(head))
-        for head, name in (options.get("columns") or {}).items()
-        if name == "responder_a"
-    )
-    side_heads = {name: head for head, name in (options.get("columns") or {}).items()}
-    sides_named = {
-        plain(side_heads[side]): side[-1]
-        for side in ("responder_a", "responder_b")
-        if side in side_heads
+        return
+    words = {
+        part
+        for head in (*_side_heads(proposal), *(options.get("winner_columns") or {}))
+        for part in words_of(head)
     }
-    at_places = any(
-        set(words_of(side_heads.get(side, ""))) & PLACES for side in ("responder_a", "responder_b")
-    )
-    steps = sorted({float(word) for word in words if re.fullmatch(r"-?\d+(\.\d+)?", word)})
-    if heads and len(steps) > 2:
-        low, high = (f"{step:g}" for step in (steps[0], steps[-1]))
+    raters = [head for head in listed(options.get("rater_columns")) if head in rows]
+    for head in (*proposal.heads_of("verdict"), *raters):
+        words |= {part for word in _words_in(rows[head]) for part in words_of(word)}
+    if places := [name for name in facts()["places"] if name in words]:
+        proposal.set("always", order="ab")
         proposal.confirm.append(
-            "the numbers are codes of answers; if they are steps from one reply to the other,"
-            f" columns={{{heads[0]!r}: 'p_a'}} and soft={{'a': {low}, 'b': {high}}} (or the other"
-            " way round) read them"
+            f"the reply called {places[0]} was shown first in every row, and is that of"
+            f" {' and '.join(_side_heads(proposal)[:1]) or 'responder_a'}"
         )
-    for word, head in words.items():
-        key = word_of(word)
-        if (
-            key in explained_words
-            or (key in ("a", "b", "tie") and word == key and head not in lost)
-            or key in names
-            or (key == "" and several)
-        ):
-            continue
-        # a header of the two says which side a word is: baseline, candidate
-        meaning = sides_named.get(plain(word)) or meaning_of(word)
-        if head in lost:
-            meaning = {"a": "b", "b": "a"}.get(str(meaning), meaning)
-        if meaning == "unsure":
-            _set(options, "words", **{word: "tie"})
-            proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
-        elif meaning is None or (key in ("1", "2") and not numbered):
-            proposal.confirm.append(f"you add to words what {show_answer(head, word)} means")
-        else:
-            _set(options, "words", **{word: meaning})
-            if meaning in ("a", "b") and set(words_of(word)) & PLACES and not at_places:
-                side = f"responder_{meaning}"
-                proposal.confirm.append(f"{word!r} means {side_heads.get(side, side)} in every row")
-            if meaning == "abstained":
+
+
+def _is_turned(head: str) -> bool:
+    return plain(_last(head)) in map(plain, facts()["turned"])
+
+
+def _side_heads(proposal: Proposal) -> list[str]:
+    return [head for side in ("responder_a", "responder_b") for head in proposal.heads_of(side)]
+
+
+def _propose_words(proposal: Proposal) -> None:
+    """Look up the words of the answers; numbers mean sides only where the sides are numbered."""
+    rows, options = proposal.rows, proposal.options
+    heads = proposal.heads_of("verdict")
+    several = [
+        head
+        for option in ("pair_columns", "dimension_columns", "rater_columns")
+        for head in map(str, rows)
+        if head in listed(options.get(option))
+    ]
+    explained = {word_of(word) for word in options.get("words") or {}}
+    sides = _side_heads(proposal)
+    written = {str(name) for head in sides for name in rows[head].dropna().unique()}
+    names = {*map(word_of, written)}
+    if names & explained:  # what a tool's words mean is nobody's name
+        for head in sides:
+            options["columns"].pop(head, None)
+        proposal.lacks = ["responder_a", "responder_b"]
+        return
+    side_of = {plain(head): side for head, side in zip(sides, ("a", "b"), strict=False)}
+    numbered = any(head.endswith("1") for head in sides)
+    for head in [*heads, *several]:
+        for word in _words_in(rows[head]):
+            key, meaning = word_of(word), side_of.get(plain(word)) or meaning_of(word)
+            own = key in ("a", "b", "tie") and word == key
+            if own or key in explained | names or (key == "" and several):
+                continue
+            explained.add(key)
+            if meaning is None or (key in ("1", "2") and not numbered):
+                proposal.confirm.append(f"you add to words what {show_answer(head, word)} means")
+                continue
+            proposal.set("words", **{word: "tie" if meaning == "unsure" else meaning})
+            if meaning == "unsure":
+                proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
+            elif meaning == "abstained":
                 proposal.confirm.append(f"{word!r} is no answer, and neither a tie")
-    if (
-        options.get("columns")
-        and "p_a" in options["columns"].values()
-        and "" not in explained_words
-    ):
-        head = next(head for head, name in options["columns"].items() if name == "p_a")
-        if head in rows and (map_words(rows[head], word_of) == "").any():
-            _set(options, "words", **{"": "error"})
-            proposal.confirm.append(f"an empty {head} is a judge that failed")
+    if written and {meaning_of(name) for name in written} <= {"a", "b"}:
+        proposal.confirm.append(
+            f"{' and '.join(sorted(written))} are names of who wrote the replies, and not of sides"
+            " or places"
+        )
 
 
 def _words_in(cells: pd.Series) -> list[str]:
+    """List the words of a column that has few, a list of one word being the word."""
     cells = cells.map(lambda cell: cell[0] if isinstance(cell, list) and len(cell) == 1 else cell)
     words = [
-        "" if word_of(word) == "" else str(word).strip()
-        for word in map_words(cells, lambda cell: cell).map(str).where(cells.notna(), "")
+        "" if word_of(word) == "" else str(word).strip() for word in map_words(cells, str_or_blank)
     ]
     distinct = list(dict.fromkeys(words))
     return distinct if len(distinct) <= FEW else []
 
 
-def _name_kept(rows: pd.DataFrame, proposal: Proposal) -> None:
-    """Name columns that verdicts could keep, such as how sure a rater was, and what they take."""
-    free = _free(rows, proposal)
-    for column, names in facts()["kept"].items():
-        head = next((free[plain(name)] for name in names if plain(name) in free), None)
-        if head is None or not _lacks(rows, proposal, column):
-            continue
-        cells = rows[head].dropna()
-        numbers = pd.to_numeric(cells, errors="coerce")
-        keeps = f"columns={{{head!r}: {column!r}}} keeps it"
-        if column == "rationale":
-            advice = f"if it says why, {keeps}"
-        elif column == "seconds":
-            advice = f"if it is the time of one answer in seconds, {keeps}"
-        else:
-            advice = f"if it says by how much the better reply won, {keeps}"
-            if numbers.isna().any():
-                advice += f", with numbers from 1 to 5 by words={{{column!r}: {{...}}}}"
-            elif not numbers.between(1, 5).all():
-                advice += (
-                    f" once its numbers, {numbers.min():g} to {numbers.max():g} here, are"
-                    " from 1 to 5"
-                )
-        proposal.confirm.append(f"{head} may be left out ({advice})")
+def str_or_blank(cell: object) -> str:
+    """Return a cell as text, and nothing as an empty one."""
+    if cell is None or cell != cell:
+        return ""
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
-def _propose_rest(table: str, rows: pd.DataFrame, proposal: Proposal) -> None:
-    mentioned = set(_free(rows, proposal).values())
+def _propose_rest(proposal: Proposal) -> None:
+    """Leave the other columns out, and name those that verdicts could keep."""
+    for column in facts()["kept"] if proposal.table == "verdicts" else ():
+        if column not in proposal.known() and (found := proposal.find(column)):
+            proposal.confirm.append(
+                f"{found[0]} may be left out (columns={{{found[0]!r}: {column!r}}} keeps it)"
+            )
     composed = " ".join((proposal.options.get("made_of") or {}).values())
-    if any(
-        f"{{{head}}}" not in composed and plain(head) not in map(plain, TABLES[table])
-        for head in mentioned
-    ):
+    if any(f"{{{head}}}" not in composed for head in proposal.free().values()):
         proposal.options.setdefault("others", "drop")
 
 
-def _propose_columns(table: str, raw: RawTable, proposal: Proposal) -> Proposal:
-    """Find the columns of scores, replies or histories by their names or by the tool."""
-    rows = flatten(raw.rows)
-    tool = _tool_of([str(head) for head in rows.columns])
-    if table == "scores" and (score_options := facts()["tools"].get(tool, {}).get("scores")):
-        proposal.tool = tool
-        options: Any = proposal.options
-        several = [
-            head
-            for head in map(str, rows.columns)
-            if re.fullmatch(score_options["dimension_columns"], head)
-        ]
-        for option, value in score_options.items():
-            if option == "dimension_columns":
-                options.update({option: value} if several else {})
-            elif isinstance(value, dict):
-                names = {
-                    name: what
-                    for name, what in value.items()
-                    if option != "columns" or name in rows
-                }
-                _set(options, option, **names)
-            else:
-                options.setdefault(option, value)
-        if not several:
-            _set(options, "always", dimension="overall")
-        return proposal
-    taken = {plain(head) for head in proposal.options.get("columns") or {}} | {
-        plain(name) for name in TABLES[table]
-    }
-    for column, names in facts()["columns"].items():
-        if column not in TABLES[table] or not _lacks(rows, proposal, column):
-            continue
-        free = {plain(head): str(head) for head in rows.columns if plain(head) not in taken}
-        if head := next((free[plain(name)] for name in names if plain(name) in free), None):
-            _set(proposal.options, "columns", **{head: column})
-            taken.add(plain(head))
-    return proposal
+def _propose_scores(proposal: Proposal) -> None:
+    """Look up the columns of scores; a column for each dimension must be named by the user."""
+    rows, options = proposal.rows, proposal.options
+    for column in ("responder", "rater", "dimension", "score", "reply_id"):
+        if column not in proposal.known() and (found := proposal.find(column)):
+            proposal.name(found[0], column)
+    if "score" not in proposal.known():
+        if raters := rater_columns(proposal):
+            options["rater_columns"] = raters
+        else:
+            numbers = [head for head in proposal.free().values() if _are_numbers(rows[head])]
+            heads = list(dict.fromkeys(numbers))[:8]
+            named = f": dimension_columns={heads} if these are" if heads else ""
+            proposal.lacks = ["score"]
+            proposal.confirm.append(f"a column holds scores, or one for each dimension{named}")
+            if "responder" not in proposal.known():
+                return
+    if "history_id" not in proposal.known() and "item" in rows:
+        proposal.name("item", "history_id")
+    _propose_rater(proposal)
+    _propose_history(proposal)
+    for column, value in {"responder": "unnamed", "dimension": "overall"}.items():
+        if column not in proposal.known() and not (column == "dimension" and proposal.lacks):
+            proposal.set("always", **{column: value})
+            proposal.confirm.append(f"all rows have one {column}, since nothing names it")
+    _propose_rest(proposal)

@@ -305,13 +305,17 @@ def load_verdicts(
     -----
     The options of `reading`, most of them unnecessary for a file whose headers are the table's own:
 
+    ``tool``
+        The tool that wrote the file, such as ``"Label Studio"`` or ``"Potato"``: its conventions
+        hold where the other options say nothing. A wrong name lists the known ones.
     ``columns``
         Header -> a column of the table, or ``None`` to leave it out. Headers that are the table's
         own but for case, blanks and hyphens need no mention.
     ``words``
         The file's word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as
         ``"abstained"``, whatever its case; ``""`` is an empty cell, and a column's name -> such a
-        mapping is about that column.
+        mapping is about that column, as ``{"order": {"0": "ab", "1": "ba"}}`` (``ab``: the reply of
+        ``responder_a`` was shown first).
     ``always``
         What a column that the file lacks holds in every row.
     ``rater_columns``
@@ -340,7 +344,8 @@ def load_verdicts(
     ``soft``
         The numbers of ``p_a`` that mean ``a`` and ``b`` for sure.
     ``repeats``
-        ``"number"``: what comes again is a repeat.
+        ``"number"``: what comes again is a repeat. ``"drop"``: rows that are the same in every cell
+        are copies and count once; what else comes again is a repeat.
     ``header``
         The names of the columns of a file without a header.
     ``keep_ids``

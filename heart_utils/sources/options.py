@@ -13,6 +13,7 @@ import yaml
 
 from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import TABLES
 
 __all__ = ["FileOptions"]
 
@@ -36,7 +37,8 @@ class FileOptions(TypedDict, total=False):
     winner_loser: Sequence[str]
     counts: Mapping[str, str]
     soft: Mapping[str, float]
-    repeats: Literal["refuse", "number"]
+    repeats: Literal["refuse", "number", "drop"]
+    tool: str
     header: Sequence[str]
     sep: str | None
     encoding: str | None
@@ -56,7 +58,7 @@ EXAMPLES = {
 }
 """Option that is a mapping -> one."""
 
-CHOICES = {"others": ("refuse", "drop"), "repeats": ("refuse", "number")}
+CHOICES = {"others": ("refuse", "drop"), "repeats": ("refuse", "number", "drop")}
 
 
 def plain(head: object) -> str:
@@ -147,7 +149,11 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
     pairs = {
         "columns": ("HEADER=COLUMN", "what a header means; HEADER= leaves its column out"),
-        "words": ("WORD=MEANING", "a, b, tie or a failure, such as abstained"),
+        "words": (
+            "WORD=MEANING",
+            "a, b, tie or a failure, such as abstained; of a column other than the answer"
+            " COLUMN:WORD=MEANING, as in order:0=ab",
+        ),
         "always": ("COLUMN=VALUE", "what every row has"),
         "only": ("HEADER=VALUE", "the rows that count"),
     }
@@ -186,6 +192,10 @@ def _pairs(option: str, entries: Sequence[str]) -> JsonObject:
     mapping: JsonObject = {}
     for entry in entries:
         name, equals, value = entry.rpartition("=")
+        column, colon, word = name.partition(":")
+        if option == "words" and colon and column in TABLES["verdicts"]:
+            mapping.setdefault(column, {})[word] = value
+            continue
         if not equals:
             raise DataError(
                 f"--{option} {entry!r}: expected two words with = between them, as in --{option}"

@@ -75,6 +75,10 @@ def reshape(table: str, raw: RawTable, options: FileOptions, answer: str) -> Res
     reshaped = Reshaped(raw.rows, notes=dict(raw.notes))
     for name in listed(options.get("explode")):
         reshaped.rows = _explode(reshaped.rows, name)
+    if options.get("repeats") == "drop":
+        copies = reshaped.rows.astype(str).duplicated().to_numpy()
+        reshaped.notes["copies of another row"] = int(copies.sum())
+        reshaped.rows = reshaped.rows[~copies]
     reshaped.rows = resolve(flatten(reshaped.rows), _heads_named(options))
     _split(reshaped, options.get("split") or {})
     _keep_only(reshaped, options.get("only") or {})
