@@ -251,3 +251,21 @@ def test_what_lies_beside_the_modules_is_packed_with_them(tmp_path):
         return {name for name in files if not name.startswith("heart_utils/data/")}
 
     assert beside(tmp_path) == beside(ROOT)
+
+
+def test_no_package_that_is_passed_on_imports_one_under_the_gpl():
+    root = Path(__file__).parents[1]
+    for folder in ("heart_utils", "heart_collect"):
+        for file in (root / folder).rglob("*.py"):
+            names = {
+                name
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+                for name in (
+                    [alias.name for alias in node.names]
+                    if isinstance(node, ast.Import)
+                    else [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else []
+                )
+            }
+            assert not {name.split(".")[0] for name in names} & {"pingouin", "krippendorff"}, file
