@@ -162,8 +162,10 @@ class Chats:
         #: Only for reading what was said, where no one is asked.
         nameless = {name: Model(name, name) for name in self.about["seekers"]}
         self._seekers = {name: known.get(name, nameless[name]) for name in nameless}
-        lines = (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()
-        self.items: dict[str, JsonObject] = {item["id"]: item for item in map(json.loads, lines)}
+        # not splitlines: a word may hold another break
+        lines = (folder / "items.jsonl").read_text(encoding="utf-8").split("\n")
+        items: list[JsonObject] = [json.loads(line) for line in lines if line]
+        self.items = {str(item["id"]): item for item in items}
         self.seats: dict[str, list[str]] = {}
         for page, item in self.items.items():
             self.seats.setdefault(item["seat"], []).append(page)

@@ -212,6 +212,7 @@ def _compact(file: Path) -> None:
 def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
     """Write tables, pages shown to raters and lists of people anew without them, all at once."""
     written: dict[Path, bytes] = {}
+    done: list[str] = []
     for file in [*_tables(run), *(folder / "comparisons.parquet" for folder in studies)]:
         if not file.is_file():
             continue
@@ -221,10 +222,10 @@ def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator
             kept = kept.assign(rationale=[_blank(text, theirs) for text in kept["rationale"]])
         if not kept.equals(rows):
             written[file] = kept.to_parquet(index=False)
-            yield f"{file.relative_to(run.folder)}: {len(rows) - len(kept)} rows deleted."
+            done.append(f"{file.relative_to(run.folder)}: {len(rows) - len(kept)} rows deleted.")
     for folder in studies:
-        lines = (folder / "items.jsonl").read_text(encoding="utf-8").splitlines()
-        items = [json.loads(line) for line in lines]
+        text = (folder / "items.jsonl").read_text(encoding="utf-8")
+        items = [json.loads(line) for line in text.split("\n") if line]
         blanked = [
             {**item, "replies": _blank(item["replies"], theirs)} if "replies" in item else item
             for item in items
@@ -232,13 +233,14 @@ def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator
         if n_pages := sum(map(operator.ne, items, blanked)):
             lines = [json.dumps(item, ensure_ascii=False) + "\n" for item in blanked]
             written[folder / "items.jsonl"] = "".join(lines).encode()
-            yield f"{folder.name}: {n_pages} pages hold {GONE} instead."
+            done.append(f"{folder.name}: {n_pages} pages hold {GONE} instead.")
     file = run.folder / "keys" / "people.csv"
     known = _read_people(file, ["code", "person"])
     if theirs.codes:
         written[file] = csv_text(known[~known["code"].isin(theirs.codes)]).encode()
-        yield "keys/people.csv: their codes deleted."
+        done.append("keys/people.csv: their codes deleted.")
     write_together(written, private=True)
+    yield from done
 
 
 def _clear_answers(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
