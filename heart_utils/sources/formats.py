@@ -128,7 +128,12 @@ def read_table(
     else:
         raw = _read_path(Path(given).expanduser().resolve(), sep, encoding, header, faults)  # type: ignore[arg-type]
     for head in raw.rows.columns:
-        lengths = raw.rows[head].map(lambda cell: len(cell) if isinstance(cell, str) else 0)
+        cells = raw.rows[head]
+        lengths = (
+            cells.str.len()
+            if cells.dtype == TEXT
+            else cells.map(lambda cell: len(cell) if isinstance(cell, str) else 0)
+        )
         if (long := lengths > MAX_LETTERS).any():
             raise DataError(
                 f"{'the DataFrame' if is_table(given) else given}: {called(lengths.index[long][0])}"
