@@ -406,7 +406,7 @@ def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
     ...     pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]})
     ... )  # doctest: +ELLIPSIS
     2 rows, 2 columns: winner ..., loser ...
-    What may be meant (it looks like a list of winners and losers), to be checked before it is
+    What may be meant (it looks like winners and losers), to be checked before it is
     believed:
     load_verdicts(
         rows,
