@@ -344,9 +344,11 @@ def compare_anytime(
         path, stop, outcome = follow_both_orders(drops, level, alpha, margin)
         path = path.assign(dimension=counts["dimension"])
         last_look = path.iloc[stop - 1] if stop else dict.fromkeys(path, np.nan)
-        fault = stop and find_fault(part, baseline, candidate, max_inconsistent, anytime=True)
+        fault = ""
+        if stop:
+            fault = find_fault(part, baseline, candidate, max_inconsistent, anytime=True)
         floor = outcome == "passed" and most < margin
-        row = {
+        row: dict[str, Any] = {
             **counts,
             **{name: 100 * last_look[name] for name in ("drop", "drop_low", "drop_high")},
             "n_dialogues": stop,
@@ -362,7 +364,8 @@ def compare_anytime(
             f"anytime, {outcome}": stop and not floor,
         }
         row["message"] = _say(applies, row, margin=100 * margin)
-        row["message"] += f". {fault}" if fault and outcome != "failed" else ""
+        if fault and outcome != "failed":
+            row["message"] += f". {fault}"
         rows.append(row)
         paths.append(path)
     table, path = pd.DataFrame(rows), pd.concat(paths, ignore_index=True)
@@ -603,7 +606,8 @@ class _Answers:
         """Of pairs decided in one order: 1 where the reply shown first won, else -1."""
         won = 2.0 * won_by_a(self.rows) - 1.0
         kept = self.order.isin(ORDERS) & won.ne(0)
-        return (np.sign(won) * np.where(self.order.eq("ab"), 1.0, -1.0))[kept]
+        toward_first = np.where(self.order.eq("ab"), 1.0, -1.0)
+        return pd.Series(np.sign(won) * toward_first, self.rows.index)[kept]
 
     def lowest(self, values: pd.Series, level: float | None = None) -> float:
         """Bound the mean over dialogues of values from -1 to 1 from below."""
@@ -623,14 +627,14 @@ class _Answers:
 
     def fault(self) -> str:
         """Say what is missing before this judge is known to read, of `rater`."""
-        numbers = {"n": len(self.rows), "n_unknown": int(self.order.isna().sum())}
+        numbers: dict[str, float] = {"n": len(self.rows), "n_unknown": int(self.order.isna().sum())}
         numbers |= {"max_inconsistent": self.max_inconsistent, "sure": 1 - self.level}
         if len(self.held):
             least, key = self.lowest(self.held), "reads, turned"
             numbers |= {"n_decided": len(self.held), "n_turned": int(self.held.lt(0).sum())}
             numbers |= {"most": (1.0 - least) / 2.0}
             sides = self.rows.loc[self.held.index, ["responder_a", "responder_b"]]
-            of_sides = [self.held[sides.eq(side).any(axis=1)] for side in self.sides]
+            of_sides = [self.held[(sides == side).any(axis=1)] for side in self.sides]
             enough = least > 1.0 - 2.0 * self.max_inconsistent and all(
                 held.lt(0).mean() <= self.max_inconsistent for held in of_sides if len(held)
             )

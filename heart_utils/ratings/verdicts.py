@@ -810,7 +810,7 @@ def _find_pairs(
     number = np.zeros((int(group.max(initial=-1)) + 1, len(ORDERS)), np.intp)
     np.add.at(number, (group[known], shown[known]), 1)
     both = (number > 0).all(axis=1)
-    wrong = (number > 1).any(axis=1) & (both | strict)
+    wrong = np.asarray((number > 1).any(axis=1) & (both | strict))
     if wrong.any():
         again = pd.DataFrame({"group": group[known], "shown": shown[known]}).duplicated().to_numpy()
         again = known[again & wrong[group[known]]]

@@ -252,7 +252,7 @@ def _propose_repeats(proposal: Proposal) -> None:
         names = [
             head for head, name in options["columns"].items() if name in ("history_id", "responder")
         ]
-        proposal.set("made_of", reply_id="-".join(f"{{{head}}}" for head in [*names, apart[-1]]))
+        proposal.add("made_of", reply_id="-".join(f"{{{head}}}" for head in [*names, apart[-1]]))
         proposal.confirm.append(
             f"{apart[-1]} tells apart replies that were written anew; of a reply that was scored"
             " again keep one score, such as rows.drop_duplicates(...) of pandas does"

@@ -87,13 +87,13 @@ class Proposal:
             *_sentences(self.confirm),
         ]
 
-    def set(self, option: str, **entries: Any) -> None:
+    def add(self, option: str, **entries: Any) -> None:
         """Add to an option what the user has not said."""
         self.options[option] = {**entries, **(self.options.get(option) or {})}
 
     def name(self, head: str, column: str) -> None:
         """Propose that a header is a column."""
-        self.set("columns", **{head: column})
+        self.add("columns", **{head: column})
 
     def known(self) -> set[str]:
         """List the columns of the table that the options, or the file's own headers, give."""
@@ -129,7 +129,7 @@ class Proposal:
         used |= {plain(name) for name in TABLES[self.table]}
         heads = [head for head in map(str, self.rows.columns) if plain(head) not in used]
         heads = [head for head in heads if not self.rows[head].isna().all()]
-        free = {}
+        free: dict[str, str] = {}
         for name in (str, _last):
             for head in heads:
                 free.setdefault(plain(name(head)), head)
@@ -160,13 +160,13 @@ def _last(head: str) -> str:
     return parts[-2] if parts[-1] == "value" and len(parts) > 1 else parts[-1]
 
 
-def _examples(head: str, cells: pd.Series) -> str:
+def _examples(head: object, cells: pd.Series) -> str:
     """Show three cells of a column, or only their kind where they may be people."""
     words = [word for word in map(str, cells.head(2000).dropna()) if word.strip()]
     few = list(dict.fromkeys(words))[:3]
     if names_people(head) or any(map(looks_like_person, few)):
         return describe_cells(words)
-    return ", ".join(show_cell(head, word) for word in few) or "nothing"
+    return ", ".join(show_cell(str(head), word) for word in few) or "nothing"
 
 
 def refuse_doubtful(table: str, raw: RawTable, options: FileOptions) -> None:
@@ -367,13 +367,13 @@ def _apply_tool(proposal: Proposal) -> None:
                 if head in heads or ("." in head and head.split(".")[0] in tops)
             }
             new = {head: name for head, name in here.items() if str(name) not in meant}
-            proposal.set(option, **(new if option == "columns" else here))
+            proposal.add(option, **(new if option == "columns" else here))
         elif option == "always":
-            proposal.set(
+            proposal.add(
                 option, **{name: what for name, what in value.items() if name not in meant}
             )
         elif option == "words":
-            proposal.set(option, **value)
+            proposal.add(option, **value)
         elif option == "dimension_columns" and "explode" not in section:
             if any(re.fullmatch(value, head) for head in heads):
                 options.setdefault(option, value)
@@ -416,7 +416,7 @@ def _propose_only(proposal: Proposal) -> None:
         rest = list(dict.fromkeys(map_words(rows[head][~wrong], lambda cell: str(cell).strip())))
         decided = {*(proposal.options.get("only") or {}), *columns}
         if 0 < len(rest) < FEW and head not in decided:
-            proposal.set("only", **{head: rest[0] if len(rest) == 1 else rest})
+            proposal.add("only", **{head: rest[0] if len(rest) == 1 else rest})
             proposal.confirm.append(f"the {int(wrong.sum())} other rows by {head} do not count")
 
 
@@ -427,7 +427,7 @@ def _propose_marks(proposal: Proposal) -> None:
     if proposal.options.get("winner_loser"):
         draws = [head for name, head in proposal.free().items() if name in facts()["draws"]]
         if draws:
-            proposal.set("winner_columns", **dict.fromkeys(draws, "tie"))
+            proposal.add("winner_columns", **dict.fromkeys(draws, "tie"))
         proposal.confirm += [f"{head} marks the rows in which neither won" for head in draws]
         return
     groups: dict[str, dict[str, str]] = {}
@@ -438,7 +438,7 @@ def _propose_marks(proposal: Proposal) -> None:
             groups.setdefault(str(stem), {})[head] = str(meaning_of(mark))
     for marked in groups.values():
         if {"a", "b"} <= set(marked.values()):
-            proposal.set("winner_columns", **marked)
+            proposal.add("winner_columns", **marked)
             return
 
 
@@ -463,7 +463,7 @@ def _propose_sides(proposal: Proposal) -> None:
             if after in free:
                 proposal.confirm.append(f"{free[after]} names no third, as its header seems to say")
                 return
-            proposal.set("columns", **{first: "responder_a", second: "responder_b"})
+            proposal.add("columns", **{first: "responder_a", second: "responder_b"})
             if re.search("reply|response|output|option|answer|antwort", plain(one)):
                 proposal.confirm.append(
                     f"{first} and {second} hold the names of who wrote the replies, and not the"
@@ -519,7 +519,7 @@ def _propose_answer(proposal: Proposal) -> None:
     found = [head for head in proposal.find("verdict") if _words_in(rows[head])]
     chances = [head for head in proposal.find("p_a") if _are_numbers(rows[head].head(FEW))]
     if {"a", "b"} <= set(counts.values()):
-        proposal.set("counts", **counts)
+        proposal.add("counts", **counts)
     elif found and f"{found[0]}.1" not in rows:
         proposal.name(found[0], "verdict")
         proposal.confirm += [f"{head} is not the answer" for head in found[1:]]
@@ -546,7 +546,7 @@ def _propose_rater(proposal: Proposal) -> None:
         if found := proposal.find("rater"):
             proposal.name(found[0], "rater")
         else:
-            proposal.set("always", rater="unnamed")
+            proposal.add("always", rater="unnamed")
             proposal.confirm.append(
                 "nobody is named who judged, so that all rows count as one rater's, `unnamed`"
             )
@@ -559,7 +559,7 @@ def _propose_rater(proposal: Proposal) -> None:
     names = [str(name) for head in heads for name in proposal.rows[head].dropna().unique()]
     model = bool(names) and all(re.search(facts()["models"], name, re.IGNORECASE) for name in names)
     kind = "model" if model and not people else "human"
-    proposal.set("always", rater_kind=kind)
+    proposal.add("always", rater_kind=kind)
     if not people:
         proposal.confirm.append(
             f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
@@ -577,16 +577,16 @@ def _propose_history(proposal: Proposal) -> None:
     head = next(iter([*varied, *found]), None)
     turn = proposal.free().get("turn")
     if head is None and "dialogue_id" in rows:
-        proposal.set("made_of", history_id="{dialogue_id}")
+        proposal.add("made_of", history_id="{dialogue_id}")
     elif head is None:
-        proposal.set("made_of", history_id="row-{row}")
+        proposal.add("made_of", history_id="row-{row}")
         proposal.confirm.append(
             "each row is a conversation of its own, since nothing names one: otherwise intervals"
             " are too narrow"
         )
     elif turn and len(_values(rows[turn])) > 1 and "dialogue_id" not in proposal.known():
         proposal.name(head, "dialogue_id")
-        proposal.set("made_of", history_id=f"{{{head}}}-{{{turn}}}")
+        proposal.add("made_of", history_id=f"{{{head}}}-{{{turn}}}")
     else:
         proposal.name(head, "history_id")
 
@@ -634,7 +634,7 @@ def _propose_order(proposal: Proposal) -> None:
     for head in (*proposal.heads_of("verdict"), *raters):
         words |= {part for word in _words_in(rows[head]) for part in words_of(word)}
     if places := [name for name in facts()["places"] if name in words]:
-        proposal.set("always", order="ab")
+        proposal.add("always", order="ab")
         proposal.confirm.append(
             f"the reply called {places[0]} was shown first in every row, and is that of"
             f" {' and '.join(_side_heads(proposal)[:1]) or 'responder_a'}"
@@ -680,7 +680,7 @@ def _propose_words(proposal: Proposal) -> None:
             if meaning is None or (key in ("1", "2") and not numbered):
                 proposal.confirm.append(f"you add to words what {show_answer(head, word)} means")
                 continue
-            proposal.set("words", **{word: "tie" if meaning == "unsure" else meaning})
+            proposal.add("words", **{word: "tie" if meaning == "unsure" else meaning})
             if meaning == "unsure":
                 proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
             elif meaning == "abstained":
@@ -744,6 +744,6 @@ def _propose_scores(proposal: Proposal) -> None:
     _propose_history(proposal)
     for column, value in {"responder": "unnamed", "dimension": "overall"}.items():
         if column not in proposal.known() and not (column == "dimension" and proposal.lacks):
-            proposal.set("always", **{column: value})
+            proposal.add("always", **{column: value})
             proposal.confirm.append(f"all rows have one {column}, since nothing names it")
     _propose_rest(proposal)
