@@ -172,6 +172,7 @@ from .simulate.asking import (
     simulate_designs as simulate_designs,
 )
 from .simulate.conversations import (
+    ConversationCosts as ConversationCosts,
     difference_error as difference_error,
     plan_conversations as plan_conversations,
 )

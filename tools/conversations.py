@@ -30,6 +30,7 @@ from scipy import sparse, stats
 from scipy.sparse.linalg import lsqr
 
 from heart_utils.agreement.generalizability import variance_components
+from heart_utils.agreement.kappa import icc
 from heart_utils.evidence.effects import share_clustered
 from heart_utils.ratings.resampling import two_way_error
 from heart_utils.sources.catalogue import DataError, Source
@@ -137,8 +138,13 @@ def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
     zeros = int((rows["score"] == 0).sum())
     estimates.append(_row(ALL, "not applicable", "all", value=zeros, n=len(rows)))
     estimates += _experts_agree(wide.reset_index(), [str(expert) for expert in wide.columns])
-    for quantity, value in zip(("ICC(2,1)", "ICC(2,4)"), _icc(wide.to_numpy(float)), strict=True):
-        estimates.append(_row(ALL, quantity, "all", value=value, n=len(wide)))
+    by_expert = wide.reset_index().melt(keys, var_name="rater", value_name="score")
+    by_expert = by_expert.rename(columns={"conversation": "reply_id", "profile": "dialogue_id"})
+    for quantity, kind in (("ICC(2,1)", "A,1"), ("ICC(3,1)", "C,1"), ("ICC(3,4)", "C,k")):
+        found = icc(by_expert, kind=kind)
+        ends = {"value": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high}
+        counts = {"ci_level": found.ci_level, "n": len(wide), "n_clusters": found.n_clusters}
+        estimates.append(_row(ALL, quantity, "all", **ends, **counts, cluster="profile"))
     for criterion, part in rows.groupby("criterion"):
         one = part.pivot_table(index="conversation", columns="expert", values="score")
         ranks = one.where(one > 0).corr("spearman").to_numpy()[np.triu_indices(one.shape[1], 1)]
@@ -472,21 +478,3 @@ def _share(quantity: str, stratum: str, rows: pd.DataFrame) -> dict[str, Any]:
     ends = {"value": share["win_share"], "ci_low": share["ci_low"], "ci_high": share["ci_high"]}
     counts = {"n": len(rows), "n_clusters": share["n_clusters"], "cluster": share["cluster"]}
     return _row(ALL, quantity, stratum, **ends, **counts)
-
-
-def _icc(scores: np.ndarray) -> tuple[float, float]:
-    """Compute ICC(2,1) and ICC(2,k) of conversations by experts, by mean squares.
-
-    Shrout and Fleiss (1979).
-    """
-    import pingouin as pg
-
-    long = (
-        pd.DataFrame(scores)
-        .melt(ignore_index=False, var_name="rater", value_name="score")
-        .reset_index(names="target")
-    )
-    table = pg.intraclass_corr(
-        data=long, targets="target", raters="rater", ratings="score"
-    ).set_index("Type")["ICC"]
-    return float(table["ICC(A,1)"]), float(table["ICC(A,k)"])

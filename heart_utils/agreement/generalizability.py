@@ -43,6 +43,26 @@ class Components:
     n_dialogues: int  #: what entered
     n_raters: int
     n_left_out: int  #: dialogues left out, since a rater gave some responder no valid score
+    #: levels of each facet, and the mean square of each effect with its degrees of freedom
+    sizes: Mapping[str, int]
+    squares: Mapping[tuple[str, ...], tuple[float, int]]
+
+    def draw(self, n_draws: int, *, rng: np.random.Generator) -> pd.DataFrame:
+        """Draw variances that this study leaves possible, one row a draw.
+
+        Each mean square is multiplied by its degrees of freedom over a draw of chi-squared with as
+        many (generalized inference: Hannig, Iyer and Patterson 2006,
+        https://doi.org/10.1198/016214505000000736). Quantiles of what is computed from a row are an
+        interval for it. Scores are taken to be normal.
+        """
+        pooled = {effect: _pool(effect) for effect in self.squares}
+        free = {pooled[effect]: df for effect, (_, df) in self.squares.items()}
+        scale = {pool: df / rng.chisquare(df, n_draws) for pool, df in free.items()}
+        drawn = {
+            effect: (square * scale[pooled[effect]], df)
+            for effect, (square, df) in self.squares.items()
+        }
+        return pd.DataFrame(_estimates(drawn, self.sizes)).clip(lower=0.0)
 
     def reliability(
         self,
@@ -128,14 +148,20 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
     0.976
     """
     cells, names, left_out = _cells(scores, facets)
-    estimate = pd.Series(_estimates(cells, names))
+    squares, sizes = _without_lone(cells, names)
+    estimate = pd.Series(_estimates(squares, sizes))
     variance = estimate.clip(lower=0.0)
     table = pd.DataFrame(
         {"estimate": estimate, "variance": variance, "share": variance / variance.sum()}
     )
-    size = dict(zip(names, cells.shape, strict=True))
-    n_raters = size.get("rater", 1)
-    return Components(table.assign(clipped=estimate < 0), size["dialogue"], n_raters, left_out)
+    return Components(
+        table.assign(clipped=estimate < 0),
+        n_dialogues=sizes["dialogue"],
+        n_raters=sizes.get("rater", 1),
+        n_left_out=left_out,
+        sizes=sizes,
+        squares=squares,
+    )
 
 
 def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
@@ -430,7 +456,8 @@ def check_reliability(
     for _ in range(n_halves):
         first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
         predicted, known = (
-            _reliability(_estimates(half, names), *conditions) for half in (first, second)
+            _reliability(_estimates(*_without_lone(half, names)), *conditions)
+            for half in (first, second)
         )
         means = np.moveaxis(second[:, : n_sets * n_dialogues], 2, 1).reshape(size).mean(axis=2)
         other = (study[:, None] != study) & ((rater[:, None] == rater) == conditions[2])
@@ -491,31 +518,42 @@ def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], t
     mean_squares = {}
     for effect, (total, free) in squares.items():
         if "repeat" in effect:
-            alike = [
-                square
-                for other, square in squares.items()
-                if "repeat" in other and ("rater" in other) == ("rater" in effect)
-            ]
+            alike = [square for other, square in squares.items() if _pool(other) == _pool(effect)]
             total, free = sum(one for one, _ in alike), sum(one for _, one in alike)
         mean_squares[effect] = total / free, free
     return mean_squares
 
 
-def _estimates(cells: Array, names: Sequence[str]) -> dict[str, float]:
+def _without_lone(
+    cells: Array, names: Sequence[str]
+) -> tuple[dict[tuple[str, ...], tuple[float, int]], dict[str, int]]:
+    """Compute mean squares without the facets of one level, and the sizes of the others."""
+    sizes = {
+        name: n
+        for name, n in zip(names, cells.shape, strict=True)
+        if n > 1 or name in ("responder", "dialogue")
+    }
+    return _mean_squares(cells.reshape(tuple(sizes.values())), tuple(sizes)), sizes
+
+
+def _pool(effect: tuple[str, ...]) -> tuple[str, ...]:
+    """Name what is pooled with an effect: repeats lie within their cells."""
+    if "repeat" not in effect:
+        return effect
+    return ("repeat", "rater") if "rater" in effect else ("repeat",)
+
+
+def _estimates(
+    squares: Mapping[tuple[str, ...], tuple[Any, int]], sizes: Mapping[str, int]
+) -> dict[str, Any]:
     """Estimate the components from mean squares, by alternating sums.
 
     A component sums the mean squares of all effects that include it, divided by the size of its
     cells.
     """
-    size = {
-        name: n
-        for name, n in zip(names, cells.shape, strict=True)
-        if n > 1 or name in ("responder", "dialogue")
-    }
-    squares = _mean_squares(cells.reshape(tuple(size.values())), tuple(size))
-    widest = tuple(size)
+    widest = tuple(sizes)
     effects = [effect for effect in squares if "repeat" not in effect]
-    effects += [tuple(name for name in widest if name != "rater")] if "repeat" in size else []
+    effects += [tuple(name for name in widest if name != "rater")] if "repeat" in sizes else []
     components = {}
     for effect in sorted(dict.fromkeys([*effects, widest]), key=len):
         wider = [
@@ -524,9 +562,7 @@ def _estimates(cells: Array, names: Sequence[str]) -> dict[str, float]:
             if set(effect) <= set(one)
         ]
         name = "rest" if effect == widest else "repeat" if "repeat" in effect else ":".join(effect)
-        components[name] = float(sum(wider)) / prod(
-            n for other, n in size.items() if other not in effect
-        )
+        components[name] = sum(wider) / prod(n for other, n in sizes.items() if other not in effect)
     return components
 
 

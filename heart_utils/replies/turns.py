@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.ratings.resampling import Rng, clustered_error, error_ends, share_ci
+from heart_utils.ratings.resampling import (
+    Rng,
+    clustered_error,
+    error_ends,
+    ratio,
+    share_ci,
+    sums_by,
+)
+from heart_utils.ratings.verdicts import Codes
 from heart_utils.tables import need_columns
 
 __all__ = [
@@ -116,7 +124,7 @@ def describe_turns(turns: pd.DataFrame, codes: pd.DataFrame | None = None) -> pd
     See Also
     --------
     code_by_words : Code turns by a lexicon.
-    drift_by_turn : Fit how a value changes over a conversation.
+    drift_by_turn : Estimate how a value changes over a conversation.
 
     Examples
     --------
@@ -162,10 +170,11 @@ def path_by_turn(
     by: Sequence[str] = ("responder",),
     step: str = "exchange",
     cluster: str = "dialogue_id",
+    changes_of: str | None = None,
     ends: tuple[float, float] | None = None,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Average a value by exchange, with an interval over starts.
+    """Average a value by exchange over those still talking, with an interval over starts.
 
     Parameters
     ----------
@@ -179,6 +188,9 @@ def path_by_turn(
         Number of the exchange.
     cluster : str
         What was sampled: the starts.
+    changes_of : str, optional
+        The column that names a conversation. If given, what is averaged is the change to its next
+        exchange, over those that have one.
     ends : tuple of float, optional
         The least and the most that a value can be, such as ``(0, 1)`` for a code. Give them where
         there are any: near an end, intervals that do not know of it are far too narrow.
@@ -199,13 +211,13 @@ def path_by_turn(
 
     See Also
     --------
-    drift_by_turn : Fit the slope within conversations.
+    drift_by_turn : Estimate the change from one exchange to the next over all exchanges.
 
     Notes
     -----
     A step averages the conversations that got so far. If those that go badly stop early, the path
-    rises though no conversation did: read it beside :func:`stopping_paths`, or carry the last value
-    forward.
+    rises though no conversation did: read it beside :func:`stopping_paths`, or average the changes
+    (`changes_of`), each of which compares a conversation with itself.
 
     With `ends` the interval is Wilson's for clusters, else t times the clustered error. In
     simulated studies of a share of 0.97, 95 % intervals held the truth in 96 to 99 % of cases with
@@ -223,6 +235,11 @@ def path_by_turn(
     if ends is not None and not kept[value].between(*ends).all():
         outside = kept.loc[~kept[value].between(*ends), value].iloc[0]
         raise TurnsError(f"{value} is {outside:g}; ends say {ends[0]:g} to {ends[1]:g}.")
+    if changes_of is not None:
+        need_columns(table, [changes_of], TurnsError)
+        kept = _add_changes(kept, value, [*by, changes_of], step).dropna(subset="change")
+        kept = kept.assign(**{value: kept["change"]})
+        ends = None if ends is None else (ends[0] - ends[1], ends[1] - ends[0])
     for names, part in kept.groupby([*by, step], sort=True):
         mean = mean_row(part[value], part[cluster], ci_level, ends=ends)
         rows.append({**dict(zip([*by, step], names, strict=True)), **mean})
@@ -275,7 +292,7 @@ def drift_by_turn(
     cluster: str = "dialogue_id",
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Fit how a value changes from one exchange to the next within conversations.
+    r"""Estimate how a value changes from one exchange to the next, where conversations may stop.
 
     Parameters
     ----------
@@ -284,31 +301,64 @@ def drift_by_turn(
     value : str
         As in :func:`path_by_turn`.
     by : sequence of str
-        What gets a slope of its own.
+        What gets a change of its own.
     step : str
-        Number of the exchange.
+        Number of the exchange. A change is counted where the number rises by one.
     conversation : str
-        Each conversation has its own level, so that those that stop early do not tilt the slope.
+        The conversation.
     cluster : str
         What was sampled: the starts.
     ci_level : float
-        Level of the intervals.
+        Level of the intervals, each on its own.
 
     Returns
     -------
     pandas.DataFrame
-        One row a slope: the columns of ``by``, ``slope`` a step, ``se``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n_conversations`` and ``n_clusters``; all ``nan`` where no conversation has
-        two steps or only one start is there.
+        Three rows a group. ``of`` says what is estimated: the mean change to the next turn of
+        ``"those still talking"``; the mean change a turn of ``"all, had none stopped"``, from the
+        first exchange to the last; and the least-squares slope ``"within conversations"``. Then
+        ``change``, ``se``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_conversations``,
+        ``n_changes`` and ``n_clusters``, the starts with a change. No interval below two of these,
+        nor where nothing varies; no change where no conversation has two exchanges.
+
+    Raises
+    ------
+    TurnsError
+        If a column is missing, a conversation has an exchange twice, or none has two.
 
     See Also
     --------
-    path_by_turn : Average a value by exchange, without a line.
+    path_by_turn : Average a value, or its change, by exchange.
+    stopping_paths : Count how many have stopped.
 
     Notes
     -----
-    Ordinary least squares of statsmodels on deviations from each conversation's mean, with errors
-    clustered by start and a t quantile of the number of starts less one.
+    The change of those still talking describes what was seen, however conversations stop. It is the
+    drift of a single conversation if each change has the same mean whatever was before, as in a
+    random walk. It is not where values vary around a level and bad ones end the conversation: those
+    that go on were better than their level and fall back to it (regression to the mean).
+
+    The second row is a linear increments model [1]_ that allows for this [2]_: a change is
+    regressed on the value :math:`y_t` and on the mean :math:`\bar y_t` of the conversation so far,
+    by one law for all exchanges, and the mean path follows :math:`m_{t+1} = m_t + a + b m_t + c
+    \bar m_t` from the mean of the first exchange. It assumes that stops depend on values up to
+    then. If they depend on something that is not seen, such as a slope of each conversation, it is
+    wrong as well.
+
+    The slope within conversations is that of the turns that were held, long conversations counting
+    most: it leans up or down if stops depend on the values.
+
+    Errors leave each start out in turn; quantiles are of t with one degree of freedom less than
+    there are starts with a change, for the slope with effective ones. In simulated studies of 5 to
+    40 starts, with unequal lengths, slopes that differ by start, random walks and stops after a bad
+    turn, 95 % intervals held the change of those still talking in 93 to 97 % and that of all, had
+    none stopped, in 93 to 99 %. Where conversations with a falling slope stop, the latter held in
+    96 % (5 starts), 85 % (10), 64 % (20) and 28 % (40).
+
+    References
+    ----------
+    .. [1] Diggle, Farewell and Henderson (2007), https://doi.org/10.1111/j.1467-9876.2007.00590.x
+    .. [2] Aalen and Gunnes (2010), https://doi.org/10.1093/biostatistics/kxq014
 
     Examples
     --------
@@ -318,34 +368,111 @@ def drift_by_turn(
     ...     "dialogue_id": list("aaabbbccc"),
     ... }
     >>> table = pd.DataFrame(rows).assign(responder="m", conversation_id=rows["dialogue_id"])
-    >>> drift_by_turn(table, "warm")["slope"].round(2).tolist()
-    [-0.83]
+    >>> drift_by_turn(table, "warm")["change"].round(2).tolist()
+    [-0.83, -0.83, -0.83]
     """
-    from statsmodels.api import OLS
-
     need_columns(table, [value, step, conversation, cluster, *by], TurnsError)
+    turns = _add_changes(table, value, [*by, conversation], step)
     rows = []
-    for names, part in table.dropna(subset=value).groupby(list(by), sort=True):
+    for names, part in turns.groupby(list(by), sort=True):
+        changes = part.dropna(subset="change")
+        code = pd.factorize(part[cluster])[0]
+        n_clusters = changes[cluster].nunique()
         about = dict(zip(by, names, strict=True))
-        inside = part.groupby(conversation)
-        x = part[step].astype(float) - inside[step].transform("mean")
-        y = part[value].astype(float) - inside[value].transform("mean")
         counts = {
             "n_conversations": part[conversation].nunique(),
-            "n_clusters": part[cluster].nunique(),
+            "n_changes": len(changes),
+            "n_clusters": n_clusters,
         }
-        if counts["n_clusters"] < 2 or not x.any():
-            nothing = dict.fromkeys(("slope", "se", "ci_low", "ci_high"), np.nan)
-            rows.append({**about, **nothing, "ci_level": ci_level, **counts})
-            continue
-        groups = pd.factorize(part[cluster])[0]
-        fitted = OLS(y.to_numpy(), x.to_numpy()).fit(
-            cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
-        )
-        low, high = fitted.conf_int(1.0 - ci_level)[0]
-        slope = {"slope": fitted.params[0], "se": fitted.bse[0], "ci_low": low, "ci_high": high}
-        rows.append({**about, **slope, "ci_level": ci_level, **counts})
+        estimates = {
+            "those still talking": _mean_change(part, code, n_clusters),
+            "all, had none stopped": _none_stopped(part, value, step, code, n_clusters),
+            "within conversations": _slope_within(part, value, step, conversation, code),
+        }
+        for of, (change, se, even) in estimates.items():
+            if n_clusters < 2 or not se > 1e-9 * part[value].std():
+                se = np.nan
+            low, high = error_ends(change, se, even, ci_level)
+            change = change if len(changes) else np.nan
+            ends = {"se": se, "ci_low": float(low), "ci_high": float(high), "ci_level": ci_level}
+            rows.append({**about, "of": of, "change": change, **ends, **counts})
     return pd.DataFrame(rows)
+
+
+Estimate = tuple[float, float, float]  # value, standard error, and starts for the quantile of t
+
+
+def _add_changes(
+    table: pd.DataFrame, value: str, conversation: list[str], step: str
+) -> pd.DataFrame:
+    """Add the change to the next exchange, and the mean of the conversation so far."""
+    turns = table.dropna(subset=value).sort_values([*conversation, step])
+    if (twice := turns.duplicated([*conversation, step])).any():
+        row = turns.loc[twice, [*conversation, step]].iloc[0].to_dict()
+        raise TurnsError(
+            f"{row} has more than one {value!r}; expected one a conversation and {step}. Average"
+            " them, or keep one speaker or rater."
+        )
+    turns = turns.astype({value: float, step: float})
+    inside = turns.groupby(conversation)
+    following = inside[step].shift(-1) == turns[step] + 1
+    if not following.any():
+        raise TurnsError(
+            f"No conversation has {value!r} in two exchanges that follow one another, so nothing"
+            " changes from one to the next; expected some that do."
+        )
+    change = (inside[value].shift(-1) - turns[value]).where(following)
+    return turns.assign(change=change, so_far=inside[value].cumsum() / (inside.cumcount() + 1))
+
+
+def _mean_change(part: pd.DataFrame, code: Codes, n_clusters: int) -> Estimate:
+    """Average the changes; a start's changes add up to its last value less its first."""
+    is_known = part["change"].notna().to_numpy()
+    change = part["change"].to_numpy()[is_known]
+    mean = float(change.mean()) if len(change) else np.nan
+    influence = (change - mean) / max(len(change), 1)
+    se, _ = clustered_error(influence, np.ones(len(change)), code[is_known])
+    return mean, se, n_clusters
+
+
+def _none_stopped(
+    part: pd.DataFrame, value: str, step: str, code: Codes, n_clusters: int
+) -> Estimate:
+    """Follow the mean path under the linear increments model, leaving each start out in turn."""
+    first, last = part[step].min(), part[step].max()
+    begins = (part[step] == first).to_numpy(dtype=float)
+    known = part["change"].notna().to_numpy(dtype=float)
+    change = part["change"].fillna(0.0).to_numpy()
+    design = np.column_stack([np.ones(len(part)), part[value], part["so_far"]])
+    weighted = design * known[:, None]
+    n_starts = code.max() + 1
+    squares = sums_by(code, weighted[:, :, None] * design[:, None, :], n_starts)
+    products = sums_by(code, weighted * change[:, None], n_starts)
+    starts = sums_by(code, begins[:, None] * design[:, :2], n_starts)
+    # The first row has all starts, each other row lacks one.
+    squares, products, starts = (
+        np.concatenate([sums.sum(0)[None], sums.sum(0) - sums])
+        for sums in (squares, products, starts)
+    )
+    constant, own, before = np.einsum("nij,nj->in", np.linalg.pinv(squares), products)
+    path = [ratio(starts[:, 1], starts[:, 0])]
+    for _ in range(int(last - first)):
+        path.append(path[-1] + constant + own * path[-1] + before * np.mean(path, axis=0))
+    drift = (path[-1] - path[0]) / max(last - first, 1.0)
+    se = np.sqrt((n_starts - 1) / n_starts * ((drift[1:] - drift[0]) ** 2).sum())
+    return float(drift[0]), float(se), n_clusters
+
+
+def _slope_within(
+    part: pd.DataFrame, value: str, step: str, conversation: str, code: Codes
+) -> Estimate:
+    """Fit one slope to deviations from each conversation's mean."""
+    inside = part.groupby(conversation)
+    x = (part[step] - inside[step].transform("mean")).to_numpy()
+    y = (part[value] - inside[value].transform("mean")).to_numpy()
+    squares = float(x @ x)
+    slope = float(x @ y) / squares if squares else np.nan
+    return slope, *clustered_error(x * (y - slope * x) / (squares or 1.0), x**2, code)
 
 
 def stopping_paths(

@@ -3,7 +3,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import kendalltau
+from statsmodels.stats.multitest import multipletests
 
 from heart_utils.agreement.ranks import order_changes, rank_agreement
 from heart_utils.ratings.verdicts import AgreementError
@@ -130,13 +132,16 @@ def test_two_measures_of_one_truth_change_no_more_than_chance_does():
     shares = np.mean(
         [
             order_changes(
-                paired_scores(rng, true, 1.0), paired_scores(rng, true, 1.0), n_halves=20
+                paired_scores(rng, true, 1.0),
+                paired_scores(rng, true, 1.0),
+                n_halves=20,
+                n_resamples=0,
             )["share"]
             for _ in range(40)
         ],
         axis=0,
     )
-    same, others, again = shares
+    same, _, _, _, others, _, again, _ = shares
     assert others == pytest.approx(again, abs=0.02)
     assert same < others  # whole studies waver less than halves
 
@@ -150,12 +155,73 @@ def test_a_measure_of_something_else_changes_more_than_chance():
     assert table["other starts"] > 0.7 > table["second again"]
 
 
+def changes_of(first, second, **options):
+    """Shares, and the interval of the excess, by what is compared."""
+    return order_changes(first, second, n_halves=20, n_resamples=100, **options).set_index(
+        "compared"
+    )
+
+
+def test_near_equal_pairs_change_places_and_none_is_shown_to_be_reversed():
+    """Both measures have one truth, in which responders come in equal pairs."""
+    rng = np.random.default_rng(4)
+    true = np.repeat(np.arange(5.0), 2)
+    changed, wrong = 0.0, 0
+    for _ in range(40):
+        shares = changes_of(paired_scores(rng, true, 1.0), paired_scores(rng, true, 1.0))["share"]
+        changed += shares["same starts"] / 40
+        wrong += shares["shown reversed"] > 0
+        assert shares["shown the same"] > 0.7
+    assert changed > 0.03
+    assert wrong <= 6  # 5 % of studies at most, give or take
+
+
+def test_reversals_of_precise_measures_are_shown_and_the_excess_says_so():
+    rng = np.random.default_rng(5)
+    true = np.linspace(0, 1, 10)
+    table = changes_of(paired_scores(rng, true[::-1], 0.3), paired_scores(rng, true, 0.3))
+    assert table["share"]["shown reversed"] > 0.7
+    assert table["share"]["shown the same"] == 0.0
+    assert table["ci_low"]["excess"] > 0.5
+
+
+def test_a_noisy_second_measure_hides_reversals_and_what_is_not_shown_says_so():
+    rng = np.random.default_rng(6)
+    true = np.linspace(0, 1, 10)
+    other = true[[1, 0, 3, 2, 6, 4, 5, 9, 7, 8]]
+    table = changes_of(paired_scores(rng, other, 0.05, 60), paired_scores(rng, true, 2.2, 60))
+    assert table["share"]["first again"] < 0.01
+    assert table["ci_low"]["excess"] < 0  # though 6 of 45 pairs are truly reversed
+    assert table["share"]["not shown"] > 0.9
+
+
+def test_shown_are_the_pairs_whose_two_t_tests_are_certain_after_holm():
+    rng = np.random.default_rng(7)
+    first, second = (paired_scores(rng, [0.0, 0.4, 0.6], 1.0) for _ in range(2))
+    wide = [rows.pivot_table(index="dialogue_id", columns="responder") for rows in (first, second)]
+    p, same = [], []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        t = [stats.ttest_rel(rows.iloc[:, i], rows.iloc[:, j]) for rows in wide]
+        p.append(max(one.pvalue for one in t))
+        same.append(t[0].statistic * t[1].statistic > 0)
+    shown = multipletests(p, method="holm")[0]
+    shares = changes_of(first, second)["share"]
+    assert shares["shown the same"] == pytest.approx(np.mean(shown & np.array(same)))
+    assert shares["not shown"] == pytest.approx(np.mean(~shown))
+
+
+def test_differences_that_do_not_vary_show_nothing():
+    rows = paired_scores(np.random.default_rng(8), [0.0, 1.0], 0.0, 6)
+    shares = changes_of(rows, rows)["share"]
+    assert shares["not shown"] == 1.0
+
+
 def test_responders_and_starts_that_one_measure_lacks_are_left_out():
     rng = np.random.default_rng(3)
     first = paired_scores(rng, [0, 1, 2], 0.1)
     second = first[(first["responder"] < 2) & (first["dialogue_id"] < 30)]
     table = order_changes(first, second, n_halves=2)
-    assert table["n_pairs"].tolist() == [1] * 3
-    assert table["n_clusters"].tolist() == [30, 15, 15]
+    assert set(table["n_pairs"]) == {1}
+    assert table["n_clusters"].tolist() == [30] * 4 + [15] * 4
     with pytest.raises(AgreementError, match="1 responders in 40"):
         order_changes(first, first[first["responder"] == 1])

@@ -77,30 +77,154 @@ def drawn(rng, slope, n_starts=40, n_models=3, n_turns=8):
     return table[~((level[start] < 0) & (table["exchange"] > 3))]
 
 
-def test_a_known_slope_is_covered_though_bad_conversations_stop_early():
+TALKING, ALL, WITHIN = "those still talking", "all, had none stopped", "within conversations"
+
+
+def drift_of(table):
+    return drift_by_turn(table, "value").set_index("of")
+
+
+def test_a_known_drift_is_covered_though_bad_conversations_stop_early():
+    """Who stops was bad from the start, so changes of those still talking have the same mean."""
     rng = np.random.default_rng(1)
     covered, naive = [], []
-    for _ in range(150):
+    for _ in range(60):
         table = drawn(rng, -0.2)
-        [row] = drift_by_turn(table, "value").to_dict("records")
-        covered.append(row["ci_low"] <= -0.2 <= row["ci_high"])
+        drift = drift_of(table).loc[[TALKING, WITHIN]]
+        covered.append((drift["ci_low"] <= -0.2) & (drift["ci_high"] >= -0.2))
         naive.append(np.polyfit(table["exchange"], table["value"], 1)[0])
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.06)
+    assert pd.concat(covered).mean() == pytest.approx(0.95, abs=0.07)
     assert np.mean(naive) > -0.15  # the line through all rows is tilted up
 
 
-def test_the_slope_is_that_of_a_regression_with_a_level_for_each_conversation():
+def stopped(rng, stops, *, n_starts=30, slope_sd=0.0, longest=10):
+    """Values vary around a level without drift; `stops(value, slope)` is the chance to stop."""
+    rows = []
+    for start in range(n_starts):
+        slope = rng.normal(scale=slope_sd)
+        for exchange in range(1, longest + 1):
+            value = slope * exchange + rng.normal()
+            rows.append({"dialogue_id": start, "exchange": exchange, "value": value})
+            if rng.random() < stops(value, slope):
+                break
+    table = pd.DataFrame(rows).assign(responder="m")
+    return table.assign(conversation_id=table["dialogue_id"])
+
+
+def hold(make, truths, n_studies=60):
+    """Count how often each interval holds its truth."""
+    held = pd.Series(0.0, list(truths))
+    for seed in range(n_studies):
+        drift = drift_of(make(np.random.default_rng(seed))).loc[list(truths)]
+        truth = pd.Series(truths)
+        held += (drift["ci_low"] <= truth) & (truth <= drift["ci_high"])
+    return held / n_studies
+
+
+def test_after_bad_turns_end_conversations_those_that_go_on_fall_back_and_the_drift_is_zero():
+    """Those still talking had a value of -1 or more: their mean is phi(1) / Phi(1) = 0.288."""
+    fall = -stats.norm.pdf(1) / stats.norm.cdf(1)
+    held = hold(lambda rng: stopped(rng, lambda value, _: value < -1), {TALKING: fall, ALL: 0.0})
+    assert held.min() >= 0.88
+    wrong = hold(lambda rng: stopped(rng, lambda value, _: value < -1), {TALKING: 0.0}, 20)
+    assert wrong.max() <= 0.2  # their change is no drift of a conversation
+
+
+def test_where_falling_conversations_stop_no_row_is_the_drift_of_all():
+    """What a conversation's slope is cannot be seen from its values; the docstring says so."""
+
+    def leaving(value, slope):
+        return 1 / (1 + np.exp(2 + 8 * slope))
+
+    held = hold(
+        lambda rng: stopped(rng, leaving, n_starts=100, slope_sd=0.2),
+        {TALKING: 0.0, ALL: 0.0, WITHIN: 0.0},
+        20,
+    )
+    assert held.max() <= 0.3
+
+
+def test_lengths_that_differ_do_not_shorten_the_intervals():
+    def unequal(rng):
+        rows = []
+        for start in range(10):
+            level, slope = rng.normal(), rng.normal(scale=0.2)
+            last = int(np.clip(rng.geometric(3 / 8), 2, 8))
+            rows += [(start, t, level + slope * t + rng.normal()) for t in range(1, last + 1)]
+        table = pd.DataFrame(rows, columns=["dialogue_id", "exchange", "value"])
+        return table.assign(responder="m", conversation_id=table["dialogue_id"])
+
+    held = hold(unequal, {TALKING: 0.0, ALL: 0.0, WITHIN: 0.0})
+    assert held.min() >= 0.88
+
+
+def test_the_changes_are_a_mean_by_hand_and_the_slope_a_regression():
     table = drawn(np.random.default_rng(2), -0.3, n_starts=12)
-    [row] = drift_by_turn(table, "value").to_dict("records")
+    drift = drift_of(table)
     fit = smf.ols("value ~ exchange + C(conversation_id)", table).fit()
-    assert row["slope"] == pytest.approx(fit.params["exchange"])
-    assert row["n_clusters"] == 12
+    assert drift.loc[WITHIN, "change"] == pytest.approx(fit.params["exchange"])
+    changes = table.groupby("conversation_id")["value"].diff().dropna()
+    assert drift.loc[TALKING, "change"] == pytest.approx(changes.mean())
+    assert drift["n_clusters"].tolist() == [12] * 3
+    path = path_by_turn(table, "value", changes_of="conversation_id")
+    assert np.average(path["value"], weights=path["n"]) == pytest.approx(changes.mean())
+
+
+def test_had_none_stopped_follows_the_increments_model_by_hand():
+    table = stopped(np.random.default_rng(5), lambda value, _: value < -1, longest=3)
+    wide = table.pivot_table(index="dialogue_id", columns="exchange", values="value")
+    rows = pd.concat(
+        [
+            pd.DataFrame({"y": wide[t], "so_far": wide.loc[:, :t].mean(axis=1), "up": wide[t + 1]})
+            for t in (1, 2)
+        ]
+    ).dropna()
+    fit = smf.ols("I(up - y) ~ y + so_far", rows).fit().params
+    path = [wide[1].mean()]
+    for _ in range(2):
+        path.append(
+            path[-1] + fit["Intercept"] + fit["y"] * path[-1] + fit["so_far"] * np.mean(path)
+        )
+    assert drift_of(table).loc[ALL, "change"] == pytest.approx((path[-1] - path[0]) / 2)
 
 
 def test_without_two_starts_there_is_a_mean_and_no_interval():
     table = drawn(np.random.default_rng(3), 0.0, n_starts=1)
     assert path_by_turn(table, "value")["ci_low"].isna().all()
-    assert np.isnan(drift_by_turn(table, "value")["slope"].iloc[0])
+    drift = drift_of(table)
+    assert drift["change"].notna().all()
+    assert drift["ci_low"].isna().all()
+
+
+def test_everybody_stops_at_turn_two_and_all_rows_are_the_one_change():
+    table = stopped(np.random.default_rng(4), lambda *_: 0.0, longest=2)
+    drift = drift_of(table)
+    assert drift["change"].to_numpy() == pytest.approx(
+        table.groupby("conversation_id")["value"].diff().mean()
+    )
+    assert drift["ci_low"].notna().all()
+    alone = pd.DataFrame({"dialogue_id": [97, 98], "exchange": 1, "value": 0.0, "responder": "m"})
+    mixed = drift_of(pd.concat([table, alone.assign(conversation_id=alone["dialogue_id"])]))
+    assert mixed.loc[TALKING, "change"] == pytest.approx(drift.loc[TALKING, "change"])
+    assert mixed["n_conversations"].tolist() == [32] * 3
+
+
+def test_conversations_of_one_turn_and_turns_twice_are_refused_by_name():
+    table = stopped(np.random.default_rng(6), lambda *_: 1.0)
+    for ask in ({"changes_of": "conversation_id"}, None):
+        with pytest.raises(TurnsError, match="in two exchanges that follow one another"):
+            path_by_turn(table, "value", **ask) if ask else drift_by_turn(table, "value")
+    twice = pd.concat([table, table])
+    with pytest.raises(TurnsError, match="more than one 'value'"):
+        drift_by_turn(twice, "value")
+
+
+def test_changes_that_are_all_alike_have_no_interval():
+    rows = pd.DataFrame({"exchange": [1, 2, 3] * 3, "dialogue_id": np.repeat(range(3), 3)})
+    rows = rows.assign(value=rows["exchange"] * 2.0, responder="m")
+    drift = drift_of(rows.assign(conversation_id=rows["dialogue_id"]))
+    assert drift["change"].to_numpy() == pytest.approx(2.0)
+    assert drift["ci_low"].isna().all()
 
 
 def test_means_by_exchange_are_plain_means():

@@ -7,7 +7,11 @@ import pytest
 from heart_collect.people.assignment import study_cost
 from heart_utils.agreement.generalizability import cheapest_design, variance_components
 from heart_utils.runs import find_root
-from heart_utils.simulate.conversations import difference_error, plan_conversations
+from heart_utils.simulate.conversations import (
+    ConversationCosts,
+    difference_error,
+    plan_conversations,
+)
 from heart_utils.simulate.power import Design, plan_study
 from tools.calculator import conversation_components, published_scores
 
@@ -178,8 +182,12 @@ def test_studies_of_conversations_are_those_of_python(chromium):
                 repeats=[asked["repeats"]],
                 raters=[asked["raters"]],
                 fixed=fixed,
-                turns=9,
-                **{name: asked[name] for name in ("cost_start", "cost_turn", "cost_judging")},
+                costs=ConversationCosts(
+                    start=asked["cost_start"],
+                    turn=asked["cost_turn"],
+                    judging=asked["cost_judging"],
+                    turns=9,
+                ),
             ).to_dict("records")
             assert plan["n_starts"] == asked["starts"]
             assert plan["n_conversations"] == found["conversations"]

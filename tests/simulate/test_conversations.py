@@ -6,7 +6,13 @@ import pytest
 from scipy import stats
 
 from benchmarks.reliability import CONVERSATIONS, FACETS, compare_equals, draw
-from heart_utils import difference_error, plan_conversations, score_differences, variance_components
+from heart_utils import (
+    ConversationCosts,
+    difference_error,
+    plan_conversations,
+    score_differences,
+    variance_components,
+)
 from heart_utils.agreement.generalizability import win_scores
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate.conversations import find_chance
@@ -120,12 +126,9 @@ def test_a_plan_spends_the_budget_and_no_more():
         SAGE | {"responder:rater": 5.0},
         budget=10_000,
         n_responders=3,
-        cost_start=5,
-        cost_turn=0.1,
-        cost_judging=2,
+        costs=ConversationCosts(start=5, turn=0.1, judging=2),
         raters=(1, 2),
         fixed=["seeker", "rater"],
-        gap=8.0,
     )
     assert (plans["cost"] <= 10_000).all()
     next_start = plans["cost"] / plans["n_starts"]
@@ -141,6 +144,46 @@ def test_a_plan_spends_the_budget_and_no_more():
         plan_conversations(SAGE, budget=10_000, n_responders=3, raters=(1, 2))
     with pytest.raises(AgreementError, match="two starts"):
         plan_conversations(SAGE, budget=10, n_responders=3)
+
+
+def pilot(rng, sizes=(6, 30, 2)):
+    """Scores of a study whose components are those of SAGE above."""
+    n_responders, n_starts, n_seekers = sizes
+    own = rng.normal(0, 10, (n_responders, n_starts, 1))
+    liked = rng.normal(0, np.sqrt(10), (n_responders, 1, n_seekers))
+    scores = own + liked + rng.normal(0, 20, sizes)
+    index = pd.MultiIndex.from_product(
+        map(range, sizes), names=["responder", "dialogue_id", "seeker"]
+    )
+    return pd.DataFrame({"score": scores.ravel()}, index=index).reset_index()
+
+
+def test_a_plan_says_how_far_a_pilot_leaves_its_gap_open():
+    """A gap alone promises a power of 0.8 that a small pilot cannot promise."""
+    design = {"budget": 100 * 4 * 2, "n_responders": 2, "seekers": [4], "repeats": [1]}
+    design |= {"costs": ConversationCosts(turns=1)}
+    [true] = plan_conversations(SAGE, **design).to_dict("records")
+    assert np.isnan(true["gap_low"])  # variances by name are taken as known
+    held, power = [], []
+    for seed in range(40):
+        scores = pilot(np.random.default_rng(seed))
+        parts = variance_components(scores, facets=["dialogue_id", "seeker"])
+        [plan] = plan_conversations(parts, **design).to_dict("records")
+        held.append(plan["gap_low"] <= true["smallest_gap"] <= plan["gap_high"])
+        power.append(find_chance(plan["smallest_gap"] / true["standard_error"], true["df"]))
+    assert np.mean(held) >= 0.9
+    assert min(power) < 0.6
+    assert max(power) > 0.95
+
+
+def test_draws_of_components_lie_around_the_estimates_of_a_large_pilot():
+    parts = variance_components(pilot(np.random.default_rng(3), (20, 60, 20)), facets=FACETS[:2])
+    drawn = parts.draw(400, rng=np.random.default_rng(4))
+    estimate = parts.table["estimate"]
+    assert drawn["rest"].mean() == pytest.approx(estimate["rest"], rel=0.02)
+    wide = drawn["responder:seeker"].quantile([0.025, 0.975])
+    assert wide[0.025] < estimate["responder:seeker"] < wide[0.975]
+    assert (drawn >= 0).all().all()
 
 
 def test_more_seekers_win_where_results_are_to_hold_for_others():

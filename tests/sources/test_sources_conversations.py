@@ -135,14 +135,14 @@ def test_the_intraclass_correlation_of_experts_is_shrout_and_fleiss(mirror, ship
     rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
     ms_rest = (rest**2).sum() / ((n - 1) * (k - 1))
     single = (ms_rows - ms_rest) / (ms_rows + (k - 1) * ms_rest + k * (ms_columns - ms_rest) / n)
-    of_four = (ms_rows - ms_rest) / (ms_rows + (ms_columns - ms_rest) / n)
-    assert estimate(shipped["mindeval"], "ICC(2,1)", "all")["value"] == pytest.approx(
-        single, abs=1e-4
-    )
-    assert estimate(shipped["mindeval"], "ICC(2,4)", "all")["value"] == pytest.approx(
-        of_four, abs=1e-4
-    )
-    assert (round(single, 2), round(of_four, 2)) == (0.13, 0.37)
+    same_strictness = (ms_rows - ms_rest) / (ms_rows + (k - 1) * ms_rest)
+    of_four = (ms_rows - ms_rest) / ms_rows
+    by_hand = {"ICC(2,1)": single, "ICC(3,1)": same_strictness, "ICC(3,4)": of_four}
+    for quantity, value in by_hand.items():
+        row = estimate(shipped["mindeval"], quantity, "all")
+        assert row["value"] == pytest.approx(value, abs=1e-4)
+        assert row["ci_low"] < value < row["ci_high"]
+    assert (round(single, 2), round(same_strictness, 2), round(of_four, 2)) == (0.13, 0.23, 0.54)
 
 
 @pytest.mark.mirror
