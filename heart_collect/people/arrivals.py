@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from itsdangerous import BadData, Signer, URLSafeSerializer
@@ -41,6 +41,13 @@ class Step:
     message: str = ""
 
 
+class Taken(Protocol):
+    """Those who have a place: by ``same_name``, the name and the browser that has it."""
+
+    def get(self, name: str, /) -> tuple[str, str] | None:
+        """Look up who has a place under a name."""
+
+
 class Door:
     """The door of one study.
 
@@ -50,11 +57,11 @@ class Door:
         The study's own, which signs its links and cookies.
     arrival : str
         ``name``, ``link`` (a link for each person) or a platform.
-    taken : mapping
-        Those who have a place, by :func:`same_name`: name, and the browser that has it.
+    taken
+        Those who have a place.
     """
 
-    def __init__(self, secret: str, arrival: str, taken: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, secret: str, arrival: str, taken: Taken) -> None:
         self.arrival, self.taken, self._secret = arrival, taken, secret
         self.platform, self.parameter = PLATFORMS.get(arrival, ("", ""))
         self._links = Signer(secret, salt="link", digest_method=hashlib.sha256)

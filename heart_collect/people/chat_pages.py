@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from heart_collect.calls.keys import NotAllowedError
 from heart_collect.calls.models import Call, Request
-from heart_collect.calls.prices import NotAllowedError
 from heart_collect.people.arrivals import COOKIE, Door, is_foreign
 from heart_collect.people.chats import (
     LEFT,

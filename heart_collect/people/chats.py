@@ -200,7 +200,7 @@ class Chats:
     def get(self, name: str) -> tuple[str, str] | None:
         """Look up who has a place under a name, and in which browser."""
         writer = self.find(name)
-        return writer and (writer.person, writer.browser)
+        return None if writer is None else (writer.person, writer.browser)
 
     def _file(self, seat: str) -> Path:
         return self.folder / "answers" / f"{seat}.json"

@@ -254,8 +254,9 @@ def _clear_answers(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterat
         yield f"Answers: {len(theirs.answers)} deleted."
     for folder in studies:
         if (file := folder / "browsers.json").is_file():
-            kept = {name: at for name, at in load_json(file).items() if name not in theirs.people}
-            write_atomically(file, json.dumps(kept).encode(), private=True)
+            taken = load_json(file).items()
+            others = {name: place for name, place in taken if name not in theirs.people}
+            write_atomically(file, json.dumps(others).encode(), private=True)
         for file in folder.glob("*.sqlite"):
             with contextlib.closing(sqlite3.connect(file)) as database, database:
                 if database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", INDEX).fetchone():
@@ -294,7 +295,9 @@ def _remains(run: Run, theirs: _Theirs) -> Iterator[str]:
     """Name files that hold words of theirs in plain sight, and what was computed from them."""
     built = [run.root / "build" / "executed" / run.name, run.root / "build" / f"html-{run.name}"]
     spelt = {
-        json.dumps(word, ensure_ascii=plain)[1:-1] for word in theirs.words for plain in (0, 1)
+        json.dumps(word, ensure_ascii=plain)[1:-1]
+        for word in theirs.words
+        for plain in (False, True)
     }
     words = [word.encode() for word in theirs.words | spelt]
     for file in [file for place in (run.folder, *built) for file in place.rglob("*")]:
