@@ -98,8 +98,9 @@ def plan_conversations(
     -----
     Plan with ``gap_high`` if the study must not fail: components of seekers from a pilot with few
     responders or two seekers are nearly unknown. In 400 simulated pilots of SAGE's size (six
-    models, 100 starts, two seekers) the interval held the true gap in 93 to 95 %. Where conversations
-    deviate exponentially, not normally, it held in 76 to 85 % for designs with fixed seekers.
+    models, 100 starts, two seekers) the interval held the true gap in 93 to 95 %. Where
+    conversations deviate exponentially, not normally, it held in 76 to 85 % for designs with fixed
+    seekers.
 
     Examples
     --------
