@@ -197,6 +197,12 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
                 )
         if file is not None:
             _compact(file)
+            older = sorted(file.parent.glob(f"{file.name}.*"))  # its copy, and damaged ones
+            for one in older:
+                one.unlink()
+            if older:
+                ledger.keep_copy()
+                yield f"Ledger: {len(older)} older files of it deleted, and a copy made anew."
     if emptied:
         yield f"Ledger: {len(emptied)} calls emptied; what they cost still counts."
 

@@ -55,6 +55,7 @@ def run(tmp_path, monkeypatch):
         asked = Request(judge, ({"role": "user", "content": f"Which? A: {text}\nB: Hm."},))
         told = Call(asked.key, "ok", text=f"A, for {text!r}", cost_usd=0.5)
         ledger.record([told], requests={asked.key: asked})
+    ledger.keep_copy()  # as `make collect` does at its end
     ledger.close()
     settings = load_settings(run)
     settings["rating"] |= {"raters_per_pair": 1, "load": 3, "n_checks": 0, "spare": 0}
@@ -104,6 +105,7 @@ def test_what_is_forgotten_is_in_no_file_of_the_run_and_others_stay(run, capsys)
     assert raters.main(["mine", "conversation", "--forget", "Zebedee"]) == 0
     said = capsys.readouterr().out
     assert "Ledger: 3 calls emptied" in said
+    assert "1 older files of it deleted, and a copy made anew" in said
     assert "Answers: 1 deleted." in said
     assert "Still in" not in said
     assert holding(run, WORDS) == []
