@@ -15,7 +15,17 @@ from typing import Any
 from heart_utils.tables import TABLES
 from tools.flow import PACKAGES, Flow, is_table
 
-__all__ = ["Chapter", "NotebookError", "parse_cell", "read_cells", "read_chapter"]
+__all__ = [
+    "Chapter",
+    "NotebookError",
+    "parse_cell",
+    "read_cells",
+    "read_chapter",
+    "say_other_values",
+]
+
+NO_FINDING = {"run", "mode", "seed"}
+"""Parameters that choose data of one's own or chance, beside the counts that begin with ``n_``."""
 
 
 class NotebookError(ValueError):
@@ -94,6 +104,34 @@ def read_cells(notebook: Path) -> list[dict[str, Any]]:
             f"{notebook} is not a notebook ({type(error).__name__}: {error})."
         ) from None
     return [{**cell, "source": "".join(cell["source"])} for cell in cells]
+
+
+def say_other_values(cells: list[dict[str, Any]]) -> str:
+    """Say for which values the sentences of a chapter were written, if it ran with others.
+
+    Parameters
+    ----------
+    cells : list of dict
+        Of an executed copy, with what papermill injected.
+
+    Returns
+    -------
+    str
+        Empty where each value that a finding may hang on is the chapter's own.
+    """
+    values: dict[str, dict[str, Any]] = {"parameters": {}, "injected-parameters": {}}
+    for cell in cells:
+        for tag in values.keys() & cell["metadata"].get("tags", []):
+            for statement in ast.parse("".join(cell["source"])).body:
+                if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                    values[tag][statement.targets[0].id] = ast.literal_eval(statement.value)
+    own, given = values.values()
+    changed = [
+        f"`{name}` is {given[name]!r} here, and was {own[name]!r} when they were written"
+        for name in own.keys() & given.keys()
+        if own[name] != given[name] and name not in NO_FINDING and not name.startswith("n_")
+    ]
+    return f"Sentences and captions may not hold: {'; '.join(sorted(changed))}." if changed else ""
 
 
 def parse_cell(notebook: Path | str, number: int, cell: dict[str, Any]) -> ast.Module:

@@ -14,6 +14,7 @@ from typing import Any
 
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root, write_atomically
+from tools.notebooks import say_other_values
 
 __all__ = ["fill_in", "make_page"]
 
@@ -101,6 +102,10 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
         glued = read_glued(notebook)
     except ValueError:  # a notebook need not glue anything
         glued = {}
+    if doubt := say_other_values(cells):
+        first = next(cell for cell in cells if cell["cell_type"] == "markdown")
+        title, _, rest = first["source"].partition("\n\n")
+        first["source"] = f"{title}\n\n> **{doubt}**\n\n{rest}"
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = fill_in(cell["source"], glued)

@@ -26,7 +26,7 @@ from tools.evidence import FIGURE_DATA, Evidence, check_chips, figure_data, mark
 from tools.figure import read_figure
 from tools.functions import list_names
 from tools.governance import absent_sets, write_governance
-from tools.notebooks import NotebookError, read_cells
+from tools.notebooks import NotebookError, read_cells, say_other_values
 from tools.pipeline import fill_pipeline
 from tools.plan import Plan, PlanError, read_plan
 from tools.settings import launch_buttons, read_settings
@@ -151,6 +151,8 @@ def _stage_copy(copy: Path, staged: Path, run: Run, absent: set[str]) -> tuple[E
             cell["metadata"]["mystnb"] = {
                 "code_prompt_show": "Show the values that this page was built with"
             }
+    if doubt := say_other_values(cells):
+        _doubt_findings(cells, doubt)
     if run.name != "sample":
         notebook["cells"] = cells = _lift_section(cells, OWN_SECTION)
         _drop_findings_of_sample(cells)
@@ -172,6 +174,17 @@ def _stage_copy(copy: Path, staged: Path, run: Run, absent: set[str]) -> tuple[E
     # so that Sphinx reads again only what ran again, or is marked in another way
     os.utime(staged, ns=(newest, newest))
     return evidence, moved
+
+
+def _doubt_findings(cells: list[dict[str, Any]], doubt: str) -> None:
+    """Say below the title and in each caption that findings were written for other values."""
+    first = next(cell for cell in cells if cell["cell_type"] == "markdown")
+    title, _, rest = "".join(first["source"]).partition("\n\n")
+    first["source"] = f"{title}\n\n:::{{warning}}\n{doubt}\n:::\n\n{rest}"
+    for cell in cells:
+        for part in cell["metadata"].get("mystnb", {}).values():
+            if isinstance(part, dict) and "caption" in part:
+                part["caption"] = f"{part['caption'].strip()} {doubt}"
 
 
 def _drop_findings_of_sample(cells: list[dict[str, Any]]) -> None:
