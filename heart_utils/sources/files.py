@@ -220,6 +220,8 @@ def _tried_proposal(
 
 def _propose_repeats(proposal: Proposal) -> None:
     """Say what answers that come again may be: copies, orders, replies anew, or repeats."""
+    if proposal.table not in ANSWERS:  # whole conversations have no answers
+        return
     rows, options = proposal.rows.astype(str), proposal.options
     if rows.duplicated().any():
         options["repeats"] = "drop"
