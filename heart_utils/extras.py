@@ -12,7 +12,7 @@ PACKAGES = {
     "excel": "openpyxl",
     "collect": (
         "litellm 'sqlalchemy>=2' zstandard psutil tenacity 'psycopg[binary]' dask distributed"
-        " aiohttp"
+        " aiohttp itsdangerous"
     ),
 }
 """What each extra brings, as pip is told to install it."""

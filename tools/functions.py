@@ -182,7 +182,7 @@ def build_pages(root: Path, out: Path) -> None:
             "nitpicky": True,
             "nitpick_ignore_regex": [("py:data", ".*"), ("py:(obj|attr|meth)", ".*")],
             "viewcode_line_numbers": True,
-            "html_theme_options": {"navbar_persistent": []},
+            "html_theme_options": {"navbar_persistent": [], "use_download_button": False},
         },
         warningiserror=True,
         keep_going=True,

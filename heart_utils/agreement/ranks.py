@@ -131,7 +131,7 @@ def order_changes(
     *,
     cluster: str = "dialogue_id",
     n_halves: int = 200,
-    n_resamples: int = 200,
+    n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> pd.DataFrame:

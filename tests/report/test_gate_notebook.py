@@ -49,8 +49,8 @@ def run_notebook(folder, candidate, **parameters):
 
 @pytest.mark.parametrize(("strength", "code"), [(-2.0, 1), (0.1, 0)])
 def test_a_worse_candidate_stops_the_build_and_an_equal_one_does_not(tmp_path, strength, code):
-    write_run(tmp_path / "before", THETA)
-    write_run(tmp_path / "after", {"new": strength, "x": 1.4, "y": -1.4}, seed=2)
+    write_run(tmp_path / "before", THETA, n=60)
+    write_run(tmp_path / "after", {"new": strength, "x": 1.4, "y": -1.4}, seed=2, n=60)
     done = run_notebook(tmp_path, "new")
     assert done.returncode == code, done.stderr[-2000:]
     suite = ElementTree.parse(tmp_path / "gate" / "gate.xml").getroot()
