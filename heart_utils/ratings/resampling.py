@@ -362,6 +362,7 @@ def error_ends(
             # As many observations as have this error; at an end, or where all clusters agree to the
             # digit, the clusters.
             number = np.where((inside > 0) & (se != 0), inside / se**2, n)
+        number = np.where(number > 0, number, np.nan)  # nothing was observed
         position, shrink = (estimate - least) / (most - least), 1.0 + quantile**2 / number
         centre = (position + quantile**2 / (2.0 * number)) / shrink
         variance = np.maximum(position * (1.0 - position), 0.0)
@@ -569,7 +570,7 @@ def refuse_few_raters(
 def check_clusters(n_clusters: int, name: object) -> None:
     """Refuse to resample a single cluster."""
     if n_clusters < 2:
-        raise ValueError(
+        raise VerdictsError(
             f"There is one {name} only, and an interval needs several to resample. Give another"
             " cluster, or ask for no resamples (n_resamples=0) to have the estimate alone."
         )

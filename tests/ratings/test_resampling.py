@@ -8,6 +8,7 @@ from scipy import stats
 
 from heart_utils.ratings.resampling import (
     bootstrap_ci,
+    check_clusters,
     clustered_error,
     draw_weights,
     error_ends,
@@ -17,6 +18,7 @@ from heart_utils.ratings.resampling import (
     share_ci,
     two_way_error,
 )
+from heart_utils.ratings.verdicts import RatingsError
 
 
 def share(sums):
@@ -298,3 +300,14 @@ def test_a_share_over_few_clusters_of_unequal_size_has_that_error_too():
     assert (found.se, found.n_clusters, found.provisional) == (pytest.approx(error), 6, True)
     low, high = error_ends(yes.mean(), error, even, 0.95, least=0.0, most=1.0)
     assert (found.ci_low, found.ci_high) == pytest.approx((float(low), float(high)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_nothing_was_observed_there_is_no_interval_and_no_warning():
+    ends = error_ends(np.nan, np.nan, 0, 0.95, least=0.0, most=1.0)
+    assert np.isnan(ends).all()
+
+
+def test_one_cluster_is_refused_as_what_ratings_cannot_be_made_of():
+    with pytest.raises(RatingsError, match="dialogue_id"):
+        check_clusters(1, "dialogue_id")
