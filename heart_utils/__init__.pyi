@@ -65,6 +65,7 @@ from .judges.position import (
     text_features as text_features,
 )
 from .report.records import load_calibration as load_calibration
+from .judges.probabilities import calibrate_probabilities as calibrate_probabilities
 from .judges.report_card import describe_judges as describe_judges, grade_probes as grade_probes
 from .judges.retest import (
     measure_drift as measure_drift,

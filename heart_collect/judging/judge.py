@@ -113,7 +113,9 @@ def collect_verdicts(
         judge's own), ``judge_is_responder`` (it answered histories of this run), ``own_family``,
         ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
         ``repaired``, ``little_mass`` (A and B together had less than half of the next token's
-        probability), and ``truncated`` (what was whole of an answer that was cut off).
+        probability), ``uncalibrated`` (a probability that was not held against people: see
+        :func:`~heart_utils.judges.probabilities.calibrate_probabilities`), and ``truncated`` (what
+        was whole of an answer that was cut off).
 
     Raises
     ------
@@ -216,6 +218,7 @@ def answer_rows(table: str, answers: Sequence[Answer]) -> pd.DataFrame:
             own_flags = {
                 "repaired": repaired,
                 "little_mass": reading.little_mass,
+                "uncalibrated": reading.p_first is not None,
                 "truncated": (
                     reading.state == "valid" and call is not None and call.status == "truncated"
                 ),

@@ -316,7 +316,7 @@ def test_letters_with_little_probability_are_flagged():
     verdicts = answer_rows(
         "verdicts", [letters(("A", 0.3), ("B", 0.19)), letters(("A", 0.3), ("B", 0.21))]
     )
-    assert verdicts["flags"].tolist() == [["little_mass"], []]
+    assert verdicts["flags"].tolist() == [["little_mass", "uncalibrated"], ["uncalibrated"]]
 
 
 # A repair
