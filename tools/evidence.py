@@ -20,7 +20,8 @@ from tools.notebooks import NotebookError, parse_cell
 __all__ = ["KINDS", "Evidence", "check_chips", "chips", "mark_chapter", "weigh"]
 
 KINDS = ("measured", "quoted", "simulated", "demo")
-DEMOS = ("sample", "conjoint", "conversations")  #: Runs of the recorded calls of data/sample.
+#: Runs of the recorded calls of data/sample.
+DEMOS = ("sample", "conjoint", "conversations", "whole")
 """What a result can rest on: published data computed here, a paper's figure, a program's draws,
 the sample run."""
 
