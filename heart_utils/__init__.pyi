@@ -117,6 +117,7 @@ from .replies.turns import (
     stopping_paths as stopping_paths,
     TurnsError as TurnsError,
 )
+from .report.audit import Audit as Audit, audit_votes as audit_votes
 from .report.conversation import (
     practise_comparisons as practise_comparisons,
     read_conversation as read_conversation,

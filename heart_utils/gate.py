@@ -559,12 +559,12 @@ def find_fault(
     )
     people = list(_by_rater(entered[human]))
     for who, theirs in _by_rater(entered[~human]):
-        answers = _Answers(theirs, (baseline, candidate), max_inconsistent, READING_ERROR, anytime)
+        answers = Answers(theirs, (baseline, candidate), max_inconsistent, READING_ERROR, anytime)
         if sentence := answers.fault():
             return sentence.format(rater=who)
     for who, theirs in people:
         level = READING_ERROR / len(people)
-        answers = _Answers(theirs, (baseline, candidate), max_inconsistent, level, anytime)
+        answers = Answers(theirs, (baseline, candidate), max_inconsistent, level, anytime)
         if answers.follow_place():
             return MESSAGES["reads, person"].format(rater=who)
     return ""
@@ -577,11 +577,11 @@ def _by_rater(rows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
 
 
 @dataclass(frozen=True)
-class _Answers:
-    """One rater's answers on the two sides, and what they say of how they came about."""
+class Answers:
+    """One rater's answers, on two sides or on all, and what they say of how they came about."""
 
     rows: pd.DataFrame
-    sides: tuple[str, str]
+    sides: tuple[str, ...]
     max_inconsistent: float
     level: float  # one-sided error
     anytime: bool

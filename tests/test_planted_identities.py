@@ -21,6 +21,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "report")]
 
+from audit_case import sound_votes  # noqa: E402
 from gate_case import THETA, write_run  # noqa: E402
 from server import Provider, serving  # noqa: E402
 from study_builders import STATEMENT, small_run  # noqa: E402
@@ -36,7 +37,7 @@ from heart_utils import (  # noqa: E402
     load_verdicts,
     write_leaderboard,
 )  # noqa: E402
-from heart_utils.report import gate_report  # noqa: E402
+from heart_utils.report import audit_report, gate_report  # noqa: E402
 from heart_utils.runs import open_run  # noqa: E402
 from tools import pool, release  # noqa: E402
 
@@ -275,6 +276,17 @@ def report_gate(folder: Path) -> None:
     )
 
 
+def report_audit(folder: Path) -> None:
+    """Audit a file of votes with a person's name among its raters."""
+    votes = sound_votes(np.random.default_rng(1), n_dialogues=8)
+    given = votes["rater"].replace("person-0", PLANTED["full name of a rater"])
+    votes.assign(rater=given).to_csv(folder / "votes.csv", index=False)
+    out = folder / "build" / "audit"
+    out.mkdir(parents=True)
+    files = [part for kind in ("html", "json") for part in (f"--{kind}", f"{out}/audit.{kind}")]
+    assert audit_report.main([str(folder / "votes.csv"), *files]) == 1
+
+
 def release_run(folder: Path) -> None:
     """Archive the run, as ``make release RUN=mine`` does."""
     assert release.main(["--run", "mine"]) == 0
@@ -311,6 +323,7 @@ COMMANDS = {
     "make collect, its log and its export": (collect, "asked"),
     "write_leaderboard": (write_board, "build/leaderboard"),
     "heart-gate --out --json": (report_gate, "build/gate"),
+    "heart-audit --html --json": (report_audit, "build/audit"),
     "make release RUN=mine": (release_run, "build/release"),
     "make pack RUN=mine": (pack_run, "build/pool"),
 }

@@ -1,0 +1,728 @@
+"""What a file of votes can support: the checks that the book explains, asked of it at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.gate import Answers
+from heart_utils.identities import show_rater
+from heart_utils.judges.position import BiasError, feature_bias, text_features
+from heart_utils.ratings.ratings import POINTS, Ratings, fit_ratings
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    clustered_error,
+    error_ends,
+    estimate_rng,
+    holm,
+)
+from heart_utils.ratings.verdicts import (
+    BOTH,
+    AgreementError,
+    Array,
+    RatingsError,
+    is_simulated,
+    join_orders,
+    need,
+    need_cluster,
+    won_by_a,
+)
+
+__all__ = ["LEVELS", "Audit", "audit_votes"]
+
+LEVELS = {
+    "unsupported": "What these votes cannot support",
+    "undecided": "What these votes leave open",
+    "look": "What to look at",
+    "not run": "Checks that could not run",
+    "sound": "What holds",
+}
+"""Level of a finding, most serious first -> its heading."""
+
+ERROR = 0.05
+"""Chance that a check raises an alarm about sound votes."""
+
+EXPLAINED = {
+    "reading": "can-the-judges-be-trusted",
+    "doubled": "adapt-files",
+    "board": "who-is-preferred",
+    "dialogues": "what-a-study-can-tell",
+    "carried": "the-raters",
+    "ties": "who-is-preferred",
+    "names": "do-judges-agree",
+    "people": "do-judges-agree",
+    "length": "can-the-judges-be-trusted",
+    "family": "can-the-judges-be-trusted",
+    "drift": "can-the-judges-be-trusted",
+    "gap": "what-a-study-can-tell",
+}
+"""Check -> the label of the page of the book that explains it."""
+
+READING_ERROR = 0.01  # the chance to take a judge that never reads for one that does
+MOST = 0.5  # of all votes, by one rater or on one dialogue
+LARGEST_TIES = 0.5
+LEAST_LENGTH = np.log(1.5)  # log-odds: a reply twice as long wins three times in five
+LEAST_FAMILY = 0.05
+TRIED = 12  # raters with the most votes, of whom each is left out once
+THREAD = 5  # dialogues by which two parts of a leaderboard hang together
+DATES = ("date", "position")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check says."""
+
+    check: str
+    level: str
+    sentence: str
+    collect: str = ""  # what would decide it, where something can be collected
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a file of votes can support, most serious first."""
+
+    #: a row a finding: ``check``, ``level`` (:data:`LEVELS`), ``sentence``, ``collect`` (what to
+    #: collect so that it can be decided) and ``page`` (a label of the book)
+    findings: pd.DataFrame
+    #: by dimension
+    boards: dict[str, Ratings]
+    #: what the file is, in counts
+    counts: dict[str, int]
+    #: a row a dimension and judge: ``with_people``, ``people``, and ``difference`` with
+    #: ``ci_low``, ``ci_high``, on pairs of replies that two people or more and the judge decided
+    agreement: pd.DataFrame
+    simulated: bool
+
+    @property
+    def outcome(self) -> str:
+        """Say the worst level: ``unsupported``, else ``undecided``, else ``sound``."""
+        levels = set(self.findings["level"])
+        return next((level for level in ("unsupported", "undecided") if level in levels), "sound")
+
+    def __str__(self) -> str:
+        """Lay out all that was found, as the command prints it."""
+        lines = [", ".join(f"{name}: {number:,}" for name, number in self.counts.items())]
+        for level, heading in LEVELS.items():
+            rows = self.findings[self.findings["level"] == level]
+            if len(rows):
+                lines += ["", f"{heading}:"]
+                for sentence, collect in zip(rows["sentence"], rows["collect"], strict=True):
+                    lines.append(f"- {sentence} {collect}".rstrip())
+        for name, board in self.boards.items():
+            lines += ["", f"Leaderboard, {name}:", str(board)]
+        return "\n".join(lines)
+
+
+def audit_votes(
+    votes: pd.DataFrame,
+    *,
+    replies: pd.DataFrame | None = None,
+    smallest_gap: float = 50.0,
+    n_resamples: int = 1000,
+    rng: Rng = None,
+) -> Audit:
+    """Ask of votes what they can support, most serious first.
+
+    A judge that never reads or whose order is not known; copies of rows; a leaderboard that falls
+    apart; few dialogues; one rater or dialogue that carries all; ties; agreement no better than by
+    the authors' names; each judge beside people; length, family, drift; and how many dialogues a
+    wanted gap takes. Each check raises a false alarm about sound votes in 5 % of files at most.
+
+    Parameters
+    ----------
+    votes : pandas.DataFrame
+        The table ``verdicts``, orders not joined. A column ``date`` (or ``position``) is when each
+        was given.
+    replies : pandas.DataFrame, optional
+        The table ``replies``, for the check of length.
+    smallest_gap : float
+        Rating points between two responders that should be found four times in five.
+    n_resamples, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    RatingsError
+        If no verdict is there, or columns are missing.
+
+    See Also
+    --------
+    fit_ratings : Fit the leaderboard alone.
+    compare_responders : Test whether one responder is worse than another.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame(
+    ...     [(f"d{n}", order, "a") for n in range(40) for order in ("ab", "ba")],
+    ...     columns=["dialogue_id", "order", "verdict"],
+    ... ).assign(responder_a="x", responder_b="y", rater="judge", rater_kind="model")
+    >>> votes["verdict"] = votes["order"].map({"ab": "a", "ba": "b"})  # always the first
+    >>> audit = audit_votes(votes, n_resamples=50)
+    >>> audit.outcome, audit.findings["check"][0]
+    ('unsupported', 'reading')
+    """
+    need_cluster(votes, "dialogue_id")
+    need(votes, ["responder_a", "responder_b", "rater", "rater_kind", "verdict"])
+    if votes.empty:
+        raise RatingsError("There is no vote to audit.")
+    sheet = _Sheet(votes, replies, smallest_gap, n_resamples, rng)
+    found = [finding for check in CHECKS for finding in check(sheet)]
+    rank = list(LEVELS)
+    findings = pd.DataFrame([vars(one) for one in sorted(found, key=lambda f: rank.index(f.level))])
+    findings["page"] = findings["check"].map(EXPLAINED)
+    return Audit(findings, sheet.boards, sheet.counts, sheet.agreement, is_simulated(votes))
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """Votes, and what several checks need of them."""
+
+    votes: pd.DataFrame
+    replies: pd.DataFrame | None
+    smallest_gap: float
+    n_resamples: int
+    rng: Rng
+    boards: dict[str, Ratings] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """All votes, with the columns that may be left out, and copies left out."""
+        filled = {"dimension": "overall", "state": "valid", "order": None, "repeat": 0}
+        known = {name: value for name, value in filled.items() if name not in self.votes}
+        return self.votes.assign(**known)[~self.copies].reset_index(drop=True)
+
+    @cached_property
+    def copies(self) -> NDArray[np.bool_]:
+        """Which rows say again what the same rater said of the same two replies."""
+        key = ["dialogue_id", "history_id", "responder_a", "responder_b", "rater", "dimension"]
+        key += ["order", "repeat", "verdict", "protocol", "group", "slice"]
+        return self.votes.duplicated([name for name in key if name in self.votes]).to_numpy()
+
+    @cached_property
+    def n_copies(self) -> int:
+        """Copies here, and those that were left out when the file was read."""
+        read = self.votes.attrs.get("notes", {}).get("copies of another row", 0)
+        return int(self.copies.sum()) + int(read)
+
+    @cached_property
+    def joined(self) -> pd.DataFrame:
+        """Verdicts that were given, the two orders of a pair joined."""
+        joined = join_orders(self.rows)
+        rows = self.rows if joined is None else joined
+        rows = rows[rows["state"].isin(["valid", "inconsistent"])].reset_index(drop=True)
+        # A contradiction can be known of joined orders alone: where some are marked, all were.
+        marked = rows["rater"].isin(rows.loc[rows["state"].eq("inconsistent"), "rater"])
+        return rows.assign(order=rows["order"].where(rows["order"].notna() | ~marked, BOTH))
+
+    @cached_property
+    def share(self) -> Array:
+        """Of each joined verdict, how far a won: 1, 1/2 or 0."""
+        return np.asarray(won_by_a(self.joined), dtype=float)
+
+    @cached_property
+    def question_key(self) -> list[str]:
+        """Columns that tell two replies and the dimension."""
+        about = [name for name in ("pair_id", "history_id", "dialogue_id") if name in self.joined]
+        return [about[0], "responder_a", "responder_b", "dimension"]
+
+    @cached_property
+    def question(self) -> NDArray[np.int64]:
+        """Of each joined verdict, a number of the two replies and the dimension."""
+        grouped = self.joined.groupby(self.question_key, dropna=False, sort=False)
+        return grouped.ngroup().to_numpy(np.int64)
+
+    @cached_property
+    def people(self) -> NDArray[np.bool_]:
+        """Which joined verdicts are people's."""
+        return self.joined["rater_kind"].eq("human").to_numpy()
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """What the file is."""
+        kinds = self.rows.drop_duplicates("rater")["rater_kind"].value_counts()
+        states = self.rows["state"].value_counts()
+        names = pd.unique(self.rows[["responder_a", "responder_b"]].to_numpy().ravel())
+        n_rows = len(self.votes) + self.n_copies - int(self.copies.sum())
+        counts = {"rows": n_rows, "copies": self.n_copies}
+        counts |= {f"raters ({kind})": int(number) for kind, number in kinds.items()}
+        counts |= {"responders": len(names), "dialogues": self.rows["dialogue_id"].nunique()}
+        counts |= {
+            "pairs in both orders": int(self.joined["order"].eq(BOTH).sum()),
+            "votes of unknown order": int(self.joined["order"].isna().sum()),
+        }
+        counts |= {str(state): int(number) for state, number in states.items()}
+        return counts
+
+    @cached_property
+    def judges(self) -> list[str]:
+        """Who is no person."""
+        return sorted(self.joined.loc[~self.people, "rater"].astype(str).unique())
+
+    @cached_property
+    def agreement(self) -> pd.DataFrame:
+        """How far each judge agrees with people, and people with each other, on the same pairs."""
+        return _beside_people(self)
+
+    def of(self, rater: str) -> NDArray[np.bool_]:
+        """Which joined verdicts are one rater's."""
+        return self.joined["rater"].eq(rater).to_numpy()
+
+    def generator(self, name: str) -> Rng:
+        """Make the generator of one estimate."""
+        return self.rng if isinstance(self.rng, np.random.Generator) else estimate_rng(0, name)
+
+
+def _mean(values: Array, dialogues: pd.Series, ci_level: float) -> tuple[float, float, float]:
+    """Compute a mean with its interval over dialogues."""
+    influence = (values - values.mean()) / len(values)
+    se, even = clustered_error(influence, np.ones(len(values)), pd.factorize(dialogues)[0])
+    low, high = error_ends(values.mean(), se, even, ci_level, least=-1.0, most=1.0)
+    return float(values.mean()), float(low), float(high)
+
+
+def _doubled(sheet: _Sheet) -> Iterator[Finding]:
+    number = sheet.n_copies
+    if number:
+        yield Finding(
+            "doubled",
+            "unsupported",
+            f"{number:,} of {sheet.counts['rows']:,} rows are copies of another row. They are left"
+            " out here: counted, they would narrow every interval.",
+            "Take them out, or number answers that were asked for again (repeat).",
+        )
+    else:
+        yield Finding("doubled", "sound", "No row comes twice.")
+
+
+def _reading(sheet: _Sheet) -> Iterator[Finding]:
+    """Judges that never read, and answers that follow the place."""
+    both = "Ask each pair in both orders, and name the order of each answer (ab, ba)."
+    for name in sheet.judges:
+        rows, who = sheet.joined[sheet.of(name)], show_rater(name)
+        if "protocol" in rows and rows["protocol"].eq("from_scores").all():
+            said = f"Verdicts of {who} were made from scores of single replies"
+            yield Finding("reading", "not run", f"{said}, which are shown in no order.")
+            continue
+        answers = Answers(rows, (), MOST, READING_ERROR, anytime=False)
+        held, first = answers.held, answers.first
+        if len(held):
+            n_turned = int(held.lt(0).sum())
+            said = (
+                f"In {n_turned:,} of {len(held):,} pairs that {who} decided in both orders the"
+                " verdict turned with the order"
+            )
+            if not answers.lowest(held) > 0:
+                said += "; a judge that never reads turns in half or more, and this may be one."
+                yield Finding("reading", "unsupported", said, "Use a judge that reads.")
+            else:
+                level = "look" if n_turned > 0.3 * len(held) else "sound"
+                said += "; of a judge that never reads it is half or more."
+                yield Finding("reading", level, said)
+        elif len(first):
+            share = float(first.gt(0).mean())
+            said = f"{who} was asked in one order a pair, and preferred the first in {share:.0%}"
+            follows = min(answers.lowest(first), answers.lowest(-first)) <= -MOST
+            if follows:
+                yield Finding("reading", "unsupported", f"{said}: it may follow the place.", both)
+            else:
+                said += "; one that flips a coin would not be seen."
+                yield Finding("reading", "look", said, both)
+        else:
+            said = f"The order shown is not known for any verdict of {who}"
+            if rows["order"].notna().any():
+                said = f"{who} decided nothing"
+            said += ": whether it reads cannot be told."
+            yield Finding("reading", "undecided", said, both)
+    people = sheet.joined[sheet.people]
+    if len(people) and Answers(people, (), MOST, READING_ERROR, anytime=False).follow_place():
+        said = "People's answers follow the place of the replies."
+        yield Finding("reading", "unsupported", said, "Show each reply first as often as second.")
+
+
+def _board(sheet: _Sheet) -> Iterator[Finding]:
+    """Leaderboards, and whether they hold together."""
+    for dimension, rows in sheet.joined.groupby("dimension", sort=True):
+        name = str(dimension)
+        if thread := _thread(rows):
+            yield Finding("board", thread[0], f"{name}: {thread[1]}", thread[2])
+            if thread[0] == "unsupported" and "never met" in thread[1]:
+                continue
+        try:
+            board = fit_ratings(
+                rows, dimension=name, n_resamples=sheet.n_resamples, rng=sheet.generator(name)
+            )
+        except RatingsError as error:
+            yield Finding("board", "unsupported", f"{name}: {error}")
+            continue
+        sheet.boards[name] = board
+        apart = int((board.differences()["ci_low"] > 0).sum())
+        pairs = len(board.strength) * (len(board.strength) - 1) // 2
+        said = f"{name}: {apart} of {pairs} pairs of responders are told apart"
+        yield Finding("board", "sound" if apart else "look", f"{said}, all at once.")
+
+
+def _thread(rows: pd.DataFrame) -> tuple[str, str, str] | None:
+    """Find responders who never met the others, or over few dialogues."""
+    sides = ["responder_a", "responder_b"]
+    met = rows.groupby(sides, observed=True)["dialogue_id"].nunique().reset_index()
+    names = pd.unique(met[sides].to_numpy().ravel())
+    ends = [pd.Index(names).get_indexer(met[side]) for side in sides]
+    if (parts := _parts(ends, len(names)))[0] > 1:
+        apart = names[parts[1] != parts[1][0]]
+        said = f"{', '.join(map(str, apart[:3]))} never met the others: no common scale."
+        return "unsupported", said, "Let each part meet a responder of the other."
+    if len(names) < 3:
+        return None
+    for row in np.flatnonzero(met["dialogue_id"] < ENOUGH_CLUSTERS):
+        without = [np.delete(end, row) for end in ends]
+        if _parts(without, len(names))[0] > 1:
+            one, other, number = met.iloc[row]
+            said = f"two parts of the leaderboard meet in {number} dialogues alone, between"
+            level = "unsupported" if number < THREAD else "look"
+            return level, f"{said} {one} and {other}.", "Let more of both parts meet."
+    return None
+
+
+def _parts(ends: list[NDArray[np.int64]], size: int) -> tuple[int, NDArray[np.int64]]:
+    graph = coo_array((np.ones(len(ends[0])), (ends[0], ends[1])), shape=(size, size))
+    number, part = connected_components(graph, directed=False)
+    return int(number), part
+
+
+def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
+    sizes = sheet.joined["dialogue_id"].value_counts()
+    largest = sizes.iloc[0] / sizes.sum() if len(sizes) else 1.0
+    more = f"Judge replies in {ENOUGH_CLUSTERS} dialogues or more."
+    if len(sizes) > 1 and largest > MOST:
+        said = (
+            f"One dialogue of {len(sizes)} has {largest:.0%} of all votes and carries the result."
+        )
+        yield Finding("dialogues", "unsupported", said, more)
+    elif len(sizes) < ENOUGH_CLUSTERS:
+        said = f"Votes are on {len(sizes)} dialogues; an interval needs {ENOUGH_CLUSTERS}."
+        yield Finding("dialogues", "unsupported", said, more)
+    else:
+        yield Finding("dialogues", "sound", f"Votes are on {len(sizes)} dialogues.")
+
+
+def _carried(sheet: _Sheet) -> Iterator[Finding]:
+    """One rater by whom the result stands or falls."""
+    votes = sheet.joined["rater"].value_counts()
+    if len(votes) == 1:
+        said = f"All votes are by {show_rater(votes.index[0])}: the result is that rater's."
+        yield Finding("carried", "look", said, "Ask others, and show how far they agree.")
+        return
+    for kind, rows in sheet.joined.groupby("rater_kind"):
+        shares = rows["rater"].value_counts(normalize=True)
+        if len(shares) > 1 and shares.iloc[0] > MOST:
+            who = show_rater(shares.index[0])
+            said = f"Of {len(shares)} raters ({kind}), {who} gave {shares.iloc[0]:.0%} of the votes"
+            said += ": the result is that rater's."
+            yield Finding("carried", "unsupported", said, "Deal votes evenly.")
+            return
+    for name, board in sheet.boards.items():
+        apart = board.differences().query("ci_low > 0")
+        rows = sheet.joined[sheet.joined["dimension"] == name]
+        for rater in rows["rater"].value_counts().index[:TRIED] if len(votes) > 2 else []:
+            turned = _turned(rows[rows["rater"] != rater], apart, name)
+            if turned > len(apart) / 4:
+                said = f"{name}: without {show_rater(rater)}, {turned} of {len(apart)} pairs that"
+                said += " are told apart stand the other way round."
+                yield Finding("carried", "unsupported", said, "Ask more raters.")
+                return
+    yield Finding("carried", "sound", "No rater carries the result alone.")
+
+
+def _turned(rows: pd.DataFrame, apart: pd.DataFrame, dimension: str) -> int:
+    """Count pairs told apart that stand the other way round in these rows."""
+    try:
+        strength = fit_ratings(rows, dimension=dimension, n_resamples=0).strength
+    except RatingsError:
+        return len(apart)
+    gaps = strength.reindex(apart["better"]).to_numpy() - strength.reindex(apart["worse"])
+    return int((gaps.to_numpy() < 0).sum())
+
+
+def _ties(sheet: _Sheet) -> Iterator[Finding]:
+    tied = (sheet.share == 0.5) & sheet.joined["state"].eq("valid").to_numpy()
+    for kind, ties in pd.Series(tied).groupby(sheet.joined["rater_kind"].to_numpy()):
+        if ties.mean() >= LARGEST_TIES:
+            said = f"{ties.mean():.0%} of the verdicts ({kind}) are ties: most say nothing of who"
+            collect = "Ask for the better of two, or compare replies that differ more."
+            yield Finding("ties", "unsupported", f"{said} is better.", collect)
+        else:
+            yield Finding("ties", "sound", f"{ties.mean():.0%} of verdicts ({kind}) are ties.")
+
+
+def _names(sheet: _Sheet) -> Iterator[Finding]:
+    """Agreement with people, beside a guess from who wrote."""
+    if not sheet.judges or not sheet.people.any():
+        collect = "Let people and a judge decide on the same pairs."
+        yield Finding("names", "not run", "There are not both people and a judge.", collect)
+        return
+    try:
+        table = agreement_with_baselines(
+            sheet.joined.drop_duplicates(["rater", *sheet.question_key]),
+            by=["dimension", "rater"],
+            n_resamples=sheet.n_resamples,
+            rng=sheet.generator("names"),
+        )
+    except AgreementError as error:
+        yield Finding("names", "not run", str(error))
+        return
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in table[table["who"] == "author_only"].to_dict("records"):
+        judge, dimension = str(row["rater"]), str(row["dimension"])
+        level = "sound" if row["lead_low"] > 0 else "look"
+        if level == "look" and not _follows_people(sheet, judge, dimension):
+            level = "unsupported"
+        lead = f"{row['lead']:+.1%} [{row['lead_low']:+.1%}, {row['lead_high']:+.1%}]"
+        if np.isnan(row["lead"]):
+            level, lead = "not run", "no pair that both decided"
+        told.setdefault((judge, level), []).append(f"{dimension} {lead}")
+    added = {
+        "unsupported": ": nothing shows that it reads more than who wrote.",
+        "look": ": less than the names, or not shown to be more.",
+    }
+    for (judge, level), leads in told.items():
+        said = f"{show_rater(judge)}'s agreement with people, less that of a guess from the"
+        said += f" authors' names: {', '.join(leads)}{added.get(level, '.')}"
+        collect = "Compare replies by equals, or of one author." if level in added else ""
+        yield Finding("names", level, said, collect)
+
+
+def _follows_people(sheet: _Sheet, judge: str, dimension: str) -> bool:
+    """Whether a judge goes with people among pairs of the same two authors."""
+    of_dimension = sheet.joined["dimension"].eq(dimension).to_numpy()
+    parts = [
+        sheet.joined[of & of_dimension].assign(
+            share=sheet.share[of & of_dimension], question=sheet.question[of & of_dimension]
+        )
+        for of in (sheet.of(judge), sheet.people)
+    ]
+    authors = ["responder_a", "responder_b"]
+    own, people = (part.groupby("question")["share"].mean() for part in parts)
+    about = parts[0].drop_duplicates("question").set_index("question")
+    both = pd.DataFrame({"own": own, "people": people}).dropna().join(about)
+    if both["dialogue_id"].nunique() < THREAD:
+        return False
+    centred = both[["own", "people"]] - both.groupby(authors)[["own", "people"]].transform("mean")
+    product = centred["own"].to_numpy() * centred["people"].to_numpy()
+    return _mean(product, both["dialogue_id"], 1 - ERROR)[1] > 0
+
+
+def _people(sheet: _Sheet) -> Iterator[Finding]:
+    """Each judge's agreement with people beside people's with each other."""
+    if sheet.agreement.empty:
+        said = "No pair of replies was decided by two people and a judge."
+        yield Finding("people", "not run", said, "Let two people or more decide on each pair.")
+    for row in sheet.agreement.to_dict("records"):
+        said = f"{row['dimension']}: {show_rater(row['rater'])} agrees with a person in"
+        said += f" {row['with_people']:.1%}, people with each other in {row['people']:.1%} of the"
+        said += f" same {row['n_pairs']:,} pairs: {row['difference']:+.1%} [{row['ci_low']:+.1%},"
+        level = "look" if row["ci_high"] < 0 else "sound"
+        yield Finding("people", level, f"{said} {row['ci_high']:+.1%}].")
+
+
+def _beside_people(sheet: _Sheet) -> pd.DataFrame:
+    """Compute agreement on decided pairs, and its difference with an interval over dialogues."""
+    decided = sheet.share != 0.5
+    n_questions = int(sheet.question.max()) + 1 if len(sheet.question) else 0
+
+    def count(of: NDArray[np.bool_]) -> Array:
+        return np.bincount(sheet.question[of & decided], minlength=n_questions).astype(float)
+
+    a_won = sheet.share > 0.5
+    for_a, n = count(sheet.people & a_won), count(sheet.people)
+    first = pd.Series(sheet.question).drop_duplicates()
+    about = sheet.joined.loc[first.index].set_axis(first.to_numpy()).sort_index()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        agree = (for_a * (for_a - 1) + (n - for_a) * (n - for_a - 1)) / (n * (n - 1))
+        toward_a = for_a / n
+    rows = []
+    for judge in sheet.judges:
+        own, own_a = count(sheet.of(judge)), count(sheet.of(judge) & a_won)
+        both = (own > 0) & (n > 1)
+        for dimension in about.loc[both, "dimension"].unique():
+            kept = both & about["dimension"].eq(dimension).to_numpy()
+            dialogues = about.loc[kept, "dialogue_id"]
+            if dialogues.nunique() < 2:
+                continue
+            lean = own_a[kept] / own[kept]
+            right = lean * toward_a[kept] + (1 - lean) * (1 - toward_a[kept])
+            mean, low, high = _mean(right - agree[kept], dialogues, 1 - ERROR)
+            numbers = (right.mean(), agree[kept].mean(), mean, low, high, int(kept.sum()))
+            rows.append((str(dimension), judge, *numbers))
+    columns = ["dimension", "rater", "with_people", "people", "difference", "ci_low", "ci_high"]
+    return pd.DataFrame(rows, columns=[*columns, "n_pairs"])
+
+
+def _length(sheet: _Sheet) -> Iterator[Finding]:
+    """Whether longer replies win, among replies of the same authors."""
+    if sheet.replies is None or "history_id" not in sheet.joined:
+        said = "Without the replies' texts nothing tells whether the longer one wins."
+        yield Finding("length", "not run", said, "Give the replies (history, responder, text).")
+        return
+    key = sheet.replies["history_id"].astype(str) + "\n" + sheet.replies["responder"].astype(str)
+    texts = pd.DataFrame({"reply_id": key, "text": sheet.replies["text"]})
+    features = text_features(texts.drop_duplicates("reply_id"))[["log2_words"]]
+    rows = sheet.joined.assign(pair_id=sheet.question.astype(str))
+    sides = {
+        f"reply_{side}": rows["history_id"].astype(str) + "\n" + rows[f"responder_{side}"]
+        for side in "ab"
+    }
+    try:
+        table = feature_bias(rows, rows[["pair_id"]].assign(**sides), features)
+    except BiasError as error:
+        yield Finding("length", "not run", str(error))
+        return
+    always = table["why"].str.contains("without exception")
+    sure = (table["log_odds"].abs() > LEAST_LENGTH) & (holm(table["p"]) < ERROR)
+    for row in table.assign(always=always)[sure | always].to_dict("records"):
+        said = f"{row['dimension']}: with {show_rater(row['rater'])} the length of replies by the"
+        said += " same authors decides"
+        times = np.exp(abs(row["log_odds"]))
+        which = "longer" if row["log_odds"] > 0 else "shorter"
+        said += ", always" if row["always"] else f": odds of the {which}, at twice, x {times:.1f}"
+        level = "unsupported" if row["rater"] in sheet.judges else "look"
+        collect = "Compare replies of equal length, or rewritten to another length."
+        yield Finding("length", level, f"{said}.", collect)
+    if not (sure | always).any():
+        yield Finding("length", "sound", "Length does not decide among the same authors' replies.")
+
+
+def _family_of(name: str) -> str:
+    found = re.match(r"[a-z]+", name.lower().replace("chatgpt", "gpt").rpartition("/")[2])
+    return found.group() if found else name
+
+
+def _family(sheet: _Sheet) -> Iterator[Finding]:
+    """Whether a judge prefers replies of its own family more than others do."""
+    family = {side: sheet.joined[side].map(_family_of) for side in ("responder_a", "responder_b")}
+    others = "people" if sheet.people.any() else "other judges"
+    tried = []
+    for judge in sheet.judges:
+        mine = _family_of(judge)
+        side = family["responder_a"].eq(mine).astype(int) - family["responder_b"].eq(mine)
+        own = sheet.of(judge) & side.ne(0).to_numpy()
+        rest = (sheet.people if sheet.people.any() else ~sheet.of(judge)) & side.ne(0).to_numpy()
+        by_others = pd.Series(sheet.share[rest]).groupby(sheet.question[rest]).mean()
+        gap = sheet.share[own] - by_others.reindex(sheet.question[own]).to_numpy()
+        known = ~np.isnan(gap)
+        dialogues = sheet.joined.loc[own, "dialogue_id"][known]
+        if len(pd.unique(dialogues)) > 1:
+            tried.append((judge, (gap * side[own].to_numpy())[known], dialogues))
+    if not tried:
+        said = "No judge decided on a reply of its own family (by name) that others decided on too."
+        yield Finding("family", "not run", said)
+    for judge, gap, dialogues in tried:
+        mean, low, high = _mean(gap, dialogues, 1 - ERROR / len(tried))
+        said = f"Share of wins that {show_rater(judge)} gives its own family, less what {others}"
+        said += f" give it: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
+        level = "sound" if low <= 0 else "unsupported" if mean > LEAST_FAMILY else "look"
+        collect = "Use a judge of another family, too." if level != "sound" else ""
+        yield Finding("family", level, said, collect)
+
+
+def _drift(sheet: _Sheet) -> Iterator[Finding]:
+    """Whether a judge's answers changed between the earlier and the later half."""
+    column = next((name for name in DATES if name in sheet.joined), None)
+    when = sheet.joined[column] if column else pd.Series(dtype=object)
+    when = pd.to_datetime(when, errors="coerce") if column == "date" else when
+    tried = []
+    for judge in sheet.judges:
+        mine = sheet.of(judge)
+        order = when[mine].rank(method="dense") if column else pd.Series(dtype=float)
+        if order.nunique() < 2:
+            continue
+        late = order.gt(order.median() if order.nunique() > 2 else 1.5).to_numpy()
+        tried += [(judge, *one) for one in _changes(sheet, mine, late)]
+    if not tried:
+        said = "No judge's votes have two dates (column date)."
+        yield Finding("drift", "not run", said, "Keep when each vote was given, and ask again.")
+        return
+    p = holm(pd.Series([one[-1] for one in tried], dtype=float))
+    for (judge, responder, change, _), adjusted in zip(tried, p, strict=True):
+        if adjusted < ERROR:
+            said = f"{show_rater(judge)} changed between the earlier and the later half of its"
+            said += f" votes: {responder} won {change:+.0%} more often later."
+            yield Finding(
+                "drift", "unsupported", said, "Ask one set of pairs again, on both dates."
+            )
+    if not (p < ERROR).any():
+        yield Finding("drift", "sound", "No judge's answers changed over time.")
+
+
+def _changes(
+    sheet: _Sheet, mine: NDArray[np.bool_], late: NDArray[np.bool_]
+) -> Iterator[tuple[str, float, float]]:
+    """Compare how often each responder won, earlier and later, by dialogue (Welch)."""
+    rows, share = sheet.joined[mine], sheet.share[mine]
+    sides = [rows["responder_a"], rows["responder_b"]]
+    wins = pd.DataFrame(
+        {
+            "responder": pd.concat(sides),
+            "won": np.concatenate([share, 1 - share]),
+            "late": np.tile(late, 2),
+            "dialogue_id": pd.concat([rows["dialogue_id"]] * 2),
+        }
+    )
+    means = wins.groupby(["responder", "late", "dialogue_id"])["won"].mean()
+    for responder in means.index.unique("responder"):
+        of = means[responder]
+        if {True, False} <= set(of.index.get_level_values("late")):
+            early, later = of[False], of[True]
+            if min(len(early), len(later)) > 2 and early.std() + later.std() > 0:
+                test = stats.ttest_ind(later, early, equal_var=False)
+                yield str(responder), float(later.mean() - early.mean()), float(test.pvalue)
+
+
+def _gap(sheet: _Sheet) -> Iterator[Finding]:
+    """Say what gap these votes would find, and what the wanted one takes."""
+    for name, board in sheet.boards.items():
+        spread = board.differences()
+        width = (spread["ci_high"] - spread["difference"]).replace(np.inf, np.nan).median()
+        n = board.n_clusters
+        if not width > 0 or n < 3:
+            continue
+        quantile = stats.t.ppf(1 - ERROR / 2, n - 1) + stats.norm.ppf(0.8)
+        simultaneous = stats.t.ppf(1 - ERROR / (2 * len(spread)), n - 1)
+        found = POINTS * width / simultaneous * quantile
+        needed = int(np.ceil(n * (found / sheet.smallest_gap) ** 2))
+        said = f"{name}: between two responders named in advance a gap of {found:.0f} points would"
+        said += " be found four times in five"
+        level = "look" if needed > n else "sound"
+        collect = f"{sheet.smallest_gap:.0f} points take about {needed:,} dialogues in all."
+        yield Finding("gap", level, f"{said} ({n} dialogues).", collect if needed > n else "")
+
+
+CHECKS: tuple[Callable[[_Sheet], Iterator[Finding]], ...] = (
+    _reading,
+    _doubled,
+    _board,
+    _dialogues,
+    _carried,
+    _ties,
+    _names,
+    _people,
+    _length,
+    _family,
+    _drift,
+    _gap,
+)

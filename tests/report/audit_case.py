@@ -1,0 +1,144 @@
+"""Small files of votes, sound ones and such with one planted fault, for the tests of the audit."""
+
+import numpy as np
+import pandas as pd
+
+STRENGTH = {"gpt-4": 0.9, "claude-2": 0.4, "llama-2": -0.3, "helper": -1.0}
+JUDGES = ("gpt-5-judge", "mistral-judge")
+
+
+def sound_votes(rng, n_dialogues=60, n_people=6):
+    """Draw votes by people, three a pair, and by two judges that read, in both orders.
+
+    How well each reply turned out is drawn too, so that people and judges agree beyond the authors.
+    """
+    names = list(STRENGTH)
+    rows = []
+    for number in range(n_dialogues):
+        quality = {name: STRENGTH[name] + rng.normal(0, 1.2) for name in names}
+        for i, one in enumerate(names):
+            for other in names[i + 1 :]:
+                gap = quality[one] - quality[other]
+                pair = {"responder_a": one, "responder_b": other, "history_id": f"h{number}"}
+                for person in rng.choice(n_people, 3, replace=False):
+                    order = rng.choice(["ab", "ba"])
+                    asked = {"rater": f"person-{person}", "rater_kind": "human", "order": order}
+                    rows.append(pair | asked | {"verdict": answer(rng, 1.6 * gap)})
+                for judge in JUDGES:
+                    for order in ("ab", "ba"):
+                        asked = {"rater": judge, "rater_kind": "model", "order": order}
+                        lean = 0.2 if order == "ab" else -0.2
+                        rows.append(pair | asked | {"verdict": answer(rng, 2.0 * gap + lean)})
+    votes = pd.DataFrame(rows)
+    votes["dialogue_id"] = votes["history_id"]
+    return votes.assign(dimension="overall", state="valid", repeat=0, simulated=True)
+
+
+def answer(rng, gap, ties=0.1):
+    if rng.random() < ties:
+        return "tie"
+    return "a" if rng.random() < 1 / (1 + np.exp(-gap)) else "b"
+
+
+def texts(votes, rng):
+    """Draw a reply of some length for each author and history."""
+    keys = [
+        votes[["history_id", side]].set_axis(["history_id", "responder"], axis=1)
+        for side in ("responder_a", "responder_b")
+    ]
+    replies = pd.concat(keys).drop_duplicates(ignore_index=True)
+    return replies.assign(text=["word " * n for n in rng.integers(8, 80, len(replies))])
+
+
+def never_reads(votes, rng):
+    first = votes["order"].map({"ab": "a", "ba": "b"})
+    return votes.assign(verdict=first.where(votes["rater"].eq(JUDGES[0]), votes["verdict"]))
+
+
+def coin(votes, rng):
+    by_chance = pd.Series(rng.choice(["a", "b"], len(votes)), votes.index)
+    return votes.assign(verdict=by_chance.where(votes["rater"].eq(JUDGES[0]), votes["verdict"]))
+
+
+def orders_lost(votes, rng):
+    one = votes[votes["order"].eq("ab") | votes["rater_kind"].eq("human")]
+    return one.assign(order=None)
+
+
+def one_rater(votes, rng):
+    people = votes["rater_kind"].eq("human")
+    more = votes[people & (rng.random(len(votes)) < 0.8)].assign(rater="person-0")
+    rest = votes.drop(more.index)
+    both = pd.concat([more, rest], ignore_index=True)
+    return both.drop_duplicates(
+        ["history_id", "responder_a", "responder_b", "rater", "order"], ignore_index=True
+    )
+
+
+def one_of_many(votes, rng):
+    """Of three people one decides by the name and the others at random."""
+    people = votes[votes["rater_kind"].eq("human")].copy()
+    people["rater"] = "person-" + pd.Series(np.arange(len(people)) % 3, people.index).astype(str)
+    by_chance = pd.Series(rng.choice(["a", "b"], len(people)), people.index)
+    steady = people["rater"].eq("person-0")
+    return people.assign(verdict=by_chance.mask(steady, "a"))
+
+
+def names_alone(votes, rng):
+    judge = votes["rater_kind"].eq("model")
+    return votes.assign(verdict=votes["verdict"].mask(judge, "a"))
+
+
+def disconnected(votes, rng):
+    pairs = votes["responder_a"].eq("gpt-4") & votes["responder_b"].eq("claude-2")
+    return votes[pairs | (votes["responder_a"].eq("llama-2"))]
+
+
+def one_dialogue(votes, rng):
+    return votes.assign(dialogue_id="h0")
+
+
+def mostly_one_dialogue(votes, rng):
+    return votes.assign(dialogue_id=votes["dialogue_id"].where(rng.random(len(votes)) < 0.3, "h0"))
+
+
+def all_ties(votes, rng):
+    return votes.assign(verdict=votes["verdict"].mask(rng.random(len(votes)) < 0.7, "tie"))
+
+
+def family(votes, rng):
+    own = votes["rater"].eq(JUDGES[0]) & votes["responder_a"].eq("gpt-4")
+    return votes.assign(verdict=votes["verdict"].mask(own & (rng.random(len(votes)) < 0.5), "a"))
+
+
+def drift(votes, rng):
+    number = votes["history_id"].str[1:].astype(int)
+    votes = votes.assign(date=pd.Timestamp("2026-01-01") + pd.to_timedelta(number, unit="D"))
+    late = number.ge(30) & votes["rater"].eq(JUDGES[1]) & votes["responder_b"].eq("helper")
+    return votes.assign(verdict=votes["verdict"].mask(late & (rng.random(len(votes)) < 0.7), "b"))
+
+
+def doubled(votes, rng):
+    return pd.concat([votes, votes.sample(40, random_state=1)], ignore_index=True)
+
+
+def few_dialogues(votes, rng):
+    return votes[votes["history_id"].isin([f"h{n}" for n in range(9)])]
+
+
+FAULTS = {
+    never_reads: "reading",
+    coin: "reading",
+    orders_lost: "reading",
+    one_rater: "carried",
+    one_of_many: "carried",
+    names_alone: "names",
+    disconnected: "board",
+    one_dialogue: "dialogues",
+    mostly_one_dialogue: "dialogues",
+    all_ties: "ties",
+    family: "family",
+    drift: "drift",
+    doubled: "doubled",
+    few_dialogues: "dialogues",
+}
