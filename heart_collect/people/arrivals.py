@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from itsdangerous import BadData, Signer, URLSafeSerializer
-
 __all__: list[str] = []
 
 COOKIE = "place"
@@ -62,6 +60,9 @@ class Door:
     """
 
     def __init__(self, secret: str, arrival: str, taken: Taken) -> None:
+        from itsdangerous import BadData, Signer, URLSafeSerializer
+
+        self._foreign = (BadData, UnicodeError, TypeError, ValueError)
         self.arrival, self.taken, self._secret = arrival, taken, secret
         self.platform, self.parameter = PLATFORMS.get(arrival, ("", ""))
         self._links = Signer(secret, salt="link", digest_method=hashlib.sha256)
@@ -84,7 +85,7 @@ class Door:
         """Read a cookie: name and browser; None where it is not ours or another browser's."""
         try:
             person, browser = self._cookies.loads(cookie)
-        except (BadData, UnicodeError, TypeError, ValueError):
+        except self._foreign:
             return None
         known = self.taken.get(same_name(person))
         return (person, browser) if known in (None, (person, browser)) else None
@@ -93,7 +94,7 @@ class Door:
         """Say what becomes of somebody who follows a link, or answers a page of the door."""
         try:
             place = self._links.unsign(sent.get("key", "")).decode()
-        except (BadData, UnicodeError):
+        except self._foreign:
             return Step("link", message="link")
         if self.parameter:
             person = sent.get(self.parameter, "")

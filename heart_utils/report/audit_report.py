@@ -57,9 +57,9 @@ def report_audit(audit: Audit, name: str) -> str:
 
     Examples
     --------
-    >>> votes = pd.DataFrame({"dialogue_id": ["d1", "d2"], "verdict": ["a", "b"]}).assign(
-    ...     responder_a="x", responder_b="y", rater="judge", rater_kind="model"
-    ... )
+    >>> from heart_utils.report.audit import audit_votes
+    >>> votes = pd.DataFrame({"dialogue_id": ["d1", "d2"], "verdict": ["a", "b"]})
+    >>> votes = votes.assign(responder_a="x", responder_b="y", rater="judge", rater_kind="model")
     >>> report_audit(audit_votes(votes, n_resamples=20), "audit.md").splitlines()[0]
     '## What these votes can support'
     """
