@@ -53,7 +53,9 @@ def grade_probes(
         over dialogues, in which one without an answer counts against what was found), ``p_holm``
         (over a judge's probes), ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed``
         pairs, ``n_places`` (2 where the unspoilt reply was shown first and second),
-        ``provisional``, ``outcome`` (:data:`OUTCOMES`).
+        ``provisional``, ``outcome`` (:data:`OUTCOMES`), and ``detectable``: the smallest true
+        ``right`` above one half that so many dialogues would show four times in five (one test,
+        not yet Holm's).
 
     Raises
     ------
@@ -212,6 +214,18 @@ def _places(verdicts: pd.DataFrame) -> pd.Series:
     return (is_a == (known["order"] == "ab")).groupby([known["rater"], probe]).nunique()
 
 
+def smallest_right(n: int, alpha: float) -> float:
+    """Compute the share that a two-sided sign test over n dialogues finds four times in five.
+
+    ``nan`` where not even all of them would do.
+    """
+    least = stats.binom.isf(alpha / 2.0, n, 0.5) + 1.0
+    if not n or least > n:
+        return float("nan")
+    # the power is that of a beta distribution's tail: binom.sf(least - 1, n, right)
+    return float(stats.beta.ppf(0.8, least, n - least + 1.0))
+
+
 def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
     per = judged.groupby("dialogue_id")["share"].mean()
@@ -222,7 +236,9 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
         "provisional": n < ENOUGH_CLUSTERS,
     }
     if not n:
-        return row | dict.fromkeys(("right", "ci_low", "ci_high", "p", "contradicted"), np.nan)
+        return row | dict.fromkeys(
+            ("right", "ci_low", "ci_high", "p", "contradicted", "detectable"), np.nan
+        )
     right = float(per.mean())
     se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
     low, high = map(float, error_ends(right, se, n, ci_level, least=0.0, most=1.0))
@@ -239,4 +255,5 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
         "ci_level": ci_level,
         "p": p,
         "contradicted": contradicted,
+        "detectable": smallest_right(n, 1.0 - ci_level),
     }

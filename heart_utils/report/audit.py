@@ -245,7 +245,7 @@ class _Sheet:
     def question(self) -> NDArray[np.int64]:
         """Of each joined verdict, a number of the two replies and the dimension."""
         grouped = self.joined.groupby(self.question_key, dropna=False, sort=False)
-        return grouped.ngroup().to_numpy(np.int64)
+        return np.asarray(grouped.ngroup(), dtype=np.int64)
 
     @cached_property
     def people(self) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
 from heart_utils.judges.position import BiasError
-from heart_utils.judges.report_card import describe_judges, grade_probes
+from heart_utils.judges.report_card import describe_judges, grade_probes, smallest_right
 
 EXPECTED = {"bare": "worse", "echo": "worse", "padded": "not_better", "says-ai": "even"}
 
@@ -243,3 +243,15 @@ def test_a_judge_asked_in_one_order_or_that_seldom_answers_or_met_no_spoilt_repl
     even = judge(lambda probe, first, number: None)
     grades = grade_probes(even[even["pair_id"].str.startswith("says-ai")], {"says-ai": "even"})
     assert describe_judges(grades)["finding"].tolist() == ["not shown to be trustworthy"]
+
+
+@pytest.mark.parametrize("n", [6, 12, 30])
+def test_the_smallest_share_that_shows_is_found_four_times_in_five(n):
+    """Against the power of the sign test, summed over all its outcomes."""
+    right = smallest_right(n, 0.05)
+    found = [k for k in range(n + 1) if stats.binomtest(k, n).pvalue <= 0.05 and 2 * k > n]
+    assert stats.binom.pmf(found, n, right).sum() == pytest.approx(0.8)
+
+
+def test_five_dialogues_show_nothing():
+    assert np.isnan(smallest_right(5, 0.05))
