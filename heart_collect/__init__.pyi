@@ -23,6 +23,10 @@ from .judging.recipe import (
     RecipeError as RecipeError,
 )
 from .judging.respond import collect_replies as collect_replies
+from .judging.rewriting import (
+    accept_rewrites as accept_rewrites,
+    check_rewrites as check_rewrites,
+)
 from .judging.steps import (
     recipe_conversations as recipe_conversations,
     recipe_replies as recipe_replies,

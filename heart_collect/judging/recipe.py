@@ -41,7 +41,7 @@ __all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe
 __all__ += ["recipe_responders"]
 
 TWINNED = "calm_twin"
-MODELS = ("responders", "judges", "coders", "seekers")
+MODELS = ("responders", "judges", "coders", "seekers", "rewriters")
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -64,8 +64,10 @@ class Recipe:
     slices: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
     given_replies: bool = True  #: Whether the replies that came with the histories take part.
     #: How many rewritings of each given reply take its place, with randomised features; an even
-    #: number, none by default.
-    rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] = 0
+    #: number, none by default. Or ``adversarial``: histories are rewritten so that the seeker
+    #: resists.
+    rewrites: Annotated[int, Field(ge=0, le=16, multiple_of=2)] | Literal["adversarial"] = 0
+    rewriters: tuple[Model, ...] = ()  #: Who rewrites the histories.
     #: Whom a rewriting may be said to be from, drawn at random.
     labels: tuple[Literal["expert", "person", "ai"], ...] = ()
     responders: tuple[Model, ...] = ()  #: Who answers.
@@ -111,7 +113,12 @@ class Recipe:
     @property
     def models(self) -> tuple[Model, ...]:
         """All who are asked."""
-        return (*self.responders, *self.seekers, *self.judges, *self.coders)
+        return (*self.responders, *self.seekers, *self.judges, *self.coders, *self.rewriters)
+
+    @property
+    def rewritten_replies(self) -> int:
+        """How many rewritings take the place of each given reply."""
+        return 0 if isinstance(self.rewrites, str) else self.rewrites
 
     def protocols_that_ask(self, about: Literal["pair", "reply"]) -> list[Protocol]:
         """Load the protocols by which somebody is asked about pairs, or about replies alone."""
@@ -269,6 +276,7 @@ def read_recipe(run: str) -> Recipe:
         judges=models["judges"],
         coders=models["coders"],
         seekers=models["seekers"],
+        rewriters=models["rewriters"],
     )
     shelf = find_root() / "data" / "protocols"
     known = {
@@ -292,7 +300,13 @@ def read_recipe(run: str) -> Recipe:
         ),
         f"no {' and no '.join(absent)}; name at least one model each": absent,
         "rewrites: given replies are rewritten, and given_replies is false": (
-            recipe.rewrites and not recipe.given_replies
+            recipe.rewritten_replies and not recipe.given_replies
+        ),
+        "rewrites: adversarial needs rewriters: name at least one model that rewrites": (
+            recipe.rewrites == "adversarial" and not recipe.rewriters
+        ),
+        "rewriters: only with rewrites: adversarial": (
+            recipe.rewriters and recipe.rewrites != "adversarial"
         ),
         "given_replies: no replies come with a file of histories; say given_replies: false": (
             Path(recipe.histories).suffix and recipe.given_replies
@@ -466,9 +480,11 @@ def recipe_responders(recipe: Recipe) -> pd.DataFrame:
     ['reference', 'echo']
     """
     tables = (
-        [load_responders(recipe.histories)] if recipe.given_replies and not recipe.rewrites else []
+        [load_responders(recipe.histories)]
+        if recipe.given_replies and not recipe.rewritten_replies
+        else []
     )
-    tables += [named_probes(PROFILES)] if recipe.rewrites else []
+    tables += [named_probes(PROFILES)] if recipe.rewritten_replies else []
     tables.append(describe_responders([*recipe.responders, *recipe.probes]))
     return check_table("responders", pd.concat([table for table in tables if len(table)]))
 

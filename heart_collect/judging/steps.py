@@ -44,6 +44,7 @@ from heart_collect.judging.respond import (
     plan_replies,
     reply_questions,
 )
+from heart_collect.judging.rewriting import check_rewrites, rewrite_questions
 from heart_utils.sources.codebooks import load_codebooks
 from heart_utils.sources.load import load_replies
 from heart_utils.tables import check_table, empty_table
@@ -148,9 +149,11 @@ class Replies(Step):
         recipe = self.recipe
         given = load_replies(recipe.histories, twins=recipe.twins)
         given = given[given["history_id"].isin(set(histories["history_id"]))]
-        if not recipe.rewrites:
+        if not recipe.rewritten_replies:
             return given
-        return rewrite_replies(given, recipe.rewrites, labels=recipe.labels, seed=recipe.seed)
+        return rewrite_replies(
+            given, recipe.rewritten_replies, labels=recipe.labels, seed=recipe.seed
+        )
 
 
 class Conversations(Replies):
@@ -404,8 +407,48 @@ class Again(Judging):
         )
 
 
+class Rewrites(Judging):
+    """Histories told again so that the seeker resists: replies whose text is a conversation.
+
+    Flags say why one is refused.
+    """
+
+    name, table, by = "rewrites", "replies", "responder"
+
+    @property
+    def panel(self) -> tuple[Model, ...]:
+        """Who rewrites."""
+        return self.recipe.rewriters
+
+    def questions(self, tables: Tables) -> list[Question]:
+        """Make none: a rewrite is asked for as a reply is."""
+        return []
+
+    def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
+        """Count the calls of each rewriter."""
+        return plan_replies(rewrite_questions(tables.histories, self.panel), ledger)
+
+    def run(
+        self,
+        tables: Tables,
+        ledger: Ledger,
+        *,
+        max_concurrency: int | None = None,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Let each rewriter rewrite each standard history, and check what comes."""
+        questions = rewrite_questions(tables.histories, self.panel)
+        if not questions:
+            return empty_table(self.table)
+        rewrites = answer_replies(
+            questions, ledger=ledger, max_concurrency=max_concurrency, **asking
+        )
+        why = check_rewrites(tables.histories, rewrites)["why"]
+        return rewrites.assign(flags=rewrites["flags"] + why)
+
+
 JUDGING: dict[str, type[Judging]] = {
-    step.name: step for step in (Verdicts, Scores, Codes, Probes, Again)
+    step.name: step for step in (Verdicts, Scores, Codes, Probes, Again, Rewrites)
 }
 """What is asked once the replies are there, in this order."""
 
@@ -563,11 +606,11 @@ def recipe_step(
     recipe : Recipe
         Who is asked, and how: ``judges``, ``coders``, ``protocols``, ``judge_repeats``.
     step
-        ``"verdicts"``, ``"scores"``, ``"codes"``; or ``"probes"``, ``"again"``, verdicts that are
-        no part of the run's own.
+        ``"verdicts"``, ``"scores"``, ``"codes"``; ``"probes"``, ``"again"``, verdicts that are no
+        part of the run's own; or ``"rewrites"``.
     *tables
         Histories, replies and comparisons, in this order; scores and codes need no comparisons,
-        probes no table.
+        rewrites histories alone, probes no table.
     ledger : Ledger
         Where calls are kept.
     plan, max_concurrency

@@ -24,7 +24,7 @@ REQUIRED = {
     "version",
 }
 LINES = {"sample": {"histories": 36, "replies": 36, "specifics_removed": 24, "responders": 1, "reasons": 120},
-         "heart": {"heart_regular_index": 280, "heart_adversarial_index": 20}}  # fmt: skip
+         "heart": {"heart_regular_index": 280, "heart_adversarial_index": 20, "heart_rewrites": 20}}  # fmt: skip
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
