@@ -1,7 +1,7 @@
 """Adversarial rewriting: a model tells a history again so that its seeker resists, and checks.
 
-A rewrite is a row of the table ``replies`` whose text is the whole conversation, as
-:func:`~heart_collect.judging.prompts.show_turns` writes one down.
+A rewrite is a row of the table ``replies`` whose text is the whole conversation, each turn in a
+line of its own after its speaker.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def check_rewrites(histories: pd.DataFrame, rewrites: pd.DataFrame) -> pd.DataFr
 
     Examples
     --------
+    >>> from heart_collect.judging.prompts import show_turns
     >>> from heart_utils import load_histories
     >>> one = load_histories("sample").head(1)
     >>> same = pd.DataFrame({"history_id": one["history_id"], "state": "valid"})
