@@ -29,7 +29,7 @@ class Calibrated(NamedTuple):
 
 
 def calibrate_probabilities(
-    verdicts: pd.DataFrame, people: pd.DataFrame, *, folds: int = 10
+    verdicts: pd.DataFrame, people: pd.DataFrame, *, folds: int = 5
 ) -> Calibrated:
     """Divide a judge's log-odds by the temperature at which they fit people's votes best.
 
@@ -105,7 +105,7 @@ def _slope(odds: NDArray[np.float64], won: NDArray[np.bool_]) -> float:
 
     if won.all() or not won.any() or not odds.any():
         return 1.0  # nothing can be learnt from one answer
-    model = LogisticRegression(C=np.inf, fit_intercept=False)
+    model = LogisticRegression(C=np.inf, fit_intercept=False, solver="newton-cholesky")
     return max(float(model.fit(odds[:, None], won).coef_[0, 0]), 0.0)
 
 

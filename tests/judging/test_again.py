@@ -146,3 +146,18 @@ def test_the_recorded_calls_answer_what_the_sample_s_judge_is_asked_of_rewritten
         ("told", "ba"): 36,
     }
     assert (verdicts["state"] == "valid").all()
+
+
+def test_the_recorded_calls_answer_heart_s_whole_protocol_once():
+    recipe, tables, replay = recorded("whole")
+    verdicts = recipe_step(recipe, "verdicts", *tables, **replay)
+    by_dimension = verdicts.groupby("dimension")
+    assert by_dimension["order"].value_counts().unstack().eq(12).all(axis=None)
+    assert by_dimension.ngroups == 6
+    valid = verdicts[verdicts["state"] == "valid"]
+    assert valid["rationale"].str.len().gt(0).mean() > 0.9
+    assert valid["margin"].between(1, 5).mean() > 0.9
+    scores = recipe_step(recipe, "scores", *tables[:2], **replay)
+    assert len(scores) == 12 * 6
+    rewrites = recipe_step(recipe, "rewrites", tables[0], **replay)
+    assert rewrites["flags"].str.len().gt(0).all()  # a model that does not read rewrites nothing
