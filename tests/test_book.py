@@ -734,3 +734,23 @@ def test_code_is_not_in_the_index_of_the_search_and_synonyms_are(pages):
         assert f'"{word}"' in entries, word
     for word in ("minorticks_off", "markerfacecolor"):  # of the code of chapters alone
         assert word not in index
+
+
+@pytest.mark.services
+def test_on_paper_no_figure_is_lost(pages, browser):
+    """What a reader asks on the screen is a still picture in print."""
+    tab = browser.new_page()
+    tab.emulate_media(media="print")
+    lost, found = [], 0
+    for page in pages:
+        if "heart-figure" not in page.read_text(encoding="utf-8"):
+            continue
+        tab.goto(page.as_uri())
+        boxes = tab.eval_on_selector_all(
+            "a.heart-figure", "links => links.map(link => link.getBoundingClientRect().height)"
+        )
+        found += len(boxes)
+        lost += [page.name for height in boxes if height < 20]
+    tab.close()
+    assert found > 40
+    assert lost == []

@@ -32,7 +32,7 @@ from scipy.sparse.linalg import lsqr
 from heart_utils.agreement.generalizability import variance_components
 from heart_utils.agreement.kappa import icc
 from heart_utils.evidence.effects import share_clustered
-from heart_utils.ratings.resampling import two_way_error
+from heart_utils.ratings.resampling import bootstrap_ci, two_way_error
 from heart_utils.sources.catalogue import DataError, Source
 from heart_utils.sources.cuts import plain_form, read_words
 from tools.columns import keep_columns, need_score, need_words
@@ -44,6 +44,8 @@ Files = Mapping[str, Path]
 CI_LEVEL = 0.95  #: Of every interval in a table of estimates.
 #: The mean of those of MindEval's criteria that an expert took for applicable.
 ALL = "ten criteria"
+FELT = "rank correlation with the seeker"
+SEED = 20260109
 DIGITS = 6  #: Of shipped numbers, so that another machine's last bits change nothing.
 
 
@@ -110,6 +112,49 @@ def read_kokorochat(source: Source, files: Files) -> pd.DataFrame:
         explained = 1 - (rest**2).sum() / (len(rows) - n_groups) / rows["score"].var()
         estimates.append(_row("score", "variance explained", stratum, value=explained, **counts))
     return _estimates(source, estimates)
+
+
+def read_duo(source: Source, files: Files) -> pd.DataFrame:
+    """Relate what 95 seekers scored to what three onlookers did; no score is passed on."""
+    facts = source.reading
+    file, rows = _read_used(source, files)
+    need_words(source, file, rows, "language", facts["languages"])
+    estimates = []
+    for outcome, scale in facts["scales"].items():
+        onlookers = [f"onlooker{number}_{scale}" for number in (1, 2, 3)]
+        seen = rows.dropna(subset=onlookers)
+        for column in (f"seeker_{scale}", *onlookers):
+            need_score(source, file, seen, column, facts["scale"])
+        for language, part in seen.groupby("language"):
+            stratum, n = facts["languages"][language], len(part)
+            x = stats.rankdata(part[f"seeker_{scale}"])
+            y = stats.rankdata(part[onlookers].mean(axis=1).round(DIGITS))
+            sums = pd.DataFrame({"n": 1.0, "x": x, "y": y, "xx": x * x, "yy": y * y, "xy": x * y})
+            found = bootstrap_ci(
+                sums,
+                _correlation,
+                cluster=part["participant"].set_axis(sums.index),
+                rng=np.random.default_rng(SEED),
+                ci_level=CI_LEVEL,
+                least=-1.0,
+                most=1.0,
+            )
+            numbers = {"value": found.estimate, "se": found.se}
+            numbers |= {"ci_low": found.ci_low, "ci_high": found.ci_high}
+            counts = {"n": n, "n_clusters": found.n_clusters, "cluster": "participant"}
+            estimates.append(_row(outcome, FELT, stratum, **numbers, **counts))
+            between = 3 * part[onlookers].mean(axis=1).var()
+            reliable = 1 - part[onlookers].var(axis=1).mean() / between
+            estimates.append(_row(outcome, "ICC(1,3)", stratum, value=reliable, n=n))
+    return _estimates(source, estimates)
+
+
+def _correlation(sums: pd.DataFrame) -> pd.Series:
+    """Compute a correlation from sums of products."""
+    mean_x, mean_y = sums["x"] / sums["n"], sums["y"] / sums["n"]
+    shared = sums["xy"] / sums["n"] - mean_x * mean_y
+    variances = (sums["xx"] / sums["n"] - mean_x**2) * (sums["yy"] / sums["n"] - mean_y**2)
+    return shared / np.sqrt(variances.where(variances > 0))
 
 
 def read_mindeval(source: Source, files: Files) -> pd.DataFrame:
@@ -354,6 +399,7 @@ def read_reflections(source: Source, files: Files) -> pd.DataFrame:
 
 
 CONVERSATIONS: dict[str, Callable[..., pd.DataFrame]] = {
+    "duo": read_duo,
     "kokorochat": read_kokorochat,
     "mindeval": read_mindeval,
     "relationship_seeking": read_relationship_seeking,

@@ -40,6 +40,7 @@ NAMES = {
     "heartbench": "HeartBench",
     "heartbench_points": "HeartBench",
     "kokorochat": "KokoroChat",
+    "duo": "DUO",
     "mindeval": "MindEval",
     "sage": "SAGE",
     "ieval": "iEval",

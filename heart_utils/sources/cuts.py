@@ -217,8 +217,33 @@ def _session(session: Row) -> Row:
     }
 
 
+def _duo(parts: Parts) -> Iterator[Row]:
+    """List the scores of each dialogue in the archive by who gave them; no turn is kept."""
+    [content] = parts.values()
+    named = re.compile(r".*/ed/(en|ja)/\d+\.json")
+    people: dict[str, dict[str, str]] = {"en": {}, "ja": {}}  # numbered in each language
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:*") as archive:
+        for member in sorted(archive.getmembers(), key=lambda one: one.name):
+            if (match := named.fullmatch(member.name)) is None:
+                continue
+            file = archive.extractfile(member)
+            assert file is not None  # the name is that of a file
+            talk = json.loads(file.read())
+            [participant] = {turn["user_id"] for turn in talk["dialogue"] if "user_id" in turn}
+            known = people[match[1]]
+            row = {"language": match[1]}
+            row["participant"] = known.setdefault(participant, f"p{len(known):02d}")
+            onlookers = talk.get("objective_evaluation") or {}
+            for scale in ("preference", "consistency", "stylistic_similarity", "empathy"):
+                row[f"seeker_{scale}"] = talk["subjective_evaluation"][scale]
+                scores = onlookers.get(f"{scale}_scores") or [None] * 3
+                row |= {f"onlooker{n}_{scale}": score for n, score in enumerate(scores, 1)}
+            yield row
+
+
 _CUTS: dict[str, Callable[[Parts], Any]] = {
     "can_ai_relate": _can_ai_relate,
+    "duo": _duo,
     "ieval": _ieval,
     "kokorochat": _kokorochat,
     "mibot": _named_columns,

@@ -27,7 +27,8 @@ def archive(**sessions):
     with tarfile.open(fileobj=out, mode="w") as tar:
         for name, session in sessions.items():
             content = json.dumps(session).encode()
-            member = tarfile.TarInfo(f"KokoroChat-1/kokorochat_dialogues/{name}.json")
+            folder = "" if "/" in name else "KokoroChat-1/kokorochat_dialogues/"
+            member = tarfile.TarInfo(f"{folder}{name}.json")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     return gzip.compress(out.getvalue())
@@ -43,7 +44,29 @@ def session(client, *turns):
     return {"dialogue": said, "review_by_client_en": review, "topic": SECRET}
 
 
+def talk(name, onlookers):
+    """Write a conversation of DUO with the scores of who had it, and of those who look on."""
+    scales = ("empathy", "preference", "consistency", "stylistic_similarity")
+    judged = {f"{scale}_scores": onlookers for scale in scales} if onlookers else None
+    return {
+        "dialogue": [{"user_id": name, "message": SECRET}, {"system_id": "0", "message": SECRET}],
+        "subjective_evaluation": dict.fromkeys(scales, 4.0),
+        "objective_evaluation": judged,
+        "episode": SECRET,
+    }
+
+
 OFFICIAL = {
+    "duo": {
+        "x": archive(
+            **{
+                "duo-1/ed/en/1": talk("0412", [3.0, 4.0, 5.0]),
+                "duo-1/ed/en/2": talk("0007", None),
+                "duo-1/ed/ja/1": talk("0412", [1.0, 1.0, 2.0]),
+                "duo-1/wow/en/1": talk("0412", None),
+            }
+        )
+    },
     "kokorochat": {
         "x": archive(
             **{
@@ -151,6 +174,11 @@ OFFICIAL = {
     },
 }
 EXPECTED = {
+    "duo": [
+        ["en", "0", *["4.0", "3.0", "4.0", "5.0"] * 4],
+        ["en", "1", *["4.0", "", "", ""] * 4],
+        ["ja", "0", *["4.0", "1.0", "1.0", "2.0"] * 4],
+    ],
     # messages, the counsellor's, median waits of client and of counsellor, letters, ids in the order
     # of sorted rows, scores
     "kokorochat": [
