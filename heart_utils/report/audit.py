@@ -50,6 +50,13 @@ LEVELS = {
 }
 """Level of a finding, most serious first -> its heading."""
 
+HEADLINES = {
+    "unsupported": "These votes do not bear every conclusion.",
+    "undecided": "These votes leave open whether they bear a conclusion.",
+    "sound": "Nothing serious was found.",
+}
+"""Outcome of an audit -> what it says first."""
+
 ERROR = 0.05
 """Chance that a check raises an alarm about sound votes."""
 
@@ -113,7 +120,8 @@ class Audit:
 
     def __str__(self) -> str:
         """Lay out all that was found, as the command prints it."""
-        lines = [", ".join(f"{name}: {number:,}" for name, number in self.counts.items())]
+        lines = [HEADLINES[self.outcome]]
+        lines += [", ".join(f"{name}: {number:,}" for name, number in self.counts.items())]
         for level, heading in LEVELS.items():
             rows = self.findings[self.findings["level"] == level]
             if len(rows):

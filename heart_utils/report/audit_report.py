@@ -15,7 +15,7 @@ from markupsafe import Markup
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import redact_message, refuse_identities
-from heart_utils.report.audit import LEVELS, Audit, audit_votes
+from heart_utils.report.audit import HEADLINES, LEVELS, Audit, audit_votes
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import plot_leaderboard
 from heart_utils.report.gate_report import as_markdown
@@ -74,6 +74,7 @@ def report_audit(audit: Audit, name: str) -> str:
     return fill_page(
         name,
         title=TITLE,
+        headline=HEADLINES[audit.outcome],
         audit=audit,
         parts=parts,
         figures={board: Markup(_figure(audit, board)) for board in audit.boards} if pages else {},
