@@ -55,7 +55,7 @@ HOLDS = {
         < 50
         < at("who_supports_better", "share-therapists-high")
     ),
-    "cannot be checked; we found no open data": lambda at: at("heart", "twin-reach") > 20,
+    "cannot be checked; the one open look": lambda at: at("heart", "twin-reach") > 20,
     "cannot be checked; agreement alone says little": lambda at: (
         at("do_judges_agree", "n-cells-ahead") < at("do_judges_agree", "n-cells") / 2
     ),
@@ -115,13 +115,9 @@ WORDS = {
         lambda at: at(ANSWER, "papers-for-models") > at(ANSWER, "n-quoted") / 2,
         {"papers-for-models": 3},
     ),
-    "corrected for seven tests none differs from zero": (
-        lambda at: at(ANSWER, "n-follow") == "none",
-        {"n-follow": "one"},
-    ),
-    "a weak match would look the same": (
-        lambda at: at(ANSWER, "weak-found") < 50 and at(ANSWER, "follow-most-high") > 0.3,
-        {"weak-found": 80.0},
+    "**That onlookers know what a recipient felt is not shown.**": (
+        lambda at: at(JUDGES, "felt-low") < 0 < at(JUDGES, "felt-high"),
+        {"felt-low": 0.1},
     ),
     "A model judge agrees with clinicians more than a guess": (
         lambda at: (
@@ -137,7 +133,15 @@ WORDS = {
         lambda at: at(TURN, "one-rho") > 0.5 and at(TURN, "changed-1") > 2 * at(TURN, "changed-4"),
         {"one-rho": 0.2},
     ),
-    "that slower models give better support is not shown": (
+    "the later one does better with a simulated seeker": (
+        lambda at: at(SCALE, "newer-low") > 0,
+        {"newer-low": -1.0},
+    ),
+    "More parameters, where they are published, are not shown to help": (
+        lambda at: at(SCALE, "large-low") < 0 < at(SCALE, "large-high"),
+        {"large-low": 1.0},
+    ),
+    "between rating and time fits anything from": (
         lambda at: float(at(SCALE, "bw-ends").split()[0]) < 0.1,
         {"bw-ends": "0.30 to 0.82"},
     ),

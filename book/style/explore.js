@@ -78,20 +78,19 @@ function drawForest(box, { rows, switches, shown }) {
     }
     const fitting = lines.filter(({ node }) => !node.classList.contains("heart-faded"));
     // A study counts once: for a side where all its intervals lie on that side of one half.
-    const named = new Map();
-    for (const { row } of fitting) named.set(row.study ?? row.line, [...(named.get(row.study ?? row.line) ?? []), row]);
-    const studies = [...named.values()];
+    const rowsOf = (study) => fitting.map(({ row }) => row).filter((row) => (row.study ?? row.line) === study);
+    const studies = [...new Set(fitting.map(({ row }) => row.study ?? row.line))].map(rowsOf);
     const models = studies.filter((rows) => rows.every((row) => row.ci_low > 0.5)).length;
     const people = studies.filter((rows) => rows.every((row) => row.ci_high !== null && row.ci_high < 0.5)).length;
-    count.textContent = `${fitting.length} of ${lines.length} comparisons, ${studies.length} studies: clearly models ${models}, `
-      + `not clear ${studies.length - models - people}, clearly people ${people}`;
+    const unclear = studies.length - models - people;
+    count.textContent = `${fitting.length} of ${lines.length} comparisons, ${studies.length} studies: clearly models ${models}, not clear ${unclear}, clearly people ${people}`;
   };
   for (const [column, label] of Object.entries(switches)) {
     chosen[column] = "all";
     addChoice(bar, label, ["all", ...distinct(rows, column)], (value) => { chosen[column] = value; show(); });
   }
-  const scale = make("p", { className: "heart-axis" }, make("span", {}, make("span", {}, "0 %"), make("span", {}, "← people better")),
-    make("b", {}, "50 %"), make("span", {}, make("span", {}, "models better →"), make("span", {}, "100 %")));
+  const half = (...words) => make("span", {}, ...words.map((one) => make("span", {}, one)));
+  const scale = make("p", { className: "heart-axis" }, half("0 %", "← people better"), make("b", {}, "50 %"), half("models better →", "100 %"));
   const hint = make("p", {}, "Choose a line to see who was asked, about whom, and where it is published.");
   box.append(bar, hint, scale);
   distinct(rows, "group").forEach((group, place) => {

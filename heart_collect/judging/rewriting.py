@@ -9,17 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from heart_collect.calls.models import Model, Request
 from heart_collect.judging.prompts import LABELS, PROMPTS, Messages, show_turns
-from heart_collect.judging.respond import ReplyQuestion
 from heart_utils.replies.codes import code_by_words
 from heart_utils.sources.codebooks import load_codebooks
 from heart_utils.sources.files import complete
 from heart_utils.tables import check_table, need_columns
+
+if TYPE_CHECKING:
+    from heart_collect.judging.respond import ReplyQuestion
 
 __all__ = ["accept_rewrites", "check_rewrites"]
 
@@ -41,6 +43,8 @@ def rewrite_messages(turns: Sequence[Mapping[str, str]]) -> Messages:
 
 def rewrite_questions(histories: pd.DataFrame, rewriters: Sequence[Model]) -> list[ReplyQuestion]:
     """Ask each rewriter about each standard history that ends with the seeker."""
+    from heart_collect.judging.respond import ReplyQuestion  # which asks, and needs the extra
+
     questions = []
     for history in histories[histories["slice"] == "standard"].to_dict("records"):
         turns = history["turns"]
