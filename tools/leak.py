@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from heart_utils.sources.catalogue import DataError, find_data
+from heart_utils.sources.unpacking import unpack_part
 
 __all__ = ["WITHHELD", "Leak", "Withheld", "find_leaks", "read_published", "withheld_texts"]
 
@@ -181,7 +182,7 @@ def _archived(archive: bytes) -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(file) as zipped:
             for name in zipped.namelist():
                 if not name.endswith("/"):
-                    yield name, zipped.read(name)
+                    yield name, b"".join(unpack_part(zipped, archive, zipped.getinfo(name)))
         return
     file.seek(0)  # the look for a zip's end left it elsewhere
     with tarfile.open(fileobj=file) as tar:

@@ -82,7 +82,7 @@ def test_axe_finds_no_serious_fault_in_light_or_dark_on_a_page_of_each_kind(
 
 
 @pytest.mark.parametrize(
-    "name", ["genindex.html", "py-modindex.html", "search.html", "book/intro.html"]
+    "name", ["genindex.html", "functions/py-modindex.html", "search.html", "book/intro.html"]
 )
 def test_a_page_runs_its_scripts_without_an_error(visit, name):
     assert visit(name).errors == []
