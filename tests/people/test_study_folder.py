@@ -303,7 +303,10 @@ def test_a_platform_s_parameters_and_codes_are_used_if_asked(run):
     config = yaml.safe_load(
         (write_study(run, "rating", settings=named) / "config.yaml").read_text()
     )
-    assert config["completion_code"] == "C1"
+    assert "completion_code" not in config
+    assert config["crowdsourcing"]["generic"] == {
+        "id_param": "person", "completion": {"code": "C1", "screened_out_code": ""}
+    }  # fmt: skip
 
 
 def test_the_key_that_signs_sessions_is_fresh_and_private(run):
