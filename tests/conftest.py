@@ -48,6 +48,7 @@ def pytest_runtest_makereport(item, call):
 
 LONG = {
     "test_adapt.py",
+    "test_audit.py",
     "test_converse.py",
     "test_full_run.py",
     "test_gate_notebook.py",
