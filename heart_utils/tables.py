@@ -285,11 +285,15 @@ def _check_values(name: str, table: pd.DataFrame) -> None:
         refuse_rows(name, str(column), wrong, values, what.expected())
 
 
-REPEATED = (
-    " An answer that was given again has its number in the column repeat (of a file:"
+REPEATED = {
+    "verdicts": " An answer that was given again has its number in the column repeat (of a file:"
     " repeats='number'); games that have nothing to do with each other need a history_id each"
-    " (made_of={'history_id': 'row-{row}'}); a copy goes out."
-)
+    " (made_of={'history_id': 'row-{row}'}); a copy goes out (repeats='drop'); a column that says"
+    " which reply was shown first is the order.",
+    "scores": " Of a reply that was scored again keep one score, or the mean; replies that were"
+    " written anew need a reply_id each (made_of={'reply_id': '{history_id}-{responder}-{row}'}).",
+}
+"""Table -> what to do about rows that come again."""
 
 
 def group_numbers(columns: Iterable[pd.Series]) -> NDArray[np.int64]:
@@ -341,10 +345,9 @@ def _check_keys(name: str, table: pd.DataFrame) -> None:
         examples = "; ".join(
             f"{called(row)}: {show_row(values)}" for row, values in rows.iterrows()
         )
-        advice = REPEATED if "repeat" in keys and name == "verdicts" else ""
         raise TableError(
             f"{name}: {int(twice.sum())} rows repeat another row's {', '.join(keys)}; expected each"
-            f" to appear once. {examples}.{advice}",
+            f" to appear once. {examples}.{REPEATED.get(name, '')}",
             table.index[twice],
         )
 

@@ -33,7 +33,7 @@ from heart_utils.sources.cells import ANSWERS, SIDES, read_cells
 from heart_utils.sources.columns import TEXT, choose, constant, join_texts, map_words, put
 from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful, with_tool
-from heart_utils.sources.options import FileOptions, check_options, plain
+from heart_utils.sources.options import NEEDED, FileOptions, check_options, plain
 from heart_utils.sources.reshape import Reshaped, reshape
 from heart_utils.tables import (
     ENDS,
@@ -53,17 +53,6 @@ from heart_utils.tables import (
 __all__ = ["DEFAULTS"]
 
 Given = str | os.PathLike[str] | pd.DataFrame
-
-NEEDED = {
-    "histories": ("history_id", "turns"),
-    "verdicts": ("history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"),
-    "scores": ("history_id", "responder", "rater", "rater_kind", "dimension", "score"),
-    "replies": ("history_id", "responder", "text"),
-    "conversations": ("history_id", "responder", "seeker", "turns"),
-    "responders": ("responder", "responder_kind"),
-    "answers": ("rater", "left", "right", "choice"),
-}
-"""Table -> the columns that a file must have."""
 
 MAX_UNKNOWN = 20  #: Columns that a message lists.
 MADE = "made"  #: Of a table that was read: its columns that the file does not have.
@@ -205,10 +194,6 @@ def _tried_proposal(
         return proposal
     faults: list[str] = []
     rows = read_rows(proposal.table, raw, proposal.options, "", faults)
-    if any("repeat another row" in fault for fault in faults):
-        _propose_repeats(proposal)
-        faults = []
-        rows = read_rows(proposal.table, raw, proposal.options, "", faults)
     first = faults[0].splitlines()[0] if faults else ""
     proposal.tried = (
         f"Read so, it still says: {first}"
@@ -216,51 +201,6 @@ def _tried_proposal(
         else f"Read so, {len(raw.rows):,} rows give {len(rows):,} answers."
     )
     return proposal
-
-
-def _propose_repeats(proposal: Proposal) -> None:
-    """Say what answers that come again may be: copies, orders, replies anew, or repeats."""
-    if proposal.table not in ANSWERS:  # whole conversations have no answers
-        return
-    rows, options = proposal.rows.astype(str), proposal.options
-    if rows.duplicated().any():
-        options["repeats"] = "drop"
-        proposal.confirm.append(
-            f"{int(rows.duplicated().sum())} rows, the same in every cell as another, are copies,"
-            " which repeats='drop' leaves out, and what else comes again is a repeat ('number'"
-            " counts copies too)"
-        )
-        return
-    answer = ANSWERS[proposal.table]
-    named = {head for head, name in (options.get("columns") or {}).items() if name}
-    same = [head for head in named if head in rows and options["columns"][head] != answer]
-    again = rows[rows.duplicated(same, keep=False)]
-    free = list(dict.fromkeys(proposal.free().values()))
-    apart = [head for head in free if not again.duplicated([*same, head]).any()]
-    two_valued = [head for head in apart if rows[head].nunique() == 2]
-    if two_valued and proposal.table == "verdicts":
-        proposal.confirm.append(
-            f"you say what {' and '.join(two_valued)} means, which tells rows apart that are"
-            f" otherwise answers to one question: if it is which reply was shown first,"
-            f" columns={{{two_valued[0]!r}: 'order'}}, words={{'order': {{...: 'ab', ...: 'ba'}}}};"
-            f" if it numbers repeats, columns={{{two_valued[0]!r}: 'repeat'}}"
-        )
-    elif proposal.table == "verdicts":
-        options["repeats"] = "number"
-        proposal.confirm.append(
-            "an answer that comes again is a repeat that counts too, and no copy by mistake"
-        )
-    elif apart:
-        names = [
-            head for head, name in options["columns"].items() if name in ("history_id", "responder")
-        ]
-        proposal.add("made_of", reply_id="-".join(f"{{{head}}}" for head in [*names, apart[-1]]))
-        proposal.confirm.append(
-            f"{apart[-1]} tells apart replies that were written anew; of a reply that was scored"
-            " again keep one score, such as rows.drop_duplicates(...) of pandas does"
-        )
-    else:
-        proposal.confirm.append("of a reply that was scored again you keep one score, or the mean")
 
 
 def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:

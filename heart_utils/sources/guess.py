@@ -1,13 +1,13 @@
 """Propose a call that may read a file, from its headers and the tool that wrote it.
 
-What cells mean is not inferred: known tools and known headers are looked up in ``guess.yaml``, and
+What cells mean is not inferred: known tools, headers and words are looked up in ``guess.yaml``, and
 for the rest the message lists the columns with examples of each. A guess is only ever printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -29,16 +29,70 @@ from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
 from heart_utils.sources.formats import RawTable, is_table
-from heart_utils.sources.options import FileOptions, listed, plain, word_of
-from heart_utils.sources.reshape import OFF, ON, flatten, reshape, resolve
+from heart_utils.sources.options import NEEDED, FileOptions, listed, plain, text_of, word_of
+from heart_utils.sources.reshape import flatten, reshape, resolve
 from heart_utils.tables import TABLES, called
 
 __all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
-#: Said of a column in which any cell that is not blank says that its row may not count.
-FILLED = "filled"
 NAME_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
+SIDES = ("responder_a", "responder_b")
+FILLED = "filled"  #: Of a column in which any cell that is not blank says that a row may not count.
+HEADED = (
+    *("columns", "only", "split", "winner_columns", "counts", "winner_loser"),
+    *("pair_columns", "rater_columns", "dimension_columns"),
+)
+"""Options that name headers of the file."""
+
+MADE = {
+    "winner_columns": {"verdict"},
+    "counts": {"verdict"},
+    "pair_columns": {"verdict"},
+    "rater_columns": {"rater", "verdict", "score"},
+    "dimension_columns": {"dimension", "verdict", "score"},
+    "winner_loser": {*SIDES, "verdict"},
+    "shown": {"history_id", *SIDES},
+}
+"""Option -> the columns that it makes."""
+
+MUST_BE_NAMED = {"verdicts": [*SIDES, "verdict"], "scores": ["responder", "score"]}
+ONE_REPLY = (
+    "a row compares two replies and says who wrote them; if it scores one (or ranks it, which is a"
+    " score with a minus), load_scores says how to read it"
+)
+NO_SCORE = (
+    "a column holds scores; if there is one for each dimension, dimension_columns lists the"
+    " headers, or for each rater, rater_columns does"
+)
+UNSAID = {
+    "rater": (
+        "always",
+        "unnamed",
+        "nobody is named who judged, so that all rows count as one rater's, `unnamed`",
+    ),
+    "rater_kind": (
+        "always",
+        "human",
+        "those who judged are of the kind {!r} (a person is 'human', a judge that is a model"
+        " 'model')",
+    ),
+    "history_id": (
+        "made_of",
+        "row-{row}",
+        "each row is a conversation of its own, since nothing names one: otherwise intervals are"
+        " too narrow",
+    ),
+    "responder": ("always", "unnamed", "all rows have one responder, since nothing names it"),
+    "dimension": ("always", "overall", "all rows have one dimension, since nothing names it"),
+}
+"""Column -> the option that fills it, with what, and what must be confirmed."""
+
+INSTEAD = {"p_a": ["verdict"]}  #: Column -> those beside which it is not looked for.
+NO_SIDE = {
+    "unsure": "a tie, and not 'abstained' or 'inconsistent'",
+    "abstained": "no answer, and neither a tie",
+}
 
 
 @lru_cache
@@ -62,96 +116,59 @@ class Proposal:
     tried: str = ""  #: What came of reading the file so.
 
     def text(self, given: object) -> str:
-        """Write the call, ready to paste, with what must be confirmed; else list the columns."""
-        kind = f" (it looks like {self.tool})" if self.tool else ""
+        """Write the call, ready to paste, with what must be confirmed and what is missing."""
+        lines, kind = list[str](), f" (it looks like {self.tool})" if self.tool else ""
         if self.lacks:
-            lines = [f"Nothing here says what is {', '.join(self.lacks)}. The columns{kind}:"]
+            lines += [f"Nothing here says what is {', '.join(self.lacks)}. The columns{kind}:"]
             lines += [f"  {head}: {_examples(head, self.rows[head])}" for head in self.rows]
-            compared = {"responder", "responder_a"} & {
-                *(self.options.get("columns") or {}).values()
-            }
-            if not compared:
-                return redact_message("\n".join([*lines, *_sentences(self.confirm)]))
             kind = f", once you add {' and '.join(self.lacks)}"
-            return redact_message("\n".join([*lines, *self._call(given, kind)]))
-        return redact_message(
-            "\n".join([*self._call(given, kind), *([self.tried] if self.tried else [])])
-        )
+        if self.options:
+            path = "rows" if is_table(given) else repr(str(given))
+            options = "".join(f"\n    {name}={value!r}," for name, value in self.options.items())
+            lines += [f"What may be meant{kind}, to be checked before it is believed:"]
+            lines += [f"load_{self.table}(\n    {path},{options}\n)"]
+        if self.confirm:
+            lines += ["Confirm that " + "; that ".join(self.confirm) + "."]
+        return redact_message("\n".join([*lines, self.tried]).rstrip())
 
-    def _call(self, given: object, kind: str) -> list[str]:
-        path = "rows" if is_table(given) else repr(str(given))
-        options = "".join(f"\n    {name}={value!r}," for name, value in self.options.items())
-        return [
-            f"What may be meant{kind}, to be checked before it is believed:",
-            f"load_{self.table}(\n    {path},{options}\n)",
-            *_sentences(self.confirm),
-        ]
-
-    def add(self, option: str, **entries: Any) -> None:
+    def add(self, option: str, entries: Mapping[str, Any]) -> None:
         """Add to an option what the user has not said."""
         self.options[option] = {**entries, **(self.options.get(option) or {})}
-
-    def name(self, head: str, column: str) -> None:
-        """Propose that a header is a column."""
-        self.add("columns", **{head: column})
 
     def known(self) -> set[str]:
         """List the columns of the table that the options, or the file's own headers, give."""
         options = self.options
         own = {plain(head) for head in self.rows.columns}
         known = {column for column in TABLES[self.table] if plain(column) in own}
-        known |= {name for name in (options.get("columns") or {}).values() if name}
-        known |= {*(options.get("always") or {}), *(options.get("made_of") or {})}
+        known |= {*(options.get("columns") or {}).values(), *(options.get("always") or {})}
+        known |= {*(options.get("made_of") or {})}
         for pattern in (options.get("split") or {}).values():
             known |= set(re.findall(r"\?P<(\w+)>", pattern))
-        answer = "score" if self.table == "scores" else "verdict"
-        made = {
-            ("winner_columns", "counts", "pair_columns"): {answer},
-            ("rater_columns",): {"rater", answer},
-            ("dimension_columns",): {"dimension", answer},
-            ("winner_loser",): {"responder_a", "responder_b", answer},
-            ("shown",): {"history_id", "responder_a", "responder_b"},
-        }
-        for names, columns in made.items():
-            known |= columns if any(options.get(name) is not None for name in names) else set()
-        return known | ({answer} if "p_a" in known else set())
+        for option, columns in MADE.items():
+            known |= columns if options.get(option) is not None else set()
+        return known | ({"verdict"} if "p_a" in known else set())
 
     def free(self) -> dict[str, str]:
         """List the headers that nothing explains yet, by plain name and by their last part."""
-        options = self.options
-        used = {
-            plain(name)
-            for option in ("columns", "only", "split", "winner_columns", "counts")
-            for name in options.get(option) or {}
-        }
-        for option in ("winner_loser", "pair_columns", "rater_columns", "dimension_columns"):
-            used |= {plain(name) for name in listed(options.get(option))}
+        used = {plain(head) for option in HEADED for head in listed(self.options.get(option))}
         used |= {plain(name) for name in TABLES[self.table]}
         heads = [head for head in map(str, self.rows.columns) if plain(head) not in used]
         heads = [head for head in heads if not self.rows[head].isna().all()]
-        free: dict[str, str] = {}
-        for name in (str, _last):
-            for head in heads:
-                free.setdefault(plain(name(head)), head)
-        return free
+        lasts = {plain(_last(head)): head for head in reversed(heads)}
+        return lasts | {plain(head): head for head in reversed(heads)}
 
-    def find(self, column: str) -> list[str]:
-        """List the free headers that are known to name a column, the likeliest first."""
+    def find(self, names: Iterable[str]) -> list[str]:
+        """List the free headers that have one of the names, the likeliest first."""
         free = self.free()
-        heads = {**facts()["columns"], **facts()["kept"]}[column]
-        named = (free[plain(name)] for name in heads if plain(name) in free)
-        return list(dict.fromkeys(named))
+        return list(dict.fromkeys(free[plain(name)] for name in names if plain(name) in free))
 
-    def heads_of(self, column: str) -> list[str]:
-        """List the headers that are read as a column."""
-        named = [
-            head for head, name in (self.options.get("columns") or {}).items() if name == column
-        ]
-        return [head for head in named or [column] if head in self.rows]
-
-
-def _sentences(confirm: list[str]) -> list[str]:
-    return ["Confirm that " + "; that ".join(confirm) + "."] if confirm else []
+    def heads_of(self, *columns: str) -> list[str]:
+        """List the headers that are read as these columns."""
+        meant = {column: [column] for column in columns}
+        for head, name in (self.options.get("columns") or {}).items():
+            if name in meant:
+                meant[name] = [head, *meant[name]]
+        return [head for heads in meant.values() for head in heads if head in self.rows]
 
 
 def _last(head: str) -> str:
@@ -190,19 +207,18 @@ def refuse_doubtful(table: str, raw: RawTable, options: FileOptions) -> None:
     for head, wrong in doubtful_rows(raw.rows).items():
         if plain(head) not in decided:
             values = raw.rows[head]
-            row = values.index[wrong][0]
             words = list(dict.fromkeys(values[wrong].map(str)))
             rest = list(dict.fromkeys(values[~wrong].map(str)))
-            keep = (
-                f"only={{{head!r}: {(rest[0] if len(rest) == 1 else rest)!r}}}"
-                if 0 < len(rest) < FEW
-                else f"only={{{head!r}: ...}}"
-            )
+            keep = f"only={{{head!r}: {_counted(rest)!r}}}" if rest else f"only={{{head!r}: ...}}"
             raise DataError(
                 f"{int(wrong.sum())} of {len(values)} rows may not count: {head} is"
-                f" {' or '.join(map(repr, words[:4]))}, first in {called(row)}. {keep} leaves them"
-                f" out; only={{{head!r}: {[*rest, *words][:8]!r}}} keeps all."
+                f" {' or '.join(map(repr, words[:4]))}, first in {called(values.index[wrong][0])}."
+                f" {keep} leaves them out; only={{{head!r}: {[*rest, *words][:8]!r}}} keeps all."
             )
+
+
+def _counted(values: list[str]) -> str | list[str]:
+    return values[0] if len(values) == 1 else values[:FEW]
 
 
 def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
@@ -218,49 +234,40 @@ def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
     names = {
         word
         for head, name in columns.items()
-        if name in ("responder_a", "responder_b") and head in rows
+        if name in SIDES and head in rows
         for word in map_words(rows[head], word_of).unique()
     }
     orders = {*map(plain, facts()["turned"]), *map(plain, facts()["first"])}
     given = {*map(plain, columns), *map(plain, options.get("winner_columns") or {})}
-    heads = [head for head in map(str, rows.columns) if plain(head) not in given]
-    heads = [head for head in heads if plain(_last(head)) in orders]
     found = []
-    for head in heads:
-        words = set(map_words(rows[head], word_of).unique())
-        filled = words - {""}
-        if len(words) > 1 and filled and (len(filled) <= 2 or filled <= names):
-            found.append(head)
+    for head in map(str, rows.columns):
+        if plain(head) not in given and plain(_last(head)) in orders:
+            words = set(map_words(rows[head], word_of).unique())
+            filled = words - {""}
+            if len(words) > 1 and filled and (len(filled) <= 2 or filled <= names):
+                found.append(head)
     return found
 
 
 def doubtful_rows(rows: pd.DataFrame) -> dict[str, pd.Series]:
     """Find columns by which rows may not count: header -> whether each row is such."""
-    doubtful_columns = {}
-    for name, values in facts()["doubtful"].items():
-        for head in rows.columns:
-            last = str(head).rsplit(".", 1)[-1]
-            status = name == "Status" and words_of(last)[-1:] == ["status"]
-            if (status or plain(last) == plain(name)) and not isinstance(
-                rows[head].iloc[0], dict | list
-            ):
-                cells = map_words(rows[head], word_of)
-                wrong = (
-                    cells.isin(values)
-                    if values != FILLED
-                    else cells.ne("") & ("AssignmentStatus" in rows.columns)
-                )
-                if status and plain(last) != "status":  # of another tool, whose numbers mean others
-                    wrong &= ~cells.isin(["1", "2", "8"])
-                if wrong.any() and not (name == "Status" and not _is_status(rows[head], values)):
-                    doubtful_columns[str(head)] = wrong
-    return doubtful_columns
-
-
-def _is_status(cells: pd.Series, values: list[str]) -> bool:
-    """Check whether a column holds a survey's status, in numbers or words."""
-    words = set(map_words(cells, word_of).unique())
-    return not words <= {"1", "2", "8"} or "0" in words
+    values = {plain(name): words for name, words in facts()["doubtful"].items()}
+    found = {}
+    for head in map(str, rows.columns):
+        last = head.rsplit(".", 1)[-1]
+        status = words_of(last)[-1:] == ["status"]
+        doubtful = values.get(plain(last), values["status"] if status else None)
+        if doubtful is None:
+            continue
+        cells = map_words(rows[head], word_of)
+        if doubtful == FILLED:
+            wrong = cells.ne("") & ("AssignmentStatus" in rows.columns)
+        else:
+            coded = plain(last) == "status" and "0" in set(cells)
+            wrong = cells.isin([*doubtful, *(facts()["status_codes"] if coded else ())])
+        if wrong.any():
+            found[head] = wrong
+    return found
 
 
 def with_tool(table: str, rows: pd.DataFrame, options: FileOptions) -> FileOptions:
@@ -304,23 +311,33 @@ def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
     'verdict'
     """
     proposal = Proposal(table, flatten(raw.rows), {**options})
-    if table in ("verdicts", "scores"):
-        proposal.tool = _tool_of(table, proposal.rows)
-        _apply_tool(proposal)
-        try:
-            exploded = FileOptions(explode=listed(proposal.options.get("explode")))
-            rows = reshape(table, raw, exploded, "verdict").rows
-        except DataError:
-            return proposal
-        proposal.rows = resolve(rows, list(proposal.options.get("columns") or {}))
+    proposal.tool = _tool_of(table, proposal.rows) if table in MUST_BE_NAMED else ""
+    about = facts()["tools"].get(proposal.tool, {})
+    _apply_tool(proposal)
+    try:
+        exploded = FileOptions(explode=listed(proposal.options.get("explode")))
+        rows = reshape(table, raw, exploded, "verdict").rows
+    except DataError:
+        return proposal
+    proposal.rows = resolve(rows, list(proposal.options.get("columns") or {}))
     if table == "verdicts":
-        _propose_verdicts(proposal)
-    elif table == "scores":
-        _propose_scores(proposal)
-    else:
-        for column in [name for name in facts()["columns"] if name in TABLES[table]]:
-            if column not in proposal.known() and (found := proposal.find(column)):
-                proposal.name(found[0], column)
+        _propose_sides(proposal)
+    if about.get("form") and not {*SIDES} & proposal.known():
+        heads = [head for head in map(str, rows) if _are_answers(rows[head])]
+        proposal.options.setdefault("pair_columns", heads)
+        _ask_shown(proposal, "pair", heads)
+    for column, names in facts()["columns"].items():
+        known = proposal.known()
+        if column in TABLES[table] and not known & {column, *INSTEAD.get(column, ())}:
+            _name_column(proposal, column, names)
+    for own in ("item", "dialogue_id"):
+        if own in rows and own in TABLES[table] and "history_id" not in proposal.known():
+            proposal.add("made_of", {"history_id": f"{{{own}}}"})
+    if about.get("shown") and not {*SIDES} & proposal.known():
+        for head in proposal.heads_of("history_id")[:1]:
+            _ask_shown(proposal, head, _values(rows[head]))
+    if table in MUST_BE_NAMED:
+        _propose_rest(proposal)
     return proposal
 
 
@@ -328,12 +345,8 @@ def _tool_of(table: str, rows: pd.DataFrame) -> str:
     """Find the first tool whose files have such headers, if any."""
     for tool, about in facts()["tools"].items():
         heads = _signs(about, rows)
-        numbers = heads[-2:] if about.get("numbers") else []
-        if (
-            _section(table) in about
-            and all(heads)
-            and all(_are_numbers(rows[head]) for head in numbers)
-        ):
+        counts = [rows[head] for head in heads[-2:] if about.get("counts") and head]
+        if _section(table) in about and all(heads) and all(map(_are_numbers, counts)):
             return str(tool)
     return ""
 
@@ -352,124 +365,66 @@ def _signs(about: JsonObject, rows: pd.DataFrame) -> list[str]:
 
 def _apply_tool(proposal: Proposal) -> None:
     """Set what a tool's files need, as far as this file has it and the user has not said it."""
-    if not proposal.tool:
-        return
-    about, options = facts()["tools"][proposal.tool], proposal.options
+    about, options = facts()["tools"].get(proposal.tool, {}), proposal.options
     meant = {*(options.get("columns") or {}).values(), *(options.get("always") or {})}
     heads = [str(head) for head in proposal.rows]
     tops = {head.split(".")[0] for head in heads}
-    section = about[_section(proposal.table)]
+    section = about.get(_section(proposal.table), {})
     for option, value in section.items():
-        if option in ("columns", "only"):
-            here = {
-                head: name
-                for head, name in value.items()
-                if head in heads or ("." in head and head.split(".")[0] in tops)
-            }
-            new = {head: name for head, name in here.items() if str(name) not in meant}
-            proposal.add(option, **(new if option == "columns" else here))
-        elif option == "always":
-            proposal.add(
-                option, **{name: what for name, what in value.items() if name not in meant}
-            )
-        elif option == "words":
-            proposal.add(option, **value)
-        elif option == "dimension_columns" and "explode" not in section:
-            if any(re.fullmatch(value, head) for head in heads):
-                options.setdefault(option, value)
-        else:
+        if isinstance(value, Mapping):
+            here = {*heads, *(head for head in value if "." in head and head.split(".")[0] in tops)}
+            entries = {name: what for name, what in value.items() if not {name, str(what)} & meant}
+            if option in ("columns", "only", "winner_columns"):
+                entries = {head: name for head, name in entries.items() if head in here}
+            if entries:
+                proposal.add(option, entries)
+        elif option != "dimension_columns" or "explode" in section or _fits(value, heads):
             options.setdefault(option, value)
+    for side, form in reversed(about.get("counts", {}).items()):
+        proposal.add("counts", dict.fromkeys(_fits(form, heads), side))
     if about.get("winner_loser"):
         options.setdefault("winner_loser", tuple(_signs(about, proposal.rows)[-2:]))
-    if _section(proposal.table) == "options" or "options" not in about:
+    if about.get("marks") and "winner_columns" not in options:
+        marks = {head: _meaning_of(head.rpartition(":::")[2]) for head in heads if ":::" in head}
+        stem = next((head.rpartition(":::")[0] for head, side in marks.items() if side == "a"), "")
+        own = {head: side for head, side in marks.items() if head.startswith(f"{stem}:::")}
+        options["winner_columns"] = {head: side for head, side in own.items() if side}
+    if proposal.table != "scores" or "options" not in about:
         proposal.confirm += about.get("confirm", ())
 
 
-def _propose_verdicts(proposal: Proposal) -> None:
-    """Look up the columns of votes; who was compared must be said by headers or by the tool."""
-    about = facts()["tools"].get(proposal.tool, {})
-    _propose_only(proposal)
-    _propose_marks(proposal)
-    _propose_sides(proposal)
-    if "responder_a" not in proposal.known() and about.get("form"):
-        _propose_form(proposal)
-    if "responder_a" not in proposal.known() and not about.get("shown"):
-        proposal.lacks = ["responder_a", "responder_b", "verdict"]
-        proposal.confirm.append(
-            "a row compares two replies and says who wrote them; if it scores one (or ranks it,"
-            " which is a score with a minus), load_scores says how to read it"
-        )
-        return
-    _propose_answer(proposal)
-    _propose_rater(proposal)
-    _propose_history(proposal)
-    if "responder_a" not in proposal.known():
-        _propose_shown(proposal)
-    _propose_order(proposal)
-    _propose_words(proposal)
-    _propose_rest(proposal)
+def _fits(form: str, heads: Iterable[str]) -> list[str]:
+    return [head for head in heads if re.fullmatch(form, head, re.IGNORECASE)]
 
 
-def _propose_only(proposal: Proposal) -> None:
-    rows, columns = proposal.rows, proposal.options.get("columns") or {}
-    for head, wrong in doubtful_rows(rows).items():
-        rest = list(dict.fromkeys(map_words(rows[head][~wrong], lambda cell: str(cell).strip())))
-        decided = {*(proposal.options.get("only") or {}), *columns}
-        if 0 < len(rest) < FEW and head not in decided:
-            proposal.add("only", **{head: rest[0] if len(rest) == 1 else rest})
-            proposal.confirm.append(f"the {int(wrong.sum())} other rows by {head} do not count")
-
-
-def _propose_marks(proposal: Proposal) -> None:
-    """Find answers with a column each, below headers such as ``pick:::A`` or ``choice.left``."""
-    if "verdict" in proposal.known() and not proposal.options.get("winner_loser"):
-        return
-    if proposal.options.get("winner_loser"):
-        draws = [head for name, head in proposal.free().items() if name in facts()["draws"]]
-        if draws:
-            proposal.add("winner_columns", **dict.fromkeys(draws, "tie"))
-        proposal.confirm += [f"{head} marks the rows in which neither won" for head in draws]
-        return
-    groups: dict[str, dict[str, str]] = {}
-    for head in map(str, proposal.rows):
-        *stem, mark = re.split(r":::|\.", head)
-        words = set(_words_in(proposal.rows[head]))
-        if stem and meaning_of(mark) in ("a", "b", "tie") and {*map(word_of, words)} <= {*ON, *OFF}:
-            groups.setdefault(str(stem), {})[head] = str(meaning_of(mark))
-    for marked in groups.values():
-        if {"a", "b"} <= set(marked.values()):
-            proposal.add("winner_columns", **marked)
-            return
-
-
-def meaning_of(word: str) -> str | None:
-    """Return the known meaning of a word of an answer, if any."""
+def _meaning_of(word: str) -> str:
+    """Return the known meaning of a word of an answer, or nothing."""
     near = {plain(word_of(word)), word_of(word)}
     for meaning, words in facts()["words"].items():
         if near & {*words, *map(plain, words)}:
             return str(meaning)
     phrases = facts()["phrases"].items()
-    return next((str(name) for name, form in phrases if re.fullmatch(form, word_of(word))), None)
+    return next((str(name) for name, form in phrases if re.fullmatch(form, word_of(word))), "")
+
+
+def _are_numbers(cells: pd.Series) -> bool:
+    return bool(pd.to_numeric(cells, errors="coerce").notna().all())
+
+
+def _are_answers(cells: pd.Series) -> bool:
+    words = _words_in(cells)
+    return any(words) and all(map(_meaning_of, words)) and not _are_numbers(pd.Series(words))
 
 
 def _propose_sides(proposal: Proposal) -> None:
-    if {"responder_a", "responder_b"} & proposal.known():
+    """Look up who was compared: two headers that name the two responders, and hold names."""
+    for third in proposal.find(facts()["thirds"])[:1]:
+        proposal.confirm.append(f"{third} names no third, as its header seems to say")
         return
-    free, rows = proposal.free(), proposal.rows
-    for one, other in facts()["sides"]:
-        first, second = free.get(plain(one), ""), free.get(plain(other), "")
-        if first and second and _are_names(rows[first]) and _are_names(rows[second]):
-            after = plain(second)[:-1] + {"b": "c", "2": "3"}.get(plain(second)[-1], "-")
-            if after in free:
-                proposal.confirm.append(f"{free[after]} names no third, as its header seems to say")
-                return
-            proposal.add("columns", **{first: "responder_a", second: "responder_b"})
-            if re.search("reply|response|output|option|answer|antwort", plain(one)):
-                proposal.confirm.append(
-                    f"{first} and {second} hold the names of who wrote the replies, and not the"
-                    " replies"
-                )
-            return
+    for pair in facts()["sides"]:
+        heads = proposal.find(pair) if not {*SIDES} & proposal.known() else []
+        if len(heads) == 2 and all(_are_names(proposal.rows[head]) for head in heads):
+            proposal.add("columns", dict(zip(heads, SIDES, strict=True)))
 
 
 def _are_names(cells: pd.Series) -> bool:
@@ -480,270 +435,130 @@ def _are_names(cells: pd.Series) -> bool:
     )
 
 
-def _are_numbers(cells: pd.Series) -> bool:
-    return bool(pd.to_numeric(cells, errors="coerce").notna().all())
-
-
-def _propose_form(proposal: Proposal) -> None:
-    """Propose the columns of a form whose cells are all known answers: a row is a person there."""
-    words_of_heads = {head: _words_in(proposal.rows[head]) for head in map(str, proposal.rows)}
-    heads = [
-        head
-        for head, words in words_of_heads.items()
-        if any(words) and all(map(meaning_of, words)) and not _are_numbers(pd.Series(words))
-    ]
-    if heads and "verdict" not in proposal.known():
-        proposal.options["pair_columns"] = heads
-    if "pair_columns" in proposal.options and "shown" not in proposal.options:
-        proposal.options["shown"] = [
-            {"pair": head, "history_id": "...", "responder_a": "...", "responder_b": "..."}
-            for head in heads[:2]
-        ]
-        proposal.confirm.append(
-            f"shown has a row for each of the {len(heads)} columns of answers, which says who"
-            " wrote the two replies (a list, a DataFrame or a file)"
-        )
-
-
-def _propose_answer(proposal: Proposal) -> None:
-    """Look up the column of answers, or those of tallies, of raters, or of chances."""
-    rows, free = proposal.rows, proposal.free()
-    if "verdict" in proposal.known():
-        return
-    counts = {
-        head: side
-        for side, form in facts()["tallies"].items()
-        for name, head in free.items()
-        if re.fullmatch(form, name) and _are_numbers(rows[head])
-    }
-    found = [head for head in proposal.find("verdict") if _words_in(rows[head])]
-    chances = [head for head in proposal.find("p_a") if _are_numbers(rows[head].head(FEW))]
-    if {"a", "b"} <= set(counts.values()):
-        proposal.add("counts", **counts)
-    elif found and f"{found[0]}.1" not in rows:
-        proposal.name(found[0], "verdict")
-        proposal.confirm += [f"{head} is not the answer" for head in found[1:]]
-    elif not found and (raters := rater_columns(proposal)):
-        proposal.options["rater_columns"] = raters
-    elif not found and chances:
-        proposal.name(chances[0], "p_a")
-        proposal.confirm.append(f"{chances[0]} is the chance that the first of the two is better")
-    else:
-        proposal.lacks = ["verdict"]
-        proposal.confirm += [f"you say which of {head} and {head}.1 it is" for head in found[:1]]
-
-
-def rater_columns(proposal: Proposal) -> list[str]:
-    """List headers such as ``annotator1`` or ``rater two``: a column for each rater."""
-    raters = {*map(plain, facts()["columns"]["rater"]), *map(plain, facts()["experts"])}
-    form = re.compile(rf"({'|'.join(map(re.escape, raters))})({'|'.join(facts()['numbers'])})")
-    heads = [head for name, head in proposal.free().items() if form.fullmatch(name)]
-    return sorted(set(heads), key=list(map(str, proposal.rows)).index) if len(heads) > 1 else []
-
-
-def _propose_rater(proposal: Proposal) -> None:
-    if "rater" not in proposal.known():
-        if found := proposal.find("rater"):
-            proposal.name(found[0], "rater")
-        else:
-            proposal.add("always", rater="unnamed")
-            proposal.confirm.append(
-                "nobody is named who judged, so that all rows count as one rater's, `unnamed`"
-            )
-    if "rater_kind" in proposal.known():
-        return
-    heads = proposal.heads_of("rater")
-    people = any(
-        names_people(head) or plain(_last(head)) in map(plain, facts()["people"]) for head in heads
-    )
-    names = [str(name) for head in heads for name in proposal.rows[head].dropna().unique()]
-    model = bool(names) and all(re.search(facts()["models"], name, re.IGNORECASE) for name in names)
-    kind = "model" if model and not people else "human"
-    proposal.add("always", rater_kind=kind)
-    if not people:
-        proposal.confirm.append(
-            f"those who judged are of the kind {kind!r} (a person is 'human', a judge that is a"
-            " model 'model')"
-        )
-
-
-def _propose_history(proposal: Proposal) -> None:
-    rows = proposal.rows
-    if "history_id" in proposal.known():
-        return
-    # what is one value in all rows may be the instruction to all
-    found = proposal.find("history_id")
-    varied = [head for head in found if len(_values(rows[head])) > 1]
-    head = next(iter([*varied, *found]), None)
-    turn = proposal.free().get("turn")
-    if head is None and "dialogue_id" in rows:
-        proposal.add("made_of", history_id="{dialogue_id}")
-    elif head is None:
-        proposal.add("made_of", history_id="row-{row}")
-        proposal.confirm.append(
-            "each row is a conversation of its own, since nothing names one: otherwise intervals"
-            " are too narrow"
-        )
-    elif turn and len(_values(rows[turn])) > 1 and "dialogue_id" not in proposal.known():
-        proposal.name(head, "dialogue_id")
-        proposal.add("made_of", history_id=f"{{{head}}}-{{{turn}}}")
-    else:
-        proposal.name(head, "history_id")
-
-
-def _values(cells: pd.Series) -> list[str]:
-    return list(dict.fromkeys(map_words(cells, lambda cell: str(cell).strip())))
-
-
-def _propose_shown(proposal: Proposal) -> None:
+def _ask_shown(proposal: Proposal, key: str, values: list[str]) -> None:
     """Ask for a table of what was shown where nothing says who wrote the replies."""
-    if proposal.options.get("shown") is None and (heads := proposal.heads_of("history_id")):
-        values = _values(proposal.rows[heads[0]])
-        proposal.options["shown"] = [
-            {heads[0]: value, "responder_a": "...", "responder_b": "..."} for value in values[:2]
-        ]
-        proposal.confirm.append(
-            f"shown says of each of the {len(values)} values of {heads[0]} who wrote the two"
-            " replies, which nothing here does (a list, a DataFrame or a file)"
-        )
+    about = {"history_id": "..."} if key == "pair" else {}
+    about |= dict.fromkeys(SIDES, "...")
+    proposal.options.setdefault("shown", [{key: value, **about} for value in values[:2]])
+    proposal.confirm.append(
+        f"shown says of each of the {len(values)} values of {key} who wrote the two replies, which"
+        " nothing here does (a list, a DataFrame or a file)"
+    )
+
+
+def _name_column(proposal: Proposal, column: str, names: list[str]) -> None:
+    """Take the likeliest of the headers that may be a column; one of two equal ones is not it."""
+    found = [head for head in proposal.find(names) if f"{head}.1" not in proposal.rows]
+    turn = proposal.find(["turn"]) if column == "history_id" else []
+    if found and turn and len(_values(proposal.rows[turn[0]])) > 1:
+        proposal.add("columns", {found[0]: "dialogue_id"})
+        proposal.add("made_of", {"history_id": f"{{{found[0]}}}-{{{turn[0]}}}"})
+    elif found:
+        proposal.add("columns", {found[0]: column})
+        if column == "verdict":
+            proposal.confirm += [f"{head} is not the answer" for head in found[1:]]
+        elif column == "p_a":
+            proposal.confirm.append(f"{found[0]} is the chance that the first of the two is better")
+
+
+def _propose_rest(proposal: Proposal) -> None:
+    """Say which rows count, what all of them have, what is missing, and what is left out."""
+    rows, options, table = proposal.rows, proposal.options, proposal.table
+    explained = {*(options.get("columns") or {}), *(options.get("only") or {})}
+    for head, wrong in doubtful_rows(rows).items():
+        if head not in explained and (rest := _values(rows[head][~wrong])):
+            proposal.add("only", {head: _counted(rest)})
+            proposal.confirm.append(f"the {int(wrong.sum())} other rows by {head} do not count")
+    known = proposal.known()
+    lacks = [column for column in MUST_BE_NAMED[table] if column not in known]
+    proposal.lacks = [column for column in lacks if column not in UNSAID]
+    if not known & {*MUST_BE_NAMED[table][:2]}:
+        proposal.lacks = lacks
+        proposal.confirm.append(ONE_REPLY if table == "verdicts" else NO_SCORE)
+        return
+    if "score" in lacks:
+        proposal.confirm.append(NO_SCORE)
+        known.add("dimension")  # which the headers may name
+    judges = [name for head in proposal.heads_of("rater") for name in _values(rows[head]) if name]
+    models = [name for name in judges if re.search(facts()["models"], name, re.IGNORECASE)]
+    kinds = {"rater_kind": "model"} if judges and models == judges else {}
+    for column in NEEDED[table]:
+        if column in UNSAID and column not in known:
+            option, value, sentence = UNSAID[column]
+            proposal.add(option, {column: kinds.get(column, value)})
+            proposal.confirm.append(sentence.format(kinds.get(column, value)))
+    if table == "verdicts":
+        _propose_order(proposal)
+        _propose_words(proposal)
+    for column, names in facts()["kept"].items() if table == "verdicts" else ():
+        for head in proposal.find(names)[:1] if column not in known else ():
+            keep = f"(columns={{{head!r}: {column!r}}} keeps it)"
+            proposal.confirm.append(f"{head} may be left out {keep}")
+    composed = " ".join((options.get("made_of") or {}).values())
+    if any(f"{{{head}}}" not in composed for head in proposal.free().values()):
+        options.setdefault("others", "drop")
 
 
 def _propose_order(proposal: Proposal) -> None:
     """Propose which column says who was shown first, or that the sides are the places."""
     rows, options = proposal.rows, proposal.options
-    if "order" in proposal.known():
-        return
-    if heads := order_heads(rows, options):
-        head, given = heads[0], options.get("words") or {}
-        codes = facts()["turned_codes"] if _is_turned(head) else facts()["first_codes"]
+    sides = proposal.heads_of(*SIDES)
+    for head in order_heads(rows, options)[:1]:
+        turned = plain(_last(head)) in map(plain, facts()["turned"])
+        codes = facts()["turned_codes" if turned else "first_codes"]
         meanings = {word: codes.get(word_of(word)) for word in _words_in(rows[head]) if word}
-        proposal.name(head, "order")
-        if all(meanings.values()) and "order" not in given:
-            options["words"] = {**given, "order": meanings}
+        proposal.add("columns", {head: "order"})
+        if all(meanings.values()):
+            proposal.add("words", {"order": meanings})
         proposal.confirm.append(
             f"{head} says which reply was shown first ('ab': that of responder_a), and the answers"
             " name the replies as the columns do, and not their places"
         )
-        return
-    words = {
-        part
-        for head in (*_side_heads(proposal), *(options.get("winner_columns") or {}))
-        for part in words_of(head)
-    }
-    raters = [head for head in listed(options.get("rater_columns")) if head in rows]
-    for head in (*proposal.heads_of("verdict"), *raters):
-        words |= {part for word in _words_in(rows[head]) for part in words_of(word)}
-    if places := [name for name in facts()["places"] if name in words]:
-        proposal.add("always", order="ab")
+    said = [*sides, *(options.get("winner_columns") or {})]
+    said += [word for head in proposal.heads_of("verdict") for word in _words_in(rows[head])]
+    words = {part for word in said for part in words_of(word)}
+    places = [name for name in facts()["places"] if name in words]
+    if places and "order" not in proposal.known():
+        proposal.add("always", {"order": "ab"})
         proposal.confirm.append(
             f"the reply called {places[0]} was shown first in every row, and is that of"
-            f" {' and '.join(_side_heads(proposal)[:1]) or 'responder_a'}"
+            f" {next(iter(sides), 'responder_a')}"
         )
-
-
-def _is_turned(head: str) -> bool:
-    return plain(_last(head)) in map(plain, facts()["turned"])
-
-
-def _side_heads(proposal: Proposal) -> list[str]:
-    return [head for side in ("responder_a", "responder_b") for head in proposal.heads_of(side)]
 
 
 def _propose_words(proposal: Proposal) -> None:
     """Look up the words of the answers; numbers mean sides only where the sides are numbered."""
-    rows, options = proposal.rows, proposal.options
-    heads = proposal.heads_of("verdict")
-    several = [
-        head
-        for option in ("pair_columns", "dimension_columns", "rater_columns")
-        for head in map(str, rows)
-        if head in listed(options.get(option))
-    ]
-    explained = {word_of(word) for word in options.get("words") or {}}
-    sides = _side_heads(proposal)
-    written = {str(name) for head in sides for name in rows[head].dropna().unique()}
-    names = {*map(word_of, written)}
-    if names & explained:  # what a tool's words mean is nobody's name
-        for head in sides:
-            options["columns"].pop(head, None)
-        proposal.lacks = ["responder_a", "responder_b"]
-        return
+    rows, sides = proposal.rows, proposal.heads_of(*SIDES)
+    pairs = [head for head in listed(proposal.options.get("pair_columns")) if head in rows]
+    names = {name for head in sides for name in _values(rows[head]) if name}
     side_of = {plain(head): side for head, side in zip(sides, ("a", "b"), strict=False)}
-    numbered = any(head.endswith("1") for head in sides)
-    for head in [*heads, *several]:
+    explained = {*map(word_of, [*names, *(proposal.options.get("words") or {})])}
+    for head in [*proposal.heads_of("verdict"), *pairs]:
         for word in _words_in(rows[head]):
-            key, meaning = word_of(word), side_of.get(plain(word)) or meaning_of(word)
-            own = key in ("a", "b", "tie") and word == key
-            if own or key in explained | names or (key == "" and several):
+            key, meaning = word_of(word), side_of.get(plain(word)) or _meaning_of(word)
+            if word in ("a", "b", "tie") or key in explained or (key == "" and pairs):
                 continue
             explained.add(key)
-            if meaning is None or (key in ("1", "2") and not numbered):
+            if not meaning or (key in ("1", "2") and not sides[0].endswith("1")):
                 proposal.confirm.append(f"you add to words what {show_answer(head, word)} means")
                 continue
-            proposal.add("words", **{word: "tie" if meaning == "unsure" else meaning})
-            if meaning == "unsure":
-                proposal.confirm.append(f"{word!r} is a tie, and not 'abstained' or 'inconsistent'")
-            elif meaning == "abstained":
-                proposal.confirm.append(f"{word!r} is no answer, and neither a tie")
-    if written and {meaning_of(name) for name in written} <= {"a", "b"}:
+            proposal.add("words", {word: "tie" if meaning == "unsure" else meaning})
+            if meaning in NO_SIDE:
+                proposal.confirm.append(f"{word!r} is {NO_SIDE[meaning]}")
+    if names and {_meaning_of(name) for name in names} <= {"a", "b"}:
         proposal.confirm.append(
-            f"{' and '.join(sorted(written))} are names of who wrote the replies, and not of sides"
+            f"{' and '.join(sorted(names))} are names of who wrote the replies, and not of sides"
             " or places"
         )
 
 
 def _words_in(cells: pd.Series) -> list[str]:
     """List the words of a column that has few, a list of one word being the word."""
-    cells = cells.map(lambda cell: cell[0] if isinstance(cell, list) and len(cell) == 1 else cell)
-    words = [
-        "" if word_of(word) == "" else str(word).strip() for word in map_words(cells, str_or_blank)
-    ]
-    distinct = list(dict.fromkeys(words))
-    return distinct if len(distinct) <= FEW else []
+    words = _values(
+        cells.map(lambda cell: cell[0] if isinstance(cell, list) and len(cell) == 1 else cell)
+    )
+    return words if len(words) <= FEW else []
 
 
-def str_or_blank(cell: object) -> str:
-    """Return a cell as text, and nothing as an empty one."""
-    if cell is None or cell != cell:
-        return ""
-    return f"{cell:g}" if isinstance(cell, float) else str(cell)
-
-
-def _propose_rest(proposal: Proposal) -> None:
-    """Leave the other columns out, and name those that verdicts could keep."""
-    for column in facts()["kept"] if proposal.table == "verdicts" else ():
-        if column not in proposal.known() and (found := proposal.find(column)):
-            proposal.confirm.append(
-                f"{found[0]} may be left out (columns={{{found[0]!r}: {column!r}}} keeps it)"
-            )
-    composed = " ".join((proposal.options.get("made_of") or {}).values())
-    if any(f"{{{head}}}" not in composed for head in proposal.free().values()):
-        proposal.options.setdefault("others", "drop")
-
-
-def _propose_scores(proposal: Proposal) -> None:
-    """Look up the columns of scores; a column for each dimension must be named by the user."""
-    rows, options = proposal.rows, proposal.options
-    for column in ("responder", "rater", "dimension", "score", "reply_id"):
-        if column not in proposal.known() and (found := proposal.find(column)):
-            proposal.name(found[0], column)
-    if "score" not in proposal.known():
-        if raters := rater_columns(proposal):
-            options["rater_columns"] = raters
-        else:
-            numbers = [head for head in proposal.free().values() if _are_numbers(rows[head])]
-            heads = list(dict.fromkeys(numbers))[:8]
-            named = f": dimension_columns={heads} if these are" if heads else ""
-            proposal.lacks = ["score"]
-            proposal.confirm.append(f"a column holds scores, or one for each dimension{named}")
-            if "responder" not in proposal.known():
-                return
-    if "history_id" not in proposal.known() and "item" in rows:
-        proposal.name("item", "history_id")
-    _propose_rater(proposal)
-    _propose_history(proposal)
-    for column, value in {"responder": "unnamed", "dimension": "overall"}.items():
-        if column not in proposal.known() and not (column == "dimension" and proposal.lacks):
-            proposal.add("always", **{column: value})
-            proposal.confirm.append(f"all rows have one {column}, since nothing names it")
-    _propose_rest(proposal)
+def _values(cells: pd.Series) -> list[str]:
+    return list(dict.fromkeys(map_words(cells, text_of)))

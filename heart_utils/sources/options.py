@@ -58,6 +58,17 @@ EXAMPLES = {
 }
 """Option that is a mapping -> one."""
 
+NEEDED = {
+    "histories": ("history_id", "turns"),
+    "verdicts": ("history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"),
+    "scores": ("history_id", "responder", "rater", "rater_kind", "dimension", "score"),
+    "replies": ("history_id", "responder", "text"),
+    "conversations": ("history_id", "responder", "seeker", "turns"),
+    "responders": ("responder", "responder_kind"),
+    "answers": ("rater", "left", "right", "choice"),
+}
+"""Table -> the columns that a file must have."""
+
 CHOICES = {"others": ("refuse", "drop"), "repeats": ("refuse", "number", "drop")}
 
 
@@ -66,13 +77,16 @@ def plain(head: object) -> str:
     return re.sub(r"[\s_-]", "", str(head)).casefold()
 
 
+def text_of(cell: object) -> str:
+    """Return a cell as text, and blank where it is empty."""
+    if cell is None or cell != cell:
+        return ""
+    return (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip()
+
+
 def word_of(cell: object) -> str:
     """Return a cell as a word to match: without case, and blank where it is empty."""
-    return (
-        ""
-        if cell is None or cell != cell
-        else (f"{cell:g}" if isinstance(cell, float) else str(cell)).strip().casefold()
-    )
+    return text_of(cell).casefold()
 
 
 def as_options(given: Mapping[str, Any], where: object) -> FileOptions:

@@ -140,16 +140,15 @@ def test_sides_that_are_places_are_an_order(sides, words):
     assert table[["order", "verdict"]].to_numpy().tolist() == [["ab", "a"], ["ba", "a"]]
 
 
-def test_repeats_are_not_proposed_where_a_column_of_two_values_tells_rows_apart():
+def test_rows_that_come_again_are_asked_about_and_never_numbered_by_a_proposal():
     rows = asked_twice("variant", ["u", "v"])
     how, said = refused(rows)
     assert "repeats" not in how
-    assert "you say what variant means, which tells rows apart" in said
+    assert "Read so, it still says: verdicts: 40 rows repeat another row's" in said
+    assert "a column that says which reply was shown first is the order" in said
     how["columns"]["variant"] = "order"
     how["words"]["order"] = {"u": "ab", "v": "ba"}
     assert load_verdicts(rows, **how)["order"].value_counts().to_dict() == {"ab": 20, "ba": 20}
-    same = rows.drop(columns="variant").assign(minute=range(40))
-    assert refused(same)[0]["repeats"] == "number"
 
 
 def test_a_command_line_says_what_the_words_of_an_order_mean():
@@ -166,10 +165,9 @@ def test_copies_are_left_out_on_request_and_counted():
     rows = asked_twice("swapped", [0, 1], n=3)
     doubled = pd.concat([rows, rows], ignore_index=True)
     how, said = refused(doubled)
-    assert how["repeats"] == "drop"
-    assert "6 rows, the same in every cell as another, are copies" in said
+    assert "a copy goes out (repeats='drop')" in said
     with pytest.warns(UserWarning, match="6 copies of another row"):
-        assert len(load_verdicts(doubled, **how)) == 6
+        assert len(load_verdicts(doubled, **how, repeats="drop")) == 6
 
 
 # Arena-Hard
@@ -232,38 +230,52 @@ def test_a_tool_that_is_named_needs_no_more_words(tmp_path):
     assert table["verdict"].tolist() == ["a"] * 8
 
 
-WIDE = "Antwort;Modell;Ärztin 1;Arzt 2\na0;m;1;5,5\na1;m;8;8\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "n"),
-    [
-        (WIDE, 4),
-        ("item,coder,code\ni0,c1,0\ni1,c1,1\ni0,c2,1\n", 3),
-        ("question_id,model,score,tstamp\nq,m,0,1\nq,m,1,2\n", 2),
-        ("prompt,model,rater one,rater two\np1,x,1,2\np2,x,3,4\n", 4),
-    ],
-)
-def test_scores_are_proposed_as_scores_and_the_call_runs(tmp_path, text, n):
+def test_scores_are_proposed_as_scores_and_the_call_runs(tmp_path):
     file = tmp_path / "scores.csv"
-    file.write_text(text)
+    file.write_text("item,coder,code\ni0,c1,0\ni1,c1,1\ni0,c2,1\n")
     with pytest.raises(DataError) as caught:
         load_verdicts(file)
     assert "load_scores(" in str(caught.value)
     assert "load_verdicts(" not in str(caught.value).partition("What may be meant")[2]
     table = load_scores(file, **proposed(caught.value))
-    assert len(table) == n
+    assert table["history_id"].tolist() == ["i0", "i1", "i0"]
     assert refused(file, load_scores)[0] == proposed(caught.value)
 
 
-def test_a_score_in_each_column_is_asked_about_by_name():
+def test_a_reply_that_was_scored_again_is_asked_about(tmp_path):
+    file = tmp_path / "scores.csv"
+    file.write_text("question_id,model,score,tstamp\nq,m,0,1\nq,m,1,2\n")
+    how, said = refused(file, load_scores)
+    assert "keep one score, or the mean; replies that were written anew need a reply_id" in said
+    how["made_of"] = {"reply_id": "{question_id}-{model}-{tstamp}"}
+    assert load_scores(file, **how)["reply_id"].tolist() == ["q-m-1", "q-m-2"]
+
+
+def test_a_score_in_each_column_is_asked_about_with_examples():
     rows = pd.DataFrame(
         {"prompt": ["p", "q"], "model": ["x", "y"], "warmth": [1, 2], "wit": [3, 4]}
     )
-    with pytest.raises(DataError, match=r"dimension_columns=\['warmth', 'wit'\]") as caught:
-        load_scores(rows)
-    how = proposed(caught.value)
+    how, said = refused(rows, load_scores)
+    assert "Nothing here says what is score" in said
+    assert "  warmth: '1', '2'\n  wit: '3', '4'" in said
+    assert "dimension_columns lists the headers" in said
     assert len(load_scores(rows, **how, dimension_columns=["warmth", "wit"])) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "raters"),
+    [
+        ("Antwort;Modell;Ärztin 1;Arzt 2\na0;m;1;5,5\na1;m;8;8\n", ["Ärztin 1", "Arzt 2"]),
+        ("prompt,model,rater one,rater two\np1,x,1,2\np2,x,3,4\n", ["rater one", "rater two"]),
+    ],
+)
+def test_a_column_for_each_rater_is_asked_about(tmp_path, text, raters):
+    file = tmp_path / "scores.csv"
+    file.write_text(text)
+    how, said = refused(file, load_scores)
+    assert "or for each rater, rater_columns does" in said
+    how["always"] = {"rater_kind": "human", "dimension": "overall"}
+    assert len(load_scores(file, **how, rater_columns=raters)) == 4
 
 
 @pytest.mark.parametrize("votes", [[1, 2], ["model_1", "model_2"]])
@@ -276,12 +288,15 @@ def test_two_columns_of_winners_are_orders_and_of_numbers_tallies(votes):
     assert table["order"].isna().all() if votes == [1, 2] else set(table["order"]) == {"ab", "ba"}
 
 
-def test_columns_named_after_raters_are_raters():
+def test_votes_with_a_column_for_each_rater_are_asked_about():
     rows = pd.DataFrame({"item": ["1"], "model_a": ["x"], "model_b": ["y"]})
     rows["annotator1"], rows["annotator2"] = ["model_a"], ["tie"]
-    how, _ = refused(rows)
-    assert how["rater_columns"] == ["annotator1", "annotator2"]
-    assert load_verdicts(rows, **how)["rater"].tolist() == ["annotator1", "annotator2"]
+    how, said = refused(rows)
+    assert "  annotator1: 'model_a'\n  annotator2: 'tie'" in said
+    how["always"] = {"rater_kind": "human"}
+    raters = ["annotator1", "annotator2"]
+    table = load_verdicts(rows, **how, rater_columns=raters, words={"model_a": "a"})
+    assert table["rater"].tolist() == raters
 
 
 def test_no_message_shows_a_cell_that_may_be_a_person(tmp_path):
