@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks import Figure, seconds
 from heart_utils.heartbench.formula import rubric_board, score_rubric, simulate_hits
 from heart_utils.simulate.coverage import NULLS, simulate_gate
-from heart_utils.sources.heartbench import load_rubric
+from heart_utils.sources.codebooks import load_rubric_items
 
 N_MODELS = 13
 MAX_ALARMS = 64
@@ -94,7 +94,7 @@ def run(quick: bool) -> Iterator[Figure]:
 def _board() -> tuple[float, float]:
     """Score and bootstrap in a process of its own, on a rubric of HeartBench's size."""
     rng = np.random.default_rng(1)
-    questions = load_rubric()
+    questions = load_rubric_items()
     hits = simulate_hits(
         questions, {f"model {number}": number / 6 - 1 for number in range(N_MODELS)}, rng=rng
     )

@@ -200,7 +200,7 @@ from .simulate.study import (
 )
 from .sources.codebooks import load_codebooks as load_codebooks
 from .sources.catalogue import DataUnavailableError as DataUnavailableError
-from .sources.heart import next_seeker_turns as next_seeker_turns
+from .sources.heart import load_heart as load_heart, next_seeker_turns as next_seeker_turns
 from .sources.load import (
     describe_votes as describe_votes,
     load_conversations as load_conversations,
@@ -208,8 +208,8 @@ from .sources.load import (
     load_replies as load_replies,
     load_scores as load_scores,
     load_verdicts as load_verdicts,
-    scores_to_verdicts as scores_to_verdicts,
 )
+from .sources.pairs import scores_to_verdicts as scores_to_verdicts
 from .tables import check_table as check_table, TableError as TableError
 
 __version__: str

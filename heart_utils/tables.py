@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,13 @@ __all__ = [
     "VERDICTS",
     "Column",
 ]
-__all__ += ["TableError", "check_table"]
+__all__ += ["DataError", "TableError", "check_table"]
+
+
+class DataError(ValueError):
+    """A file or a data set does not hold what was expected; ``options`` may read it."""
+
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 class TableError(ValueError):

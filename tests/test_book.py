@@ -16,7 +16,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from heart_utils.runs import find_root, open_run
-from heart_utils.sources.heartbench import load_rubric
+from heart_utils.sources.codebooks import load_rubric_items
 from tools.notebooks import read_cells
 
 ROOT = find_root()
@@ -432,7 +432,7 @@ def test_a_responders_card_has_the_ranks_and_means_of_its_chapter(pages):
 
 def test_the_rubric_that_a_reader_ticks_has_the_points_of_heartbench(pages):
     rows, _, _ = behind("13_heartbench", "rubric")
-    rubric = load_rubric()
+    rubric = load_rubric_items()
     first = rubric[rubric["question_id"].isin(rubric["question_id"].unique()[:20])]
     assert rows["points"].tolist() == pytest.approx(first["points"].tolist(), nan_ok=True)
     assert rows["question"].nunique() == 20

@@ -20,7 +20,7 @@ from heart_utils import (
 )
 from heart_utils.identities import find_identities, looks_like_person, redact_contacts
 from heart_utils.runs import RunError, code_people
-from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import DataError
 
 PROLIFIC = "5f3c1b2a9d8e7f6a5b4c3d2e"
 WORKER = "A1B2C3D4E5F6G7"

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from heart_utils.identities import show_cell
-from heart_utils.sources.catalogue import DataError, Source, find_source
+from heart_utils.sources.catalogue import Source, find_source
+from heart_utils.tables import DataError
 
 __all__ = ["keep_columns", "need_score", "need_words"]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from heart_utils.report.provenance import TableNote
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
-from heart_utils.sources.catalogue import SOURCES, DataError, Source, find_data
+from heart_utils.sources.catalogue import SOURCES, Source, find_data
+from heart_utils.tables import DataError
 from tools.settings import contact_words, launch_words, read_settings
 
 __all__ = ["absent_sets", "shared_inputs", "write_governance"]

@@ -26,8 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from heart_utils.sources.catalogue import SOURCES, DataError, Source
+from heart_utils.sources.catalogue import SOURCES, Source
 from heart_utils.sources.load import load_responders
+from heart_utils.tables import DataError
 
 __all__ = ["ATTRIBUTES"]
 

@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.sources.catalogue import DataError, Source, find_data, find_source
-from heart_utils.sources.files import complete
+from heart_utils.sources.catalogue import Source, find_data, find_source
+from heart_utils.sources.defaults import complete
 from heart_utils.sources.load import load_responders
-from heart_utils.tables import LEVELS, check_table
+from heart_utils.tables import LEVELS, DataError, check_table
 from tools.columns import keep_columns, need_score, need_words
 from tools.conversations import CONVERSATIONS
 from tools.mentalalign import read_mentalalign

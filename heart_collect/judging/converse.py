@@ -35,7 +35,7 @@ from heart_collect.judging.respond import (
     unwrap,
 )
 from heart_collect.judging.responders import PROBES, RespondError, check_responders
-from heart_utils.sources.files import check_last_speaker
+from heart_utils.sources.defaults import check_last_speaker
 from heart_utils.tables import ENDS, check_table, count_exchanges, empty_table
 
 __all__ = ["collect_conversations", "conversation_replies"]

@@ -19,8 +19,7 @@ from heart_collect.judging.design import pair_replies, seeded
 from heart_collect.judging.prompts import AUTHORS, PROMPTS
 from heart_collect.judging.responders import PROBES as RULES
 from heart_utils.runs import find_root
-from heart_utils.sources.formats import read_lines
-from heart_utils.sources.load import load_histories, load_replies, load_responders
+from heart_utils.sources.defaults import read_objects, read_sample
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["CHECKS", "REWRITES", "Check", "profile_features"]
@@ -58,12 +57,12 @@ def make_probes() -> dict[str, pd.DataFrame]:
 
     Each probe is compared with the reference reply it was made from.
     """
-    histories = load_histories("sample")
+    histories = read_sample("histories")
     histories = histories[histories["slice"] == "standard"].reset_index(drop=True)
-    base = load_replies("sample").set_index("history_id").loc[histories["history_id"]].reset_index()
+    base = read_sample("replies").set_index("history_id").loc[histories["history_id"]].reset_index()
     # Rewritten by hand: by rule, they would be broken as well as bare.
-    lines = read_lines(find_root() / "data" / "sample" / "specifics_removed.jsonl")
-    bare = {row["history_id"]: row["text"] for _, row in lines}
+    lines = read_objects(find_root() / "data" / "sample" / "specifics_removed.jsonl")
+    bare = {row["history_id"]: row["text"] for row in lines}
     rows: list[dict[Any, Any]] = []
     for number, (history, reply) in enumerate(
         zip(histories.to_dict("records"), base.to_dict("records"), strict=True)
@@ -84,7 +83,7 @@ def make_probes() -> dict[str, pd.DataFrame]:
         for check in CHECKS
     ]
     responders = pd.concat(
-        [load_responders("sample"), named_probes([check.name for check in CHECKS])],
+        [read_sample("responders"), named_probes([check.name for check in CHECKS])],
         ignore_index=True,
     )
     comparisons = pd.concat(pairs, ignore_index=True)

@@ -17,7 +17,7 @@ from heart_collect.calls.thoughts import without_thoughts
 from heart_collect.judging.prompts import REPLY_INSTRUCTIONS, reply_messages
 from heart_collect.judging.questions import count_calls
 from heart_collect.judging.responders import PROBES, RespondError, check_responders
-from heart_utils.sources.files import check_last_speaker
+from heart_utils.sources.defaults import check_last_speaker
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, flag_reply
 from heart_utils.tables import check_table, empty_table
 

@@ -11,8 +11,8 @@ import pandas as pd
 from heart_collect.calls.models import Model
 from heart_collect.calls.prices import price
 from heart_collect.judging.prompts import PROMPTS
+from heart_utils.sources.defaults import read_sample
 from heart_utils.sources.heart import MAX_WORDS
-from heart_utils.sources.load import load_histories, load_replies
 from heart_utils.tables import check_table, empty_table
 
 __all__ = ["PROBES", "RespondError"]
@@ -34,8 +34,8 @@ def _always(text: str) -> Callable[[Sequence[Mapping[str, str]]], str]:
 @lru_cache(maxsize=1)
 def _replies_to_others() -> list[tuple[tuple[str, ...], str, str]]:
     """List the sample's histories as texts, with their dialogue and the reply drafted for each."""
-    histories = load_histories("sample")[["history_id", "dialogue_id", "turns"]]
-    rows = histories.merge(load_replies("sample")[["history_id", "text"]], on="history_id")
+    histories = read_sample("histories")[["history_id", "dialogue_id", "turns"]]
+    rows = histories.merge(read_sample("replies")[["history_id", "text"]], on="history_id")
     return [
         (tuple(turn["text"] for turn in turns), dialogue, text)
         for _, dialogue, turns, text in rows.itertuples(index=False)

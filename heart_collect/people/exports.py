@@ -18,11 +18,11 @@ from heart_collect.people.assignment import StudyError
 from heart_utils.identities import redact_message
 from heart_utils.runs import write_atomically
 from heart_utils.settings import JsonObject
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.files import read_rows
 from heart_utils.sources.formats import HALF, RawTable, is_whole_text, read_table, suffix_of
 from heart_utils.sources.guess import propose
 from heart_utils.sources.options import FileOptions, as_yaml, check_options
+from heart_utils.tables import DataError
 
 __all__ = ["QUESTIONS"]
 

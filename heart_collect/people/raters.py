@@ -29,7 +29,7 @@ from heart_collect.people.withdrawal import forget, withdraw, withdrawn_people
 from heart_utils.identities import redact_contacts, redact_message, show_cell
 from heart_utils.runs import Run, code_people, open_run, read_csv_text
 from heart_utils.settings import JsonObject, read_yaml
-from heart_utils.sources.files import complete
+from heart_utils.sources.defaults import complete
 from heart_utils.sources.heart import flag_reply
 from heart_utils.sources.options import FileOptions, add_reading, reading_of
 from heart_utils.tables import KEYS, check_table, empty_table

@@ -25,6 +25,7 @@ from heart_utils.ratings.verdicts import (
     AgreementError,
     Array,
     Codes,
+    complete_starts,
     need,
     rater_group,
     read_votes,
@@ -271,25 +272,6 @@ def _both_certain(one: Array, other: Array) -> Array:
         tested = stats.ttest_1samp(np.where(varies, gaps, np.nan), 0.0).pvalue
         p.append(np.nan_to_num(tested, nan=1.0))
     return holm(pd.Series(np.maximum(*p))).to_numpy()
-
-
-def complete_starts(first: pd.DataFrame, second: pd.DataFrame, cluster: str) -> pd.DataFrame:
-    """Lay two measures side by side, a row a start with both scores of each common responder."""
-    for rows in (first, second):
-        need_columns(rows, ["responder", "score", cluster], AgreementError)
-    wide = [
-        rows.pivot_table(index=cluster, columns="responder", values="score")
-        for rows in (first, second)
-    ]
-    both = pd.concat(wide, axis=1, keys=["first", "second"])
-    common = sorted(set(wide[0]) & set(wide[1]), key=str)
-    both = both[[(name, one) for name in ("first", "second") for one in common]].dropna()
-    if len(common) < 2 or len(both) < 4:
-        raise AgreementError(
-            f"Both measures have {len(common)} responders in {len(both)} complete starts in common;"
-            " expected two or more in four or more."
-        )
-    return both
 
 
 def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.identities import looks_like_person, redact_message, show_rater
-from heart_utils.tables import ORDERS, RATER_KINDS, STATES
+from heart_utils.tables import ORDERS, RATER_KINDS, STATES, need_columns
 
 __all__ = [
     "AgreementError",
@@ -889,3 +889,22 @@ def _numbers(verdicts: pd.DataFrame, column: str, where: NDArray[np.bool_]) -> A
 
 def _take(words: list[str | None], codes: Codes) -> pd.Series:
     return pd.Series(pd.array(words, dtype="str").take(codes))
+
+
+def complete_starts(first: pd.DataFrame, second: pd.DataFrame, cluster: str) -> pd.DataFrame:
+    """Lay two measures side by side, a row a start with both scores of each common responder."""
+    for rows in (first, second):
+        need_columns(rows, ["responder", "score", cluster], AgreementError)
+    wide = [
+        rows.pivot_table(index=cluster, columns="responder", values="score")
+        for rows in (first, second)
+    ]
+    both = pd.concat(wide, axis=1, keys=["first", "second"])
+    common = sorted(set(wide[0]) & set(wide[1]), key=str)
+    both = both[[(name, one) for name in ("first", "second") for one in common]].dropna()
+    if len(common) < 2 or len(both) < 4:
+        raise AgreementError(
+            f"Both measures have {len(common)} responders in {len(both)} complete starts in common;"
+            " expected two or more in four or more."
+        )
+    return both

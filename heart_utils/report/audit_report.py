@@ -20,9 +20,9 @@ from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import plot_leaderboard
 from heart_utils.report.gate_report import as_markdown
 from heart_utils.runs import known_people, write_together
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.load import load_replies, load_verdicts
 from heart_utils.sources.options import add_reading, as_yaml, reading_of
+from heart_utils.tables import DataError
 
 __all__ = ["report_audit"]
 

@@ -8,15 +8,14 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from heart_utils.agreement.ranks import complete_starts
 from heart_utils.extras import extra
-from heart_utils.ratings.verdicts import is_simulated
+from heart_utils.ratings.verdicts import complete_starts, is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html
 from heart_utils.report.drawn import show_numbers_with_figures
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
-
-    from heart_utils.ratings.ratings import Ratings
 
 __all__ = ["mark_simulated", "plot_boards", "plot_forest", "plot_intervals"]
 __all__ += [
@@ -141,7 +138,15 @@ def fit_width(figure: Figure) -> None:
     figure.set_figwidth(min(WIDTH, figure.get_figwidth()))
 
 
-def ratings_table(given: Ratings | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFrame:
+class Rated(Protocol):
+    """What has a table of ratings, as :class:`~heart_utils.ratings.ratings.Ratings` does."""
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The table, one row a responder."""
+
+
+def ratings_table(given: Rated | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFrame:
     """Return the ratings table of a table, a fit or several leaderboards by group."""
     if isinstance(given, Mapping):
         return pd.concat([ratings_table(board) for board in given.values()], ignore_index=True)
@@ -149,7 +154,7 @@ def ratings_table(given: Ratings | pd.DataFrame | Mapping[Any, Any]) -> pd.DataF
 
 
 def plot_intervals(
-    table: pd.DataFrame | Ratings,
+    table: pd.DataFrame | Rated,
     *,
     value: str,
     label: str,
@@ -393,7 +398,7 @@ def plot_profile(
 
 
 def plot_leaderboard(
-    ratings: pd.DataFrame | Ratings,
+    ratings: pd.DataFrame | Rated,
     *,
     title: str | None = None,
     origin: str = "measured",
@@ -469,7 +474,7 @@ def plot_leaderboard(
 
 
 def plot_boards(
-    boards: pd.DataFrame | Mapping[Any, Ratings], *, by: str, origin: str = "measured"
+    boards: pd.DataFrame | Mapping[Any, Rated], *, by: str, origin: str = "measured"
 ) -> Figure:
     """Draw one small leaderboard for each value of a column, in one order and scale.
 

@@ -40,11 +40,10 @@ from heart_utils.report.gate_calibration import (
 )
 from heart_utils.report.tables import as_workbook
 from heart_utils.runs import RunError, find_home, known_people, open_run, write_together
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.files import read_file
 from heart_utils.sources.formats import COMPRESSED, SUFFIXES
 from heart_utils.sources.options import FileOptions, add_reading, as_yaml, reading_of
-from heart_utils.tables import empty_table
+from heart_utils.tables import DataError, empty_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,26 +12,20 @@ import json
 import os
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from heart_utils.runs import checksum, find_home, find_root, write_atomically
 from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.cuts import cut_official, plain_form, read_words
+from heart_utils.tables import DataError
 
-__all__ = ["SOURCES", "DataError", "DataUnavailableError", "Source", "SourceFile"]
-
-
-class DataError(ValueError):
-    """A file or a data set does not hold what was expected; ``options`` may read it."""
-
-    options: Mapping[str, Any] = MappingProxyType({})
+__all__ = ["SOURCES", "DataUnavailableError", "Source", "SourceFile"]
 
 
 class DataUnavailableError(DataError):

@@ -12,19 +12,15 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.identities import show_answer, show_cell
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import TEXT, map_words
+from heart_utils.sources.defaults import ANSWERS, SIDES
 from heart_utils.sources.options import FileOptions, word_of
 from heart_utils.sources.reshape import as_text
-from heart_utils.tables import ORDERS, TABLES, VERDICTS, Column, called
+from heart_utils.tables import ORDERS, TABLES, VERDICTS, Column, DataError, called
 
 __all__: list[str] = []
 
-ANSWERS = {"verdicts": "verdict", "scores": "score", "replies": "text", "answers": "choice"}
-"""Table -> the column that is empty in a row that failed."""
-
 FAILURES = ("abstained", "refused", "unparsed", "error")
-SIDES = ("responder_a", "responder_b")
 NAMES = (*SIDES, "responder", "rater")
 """Columns of names that people give, in which two spellings are one name."""
 

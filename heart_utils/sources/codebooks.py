@@ -1,13 +1,15 @@
-"""Codebooks: labels of what a reply or a turn does, with the words that show each."""
+"""Codebooks, with the words that show each code, and the points of HeartBench's rubric."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from heart_utils.runs import find_root
 from heart_utils.settings import Text, read_yaml
 
-__all__ = ["Code", "Codebook", "CodebookError", "load_codebooks"]
+__all__ = ["Code", "Codebook", "CodebookError", "load_codebooks", "load_rubric_items"]
 
 
 class CodebookError(ValueError):
@@ -61,3 +63,22 @@ def load_codebooks() -> dict[str, Codebook]:
             f"{path}: {twice[0]!r} stands twice; each code needs a name of its own."
         )
     return codebooks
+
+
+def load_rubric_items() -> pd.DataFrame:
+    """Load the points of HeartBench's rubric items, without their words.
+
+    The points come with the project.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in
+        ``load_questions``.
+
+    Examples
+    --------
+    >>> len(load_rubric_items())
+    3114
+    """
+    return pd.read_parquet(find_root() / "data" / "heartbench" / "rubric.parquet")

@@ -29,12 +29,11 @@ import pyarrow.parquet
 
 from heart_utils.identities import show_cell
 from heart_utils.settings import JsonObject
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import ARROW_TEXT, TEXT
 from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log
 from heart_utils.sources.unpacking import MAX_BYTES, Allowance, unpack_gzip, unpack_zstd
 from heart_utils.sources.workbook import MAX_MEMORY, read_sheets
-from heart_utils.tables import called
+from heart_utils.tables import DataError, called
 
 __all__ = ["RawTable"]
 

@@ -26,18 +26,17 @@ from heart_utils.identities import (
     words_of,
 )
 from heart_utils.settings import JsonObject
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import map_words
+from heart_utils.sources.defaults import NEEDED, SIDES
 from heart_utils.sources.formats import RawTable, is_table
-from heart_utils.sources.options import NEEDED, FileOptions, listed, plain, text_of, word_of
+from heart_utils.sources.options import FileOptions, listed, plain, text_of, word_of
 from heart_utils.sources.reshape import flatten, reshape, resolve
-from heart_utils.tables import TABLES, called
+from heart_utils.tables import TABLES, DataError, called
 
 __all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
 NAME_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
-SIDES = ("responder_a", "responder_b")
 FILLED = "filled"  #: Of a column in which any cell that is not blank says that a row may not count.
 HEADED = (
     *("columns", "only", "split", "winner_columns", "counts", "winner_loser"),

@@ -20,10 +20,11 @@ import pandas as pd
 from heart_utils.runs import find_root
 from heart_utils.settings import JsonObject
 from heart_utils.sources.catalogue import find_data
-from heart_utils.sources.files import complete, read_sample
+from heart_utils.sources.defaults import complete, read_sample
 from heart_utils.tables import check_table
 
-__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "flag_reply", "next_seeker_turns"]
+__all__ = ["MAX_SENTENCES", "MAX_WORDS", "Dialogue", "flag_reply", "load_heart"]
+__all__ += ["next_seeker_turns"]
 
 SPLITS = ("train", "valid", "test")
 SPEAKERS = {"usr": "seeker", "sys": "supporter"}
@@ -122,7 +123,38 @@ DAMAGED_TEXT = (80, 82, 90)
 
 
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
-    """Load HEART's histories: 280 standard, 20 adversarial, and 20 calm twins on request."""
+    """Load HEART's histories: 280 standard, 20 adversarial, and 20 calm twins on request.
+
+    Parameters
+    ----------
+    twins
+        Whether to add each adversarial history's calm original (slice ``calm_twin``).
+
+    Returns
+    -------
+    pandas.DataFrame
+        A table of histories, one row a history, as ``load_histories("heart")`` gives it.
+
+    Raises
+    ------
+    DataUnavailableError
+        If ESConv or HEART's release is not on this machine; the message names the command that
+        fetches it.
+
+    See Also
+    --------
+    load_histories : Load any set of histories, or a file of one's own.
+
+    Examples
+    --------
+    >>> from heart_utils import DataUnavailableError
+    >>> try:
+    ...     n_histories = len(load_heart())
+    ... except DataUnavailableError:
+    ...     n_histories = 300
+    >>> n_histories
+    300
+    """
     dialogues = read_dialogues()
 
     def cut(history_id: str, row: dict[Any, Any], n_turns: int) -> JsonObject:

@@ -14,12 +14,12 @@ import pandas as pd
 
 from heart_utils.runs import find_root
 from heart_utils.settings import JsonObject
-from heart_utils.sources.catalogue import DataError, find_data, find_source
-from heart_utils.sources.files import complete
+from heart_utils.sources.catalogue import find_data, find_source
+from heart_utils.sources.defaults import complete
 from heart_utils.sources.formats import read_lines
-from heart_utils.tables import check_table
+from heart_utils.tables import DataError, check_table
 
-__all__ = ["load_rubric"]
+__all__: list[str] = []
 
 SPEAKERS = {"A": "seeker", "B": "supporter"}
 FIELDS = ("question_id", "rubric", "dialogue")
@@ -81,25 +81,6 @@ def load_question_histories(name_or_path: str | os.PathLike[str] = "heartbench")
         for question in _read(name_or_path)
     ]
     return check_table("histories", complete("histories", pd.DataFrame(rows)))
-
-
-def load_rubric() -> pd.DataFrame:
-    """Load the points of HeartBench's rubric items, without their words.
-
-    The points come with the project.
-
-    Returns
-    -------
-    pandas.DataFrame
-        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in
-        ``load_questions``.
-
-    Examples
-    --------
-    >>> len(load_rubric())
-    3114
-    """
-    return pd.read_parquet(find_root() / "data" / "heartbench" / "rubric.parquet")
 
 
 def _read(name_or_path: str | os.PathLike[str]) -> list[JsonObject]:

@@ -12,8 +12,7 @@ from typing import Any, Literal, TypedDict
 import yaml
 
 from heart_utils.settings import JsonObject, read_yaml
-from heart_utils.sources.catalogue import DataError
-from heart_utils.tables import TABLES
+from heart_utils.tables import TABLES, DataError
 
 __all__ = ["FileOptions"]
 
@@ -57,17 +56,6 @@ EXAMPLES = {
     "soft": "{'a': 1, 'b': 2}",
 }
 """Option that is a mapping -> one."""
-
-NEEDED = {
-    "histories": ("history_id", "turns"),
-    "verdicts": ("history_id", "responder_a", "responder_b", "rater", "rater_kind", "verdict"),
-    "scores": ("history_id", "responder", "rater", "rater_kind", "dimension", "score"),
-    "replies": ("history_id", "responder", "text"),
-    "conversations": ("history_id", "responder", "seeker", "turns"),
-    "responders": ("responder", "responder_kind"),
-    "answers": ("rater", "left", "right", "choice"),
-}
-"""Table -> the columns that a file must have."""
 
 CHOICES = {"others": ("refuse", "drop"), "repeats": ("refuse", "number", "drop")}
 

@@ -16,11 +16,10 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.identities import names_people, show_cell
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.columns import TEXT, map_words
 from heart_utils.sources.formats import DEEP, RawTable, is_table, read_table, refuse_cells
 from heart_utils.sources.options import FileOptions, listed, plain, word_of
-from heart_utils.tables import called
+from heart_utils.tables import DataError, called
 
 __all__ = ["Reshaped"]
 

@@ -14,7 +14,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import DataError
 
 __all__: list[str] = []
 

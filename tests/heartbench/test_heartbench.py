@@ -16,7 +16,7 @@ from heart_utils.heartbench.formula import (
     score_rubric,
     simulate_hits,
 )
-from heart_utils.sources.heartbench import load_rubric
+from heart_utils.sources.codebooks import load_rubric_items
 
 
 def make_questions(rows):
@@ -293,7 +293,7 @@ def test_unknown_options_name_those_there_are(rng):
 
 @pytest.fixture(scope="module")
 def questions():
-    return load_rubric()
+    return load_rubric_items()
 
 
 @pytest.fixture(scope="module")

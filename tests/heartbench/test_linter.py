@@ -7,7 +7,7 @@ import pytest
 
 from heart_utils.heartbench.formula import RubricError, rubric_board, score_rubric
 from heart_utils.heartbench.linter import REPLIES, degenerate_replies, lint_rubric, lint_rule
-from heart_utils.sources.heartbench import load_rubric
+from heart_utils.sources.codebooks import load_rubric_items
 from heart_utils.tables import check_table
 
 
@@ -150,7 +150,7 @@ def test_a_scorer_that_gives_no_scores_is_told_so():
 
 
 def test_heartbench_as_released_pays_85_for_hitting_everything():
-    questions = load_rubric()
+    questions = load_rubric_items()
     found = lint_rule(released, questions, n_questions=5, rng=np.random.default_rng(1)).set_index(
         "check"
     )["found"]

@@ -8,8 +8,9 @@ import tarfile
 import pytest
 
 from heart_utils.sources import catalogue
-from heart_utils.sources.catalogue import SOURCES, DataError, fetch_data
+from heart_utils.sources.catalogue import SOURCES, fetch_data
 from heart_utils.sources.cuts import cut_official, plain_form, read_words
+from heart_utils.tables import DataError
 
 SECRET = "a-word-that-nobody-may-keep"
 

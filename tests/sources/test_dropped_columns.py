@@ -14,8 +14,9 @@ from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import read_answers
 from heart_utils import load_histories, load_replies, load_scores, load_verdicts
 from heart_utils.sources import catalogue
-from heart_utils.sources.catalogue import SOURCES, DataError, fetch_data
+from heart_utils.sources.catalogue import SOURCES, fetch_data
 from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.tables import DataError
 from tools.official import PUBLISHED, derive
 
 PRIVATE = {

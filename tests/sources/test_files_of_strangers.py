@@ -13,13 +13,13 @@ import pytest
 import zstandard
 
 from heart_utils.settings import read_yaml
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.load import load_verdicts
+from heart_utils.tables import DataError
 
 MEGABYTE = b"x" * 1_000_000
 READ_IN_A_CHILD = """
 import resource, sys
-from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import DataError
 from heart_utils.sources.load import load_verdicts
 try:
     load_verdicts(sys.argv[1])

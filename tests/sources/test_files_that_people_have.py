@@ -11,9 +11,9 @@ import pytest
 import zstandard
 
 from heart_utils.ratings.ratings import fit_ratings
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.inspect_logs import unpack_log
 from heart_utils.sources.load import describe_votes, load_scores, load_verdicts
+from heart_utils.tables import DataError
 
 BATTLES = [
     {

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root, may_publish, strictest_licence
-from heart_utils.sources.catalogue import DataError, find_source
-from heart_utils.sources.heartbench import load_question_histories, load_questions, load_rubric
+from heart_utils.sources.catalogue import find_source
+from heart_utils.sources.codebooks import load_rubric_items
+from heart_utils.sources.heartbench import load_question_histories, load_questions
+from heart_utils.tables import DataError
 
 LINE = {
     "question_id": "Q1",
@@ -121,7 +123,7 @@ def published():
 
 @pytest.mark.mirror
 def test_the_points_that_come_with_the_project_are_those_of_the_official_file(questions):
-    rubric = load_rubric()
+    rubric = load_rubric_items()
     pd.testing.assert_frame_equal(rubric, questions[list(rubric)])
 
 

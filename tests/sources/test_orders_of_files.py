@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from heart_utils.judges.position import position_bias
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.load import load_scores, load_verdicts
 from heart_utils.sources.options import add_reading, reading_of
+from heart_utils.tables import DataError
 
 COLUMNS = {"q": "history_id", "model_a": "responder_a", "model_b": "responder_b"}
 

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from heart_utils import check_table, load_conversations
-from heart_utils.sources.catalogue import DataError
-from heart_utils.tables import ENDS
+from heart_utils.tables import ENDS, DataError
 
 TURNS = [
     {"speaker": "supporter", "text": "What happened?"},

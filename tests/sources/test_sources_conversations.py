@@ -16,7 +16,7 @@ from scipy import stats
 from heart_utils import variance_components
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources import catalogue
-from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import DataError
 from tools.conversations import CONVERSATIONS
 from tools.official import derive
 

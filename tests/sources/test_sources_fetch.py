@@ -13,12 +13,12 @@ from heart_utils.runs import LICENCES
 from heart_utils.sources import catalogue as fetching
 from heart_utils.sources.catalogue import (
     SOURCES,
-    DataError,
     DataUnavailableError,
     Source,
     fetch_data,
     find_data,
 )
+from heart_utils.tables import DataError
 from tools.data import main
 from tools.official import derive
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.files import DEFAULTS
+from heart_utils.sources.defaults import DEFAULTS
 from heart_utils.sources.load import load_histories, load_replies, load_scores, load_verdicts
-from heart_utils.tables import TABLES
+from heart_utils.tables import TABLES, DataError
 
 TURNS = [{"speaker": "seeker", "text": "The flat is empty — naïve of me."}]
 HISTORY = {"history_id": "h1", "turns": TURNS}

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.sources.catalogue import DataError
-from heart_utils.sources.load import scores_to_verdicts
-from heart_utils.tables import check_table
+from heart_utils.sources.pairs import scores_to_verdicts
+from heart_utils.tables import DataError, check_table
 
 
 def scores(rows, **columns) -> pd.DataFrame:

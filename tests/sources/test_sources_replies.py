@@ -1,8 +1,9 @@
 import pytest
 
-from heart_utils.sources.catalogue import DataError, DataUnavailableError
+from heart_utils.sources.catalogue import DataUnavailableError
 from heart_utils.sources.heart import flag_reply
 from heart_utils.sources.load import load_histories, load_replies, load_responders
+from heart_utils.tables import DataError
 
 
 def test_strict_sets_without_a_mirror_say_what_to_do(monkeypatch, tmp_path):

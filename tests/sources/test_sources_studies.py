@@ -9,8 +9,8 @@ import pytest
 
 from heart_utils.runs import open_run
 from heart_utils.sources import catalogue
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.load import load_scores
+from heart_utils.tables import DataError
 from tools.official import derive
 
 OWN = "recipients/perceived_empathy_self_ratings.csv"

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from test_files_that_people_have import proposed
 
-from heart_utils.sources.catalogue import DataError
 from heart_utils.sources.load import load_verdicts
+from heart_utils.tables import DataError
 
 SHOWN = [
     ("q1", "alpha", "beta"),

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import Run, find_root, may_publish, open_run
-from heart_utils.sources.catalogue import SOURCES, DataError
+from heart_utils.sources.catalogue import SOURCES
+from heart_utils.tables import DataError
 from tools import data as public
 
 FOLDER = find_root() / "data" / "public"

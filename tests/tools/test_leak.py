@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.runs import find_root
-from heart_utils.sources.catalogue import DataError
+from heart_utils.tables import DataError
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.release import zip_folder
 
