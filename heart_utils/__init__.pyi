@@ -64,7 +64,6 @@ from .judges.position import (
     position_bias as position_bias,
     text_features as text_features,
 )
-from .report.records import load_calibration as load_calibration
 from .judges.probabilities import calibrate_probabilities as calibrate_probabilities
 from .judges.report_card import describe_judges as describe_judges, grade_probes as grade_probes
 from .judges.retest import (
@@ -101,23 +100,14 @@ from .replies.scaling import (
     ScalingError as ScalingError,
     spearman_interval as spearman_interval,
 )
-from .replies.seekers import (
-    agree_with_outside as agree_with_outside,
-    describe_seekers as describe_seekers,
-    probes_lose as probes_lose,
-    seeker_card as seeker_card,
-    tell_from_real as tell_from_real,
-    told_by_raters as told_by_raters,
-)
+from .replies.seekers import describe_seekers as describe_seekers
 from .replies.turns import (
-    describe_turns as describe_turns,
     drift_by_turn as drift_by_turn,
     path_by_turn as path_by_turn,
-    split_turns as split_turns,
     stopping_paths as stopping_paths,
     TurnsError as TurnsError,
 )
-from .report.audit import Audit as Audit, audit_votes as audit_votes
+from .report.audit import audit_votes as audit_votes
 from .report.conversation import (
     practise_comparisons as practise_comparisons,
     read_conversation as read_conversation,
@@ -152,7 +142,6 @@ from .report.tables import (
     glue_numbers as glue_numbers,
     in_words as in_words,
     show_table as show_table,
-    write_excel as write_excel,
 )
 from .runs import (
     find_root as find_root,
@@ -175,7 +164,6 @@ from .simulate.asking import (
 )
 from .simulate.conversations import (
     ConversationCosts as ConversationCosts,
-    difference_error as difference_error,
     plan_conversations as plan_conversations,
 )
 from .simulate.coverage import (
@@ -200,7 +188,7 @@ from .simulate.study import (
 )
 from .sources.codebooks import load_codebooks as load_codebooks
 from .sources.catalogue import DataUnavailableError as DataUnavailableError
-from .sources.heart import load_heart as load_heart, next_seeker_turns as next_seeker_turns
+from .sources.heart import load_heart as load_heart
 from .sources.load import (
     describe_votes as describe_votes,
     load_conversations as load_conversations,

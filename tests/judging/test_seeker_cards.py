@@ -24,14 +24,13 @@ from heart_utils import (
     load_histories,
     load_replies,
     methods,
-    next_seeker_turns,
-    split_turns,
-    tell_from_real,
     write_leaderboard,
 )
-from heart_utils.replies.turns import TurnsError
+from heart_utils.replies.seekers import tell_from_real
+from heart_utils.replies.turns import TurnsError, split_turns
 from heart_utils.runs import open_run
 from heart_utils.sources import heart
+from heart_utils.sources.heart import next_seeker_turns
 
 STUDY = {
     "slices": {"standard": 6, "adversarial": 4},

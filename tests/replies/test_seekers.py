@@ -4,15 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils import (
+from heart_utils import describe_seekers
+from heart_utils.replies.seekers import (
+    LIMITS,
     agree_with_outside,
-    describe_seekers,
     probes_lose,
     seeker_card,
     tell_from_real,
     told_by_raters,
 )
-from heart_utils.replies.seekers import LIMITS
 from heart_utils.replies.turns import TurnsError
 
 WORDS = [

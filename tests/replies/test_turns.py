@@ -6,15 +6,8 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
-from heart_utils import (
-    describe_turns,
-    drift_by_turn,
-    load_scores,
-    path_by_turn,
-    split_turns,
-    stopping_paths,
-)
-from heart_utils.replies.turns import TurnsError
+from heart_utils import drift_by_turn, load_scores, path_by_turn, stopping_paths
+from heart_utils.replies.turns import TurnsError, describe_turns, split_turns
 
 
 def conversation(number, *texts, seeker="s"):

@@ -10,9 +10,9 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from heart_utils import write_excel
 from heart_utils.identities import IdentityError
 from heart_utils.report import gate_report
+from heart_utils.report.tables import write_excel
 
 
 def test_what_is_read_back_is_what_was_written(tmp_path):

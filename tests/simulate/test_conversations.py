@@ -8,14 +8,13 @@ from scipy import stats
 from benchmarks.reliability import CONVERSATIONS, FACETS, compare_equals, draw
 from heart_utils import (
     ConversationCosts,
-    difference_error,
     plan_conversations,
     score_differences,
     variance_components,
 )
 from heart_utils.agreement.generalizability import win_scores
 from heart_utils.ratings.verdicts import AgreementError
-from heart_utils.simulate.conversations import find_chance
+from heart_utils.simulate.conversations import difference_error, find_chance
 
 SIZES = {"responder": 4, "dialogue": 10, "seeker": 3, "repeat": 2, "rater": 2}
 SAGE = {"responder:dialogue": 100.0, "responder:seeker": 10.0, "rest": 400.0}
