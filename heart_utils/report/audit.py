@@ -84,6 +84,7 @@ LEAST_FAMILY = 0.05
 TRIED = 12  # raters with the most votes, of whom each is left out once
 THREAD = 5  # dialogues by which two parts of a leaderboard hang together
 DATES = ("date", "position")
+ASKED = ["dialogue_id", "history_id", "responder_a", "responder_b", "rater", "dimension", "order"]
 
 
 @dataclass(frozen=True)
@@ -211,15 +212,18 @@ class _Sheet:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """All votes, with the columns that may be left out, and copies left out."""
-        filled = {"dimension": "overall", "state": "valid", "order": None, "repeat": 0}
+        filled = {"dimension": "overall", "state": "valid", "order": None}
         known = {name: value for name, value in filled.items() if name not in self.votes}
-        return self.votes.assign(**known)[~self.copies].reset_index(drop=True)
+        rows = self.votes.assign(**known)[~self.copies].reset_index(drop=True)
+        if "repeat" in rows:
+            return rows
+        asked = rows.groupby([name for name in ASKED if name in rows], dropna=False)
+        return rows.assign(repeat=asked.cumcount())
 
     @cached_property
     def copies(self) -> NDArray[np.bool_]:
         """Which rows say again what the same rater said of the same two replies."""
-        key = ["dialogue_id", "history_id", "responder_a", "responder_b", "rater", "dimension"]
-        key += ["order", "repeat", "verdict", "protocol", "group", "slice"]
+        key = [*ASKED, "repeat", "verdict", "protocol", "group", "slice", *DATES]
         return self.votes.duplicated([name for name in key if name in self.votes]).to_numpy()
 
     @cached_property
@@ -332,16 +336,15 @@ def _reading(sheet: _Sheet) -> Iterator[Finding]:
         if len(held):
             n_turned = int(held.lt(0).sum())
             said = (
-                f"In {n_turned:,} of {len(held):,} pairs that {who} decided in both orders the"
-                " verdict turned with the order"
+                f"{who} contradicted itself in {n_turned:,} of the {len(held):,} pairs that it"
+                " decided in both orders. A judge that never reads does so in half or more"
             )
             if not answers.lowest(held) > 0:
-                said += "; a judge that never reads turns in half or more, and this may be one."
+                said += ", and this may be one."
                 yield Finding("reading", "unsupported", said, "Use a judge that reads.")
             else:
                 level = "look" if n_turned > 0.3 * len(held) else "sound"
-                said += "; of a judge that never reads it is half or more."
-                yield Finding("reading", level, said)
+                yield Finding("reading", level, f"{said}.")
         elif len(first):
             share = float(first.gt(0).mean())
             said = f"{who} was asked in one order a pair, and preferred the first in {share:.0%}"
@@ -371,6 +374,9 @@ def _board(sheet: _Sheet) -> Iterator[Finding]:
             yield Finding("board", thread[0], f"{name}: {thread[1]}", thread[2])
             if thread[0] == "unsupported" and "never met" in thread[1]:
                 continue
+        if len(pd.unique(rows["dialogue_id"])) < 2:
+            yield Finding("board", "unsupported", f"{name}: one dialogue allows no interval.")
+            continue
         try:
             board = fit_ratings(
                 rows, dimension=name, n_resamples=sheet.n_resamples, rng=sheet.generator(name)
@@ -381,8 +387,9 @@ def _board(sheet: _Sheet) -> Iterator[Finding]:
         sheet.boards[name] = board
         apart = int((board.differences()["ci_low"] > 0).sum())
         pairs = len(board.strength) * (len(board.strength) - 1) // 2
-        said = f"{name}: {apart} of {pairs} pairs of responders are told apart"
-        yield Finding("board", "sound" if apart else "look", f"{said}, all at once.")
+        said = f"{name}: {apart} of {pairs} pairs of responders can be distinguished"
+        said += " (all compared at once)."
+        yield Finding("board", "sound" if apart else "look", said)
 
 
 def _thread(rows: pd.DataFrame) -> tuple[str, str, str] | None:
@@ -414,19 +421,25 @@ def _parts(ends: list[NDArray[np.int64]], size: int) -> tuple[int, NDArray[np.in
 
 
 def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
-    sizes = sheet.joined["dialogue_id"].value_counts()
-    largest = sizes.iloc[0] / sizes.sum() if len(sizes) else 1.0
+    """Whether each dimension has enough dialogues, and none has most of the votes."""
     more = f"Judge replies in {ENOUGH_CLUSTERS} dialogues or more."
-    if len(sizes) > 1 and largest > MOST:
-        said = (
-            f"One dialogue of {len(sizes)} has {largest:.0%} of all votes and carries the result."
-        )
+    alarmed = False
+    for name, dialogues in sheet.joined.groupby("dimension")["dialogue_id"]:
+        sizes = dialogues.value_counts()
+        largest = sizes.iloc[0] / sizes.sum()
+        if len(sizes) > 1 and largest > MOST:
+            said = f"{name}: one dialogue of {len(sizes)} has {largest:.0%} of all votes and"
+            said += " carries the result."
+        elif len(sizes) < ENOUGH_CLUSTERS:
+            of = "1 dialogue" if len(sizes) == 1 else f"{len(sizes)} dialogues"
+            said = f"{name}: votes are on {of}; an interval needs {ENOUGH_CLUSTERS}."
+        else:
+            continue
+        alarmed = True
         yield Finding("dialogues", "unsupported", said, more)
-    elif len(sizes) < ENOUGH_CLUSTERS:
-        said = f"Votes are on {len(sizes)} dialogues; an interval needs {ENOUGH_CLUSTERS}."
-        yield Finding("dialogues", "unsupported", said, more)
-    else:
-        yield Finding("dialogues", "sound", f"Votes are on {len(sizes)} dialogues.")
+    if not alarmed:
+        number = sheet.joined["dialogue_id"].nunique()
+        yield Finding("dialogues", "sound", f"Votes are on {number} dialogues.")
 
 
 def _carried(sheet: _Sheet) -> Iterator[Finding]:
@@ -436,12 +449,14 @@ def _carried(sheet: _Sheet) -> Iterator[Finding]:
         said = f"All votes are by {show_rater(votes.index[0])}: the result is that rater's."
         yield Finding("carried", "look", said, "Ask others, and show how far they agree.")
         return
-    for kind, rows in sheet.joined.groupby("rater_kind"):
-        shares = rows["rater"].value_counts(normalize=True)
-        if len(shares) > 1 and shares.iloc[0] > MOST:
+    for (name, kind), raters in sheet.joined.groupby(["dimension", "rater_kind"])["rater"]:
+        shares = raters.value_counts(normalize=True)
+        # Halfway from an equal share to all: of two raters one has half or more of the votes.
+        most = (1 + 1 / len(shares)) / 2
+        if len(shares) > 1 and shares.iloc[0] > most:
             who = show_rater(shares.index[0])
-            said = f"Of {len(shares)} raters ({kind}), {who} gave {shares.iloc[0]:.0%} of the votes"
-            said += ": the result is that rater's."
+            said = f"{name}: of {len(shares)} raters ({kind}), {who} gave {shares.iloc[0]:.0%} of"
+            said += " the votes: the result is that rater's."
             yield Finding("carried", "unsupported", said, "Deal votes evenly.")
             return
     for name, board in sheet.boards.items():
@@ -469,13 +484,16 @@ def _turned(rows: pd.DataFrame, apart: pd.DataFrame, dimension: str) -> int:
 
 def _ties(sheet: _Sheet) -> Iterator[Finding]:
     tied = (sheet.share == 0.5) & sheet.joined["state"].eq("valid").to_numpy()
-    for kind, ties in pd.Series(tied).groupby(sheet.joined["rater_kind"].to_numpy()):
-        if ties.mean() >= LARGEST_TIES:
-            said = f"{ties.mean():.0%} of the verdicts ({kind}) are ties: most say nothing of who"
+    for kind, rows in sheet.joined.assign(tied=tied).groupby("rater_kind"):
+        ties = rows.groupby("dimension")["tied"].mean()
+        many = [f"{name} {share:.0%}" for name, share in ties[ties >= LARGEST_TIES].items()]
+        if many:
+            said = f"Most verdicts ({kind}) are ties and say nothing of who is better:"
             collect = "Ask for the better of two, or compare replies that differ more."
-            yield Finding("ties", "unsupported", f"{said} is better.", collect)
+            yield Finding("ties", "unsupported", f"{said} {', '.join(many)}.", collect)
         else:
-            yield Finding("ties", "sound", f"{ties.mean():.0%} of verdicts ({kind}) are ties.")
+            share = rows["tied"].mean()
+            yield Finding("ties", "sound", f"{share:.0%} of verdicts ({kind}) are ties.")
 
 
 def _names(sheet: _Sheet) -> Iterator[Finding]:
@@ -621,31 +639,58 @@ def _family_of(name: str) -> str:
 
 
 def _family(sheet: _Sheet) -> Iterator[Finding]:
-    """Whether a judge prefers replies of its own family more than others do."""
-    family = {side: sheet.joined[side].map(_family_of) for side in ("responder_a", "responder_b")}
+    """Whether a judge gives its own family more wins than others' votes lead to expect."""
     others = "people" if sheet.people.any() else "other judges"
+    sides = ("responder_a", "responder_b")
+    families = [sheet.joined[side].map(_family_of) for side in sides]
     tried = []
     for judge in sheet.judges:
-        mine = _family_of(judge)
-        side = family["responder_a"].eq(mine).astype(int) - family["responder_b"].eq(mine)
-        own = sheet.of(judge) & side.ne(0).to_numpy()
-        rest = (sheet.people if sheet.people.any() else ~sheet.of(judge)) & side.ne(0).to_numpy()
+        of_a, of_b = (family.eq(_family_of(judge)).astype(float) for family in families)
+        own, who = (of_a - of_b).to_numpy(), sheet.of(judge)
+        rest = sheet.people if sheet.people.any() else ~who
         by_others = pd.Series(sheet.share[rest]).groupby(sheet.question[rest]).mean()
-        gap = sheet.share[own] - by_others.reindex(sheet.question[own]).to_numpy()
-        known = ~np.isnan(gap)
-        dialogues = sheet.joined.loc[own, "dialogue_id"][known]
-        if len(pd.unique(dialogues)) > 1:
-            tried.append((judge, (gap * side[own].to_numpy())[known], dialogues))
+        expected = by_others.reindex(sheet.question).to_numpy() - 0.5
+        kept = who & ~np.isnan(expected)
+        if len(pd.unique(sheet.joined.loc[kept & (own != 0), "dialogue_id"])) > 1:
+            tried.append((judge, kept, own[kept], expected[kept]))
     if not tried:
         said = "No judge decided on a reply of its own family (by name) that others decided on too."
         yield Finding("family", "not run", said)
-    for judge, gap, dialogues in tried:
-        mean, low, high = _mean(gap, dialogues, 1 - ERROR / len(tried))
-        said = f"Share of wins that {show_rater(judge)} gives its own family, less what {others}"
-        said += f" give it: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
-        level = "sound" if low <= 0 else "unsupported" if mean > LEAST_FAMILY else "look"
+    for judge, kept, own, expected in tried:
+        mean, low, high, allowed = _own_lead(sheet, kept, own, expected, ERROR / len(tried))
+        said = f"Share of wins that {show_rater(judge)} gives its own family, less what the votes"
+        said += f" of {others} lead to expect: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
+        level = "sound" if low <= 0 else "look"
+        if level == "look" and mean > LEAST_FAMILY and allowed:
+            level = "unsupported"
         collect = "Use a judge of another family, too." if level != "sound" else ""
         yield Finding("family", level, said, collect)
+
+
+def _own_lead(
+    sheet: _Sheet, kept: NDArray[np.bool_], own: Array, expected: Array, error: float
+) -> tuple[float, float, float, bool]:
+    """Compute a family's lead with its interval, and whether a surer judge is allowed for.
+
+    A judge that is surer than others gives every strong author more wins. How much more is found
+    over pairs of authors, whose means are the instrument of single answers.
+    """
+    rows, given = sheet.joined[kept], sheet.share[kept] - 0.5
+    turn = np.where(rows["responder_a"] > rows["responder_b"], -1.0, 1.0)
+    authors = np.sort(rows[["responder_a", "responder_b"]].to_numpy(str), axis=1)
+    pair = [rows["dimension"].to_numpy(str), authors[:, 0], authors[:, 1]]
+    of_pair = turn * pd.Series(turn * expected).groupby(pair).transform("mean").to_numpy()
+    found, instruments = np.column_stack([own, expected]), np.column_stack([own, of_pair])
+    allowed = np.linalg.matrix_rank(instruments.T @ instruments, tol=1e-6 * len(rows)) == 2
+    if not allowed:  # two authors: as sure as the others
+        given, found, instruments = given - expected, found[:, :1], instruments[:, :1]
+    inverse = np.linalg.inv(instruments.T @ found)
+    lead = inverse @ instruments.T @ given
+    influence = (instruments * (given - found @ lead)[:, np.newaxis]) @ inverse[0]
+    codes = pd.factorize(rows["dialogue_id"])[0]
+    se, even = clustered_error(influence, np.ones(len(codes)), codes)
+    low, high = error_ends(lead[0], se, even, 1 - error, least=-1.0, most=1.0)
+    return float(lead[0]), float(low), float(high), bool(allowed)
 
 
 def _drift(sheet: _Sheet) -> Iterator[Finding]:
@@ -655,50 +700,71 @@ def _drift(sheet: _Sheet) -> Iterator[Finding]:
     when = pd.to_datetime(when, errors="coerce") if column == "date" else when
     tried = []
     for judge in sheet.judges:
-        mine = sheet.of(judge)
+        mine = sheet.of(judge) & (when.notna().to_numpy() if column else True)
         order = when[mine].rank(method="dense") if column else pd.Series(dtype=float)
         if order.nunique() < 2:
             continue
         late = order.gt(order.median() if order.nunique() > 2 else 1.5).to_numpy()
         tried += [(judge, *one) for one in _changes(sheet, mine, late)]
     if not tried:
-        said = "No judge's votes have two dates (column date)."
+        said = "No judge decided on the same authors at two dates (column date)."
         yield Finding("drift", "not run", said, "Keep when each vote was given, and ask again.")
         return
     p = holm(pd.Series([one[-1] for one in tried], dtype=float))
-    for (judge, responder, change, _), adjusted in zip(tried, p, strict=True):
+    for (judge, responder, change, again, _), adjusted in zip(tried, p, strict=True):
         if adjusted < ERROR:
-            said = f"{show_rater(judge)} changed between the earlier and the later half of its"
-            said += f" votes: {responder} won {change:+.0%} more often later."
-            yield Finding(
-                "drift", "unsupported", said, "Ask one set of pairs again, on both dates."
-            )
+            said = f"With {show_rater(judge)}, {responder} won {change:+.0%} more often in the"
+            said += " later half of its votes, against the same authors"
+            said += " on the same pairs." if again else ": the judge changed, or its dialogues did."
+            collect = "" if again else "Ask one set of pairs again, on both dates."
+            yield Finding("drift", "unsupported" if again else "undecided", said, collect)
     if not (p < ERROR).any():
         yield Finding("drift", "sound", "No judge's answers changed over time.")
 
 
 def _changes(
     sheet: _Sheet, mine: NDArray[np.bool_], late: NDArray[np.bool_]
-) -> Iterator[tuple[str, float, float]]:
-    """Compare how often each responder won, earlier and later, by dialogue (Welch)."""
-    rows, share = sheet.joined[mine], sheet.share[mine]
+) -> Iterator[tuple[str, float, bool, float]]:
+    """Compare how often each responder won, earlier and later, by dialogue.
+
+    On pairs asked in both halves where there are some; else against the same authors (Welch), less
+    what people say of the same pairs where they decided most of them.
+    """
+    rows, share, question = sheet.joined[mine], sheet.share[mine], sheet.question[mine]
+    halves = pd.Series(late).groupby(question).transform("nunique").to_numpy()
+    again = rows.loc[halves > 1, "dialogue_id"].nunique() >= THREAD
+    by_people = pd.Series(sheet.share[sheet.people]).groupby(sheet.question[sheet.people]).mean()
+    told = by_people.reindex(question).to_numpy()
+    kept = np.ones(len(rows), dtype=bool)
+    if again:
+        kept = halves > 1
+    elif np.mean(~np.isnan(told)) > MOST:
+        share, kept = share - told + 0.5, ~np.isnan(told)
+    rows, share, late = rows[kept], share[kept], late[kept]
     sides = [rows["responder_a"], rows["responder_b"]]
     wins = pd.DataFrame(
         {
             "responder": pd.concat(sides),
+            "other": pd.concat(sides[::-1]),
+            "dimension": pd.concat([rows["dimension"]] * 2),
             "won": np.concatenate([share, 1 - share]),
             "late": np.tile(late, 2),
             "dialogue_id": pd.concat([rows["dialogue_id"]] * 2),
         }
     )
-    means = wins.groupby(["responder", "late", "dialogue_id"])["won"].mean()
-    for responder in means.index.unique("responder"):
-        of = means[responder]
-        if {True, False} <= set(of.index.get_level_values("late")):
-            early, later = of[False], of[True]
-            if min(len(early), len(later)) > 2 and early.std() + later.std() > 0:
-                test = stats.ttest_ind(later, early, equal_var=False)
-                yield str(responder), float(later.mean() - early.mean()), float(test.pvalue)
+    pairs = wins.groupby(["responder", "other", "dimension"])
+    wins["won"] -= pairs["won"].transform("mean")
+    wins = wins[pairs["late"].transform("nunique") > 1]
+    means = wins.groupby(["responder", "dialogue_id", "late"])["won"].mean().unstack()  # noqa: PD010
+    for responder, of in means.groupby("responder"):
+        early, later = (of[half].dropna() for half in (False, True))
+        change = later.mean() - early.mean()
+        if min(len(early), len(later)) > 2 and early.std() + later.std() > 0:
+            if again:
+                p = stats.ttest_1samp((of[True] - of[False]).dropna(), 0).pvalue
+            else:
+                p = stats.ttest_ind(later, early, equal_var=False).pvalue
+            yield str(responder), float(change), bool(again), float(p)
 
 
 def _gap(sheet: _Sheet) -> Iterator[Finding]:

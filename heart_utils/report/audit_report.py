@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import sys
@@ -34,6 +35,9 @@ they leave open, such as whether a judge reads.
 EXITS = {"sound": 0, "unsupported": 1, "undecided": 3}
 BAD_INPUT = 2
 TITLE = "What these votes can support"
+SCORES = """These are scores, and heart-audit reads votes. Make votes of them in Python:
+from heart_utils import load_scores, scores_to_verdicts
+scores_to_verdicts(load_scores("scores.csv")).to_csv("votes.csv", index=False)"""
 
 
 def report_audit(audit: Audit, name: str) -> str:
@@ -94,7 +98,7 @@ def _figure(audit: Audit, board: str) -> str:
         import matplotlib.pyplot as plt
 
     table = audit.boards[board].table
-    figure, ax = plt.subplots(figsize=(8, 1.2 + 0.35 * len(table)), layout="constrained")
+    figure, ax = plt.subplots(figsize=(5.5, 1.4 + 0.35 * len(table)), layout="constrained")
     plot_leaderboard(table, title=board, ax=ax)
     drawn = io.StringIO()
     with plt.rc_context({"svg.hashsalt": "audit"}):
@@ -141,10 +145,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, MissingExtraError) as error:
         print(f"heart-audit: {redact_message(str(error))}", file=sys.stderr)
         if isinstance(error, DataError) and error.options:
-            print(f"The same as a file for --reading:\n{as_yaml(error.options)}", file=sys.stderr)
+            print(_next_step(error), file=sys.stderr)
         return BAD_INPUT
-    print(audit)
+    with contextlib.suppress(BrokenPipeError):  # such as by `head`
+        print(audit, flush=True)
     return EXITS[audit.outcome]
+
+
+def _next_step(error: DataError) -> str:
+    """Say how the command may read what it refused."""
+    if "load_scores(" in str(error):
+        return SCORES
+    lines = as_yaml(error.options)
+    return f"Check these lines, save them as reading.yaml, add --reading reading.yaml:\n{lines}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,10 +7,11 @@ STRENGTH = {"gpt-4": 0.9, "claude-2": 0.4, "llama-2": -0.3, "helper": -1.0}
 JUDGES = ("gpt-5-judge", "mistral-judge")
 
 
-def sound_votes(rng, n_dialogues=60, n_people=6):
+def sound_votes(rng, n_dialogues=60, n_people=6, sure=2.0):
     """Draw votes by people, three a pair, and by two judges that read, in both orders.
 
     How well each reply turned out is drawn too, so that people and judges agree beyond the authors.
+    `sure` is how clearly a judge decides, in log-odds; of people it is 1.6.
     """
     names = list(STRENGTH)
     rows = []
@@ -28,7 +29,7 @@ def sound_votes(rng, n_dialogues=60, n_people=6):
                     for order in ("ab", "ba"):
                         asked = {"rater": judge, "rater_kind": "model", "order": order}
                         lean = 0.2 if order == "ab" else -0.2
-                        rows.append(pair | asked | {"verdict": answer(rng, 2.0 * gap + lean)})
+                        rows.append(pair | asked | {"verdict": answer(rng, sure * gap + lean)})
     votes = pd.DataFrame(rows)
     votes["dialogue_id"] = votes["history_id"]
     return votes.assign(dimension="overall", state="valid", repeat=0, simulated=True)
@@ -112,9 +113,12 @@ def family(votes, rng):
 
 
 def drift(votes, rng):
-    number = votes["history_id"].str[1:].astype(int)
-    votes = votes.assign(date=pd.Timestamp("2026-01-01") + pd.to_timedelta(number, unit="D"))
-    late = number.ge(30) & votes["rater"].eq(JUDGES[1]) & votes["responder_b"].eq("helper")
+    votes = by_day(votes)
+    late = (
+        votes["date"].ge("2026-01-31")
+        & votes["rater"].eq(JUDGES[1])
+        & votes["responder_b"].eq("helper")
+    )
     return votes.assign(verdict=votes["verdict"].mask(late & (rng.random(len(votes)) < 0.7), "b"))
 
 
@@ -125,6 +129,56 @@ def doubled(votes, rng):
 def few_dialogues(votes, rng):
     return votes[votes["history_id"].isin([f"h{n}" for n in range(9)])]
 
+
+def in_safety(spoil):
+    """Spoil one dimension of two."""
+
+    def spoil_one(votes, rng):
+        return pd.concat([votes, spoil(votes.assign(dimension="safety"), rng)], ignore_index=True)
+
+    spoil_one.__name__ = f"{spoil.__name__}_in_safety"
+    return spoil_one
+
+
+def by_day(votes):
+    number = votes["history_id"].str[1:].astype(int)
+    return votes.assign(date=pd.Timestamp("2026-01-01") + pd.to_timedelta(number, unit="D"))
+
+
+def plain(rng, n_dialogues):
+    return by_day(sound_votes(rng, n_dialogues))
+
+
+def two_raters(rng, n_dialogues):
+    """Two people, of whom one did not finish."""
+    votes = sound_votes(rng, n_dialogues, n_people=3)
+    missed = votes["rater"].eq("person-1") & (rng.random(len(votes)) < 0.3)
+    return votes[votes["rater"].ne("person-2") & ~missed]
+
+
+def asked_again(rng, n_dialogues):
+    """The judges were asked again later, and most answers are the same."""
+    votes = sound_votes(rng, n_dialogues).drop(columns="repeat").assign(date="2026-01-01")
+    again = votes[votes["rater_kind"].eq("model")].assign(date="2026-03-01")
+    both = pd.concat([votes, again], ignore_index=True)
+    by_chance = pd.Series(rng.choice(["a", "b"], len(both)), both.index)
+    slips = both["rater_kind"].eq("model") & (rng.random(len(both)) < 0.05)
+    return both.assign(verdict=both["verdict"].mask(slips, by_chance))
+
+
+def joins_late(rng, n_dialogues):
+    """The weakest author is in later dialogues alone."""
+    votes = plain(rng, n_dialogues)
+    new = votes["responder_b"].eq("helper")
+    return votes[~new | (votes["date"] > votes["date"].median())]
+
+
+def surer_judges(rng, n_dialogues):
+    """Judges decide more clearly than people, and the best author is of one's family."""
+    return sound_votes(rng, n_dialogues, sure=6.0)
+
+
+SOUND = (plain, two_raters, asked_again, joins_late, surer_judges)
 
 FAULTS = {
     never_reads: "reading",
@@ -141,4 +195,8 @@ FAULTS = {
     drift: "drift",
     doubled: "doubled",
     few_dialogues: "dialogues",
+    in_safety(few_dialogues): "dialogues",
+    in_safety(mostly_one_dialogue): "dialogues",
+    in_safety(one_rater): "carried",
+    in_safety(all_ties): "ties",
 }

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from audit_case import FAULTS, JUDGES, never_reads, sound_votes, texts
+from audit_case import FAULTS, JUDGES, SOUND, asked_again, never_reads, sound_votes, texts
 
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.report.audit import LEVELS, audit_votes
@@ -57,17 +57,31 @@ def test_a_judge_that_takes_the_longer_reply_is_named(votes):
 
 @pytest.mark.slow
 def test_sound_votes_raise_an_alarm_in_one_file_of_twenty_at_most():
-    """Over 200 files of three sizes, with texts, and with dates that follow the dialogues or not."""
+    """Over 200 files of five kinds and three sizes, with texts."""
     raised = Counter()
     for number in range(200):
         rng = np.random.default_rng(1000 + number)
-        votes = sound_votes(rng, n_dialogues=(40, 60, 100)[number % 3])
-        days = pd.to_timedelta(rng.permutation(len(votes)) if number % 2 else votes.index, unit="D")
-        votes["date"] = pd.Timestamp("2000-01-01") + days
+        votes = SOUND[number % len(SOUND)](rng, (40, 60, 100)[number % 3])
         found = audit_votes(votes, replies=texts(votes, rng), n_resamples=100, rng=rng)
         raised.update(set(alarms(found)))
     # 5 % of 200 and two standard errors.
     assert {check: n for check, n in raised.items() if n > 16} == {}
+
+
+@pytest.mark.parametrize("kind", SOUND, ids=lambda kind: kind.__name__)
+def test_a_sound_file_of_each_kind_raises_no_alarm(kind):
+    votes = kind(np.random.default_rng(21), 60)
+    assert alarms(audit_votes(votes, n_resamples=50)) == []
+
+
+def test_a_judge_that_changed_on_the_same_pairs_is_named():
+    rng = np.random.default_rng(6)
+    votes = asked_again(rng, 60)
+    late = votes["date"].eq("2026-03-01") & votes["responder_a"].eq("gpt-4")
+    votes["verdict"] = votes["verdict"].mask(late & (rng.random(len(votes)) < 0.5), "b")
+    found = audit_votes(votes, n_resamples=50).findings.query("check == 'drift'")
+    assert found["level"].tolist()[0] == "unsupported"
+    assert found["sentence"].str.contains("same pairs").all()
 
 
 @pytest.mark.parametrize("kind", ["human", "model"])
@@ -123,7 +137,7 @@ def test_the_command_refuses_what_is_no_file_of_votes(votes, tmp_path, capsys):
     scores.to_csv(tmp_path / "scores.csv", index=False)
     assert main([str(tmp_path / "empty.csv")]) == 2
     assert main([str(tmp_path / "scores.csv")]) == 2
-    assert "load_scores" in capsys.readouterr().err
+    assert "scores_to_verdicts" in capsys.readouterr().err
 
 
 def test_copies_are_counted_though_the_reader_left_them_out(votes, tmp_path, capsys):
