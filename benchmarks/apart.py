@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks import Figure
 from heart_utils.ratings.ratings import Ratings, fit_ratings
-
-Array = NDArray[np.float64]
+from tests.drawn_votes import draw_votes
 
 MOST = 6.5
 """Percent of studies in which anybody may be told apart where all are equal."""
@@ -48,7 +46,7 @@ UNBEATEN = ((20, 3), (60, 1), (60, 3))
 def run(quick: bool) -> Iterator[Figure]:
     """Yield false findings and coverage in percent.
 
-    Every verdict here is drawn by this module, none by the package.
+    Every verdict here is drawn by the tests, none by the package.
     """
     n_studies = 20 if quick else 400
     for sizes in (*ONE_WAY, *SPARSE_ONE_WAY):
@@ -56,7 +54,7 @@ def run(quick: bool) -> Iterator[Figure]:
             f"told apart of {sizes[1]} equals, {sizes[0]} clusters x {sizes[2]} pairs x {sizes[3]}"
         )
         shares_apart = [
-            _apart(draw(np.random.default_rng([*map(int, sizes[:4]), k]), *sizes))
+            _apart(draw_votes(np.random.default_rng([*map(int, sizes[:4]), k]), *sizes))
             for k in range(n_studies)
         ]
         yield _share(name, shares_apart, f"at most {MOST} %", -MOST, quick)
@@ -68,7 +66,9 @@ def run(quick: bool) -> Iterator[Figure]:
         shares_apart = []
         for k in range(n_studies):
             rng = np.random.default_rng([dialogues, raters, size, k])
-            rows = draw(rng, dialogues, size, pairs, votes, spread, n_raters=raters, taste=taste)
+            rows = draw_votes(
+                rng, dialogues, size, pairs, votes, spread, n_raters=raters, taste=taste
+            )
             shares_apart.append(_apart(rows, cluster=["dialogue_id", "rater"]))
         yield _share(name, shares_apart, f"at most {MOST} %", -MOST, quick)
     for sizes in ONE_WAY:
@@ -79,7 +79,7 @@ def run(quick: bool) -> Iterator[Figure]:
             rng = np.random.default_rng([dialogues, votes, k])
             lead = rng.uniform(3.0, 7.0)
             theta = np.array([lead, 0.3, 0.0, -0.3])
-            rows = draw(rng, dialogues, 4, 6, votes, 0.0, theta=theta)
+            rows = draw_votes(rng, dialogues, 4, 6, votes, 0.0, theta=theta)
             table = fit_ratings(rows, n_resamples=200).table.set_index("responder")
             if table.loc["r0", "penalised"]:
                 truth = theta[0] - theta.mean()
@@ -100,7 +100,7 @@ def _ladder(sizes: tuple[float, ...], n_studies: int, quick: bool) -> Iterator[F
     )
     missed, ours, theirs = [], [], []
     for k in range(n_studies):
-        rows = draw(np.random.default_rng([7, n_clusters, k]), *sizes, theta=theta)  # type: ignore[arg-type]
+        rows = draw_votes(np.random.default_rng([7, n_clusters, k]), *sizes, theta=theta)  # type: ignore[arg-type]
         ratings = fit_ratings(rows, n_resamples=500)
         if ratings.table["penalised"].any():
             continue
@@ -141,41 +141,6 @@ def _bonferroni(ratings: Ratings, n_clusters: int) -> float:
     reach = spread * stats.t.isf(0.05 / (size * (size - 1)), n_clusters - 1)
     ahead = theta[:, None] - theta[None, :] > np.maximum(reach, 1e-12)
     return float(size - 2.0 * ahead.sum() / size)
-
-
-def draw(
-    rng: np.random.Generator,
-    n_clusters: int,
-    size: int,
-    pairs: int,
-    votes: int,
-    spread: float,
-    *,
-    n_raters: int = 0,
-    taste: float = 0.0,
-    theta: Array | None = None,
-) -> pd.DataFrame:
-    """Draw a study of logistic verdicts.
-
-    A responder's strength differs by cluster and, if raters are given, by rater.
-    """
-    one, other = np.triu_indices(size, 1)
-    chosen = np.argsort(rng.random((n_clusters, len(one))), axis=1)[:, :pairs]
-    cluster = np.repeat(np.arange(n_clusters), pairs * votes)
-    a, b = (np.repeat(side[chosen].ravel(), votes) for side in (one, other))
-    strengths = (np.zeros(size) if theta is None else theta) + spread * rng.normal(
-        size=(n_clusters, size)
-    )
-    gap = strengths[cluster, a] - strengths[cluster, b]
-    rows = pd.DataFrame({"dialogue_id": cluster})
-    if n_raters:
-        rater = np.argsort(rng.random((n_clusters * pairs, n_raters)), axis=1)[:, :votes].ravel()
-        tastes = taste * rng.normal(size=(n_raters, size))
-        gap = gap + tastes[rater, a] - tastes[rater, b]
-        rows["rater"] = rater
-    names = np.array([f"r{k}" for k in range(size)])
-    won = rng.random(len(gap)) < 1.0 / (1.0 + np.exp(-gap))
-    return rows.assign(responder_a=names[a], responder_b=names[b], verdict=np.where(won, "a", "b"))
 
 
 def _apart(rows: pd.DataFrame, **settings: object) -> bool:

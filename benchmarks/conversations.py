@@ -12,9 +12,16 @@ from collections.abc import Iterator
 import pandas as pd
 
 from benchmarks import Figure
-from benchmarks.collect import IN_FLIGHT, ROOT, TIME_OUT_S, _done, _serving, _statistics
 from heart_collect.calls.models import Model
 from heart_collect.calls.records import open_ledger
+from tests.provider_process import (
+    IN_FLIGHT,
+    ROOT,
+    TIME_OUT_S,
+    count_ended,
+    read_statistics,
+    serve_provider,
+)
 
 __all__ = ["run"]
 
@@ -50,12 +57,12 @@ def run(quick: bool) -> Iterator[Figure]:
     n = SHORT if quick else LONG
     n_turns = n * 2 * EXCHANGES
     options = [part for name, share in FAULTS.items() for part in ("--fault", f"{name}={share}")]
-    with _serving("--talk", *options) as address, tempfile.TemporaryDirectory() as folder:
+    with serve_provider("--talk", *options) as address, tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ledger.sqlite"
         kills, started = 0, time.perf_counter()
         for share in KILLED_AT:
             process = _begin(address, url, n)
-            while process.poll() is None and _done(url) < share * n_turns:
+            while process.poll() is None and count_ended(url) < share * n_turns:
                 time.sleep(0.2)
             kills += process.poll() is None
             process.kill()
@@ -63,7 +70,7 @@ def run(quick: bool) -> Iterator[Figure]:
         output, complaint = _begin(address, url, n).communicate()
         if not output:
             raise RuntimeError(complaint[-2000:])
-        result, server = json.loads(output.splitlines()[-1]), _statistics(address)
+        result, server = json.loads(output.splitlines()[-1]), read_statistics(address)
         seconds = time.perf_counter() - started
     name = f"{n} conversations of {2 * EXCHANGES} turns, {kills} kills"
     note = f"{result['states']}, {seconds:.0f} s, outcomes {server['outcomes']}"

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
 
 from benchmarks import Figure
-from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.verdicts import AgreementError
-from heart_utils.simulate.coverage import limiting_strengths
+from tests.drawn_votes import Layout, draw_judged, measure_powered
 
-DIALOGUE_SD, STRENGTH_SD, BIAS_SD = 0.5, 0.6, 1.0
-N_DIALOGUES = 300  # that the judge sees
 MOST_FALSE = 5.0
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Some labelled dialogues, random pairs of responders in each, and people's votes on a pair."""
-
-    n_responders: int
-    n_labelled: int
-    pairs: int
-    votes: int
-    judged: int  # pairs of a dialogue that the judge sees, those of people among them
-
-    @property
-    def dialogues_a_pair(self) -> float:
-        """In how many labelled dialogues a pair is met, over all pairs."""
-        return self.n_labelled * self.pairs / (self.n_responders * (self.n_responders - 1) / 2)
 
 
 LAYOUTS = (
@@ -57,9 +36,9 @@ def run(quick: bool) -> Iterator[Figure]:
         rng = np.random.default_rng([20260109, number])
         rows, refused = [], 0
         for _ in range(n_studies):
-            verdicts, truth = draw(layout, rng)
+            verdicts, truth = draw_judged(layout, rng)
             try:
-                rows.append(measure(verdicts, truth))
+                rows.append(measure_powered(verdicts, truth))
             except AgreementError:
                 refused += 1
         results = pd.DataFrame(rows)
@@ -88,57 +67,3 @@ def run(quick: bool) -> Iterator[Figure]:
             met,
             f"+-{error['false']:.1f}",
         )
-
-
-def measure(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float]:
-    """Compute coverage, whether a range of ranks is wrong, and the judge's stated saving."""
-    ratings = prediction_powered_ratings(verdicts)
-    table, ranks = ratings.table.dropna(subset=["ci_low"]), ratings.ranks()
-    at = table["responder"].map(truth)
-    placed = truth.loc[ranks["responder"]].rank(ascending=False).to_numpy()
-    wrong = (placed < ranks["rank_low"]) | (placed > ranks["rank_high"])
-    return {
-        "powered": float(at.between(table["ci_low"], table["ci_high"]).mean()),
-        "people": float(at.between(table["people_low"], table["people_high"]).mean()),
-        "false": float(wrong.any()),
-        "saving": ratings.saving,
-    }
-
-
-def draw(layout: Layout, rng: np.random.Generator) -> tuple[pd.DataFrame, pd.Series]:
-    """Draw votes of people and of a biased judge, and the truth for people.
-
-    The judge is biased for or against each responder.
-    """
-    size = layout.n_responders
-    names = np.array([f"responder {k:02d}" for k in range(size)], dtype=object)
-    theta = rng.normal(0.0, STRENGTH_SD, size)
-    one, other = np.triu_indices(size, k=1)
-    strengths = theta + rng.normal(0.0, DIALOGUE_SD, (N_DIALOGUES, size))
-    order = np.argsort(rng.random((N_DIALOGUES, len(one))), axis=1)
-    bias = rng.normal(0.0, BIAS_SD, size)
-
-    def vote(
-        kind: str, n_dialogues: int, pairs: int, votes: int, sharpness: float, lean: np.ndarray
-    ) -> pd.DataFrame:
-        dialogue = np.repeat(np.arange(n_dialogues), pairs * votes)
-        pair = np.repeat(order[:n_dialogues, :pairs].ravel(), votes)
-        a, b = one[pair], other[pair]
-        gap = sharpness * (strengths[dialogue, a] - strengths[dialogue, b]) + lean[a] - lean[b]
-        won = rng.random(len(gap)) < expit(gap)
-        columns = {
-            "dialogue_id": dialogue,
-            "responder_a": names[a],
-            "responder_b": names[b],
-            "rater_kind": kind,
-        }
-        return pd.DataFrame(
-            columns | {"dimension": "overall", "verdict": np.where(won, "a", "b"), "state": "valid"}
-        )
-
-    people = vote("human", layout.n_labelled, layout.pairs, layout.votes, 1.0, np.zeros(size))
-    judge = vote("model", N_DIALOGUES, layout.judged, 1, 1.5, bias)
-    verdicts = pd.concat([people, judge], ignore_index=True)
-    return verdicts, pd.Series(
-        limiting_strengths(theta[None], DIALOGUE_SD, (one, other)), index=names
-    )

@@ -6,7 +6,7 @@ the promised power too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -14,37 +14,13 @@ import pandas as pd
 from benchmarks import Figure
 from heart_utils.agreement.generalizability import (
     check_reliability,
-    score_differences,
     variance_components,
 )
-from heart_utils.simulate.conversations import difference_error, find_chance
+from tests.drawn_scores import CONVERSATIONS, FACETS, TRUE, compare_equals, draw_scores
 from tools.calculator import published_scores
 
 MOST = 0.03
-TRUE = {
-    "responder": 0.3,
-    "dialogue": 0.2,
-    "rater": 0.05,
-    "responder:dialogue": 0.5,
-    "responder:rater": 0.05,
-}
-TRUE |= {"dialogue:rater": 0.05, "rest": 0.3}
 
-FACETS = ["dialogue_id", "seeker", "repeat", "rater"]
-CONVERSATIONS = {
-    "responder": 0.3,
-    "dialogue": 0.2,
-    "seeker": 0.1,
-    "rater": 0.1,
-    "responder:dialogue": 0.3,
-    "responder:seeker": 0.05,
-    "responder:rater": 0.05,
-    "dialogue:seeker": 0.1,
-    "responder:dialogue:seeker": 0.2,
-    "responder:dialogue:seeker:repeat": 0.4,
-    "rest": 0.5,
-}
-SHIFT = 2.8  # standard errors that a planted gap is wide: found in some 80 % of studies
 #: Starts, seekers, repeats, raters, and what is fixed.
 DESIGNS = [
     ((40, 1, 1, 1), ("seeker", "rater")),
@@ -63,29 +39,12 @@ def run(quick: bool) -> Iterator[Figure]:
     yield from measured(20 if quick else 200)
 
 
-def draw(
-    rng: np.random.Generator, sizes: dict[str, int], variance: dict[str, float]
-) -> pd.DataFrame:
-    """Draw scores of a crossed design with known components."""
-    index = np.indices(tuple(sizes.values()))
-    score = np.zeros(index.shape[1:])
-    for name, part in variance.items():
-        inside = [
-            axis for axis, facet in enumerate(sizes) if name == "rest" or facet in name.split(":")
-        ]
-        shape = [size if axis in inside else 1 for axis, size in enumerate(sizes.values())]
-        score = score + np.sqrt(part) * rng.normal(size=shape)
-    names = ["dialogue_id" if facet == "dialogue" else facet for facet in sizes]
-    columns = dict(zip(names, index.reshape(len(sizes), -1), strict=True))
-    return pd.DataFrame({**columns, "score": score.ravel()})
-
-
 def simulated(n_studies: int) -> Iterator[Figure]:
     """Estimate components and reliability of known worlds."""
     for n_responders, n_dialogues, n_raters in ((10, 100, 4), (6, 40, 2)):
         sizes = {"responder": n_responders, "dialogue": n_dialogues, "rater": n_raters}
         rng = np.random.default_rng([n_responders, n_dialogues])
-        components = [variance_components(draw(rng, sizes, TRUE)) for _ in range(n_studies)]
+        components = [variance_components(draw_scores(rng, sizes, TRUE)) for _ in range(n_studies)]
         where = f"{n_responders} responders x {n_dialogues} dialogues x {n_raters} raters"
         table = pd.DataFrame([one.table["estimate"] for one in components])
         for name, truth in TRUE.items():
@@ -123,7 +82,9 @@ def conversations(n_studies: int) -> Iterator[Figure]:
     sizes = {"responder": 5, "dialogue": 12, "seeker": 3, "repeat": 2, "rater": 2}
     components = pd.DataFrame(
         [
-            variance_components(draw(rng, sizes, CONVERSATIONS), facets=FACETS).table["estimate"]
+            variance_components(draw_scores(rng, sizes, CONVERSATIONS), facets=FACETS).table[
+                "estimate"
+            ]
             for _ in range(n_studies)
         ]
     )
@@ -149,39 +110,6 @@ def conversations(n_studies: int) -> Iterator[Figure]:
                 bool(abs(row[name] - promised) <= max(0.03, 3 * error)),
                 f"± {error:.3f}",
             )
-
-
-def compare_equals(
-    shape: tuple[int, int, int, int],
-    fixed: Collection[str],
-    *,
-    n_studies: int,
-    rng: np.random.Generator,
-    held: Collection[str] | None = None,
-) -> dict[str, float]:
-    """Count how often the interval of two equals covers 0, and a gap of SHIFT errors is found.
-
-    Equals are equal for the very seekers and raters that are ``held`` (by default those ``fixed``).
-    """
-    held = fixed if held is None else held
-    sizes = dict(zip(("dialogue", "seeker", "repeat", "rater"), shape, strict=True))
-    world = CONVERSATIONS | {"responder": 0.0} | {f"responder:{facet}": 0.0 for facet in held}
-    known = {
-        name.replace("responder:dialogue:seeker:repeat", "repeat"): world[name] for name in world
-    }
-    error, df = difference_error(known, sizes, fixed=fixed)
-    covered = n_found = 0
-    for _ in range(n_studies):
-        scores = draw(rng, {"responder": 2, **sizes}, world)
-        row = score_differences(scores, facets=FACETS, fixed=fixed).iloc[0]
-        covered += row["ci_low"] <= 0 <= row["ci_high"]
-        n_found += row["ci_low"] + SHIFT * error > 0
-    return {
-        "covered": covered / n_studies,
-        "found": n_found / n_studies,
-        "promised": find_chance(SHIFT, df),
-        "error": error,
-    }
 
 
 def measured(n_halves: int) -> Iterator[Figure]:

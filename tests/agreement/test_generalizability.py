@@ -6,9 +6,9 @@ import pandas as pd
 import pingouin
 import pytest
 import statsmodels.formula.api as smf
+from drawn_scores import TRUE, draw_scores
 from statsmodels.stats.anova import anova_lm
 
-from benchmarks.reliability import TRUE, draw
 from heart_utils.agreement.generalizability import (
     cheapest_design,
     check_reliability,
@@ -32,7 +32,7 @@ SHROUT_FLEISS = [
 
 @pytest.fixture
 def scores():
-    return draw(np.random.default_rng(3), SMALL, TRUE)
+    return draw_scores(np.random.default_rng(3), SMALL, TRUE)
 
 
 def test_reliability_is_the_published_intraclass_correlation():
@@ -79,7 +79,7 @@ def test_known_components_are_found_on_average():
     rng = np.random.default_rng(5)
     sizes = {"responder": 10, "dialogue": 60, "rater": 4}
     found = pd.DataFrame(
-        [variance_components(draw(rng, sizes, TRUE)).table["estimate"] for _ in range(60)]
+        [variance_components(draw_scores(rng, sizes, TRUE)).table["estimate"] for _ in range(60)]
     )
     error = found.std() / np.sqrt(len(found))
     assert ((found.mean() - pd.Series(TRUE)).abs() < 3.5 * error).all()
@@ -113,7 +113,7 @@ def test_dialogues_with_a_gap_are_left_out_and_counted(scores):
 
 def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(scores):
     found = variance_components(
-        draw(np.random.default_rng(8), {"responder": 20, "dialogue": 20, "rater": 6}, TRUE)
+        draw_scores(np.random.default_rng(8), {"responder": 20, "dialogue": 20, "rater": 6}, TRUE)
     )
     part = found.table["variance"]
     same, other = found.reliability(10, 2), found.reliability(10, 2, same_raters=False)
@@ -134,7 +134,7 @@ def test_other_raters_are_less_reliable_than_the_same_and_absolute_scores_least(
 @pytest.mark.parametrize("same_raters", [True, False])
 def test_the_cheapest_design_is_that_of_brute_force(same_raters):
     parts = variance_components(
-        draw(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE)
+        draw_scores(np.random.default_rng(4), {"responder": 10, "dialogue": 60, "rater": 4}, TRUE)
     )
     settings = {"most_raters": 60, "same_raters": same_raters}
     found = cheapest_design(parts, reliability=0.85, cost_dialogue=3.0, cost_rating=0.5, **settings)
@@ -173,7 +173,7 @@ def test_wins_of_a_dialogue_share_its_votes_and_panels_meet_the_same_pairs():
 @pytest.mark.parametrize("raters", ["all", "another"])
 def test_prediction_and_measurement_agree_where_the_model_holds(raters):
     rng = np.random.default_rng(11)
-    rows = draw(
+    rows = draw_scores(
         rng, {"responder": 12, "dialogue": 300, "rater": 4}, TRUE | {"responder:rater": 0.2}
     )
     found = check_reliability(rows, 10, raters=raters, n_halves=20, rng=rng)

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_votes import Layout, draw_judged, measure_powered
 from scipy import stats
 
-from benchmarks.powered import Layout, draw, measure
 from heart_utils.agreement.prediction_powered import labelled_weights, prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import ConvergenceError, NotComparableError
 from heart_utils.ratings.ratings import fit_ratings
@@ -349,7 +349,7 @@ FEW = Layout(n_responders=8, n_labelled=60, pairs=2, votes=1, judged=2)  # 4.3 d
 def test_intervals_hold_where_a_pair_has_few_labelled_dialogues():
     """85 % held when residuals were about a pair's own mean; 0.9 is three Monte Carlo errors below
     95 %."""
-    found = [measure(*draw(FEW, np.random.default_rng(seed))) for seed in range(30)]
+    found = [measure_powered(*draw_judged(FEW, np.random.default_rng(seed))) for seed in range(30)]
     for who in ("powered", "people"):
         assert np.mean([one[who] for one in found]) > 0.9
     assert np.mean([one["false"] for one in found]) <= 0.1
@@ -359,7 +359,7 @@ def test_intervals_hold_where_a_pair_has_few_labelled_dialogues():
 def test_with_few_dialogues_a_pair_intervals_are_nearly_as_wide_as_on_the_leaderboard():
     """They were 0.7 times as wide; the leaderboard's correction for leverage is the jackknife's,
     which is the wider."""
-    votes, _ = draw(FEW, np.random.default_rng(1))
+    votes, _ = draw_judged(FEW, np.random.default_rng(1))
     found = prediction_powered_ratings(votes, weight=0.0).table.set_index("responder")
     people = votes[votes["rater_kind"] == "human"]
     board = fit_ratings(people, interval="sandwich").table.set_index("responder")
@@ -395,7 +395,7 @@ def test_a_judge_that_would_move_somebody_beyond_all_wins_is_not_used():
 
 
 def test_pairs_with_fewer_than_two_labelled_dialogues_are_refused_with_how_many_it_takes():
-    votes, _ = draw(
+    votes, _ = draw_judged(
         Layout(n_responders=8, n_labelled=20, pairs=2, votes=1, judged=28), np.random.default_rng(3)
     )
     with pytest.raises(

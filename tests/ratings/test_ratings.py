@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_votes import draw_votes
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -483,11 +484,9 @@ def test_differences_with_someone_never_beaten_are_open_too():
 def test_ten_equals_are_seldom_told_apart_where_clusters_are_few(n_clusters):
     """All equal: max-t over resamples told some apart in 43 % of studies with 6 clusters and in 16
     % with 20."""
-    from benchmarks.apart import draw
-
     apart = []
     for k in range(40):
-        rows = draw(np.random.default_rng([n_clusters, k]), n_clusters, 10, 45, 3, 0.5)
+        rows = draw_votes(np.random.default_rng([n_clusters, k]), n_clusters, 10, 45, 3, 0.5)
         table = fit_ratings(rows, n_resamples=200).table
         apart.append((table["rank_low"] > 1).any() or (table["rank_high"] < 10).any())
     assert np.mean(apart) < 0.065 + 3 * np.sqrt(0.065 * 0.935 / 40)  # 18 %

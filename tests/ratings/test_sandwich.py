@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_votes import draw_votes
 from scipy import stats
 from scipy.optimize import approx_fprime
 from scipy.special import expit, logit
@@ -222,12 +223,10 @@ def test_equals_on_a_sparse_board_are_seldom_told_apart():
     """Each pair met in one or two dialogues: some of seventeen equals were told apart in 16 % of
     200 studies, one-way,
     and in 15 % over dialogues and raters."""
-    from benchmarks.apart import draw
-
     for n_raters, cluster in ((0, "dialogue_id"), (45, ["dialogue_id", "rater"])):
         apart = []
         for k in range(25):
-            rows = draw(
+            rows = draw_votes(
                 np.random.default_rng([17, k]), 20, 17, 10, 15, 0.8, n_raters=n_raters, taste=0.35
             )
             table = fit_ratings(rows, cluster=cluster, n_resamples=200).table

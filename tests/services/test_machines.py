@@ -14,8 +14,8 @@ from adapt_pages import SERVER, make_project
 from server import Provider, serving
 from test_adapt import KEY, stand_in
 
-from benchmarks.collect import faults
 from heart_utils.runs import find_root
+from tests.faults import faults
 
 pytestmark = [pytest.mark.services, pytest.mark.apart]
 
@@ -82,7 +82,7 @@ FAULTS = faults(400, 5.0)
 @pytest.mark.slow
 @pytest.mark.parametrize("failing", list(FAULTS))
 def test_no_fault_loses_doubles_or_spoils_a_verdict_or_buys_one_twice(failing):
-    """The bench of faults, small: each of its figures that must be reached is."""
+    """What `make bench NAME=collect` does at length, small."""
     if failing == "disk" and os.geteuid() != 0:
         pytest.skip("needs root: nobody else may mount a small disk")
     figures = list(FAULTS[failing]())

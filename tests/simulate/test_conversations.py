@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from drawn_scores import CONVERSATIONS, FACETS, compare_equals, draw_scores
 from scipy import stats
 
-from benchmarks.reliability import CONVERSATIONS, FACETS, compare_equals, draw
 from heart_utils import (
     ConversationCosts,
     plan_conversations,
@@ -21,14 +21,16 @@ SAGE = {"responder:dialogue": 100.0, "responder:seeker": 10.0, "rest": 400.0}
 
 
 def drawn(seed, sizes=SIZES):
-    return draw(np.random.default_rng(seed), sizes, CONVERSATIONS)
+    return draw_scores(np.random.default_rng(seed), sizes, CONVERSATIONS)
 
 
 def test_components_of_starts_seekers_repeats_and_raters_are_found_on_average():
     rng = np.random.default_rng(1)
     found = pd.DataFrame(
         [
-            variance_components(draw(rng, SIZES, CONVERSATIONS), facets=FACETS).table["estimate"]
+            variance_components(draw_scores(rng, SIZES, CONVERSATIONS), facets=FACETS).table[
+                "estimate"
+            ]
             for _ in range(50)
         ]
     )
