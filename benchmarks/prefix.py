@@ -17,8 +17,7 @@ from heart_collect.calls.local import serve_local
 from heart_collect.calls.models import Request
 from heart_collect.calls.records import open_ledger
 from heart_collect.judging.judge import plan_questions
-from heart_collect.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
-from heart_collect.judging.steps import recipe_replies
+from heart_collect.judging.recipe import read_recipe
 
 __all__ = ["run"]
 
@@ -66,9 +65,9 @@ def run(quick: bool) -> Iterator[Figure]:
 def _questions(n_histories: int, n_each: int) -> list[Request]:
     """List in sending order the first of the sample's questions on its first histories."""
     recipe = read_recipe("sample")
-    histories = recipe_histories(recipe).head(n_histories)
-    replies = recipe_replies(recipe, histories, ledger=recipe.open_ledger(), mode="replay")
-    comparisons = recipe_comparisons(recipe, replies)
+    histories = recipe.choose_histories().head(n_histories)
+    replies = recipe.answer(histories, ledger=recipe.open_ledger(), mode="replay")
+    comparisons = recipe.pair(replies)
     comparisons = comparisons[comparisons["protocol"] == "heart"]
     planned = plan_questions(
         histories, replies, comparisons, recipe.judges, dimensions=["overall"], seed=recipe.seed

@@ -15,22 +15,11 @@ from .judging.prompts import (
     load_rubric as load_rubric,
     prompt_hash as prompt_hash,
 )
-from .judging.recipe import (
-    read_recipe as read_recipe,
-    recipe_comparisons as recipe_comparisons,
-    recipe_histories as recipe_histories,
-    recipe_responders as recipe_responders,
-    RecipeError as RecipeError,
-)
+from .judging.recipe import read_recipe as read_recipe, RecipeError as RecipeError
 from .judging.respond import collect_replies as collect_replies
 from .judging.rewriting import (
     accept_rewrites as accept_rewrites,
     check_rewrites as check_rewrites,
-)
-from .judging.steps import (
-    recipe_conversations as recipe_conversations,
-    recipe_replies as recipe_replies,
-    recipe_step as recipe_step,
 )
 from .judging.trained import load_trained_judge as load_trained_judge, train_judge as train_judge
 from .people.assignment import (

@@ -15,12 +15,7 @@ from heart_collect.calls.models import Request
 from heart_collect.calls.prices import BudgetError
 from heart_collect.judging.prompts import load_protocol
 from heart_collect.judging.questions import note_schemas, question_requests, takes_schema
-from heart_collect.judging.recipe import (
-    Recipe,
-    recipe_comparisons,
-    recipe_histories,
-    recipe_responders,
-)
+from heart_collect.judging.recipe import Recipe
 from heart_collect.judging.steps import JUDGING, Judging, Replies, Step, Tables, first_step
 from heart_collect.people.raters import add_people
 from heart_utils.runs import Run, strictest_licence
@@ -55,7 +50,7 @@ class Collection:
     @cached_property
     def histories(self) -> pd.DataFrame:
         """What is answered."""
-        return recipe_histories(self.recipe)
+        return self.recipe.choose_histories()
 
     @cached_property
     def of_people(self) -> pd.DataFrame:
@@ -84,7 +79,7 @@ class Collection:
         """
         drafts = self.replies.run(Tables(self.histories), self.ledger, mode="dry")
         replies = self._with_people(drafts)
-        likely = Tables(self.histories, replies, recipe_comparisons(self.recipe, replies))
+        likely = Tables(self.histories, replies, self.recipe.pair(replies))
         longest = self.replies.longest(likely, self.ledger)
         at_most = replace(likely, replies=longest)
         plans = []
@@ -112,7 +107,7 @@ class Collection:
         )
         self.tables = {
             "histories": self.histories,
-            "responders": recipe_responders(self.recipe),
+            "responders": self.recipe.list_responders(),
             **made,
         }
         self.subjects = Tables(self.histories, self._with_people(made["replies"]))
@@ -120,7 +115,7 @@ class Collection:
 
     def pair(self) -> None:
         """Pair the replies, and write into the run what there is before anything is judged."""
-        comparisons = recipe_comparisons(self.recipe, self.subjects.replies)
+        comparisons = self.recipe.pair(self.subjects.replies)
         self.subjects = replace(self.subjects, comparisons=comparisons)
         self.tables["comparisons"] = comparisons
         self._keep(*self.tables)

@@ -13,8 +13,7 @@ from adapt_pages import make_project, read_blocks, run_page
 from heart_collect.calls.models import read_models
 from heart_collect.calls.records import open_ledger
 from heart_collect.judging.prompts import ProtocolError, load_protocol
-from heart_collect.judging.recipe import RecipeError, read_recipe, recipe_histories
-from heart_collect.judging.steps import recipe_replies
+from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils.report.provenance import read_glued
 from heart_utils.runs import find_root
 
@@ -117,7 +116,7 @@ def test_the_models_of_the_pages_can_be_read():
 
 def test_a_file_of_histories_is_found_from_any_folder(project, monkeypatch):
     monkeypatch.chdir(project / "notebooks")  # where chapters run
-    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == [
+    assert read_recipe("own_histories").choose_histories()["history_id"].tolist() == [
         "own-1",
         "own-2",
         "own-3",
@@ -155,7 +154,7 @@ def test_a_recipes_file_of_histories_may_have_headers_of_its_own(project):
         " others: drop}"
     )
     file.write_text(file.read_text().replace("mine/histories.jsonl", said.replace("yes", "'yes'")))
-    assert recipe_histories(read_recipe("own_histories"))["history_id"].tolist() == [
+    assert read_recipe("own_histories").choose_histories()["history_id"].tolist() == [
         "own-1",
         "own-2",
         "own-4",
@@ -186,10 +185,10 @@ def test_a_protocol_goes_by_the_name_of_its_file(project):
 
 def test_a_model_is_told_the_words_of_the_recipe_and_others_make_another_call(project, provider):
     recipe = read_recipe("deutsch")
-    histories = recipe_histories(recipe)
+    histories = recipe.choose_histories()
     how = {"ledger": open_ledger("sqlite://"), "progress": False}
-    recipe_replies(recipe, histories, **how)
-    recipe_replies(replace(recipe, instructions="Answer in Welsh."), histories, **how)
+    recipe.answer(histories, **how)
+    replace(recipe, instructions="Answer in Welsh.").answer(histories, **how)
     told = [request["messages"][0]["content"] for request in provider.requests]
     assert told == [recipe.instructions] * 3 + ["Answer in Welsh."] * 3
 

@@ -63,9 +63,6 @@ ASKS = {
     "conversation_replies",
     "open_ledger",
     "plan_questions",
-    "recipe_conversations",
-    "recipe_replies",
-    "recipe_step",
 }
 
 

@@ -14,8 +14,7 @@ from test_adapt import KEY, stand_in
 
 from heart_collect import collect
 from heart_collect.calls.records import open_ledger
-from heart_collect.judging.recipe import read_recipe, recipe_comparisons
-from heart_collect.judging.steps import recipe_step
+from heart_collect.judging.recipe import read_recipe
 from heart_collect.people import raters
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import write_study
@@ -112,8 +111,8 @@ def test_replies_that_people_wrote_reach_the_judges_and_the_tables(own, capsys):
     recipe, replies = read_recipe("own"), run.read("replies")
     assert replies["responder"].value_counts()["human"] == 8
     ledger = open_ledger("own")
-    tables = run.read("histories"), replies, recipe_comparisons(recipe, replies)
-    again = recipe_step(recipe, "verdicts", *tables, ledger=ledger, mode="replay", progress=False)
+    tables = run.read("histories"), replies, recipe.pair(replies)
+    again = recipe.ask("verdicts", *tables, ledger=ledger, mode="replay", progress=False)
     pd.testing.assert_frame_equal(run.read("verdicts"), again, check_dtype=False)
 
 

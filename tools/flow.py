@@ -286,7 +286,7 @@ class Flow:
             return {"replies", "verdicts"}  # of the gate's run, unless the names carry another
         if home.endswith(".full_study.Margins"):
             return {"quoted"}  # HEART's published shares
-        if called == "recipe_histories":
+        if called == "choose_histories":
             return {"demo"}  # of another recipe than the run's, whose tables are read
         if home.endswith(".read_recipe"):
             return set() if call.args and _text(call.args[0]) else {"run"}

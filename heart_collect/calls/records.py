@@ -66,7 +66,7 @@ def open_ledger(
     See Also
     --------
     collect_verdicts : Ask judges, and keep every call in a ledger.
-    recipe_step : Run one step of a recipe from a ledger.
+    read_recipe : Read a recipe, whose steps ask through a ledger.
     price : Look up the price of a token.
 
     Notes

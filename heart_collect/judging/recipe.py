@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
@@ -34,10 +34,10 @@ from heart_utils.sources.options import as_options
 from heart_utils.tables import SLICES, DataError, check_table, empty_table
 
 if TYPE_CHECKING:
+    from heart_collect.calls.engine import Asking
     from heart_collect.calls.ledger import Ledger
 
-__all__ = ["Recipe", "RecipeError", "read_recipe", "recipe_comparisons", "recipe_histories"]
-__all__ += ["recipe_responders"]
+__all__ = ["Recipe", "RecipeError", "read_recipe"]
 
 TWINNED = "calm_twin"
 MODELS = ("responders", "judges", "coders", "seekers", "rewriters")
@@ -190,6 +190,292 @@ class Recipe:
 
         return open_ledger(self.run, seed_file=self.seed_file)
 
+    def choose_histories(self) -> pd.DataFrame:
+        """Load and choose its histories: the first step of a run.
+
+        They are chosen evenly over the set and not at random, so that a small run covers it and two
+        runs with one recipe choose the same; ``slices`` says how many of each slice. Calm twins are
+        those of the adversarial histories chosen.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table ``histories``; with ``unit: conversation`` each once for every seeker.
+
+        Raises
+        ------
+        RecipeError
+            If a slice has fewer histories than asked for, or none is left.
+        heart_utils.sources.catalogue.DataError
+            If the histories cannot be read.
+
+        Examples
+        --------
+        >>> recipe = Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1})
+        >>> recipe.choose_histories()["slice"].tolist()
+        ['standard', 'standard', 'adversarial']
+        """
+        if self.questions:
+            histories = load_question_histories(self.questions)
+            return histories[histories["history_id"].isin(chosen_questions(self)["question_id"])]
+        given = self.histories
+        if Path(given).suffix:  # from the root, since chapters run in a folder of their own
+            given = str(find_home() / Path(given).expanduser())
+        loaded = load_histories(given, twins=self.twins, **as_options(self.reading, self.run))
+        histories = pd.concat(_choose_slices(self, loaded))
+        if histories.empty:
+            raise RecipeError(
+                f"slices: {dict(self.slices)} leaves none of the {len(loaded)} histories."
+            )
+        chosen = check_table("histories", histories.sort_index())
+        return cross_seekers(chosen, [seeker.name for seeker in self.seekers])
+
+    def list_responders(self) -> pd.DataFrame:
+        """List who answers: those whose replies came with the histories, models, probes.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table ``responders``.
+
+        Examples
+        --------
+        >>> Recipe("mine", "sample", probes=("echo",)).list_responders()["responder"].tolist()
+        ['reference', 'echo']
+        """
+        tables = [describe_responders([*self.responders, *self.probes])]
+        if self.rewritten_replies:
+            tables.insert(0, named_probes(PROFILES))
+        elif self.given_replies:
+            tables.insert(0, load_responders(self.histories))
+        return check_table("responders", pd.concat([table for table in tables if len(table)]))
+
+    def pair(self, replies: pd.DataFrame) -> pd.DataFrame:
+        """Pair replies to one history, once for each protocol that compares and order shown.
+
+        Orders are drawn from the recipe's seed, so that two runs with one recipe show the same. Two
+        orders cost twice as many calls and show each judge's position bias.
+
+        Parameters
+        ----------
+        replies : pandas.DataFrame
+            What :meth:`answer` returns; only replies in the state ``valid`` are paired.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table ``comparisons``, one row a pair, order and protocol; no row if no protocol
+            compares.
+
+        Raises
+        ------
+        heart_collect.judging.prompts.ProtocolError
+            If a protocol of the recipe cannot be read.
+
+        Examples
+        --------
+        >>> two = pd.DataFrame(
+        ...     {"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"]}
+        ... )
+        >>> pairs = read_recipe("sample").pair(two.assign(state="valid"))
+        >>> pairs[["order", "protocol"]].values.tolist()
+        [['ab', 'heart'], ['ba', 'heart'], ['ab', 'heart-release']]
+        """
+        tables = []
+        for protocol in self.protocols_that_ask("pair"):
+            orders = self.orders if protocol.orders == "both" else protocol.orders
+            rng = np.random.default_rng(self.seed)  # the same pairs under each protocol
+            tables.append(
+                make_pairs(
+                    replies, rng=rng, orders=orders, pairs=self.pairs, protocol=protocol.name
+                )
+            )
+        if not tables:
+            return empty_table("comparisons")
+        return check_table("comparisons", pd.concat(tables))
+
+    def answer(
+        self,
+        histories: pd.DataFrame,
+        *,
+        ledger: Ledger,
+        max_concurrency: int | None = 1,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Collect the replies: those that came with the histories, those of models, and by rule.
+
+        Parameters
+        ----------
+        histories : pandas.DataFrame
+            What is answered, as :meth:`choose_histories` returns it.
+        ledger : Ledger
+            Where calls are kept; those that it holds are not made again.
+        max_concurrency : int, optional
+            How many calls are made at once; 1 keeps the times to the first word comparable.
+        **asking
+            ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"`` and ``"dry"`` ask
+            nothing), ``budget_usd``, ``max_paid_calls``, ``progress``, as in
+            :func:`heart_collect.judging.respond.collect_replies`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table ``replies``, one row a reply.
+
+        Raises
+        ------
+        heart_collect.judging.responders.RespondError
+            If a probe is unknown, or a history cannot be answered.
+
+        Examples
+        --------
+        >>> from heart_collect import open_ledger
+        >>> mine = Recipe(
+        ...     "mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",)
+        ... )
+        >>> replies = mine.answer(mine.choose_histories(), ledger=open_ledger("sqlite://"))
+        >>> replies["responder"].value_counts().to_dict()
+        {'echo': 13}
+        """
+        from heart_collect.judging.steps import Tables, first_step  # for who asks, as below
+
+        return first_step(self).run(
+            Tables.checked([histories]), ledger, max_concurrency=max_concurrency, **asking
+        )
+
+    def converse(
+        self, histories: pd.DataFrame, *, ledger: Ledger, **asking: Unpack[Asking]
+    ) -> pd.DataFrame:
+        """Let its responders talk with its seekers, where it says ``unit: conversation``.
+
+        Parameters
+        ----------
+        histories : pandas.DataFrame
+            Its starts, one row for each seeker, as :meth:`choose_histories` gives them.
+        ledger : Ledger
+            Where calls are kept.
+        **asking
+            As in :func:`heart_collect.judging.converse.collect_conversations`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table ``conversations``.
+
+        Raises
+        ------
+        RecipeError
+            If the recipe is about replies.
+
+        Examples
+        --------
+        >>> Recipe("mine").converse(pd.DataFrame(), ledger=None)
+        Traceback (most recent call last):
+        heart_collect.judging.recipe.RecipeError: mine: the recipe says unit: reply, so there are...
+        """
+        from heart_collect.judging.steps import first_step
+
+        if self.unit != "conversation":
+            raise RecipeError(
+                f"{self.run}: the recipe says unit: reply, so there are no conversations."
+            )
+        made = first_step(self).made(
+            check_table("histories", histories),
+            ledger,
+            max_concurrency=self.max_concurrency,
+            **asking,
+        )
+        return made["conversations"]
+
+    def ask(
+        self,
+        step: str,
+        *tables: pd.DataFrame,
+        ledger: Ledger,
+        max_concurrency: int | None = None,
+        **asking: Unpack[Asking],
+    ) -> pd.DataFrame:
+        """Run one step that follows the replies: models judge, score, label or rewrite.
+
+        What the ledger holds is read again without a call; the rest is asked, up to the budget.
+
+        Parameters
+        ----------
+        step : str
+            ``"verdicts"``, ``"scores"``, ``"codes"``; ``"probes"``, ``"again"``, verdicts that are
+            no part of the run's own; or ``"rewrites"``.
+        *tables : pandas.DataFrame
+            Histories, replies and comparisons, in this order; scores and codes need no comparisons,
+            rewrites histories alone, probes no table.
+        ledger : Ledger
+            Where calls are kept.
+        max_concurrency : int, optional
+            How many calls are made at once.
+        **asking
+            ``mode``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``, as in
+            :func:`heart_collect.judging.judge.collect_verdicts`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table of verdicts, scores, codes or rewrites; without a row where the recipe asks
+            for none. A failed answer has a ``state`` and no verdict.
+
+        Raises
+        ------
+        RecipeError
+            If there is no such step.
+        JudgeError
+            If the tables do not fit each other.
+
+        Examples
+        --------
+        >>> Recipe("mine", "sample").ask("codes", ledger=None).empty
+        True
+        """
+        from heart_collect.judging.steps import Tables, judging_step
+
+        wanted = judging_step(self, step)
+        given = Tables.checked(tables if wanted.is_asked else [])
+        return wanted.run(given, ledger, max_concurrency=max_concurrency, **asking)
+
+    def plan(self, step: str, *tables: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+        """Count what a step of :meth:`ask` would take; nothing is asked.
+
+        Parameters
+        ----------
+        step : str
+            As in :meth:`ask`.
+        *tables : pandas.DataFrame
+            As there.
+        ledger : Ledger
+            Whose calls need not be made again.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a judge, protocol and answer format, with calls, tokens and their price in USD.
+
+        Raises
+        ------
+        RecipeError
+            If there is no such step.
+
+        Examples
+        --------
+        >>> from heart_collect import open_ledger
+        >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
+        >>> histories = recipe.choose_histories()
+        >>> replies = recipe.answer(histories, ledger=ledger, mode="dry")
+        >>> tables = histories, replies, recipe.pair(replies)
+        >>> recipe.plan("verdicts", *tables, ledger=ledger)["protocol"].tolist()
+        ['heart', 'heart-release']
+        """
+        from heart_collect.judging.steps import Tables, judging_step
+
+        wanted = judging_step(self, step)
+        return wanted.plan(Tables.checked(tables if wanted.is_asked else []), ledger)
+
 
 def read_recipe(run: str) -> Recipe:
     """Read what a run collects: its histories, responders, judges and how they are asked.
@@ -217,18 +503,10 @@ def read_recipe(run: str) -> Recipe:
     heart_collect.calls.models.ModelError
         If a model's setting is.
 
-    See Also
-    --------
-    recipe_histories : Load and choose the histories of the recipe.
-    recipe_replies : Collect its replies.
-    recipe_comparisons : Pair its replies.
-    recipe_step : Ask its judges.
-    heart_collect.calls.records.open_ledger : Open the ledger that keeps every call.
-
     Notes
     -----
-    The command ``heart-collect RUN`` does all of these steps in order, and asks before money is
-    spent. Call the functions one by one to look at what comes between.
+    ``choose_histories``, ``answer``, ``pair`` and ``ask`` are the steps of a run, in this order.
+    The command ``heart-collect RUN`` does all of them, and asks before money is spent.
 
     Examples
     --------
@@ -383,168 +661,26 @@ def _faults_of_conversations(recipe: Recipe, given: Mapping[str, Any]) -> dict[s
     }
 
 
-def recipe_histories(recipe: Recipe) -> pd.DataFrame:
-    """Load and choose a recipe's histories.
-
-    The first step of a run. Histories are chosen evenly over the set and not at random, so that a
-    small run covers it and two runs with one recipe choose the same.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Whose ``slices`` state how many histories of each slice are chosen, in the set's order; all
-        of a slice that is not named. Calm twins are those of the adversarial histories chosen.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of histories, one row a history, as in
-        :func:`~heart_utils.sources.load.load_histories`; with ``unit: conversation``
-        each once for every seeker.
-
-    Raises
-    ------
-    RecipeError
-        If a slice has fewer histories than asked for, or none is left.
-    heart_utils.sources.catalogue.DataError
-        If the histories cannot be read.
-
-    See Also
-    --------
-    read_recipe : Read the recipe of a run.
-    recipe_replies : Collect replies to these histories.
-    load_histories : Load a whole set of histories.
-
-    Examples
-    --------
-    >>> recipe = Recipe("mine", "sample", slices={"standard": 2, "adversarial": 1})
-    >>> recipe_histories(recipe)["slice"].tolist()
-    ['standard', 'standard', 'adversarial']
-    """
-    if recipe.questions:
-        histories = load_question_histories(recipe.questions)
-        return histories[histories["history_id"].isin(chosen_questions(recipe)["question_id"])]
-    given = recipe.histories
-    if Path(given).suffix:  # from the root, since chapters run in a folder of their own
-        given = str(find_home() / Path(given).expanduser())
-    loaded = load_histories(given, twins=recipe.twins, **as_options(recipe.reading, recipe.run))
+def _choose_slices(recipe: Recipe, loaded: pd.DataFrame) -> list[pd.DataFrame]:
+    """Choose so many histories of each slice: adversarial ones before their calm twins."""
     chosen: dict[str, pd.DataFrame] = {}
-    for name in SLICES:  # adversarial histories before their calm twins
+    for name in SLICES:
         rows, n = loaded[loaded["slice"] == name], recipe.slices.get(name)
         if n is not None:
-            adversarial = chosen["adversarial"]["twin_id"] if name == TWINNED else ()
-            last = rows["turns"].map(lambda turns: turns[-1]["speaker"])
-            rows = rows[
-                rows["history_id"].isin(adversarial) if name == TWINNED else last == "seeker"
-            ]
+            twins = name == TWINNED
+            if twins:
+                rows = rows[rows["history_id"].isin(chosen["adversarial"]["twin_id"])]
+            else:
+                rows = rows[rows["turns"].map(lambda turns: turns[-1]["speaker"] == "seeker")]
+            hint = " beside the adversarial ones chosen; set twins: true, or ask for fewer"
             if n > len(rows):
-                hint = (
-                    " beside the adversarial ones chosen; set twins: true, or ask for fewer"
-                    if name == TWINNED
-                    else ""
-                )
                 raise RecipeError(
                     f"slices: {n} {name} histories were asked for, and {recipe.histories} has"
-                    f" {len(rows)}{hint}."
+                    f" {len(rows)}{hint if twins else ''}."
                 )
-            rows = rows.iloc[
-                [number if name == TWINNED else number * len(rows) // n for number in range(n)]
-            ]
+            rows = rows.iloc[[k if twins else k * len(rows) // n for k in range(n)]]
         chosen[name] = rows
-    histories = pd.concat(chosen.values())
-    if histories.empty:
-        raise RecipeError(
-            f"slices: {dict(recipe.slices)} leaves none of the {len(loaded)} histories."
-        )
-    chosen_ones = check_table("histories", histories.sort_index())
-    return cross_seekers(chosen_ones, [seeker.name for seeker in recipe.seekers])
-
-
-def recipe_responders(recipe: Recipe) -> pd.DataFrame:
-    """List who answers in a recipe: those whose replies came with the histories, models, probes.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Who answers.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table ``responders``.
-
-    Examples
-    --------
-    >>> recipe_responders(Recipe("mine", "sample", probes=("echo",)))["responder"].tolist()
-    ['reference', 'echo']
-    """
-    tables = (
-        [load_responders(recipe.histories)]
-        if recipe.given_replies and not recipe.rewritten_replies
-        else []
-    )
-    tables += [named_probes(PROFILES)] if recipe.rewritten_replies else []
-    tables.append(describe_responders([*recipe.responders, *recipe.probes]))
-    return check_table("responders", pd.concat([table for table in tables if len(table)]))
-
-
-def recipe_comparisons(recipe: Recipe, replies: pd.DataFrame) -> pd.DataFrame:
-    """Pair the replies of a recipe, once for each of its protocols that compares.
-
-    The third step of a run. Each pair of replies to one history becomes one comparison for each
-    order in which it is shown. Orders are drawn from the recipe's seed, so that two runs with one
-    recipe show the same.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        How replies are paired: ``protocols``, ``orders`` (``"both"`` or ``"random"``), ``pairs`` of
-        each history, and ``seed``.
-    replies : pandas.DataFrame
-        What :func:`heart_collect.judging.steps.recipe_replies` returns; only replies in the state
-        ``valid`` are paired.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of comparisons, one row a pair, order and protocol: ``comparison_id``,
-        ``pair_id``, ``history_id``, ``reply_a``, ``reply_b``, ``responder_a``, ``responder_b`` (a
-        first in the alphabet), ``order`` (``ab`` shows a first) and ``protocol``. No row if no
-        protocol compares.
-
-    Raises
-    ------
-    heart_collect.judging.prompts.ProtocolError
-        If a protocol of the recipe cannot be read.
-
-    See Also
-    --------
-    recipe_replies : Collect the replies.
-    recipe_step : Ask the judges about these comparisons.
-    pair_replies : Pair replies without a recipe.
-    choose_pairs : Choose pairs for people, who can judge fewer.
-
-    Notes
-    -----
-    Two orders cost twice as many calls and show each judge's position bias; see
-    :func:`~heart_utils.ratings.verdicts.combine_orders` for how they become one answer.
-
-    Examples
-    --------
-    >>> two = pd.DataFrame(
-    ...     {"reply_id": ["r1", "r2"], "history_id": "h", "responder": ["x", "y"], "state": "valid"}
-    ... )
-    >>> recipe_comparisons(read_recipe("sample"), two)[["order", "protocol"]].values.tolist()
-    [['ab', 'heart'], ['ba', 'heart'], ['ab', 'heart-release']]
-    """
-    tables = []
-    for protocol in recipe.protocols_that_ask("pair"):
-        orders = recipe.orders if protocol.orders == "both" else protocol.orders
-        rng = np.random.default_rng(recipe.seed)  # the same pairs under each protocol
-        tables.append(
-            make_pairs(replies, rng=rng, orders=orders, pairs=recipe.pairs, protocol=protocol.name)
-        )
-    return check_table("comparisons", pd.concat(tables)) if tables else empty_table("comparisons")
+    return list(chosen.values())
 
 
 def chosen_questions(recipe: Recipe) -> pd.DataFrame:

@@ -36,7 +36,7 @@ from heart_collect.judging.judge import (
 from heart_collect.judging.probes import make_probes, rewrite_replies
 from heart_collect.judging.prompts import Protocol
 from heart_collect.judging.questions import Question
-from heart_collect.judging.recipe import Recipe, RecipeError, chosen_questions, recipe_responders
+from heart_collect.judging.recipe import Recipe, RecipeError, chosen_questions
 from heart_collect.judging.respond import (
     ReplyQuestion,
     answer_replies,
@@ -49,7 +49,7 @@ from heart_utils.sources.codebooks import load_codebooks
 from heart_utils.sources.load import load_replies
 from heart_utils.tables import check_table, empty_table
 
-__all__ = ["recipe_conversations", "recipe_replies", "recipe_step"]
+__all__: list[str] = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +293,7 @@ class Verdicts(Judging):
             tables.replies,
             comparisons,
             self.panel if panel is None else panel,
-            responders=recipe_responders(recipe),
+            responders=recipe.list_responders(),
             protocol=protocol,
             dimensions=recipe.protocols[protocol.name],
             repeats=1 if comparisons is None else recipe.judge_repeats,
@@ -320,7 +320,7 @@ class Scores(Verdicts):
                 tables.histories,
                 tables.replies,
                 self.panel,
-                responders=recipe_responders(recipe),
+                responders=recipe.list_responders(),
                 language=recipe.language,
             )
         return [
@@ -402,7 +402,7 @@ class Again(Judging):
             n_pairs=recipe.asked_again,
             dimensions=recipe.protocols.get(AGAIN),
             several=recipe.together or None,
-            responders=recipe_responders(recipe),
+            responders=recipe.list_responders(),
             seed=recipe.seed,
         )
 
@@ -470,190 +470,8 @@ def probe_questions(judges: Sequence[Model], *, seed: int) -> list[Question]:
     )
 
 
-def recipe_replies(
-    recipe: Recipe,
-    histories: pd.DataFrame,
-    *,
-    ledger: Ledger,
-    plan: bool = False,
-    max_concurrency: int | None = 1,
-    **asking: Unpack[Asking],
-) -> pd.DataFrame:
-    """Collect the replies of a recipe: published, by models, and by rule.
-
-    The second step of a run. Replies come from three places: those that the data set has (people's,
-    as a rule), those that the recipe's models write now, and those of fixed rules (probes such as
-    an echo of the seeker), which show whether a judge reads at all. Calls that the ledger holds are
-    not made again.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Who answers: ``given_replies``, ``responders``, ``probes``, ``instructions`` and
-        ``repeats``.
-    histories : pandas.DataFrame
-        What is answered, as :func:`recipe_histories` returns it.
-    ledger : Ledger
-        Where calls are kept, as in :func:`heart_collect.judging.respond.collect_replies`.
-    plan : bool
-        Whether to return what it would take, without asking.
-    max_concurrency : int, optional
-        How many calls are made at once; 1 keeps the times to the first word comparable.
-    **asking
-        ``mode`` (``"missing"`` asks what the ledger lacks, ``"replay"`` and ``"dry"`` ask nothing),
-        ``budget_usd``, ``max_paid_calls``, ``progress``, as in
-        :func:`heart_collect.judging.respond.collect_replies`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of replies, one row a reply: ``reply_id``, ``history_id``, ``responder``,
-        ``text``, ``state`` (``valid`` or why not), tokens, times and cost; or the plan.
-
-    Raises
-    ------
-    heart_collect.judging.responders.RespondError
-        If a probe is unknown, or a history cannot be answered.
-
-    See Also
-    --------
-    recipe_histories : Choose the histories.
-    recipe_comparisons : Pair these replies.
-    collect_replies : Ask models for replies, without a recipe.
-    add_people : Add replies that people wrote in a study.
-
-    Examples
-    --------
-    >>> from heart_collect import open_ledger, recipe_histories
-    >>> from heart_collect.judging.recipe import Recipe
-    >>> mine = Recipe(
-    ...     "mine", "sample", slices={"standard": 1}, given_replies=False, probes=("echo",)
-    ... )
-    >>> replies = recipe_replies(mine, recipe_histories(mine), ledger=open_ledger("sqlite://"))
-    >>> replies["responder"].value_counts().to_dict()
-    {'echo': 13}
-    """
-    step, tables = first_step(recipe), Tables.checked([histories])
-    if plan:
-        return step.plan(tables, ledger)
-    return step.run(tables, ledger, max_concurrency=max_concurrency, **asking)
-
-
-def recipe_conversations(
-    recipe: Recipe, histories: pd.DataFrame, *, ledger: Ledger, **asking: Unpack[Asking]
-) -> pd.DataFrame:
-    """Let the responders of a recipe with ``unit: conversation`` talk with its seekers.
-
-    Parameters
-    ----------
-    recipe
-        Who talks, for how many exchanges.
-    histories
-        Its starts, one row for each seeker, as
-        :func:`heart_collect.judging.recipe.recipe_histories` gives them.
-    ledger
-        Where calls are kept.
-    **asking
-        As in :func:`heart_collect.judging.converse.collect_conversations`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table ``conversations``.
-
-    Raises
-    ------
-    RecipeError
-        If the recipe is about replies.
-
-    Examples
-    --------
-    >>> from heart_collect import open_ledger
-    >>> from heart_utils import load_histories
-    >>> from heart_collect.judging.recipe import Recipe
-    >>> recipe_conversations(
-    ...     Recipe("mine"), load_histories("sample"), ledger=open_ledger("sqlite://")
-    ... )
-    Traceback (most recent call last):
-    heart_collect.judging.recipe.RecipeError: mine: the recipe says unit: reply, so there are no ...
-    """
-    if recipe.unit != "conversation":
-        raise RecipeError(
-            f"{recipe.run}: the recipe says unit: reply, so there are no conversations."
-        )
-    checked, step = check_table("histories", histories), Conversations(recipe)
-    made = step.made(checked, ledger, max_concurrency=recipe.max_concurrency, **asking)
-    return made["conversations"]
-
-
-def recipe_step(
-    recipe: Recipe,
-    step: str,
-    *tables: pd.DataFrame,
-    ledger: Ledger,
-    plan: bool = False,
-    max_concurrency: int | None = None,
-    **asking: Unpack[Asking],
-) -> pd.DataFrame:
-    """Run one step of a recipe: its models judge, score or label the replies.
-
-    The last steps of a run. What the ledger holds is read again without a call; the rest is asked,
-    up to the budget. With ``plan=True`` nothing is asked, and the table states what the step would
-    take.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        Who is asked, and how: ``judges``, ``coders``, ``protocols``, ``judge_repeats``.
-    step
-        ``"verdicts"``, ``"scores"``, ``"codes"``; ``"probes"``, ``"again"``, verdicts that are no
-        part of the run's own; or ``"rewrites"``.
-    *tables
-        Histories, replies and comparisons, in this order; scores and codes need no comparisons,
-        rewrites histories alone, probes no table.
-    ledger : Ledger
-        Where calls are kept.
-    plan, max_concurrency
-        As in :func:`heart_collect.judging.judge.collect_verdicts`.
-    **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls``, ``scheduler``, ``progress``, as there.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of verdicts, scores or codes (:mod:`heart_utils.tables`), without a row where the
-        recipe asks for none. A failed answer has a ``state`` and no verdict. With ``plan``, one row
-        a judge, protocol and answer format, with calls, tokens and their price.
-
-    Raises
-    ------
-    RecipeError
-        If there is no such step.
-    JudgeError
-        If the tables do not fit each other.
-
-    See Also
-    --------
-    read_recipe : Read the recipe of a run.
-    collect_verdicts : Ask judges without a recipe.
-    heart_collect.calls.records.open_ledger : Open the ledger of a run.
-    combine_orders : Join the two orders of each pair afterwards.
-
-    Examples
-    --------
-    >>> from heart_collect import open_ledger, read_recipe, recipe_comparisons
-    >>> from heart_collect import recipe_histories
-    >>> recipe, ledger = read_recipe("sample"), open_ledger("sqlite://")
-    >>> replies = recipe_replies(recipe, recipe_histories(recipe), ledger=ledger, mode="dry")
-    >>> tables = recipe_histories(recipe), replies, recipe_comparisons(recipe, replies)
-    >>> plan = recipe_step(recipe, "verdicts", *tables, ledger=ledger, plan=True)
-    >>> plan["protocol"].tolist()
-    ['heart', 'heart-release']
-    """
-    if step not in JUDGING:
-        raise RecipeError(f"There is no step {step!r}; there are {', '.join(JUDGING)}.")
-    wanted = JUDGING[step](recipe)
-    given = Tables.checked(tables if wanted.is_asked else [])
-    if plan:
-        return wanted.plan(given, ledger)
-    return wanted.run(given, ledger, max_concurrency=max_concurrency, **asking)
+def judging_step(recipe: Recipe, name: str) -> Judging:
+    """Return the step of a recipe by its name."""
+    if name not in JUDGING:
+        raise RecipeError(f"There is no step {name!r}; there are {', '.join(JUDGING)}.")
+    return JUDGING[name](recipe)

@@ -57,7 +57,6 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     load_codebooks : Load the project's codebooks.
     theme_overlap : Measure how often reasons of people and models share themes.
     feature_bias : Estimate how features of a reply go with winning.
-    recipe_step : Have models code the replies of a run.
 
     Notes
     -----

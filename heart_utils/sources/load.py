@@ -68,7 +68,6 @@ def load_histories(
     --------
     load_replies : Load the replies that were written for histories.
     load_verdicts : Load which replies raters preferred; its page explains how files are read.
-    recipe_histories : Choose the histories of a run.
     read_conversation : Show a history as speech bubbles.
 
     Notes

@@ -15,13 +15,7 @@ from heart_collect.judging.judge import (
     collect_verdicts,
     plan_again,
 )
-from heart_collect.judging.recipe import (
-    RecipeError,
-    read_recipe,
-    recipe_comparisons,
-    recipe_histories,
-)
-from heart_collect.judging.steps import recipe_replies, recipe_step
+from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils.runs import find_root
 
 TWO = ["overall", "attunement"]
@@ -119,28 +113,28 @@ def recorded(run):
         "mode": "replay",
         "progress": False,
     }
-    histories = recipe_histories(recipe)
-    replies = recipe_replies(recipe, histories, **replay)
-    return recipe, (histories, replies, recipe_comparisons(recipe, replies)), replay
+    histories = recipe.choose_histories()
+    replies = recipe.answer(histories, **replay)
+    return recipe, (histories, replies, recipe.pair(replies)), replay
 
 
 def test_the_recorded_calls_answer_what_the_sample_asks_again_and_codes():
     recipe, (histories, replies, comparisons), replay = recorded("sample")
-    again = recipe_step(recipe, "again", histories, replies, comparisons, **replay)
+    again = recipe.ask("again", histories, replies, comparisons, **replay)
     assert again.groupby("protocol")["pair_id"].nunique().to_dict() == {
         "heart": recipe.asked_again,
         "heart-reworded": recipe.asked_again,
         "heart-single": recipe.asked_again,
     }
     assert again["dimension"].nunique() == 2
-    codes = recipe_step(recipe, "codes", histories, replies, **replay)
+    codes = recipe.ask("codes", histories, replies, **replay)
     assert codes["reply_id"].nunique() == 36 * len(recipe.coded)
     assert set(codes["state"]) <= {"valid", "unparsed"}
 
 
 def test_the_recorded_calls_answer_what_the_sample_s_judge_is_asked_of_rewritten_replies():
     recipe, tables, replay = recorded("conjoint")
-    verdicts = recipe_step(recipe, "verdicts", *tables, **replay)
+    verdicts = recipe.ask("verdicts", *tables, **replay)
     assert verdicts.groupby(["protocol", "order"]).size().to_dict() == {
         ("told", "ab"): 36,
         ("told", "ba"): 36,
@@ -150,14 +144,14 @@ def test_the_recorded_calls_answer_what_the_sample_s_judge_is_asked_of_rewritten
 
 def test_the_recorded_calls_answer_heart_s_whole_protocol_once():
     recipe, tables, replay = recorded("whole")
-    verdicts = recipe_step(recipe, "verdicts", *tables, **replay)
+    verdicts = recipe.ask("verdicts", *tables, **replay)
     by_dimension = verdicts.groupby("dimension")
     assert by_dimension["order"].value_counts().unstack().eq(12).all(axis=None)
     assert by_dimension.ngroups == 6
     valid = verdicts[verdicts["state"] == "valid"]
     assert valid["rationale"].str.len().gt(0).mean() > 0.9
     assert valid["margin"].between(1, 5).mean() > 0.9
-    scores = recipe_step(recipe, "scores", *tables[:2], **replay)
+    scores = recipe.ask("scores", *tables[:2], **replay)
     assert len(scores) == 12 * 6
-    rewrites = recipe_step(recipe, "rewrites", tables[0], **replay)
+    rewrites = recipe.ask("rewrites", tables[0], **replay)
     assert rewrites["flags"].str.len().gt(0).all()  # a model that does not read rewrites nothing

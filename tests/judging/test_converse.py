@@ -12,12 +12,7 @@ import server
 from conversation_case import PAID, settings, shown, speak
 from worker import begin_command
 
-from heart_collect import (
-    open_ledger,
-    recipe_comparisons,
-    recipe_conversations,
-    recipe_step,
-)
+from heart_collect import open_ledger
 from heart_collect.calls.models import read_models
 from heart_collect.collect import main
 from heart_collect.judging.converse import (
@@ -26,7 +21,7 @@ from heart_collect.judging.converse import (
 )
 from heart_collect.judging.design import cross_seekers
 from heart_collect.judging.prompts import NEXT
-from heart_collect.judging.recipe import RecipeError, read_recipe, recipe_histories
+from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_collect.judging.respond import collect_replies
 from heart_collect.judging.responders import RespondError
 from heart_utils import (
@@ -405,7 +400,7 @@ def test_a_start_without_a_seekers_turn_is_refused_by_name_or_left_out_where_it_
 
 
 def test_twins_stay_linked_with_the_same_seeker(project):
-    crossed = recipe_histories(read_recipe("mine"))
+    crossed = read_recipe("mine").choose_histories()
     twins = crossed.dropna(subset="twin_id")
     assert twins["twin_id"].str.rsplit("--").str[-1].tolist() == twins["seeker"].tolist()
 
@@ -437,18 +432,18 @@ def test_repeats_are_conversations_of_their_own(provider):
 def test_the_recorded_demo_replays_and_asks_nobody(tmp_path, monkeypatch):
     recipe = read_recipe("conversations")
     ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
-    histories = recipe_histories(recipe)
+    histories = recipe.choose_histories()
     how = {"ledger": ledger, "mode": "replay", "progress": False}
-    talks = recipe_conversations(recipe, histories, **how)
+    talks = recipe.converse(histories, **how)
     assert talks[["responder", "seeker"]].drop_duplicates().shape == (3, 2)
     related = talks["flags"].map(lambda flags: "seeker_own_family" in flags)
     assert (related == (talks["responder"] == "SmolLM2-135M-Instruct")).all()
     replies = conversation_replies(talks)
-    comparisons = recipe_comparisons(recipe, replies)
-    verdicts = recipe_step(recipe, "verdicts", histories, replies, comparisons, **how)
+    comparisons = recipe.pair(replies)
+    verdicts = recipe.ask("verdicts", histories, replies, comparisons, **how)
     assert len(verdicts) == 3 * 3 * 2  # three starts, three pairs, both orders
     assert set(verdicts["state"]) == {"valid"}
     assert set(verdicts["seeker"]) == {"SmolLM2-135M-seeker"}
-    scores = recipe_step(recipe, "scores", histories, replies, **how)
+    scores = recipe.ask("scores", histories, replies, **how)
     assert len(scores) == 3 * 3  # by the seeker itself, of each conversation that it was in
     assert set(scores["rater"]) == {"SmolLM2-135M-seeker"}

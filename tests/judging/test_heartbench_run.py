@@ -8,7 +8,7 @@ import yaml
 from server import Provider, serving
 
 from heart_collect.collect import main
-from heart_collect.judging.recipe import Recipe, recipe_histories
+from heart_collect.judging.recipe import Recipe
 from heart_utils.runs import find_root, may_publish, open_run
 
 QUESTIONS = [
@@ -156,7 +156,7 @@ def test_settings_that_cannot_be_used_say_why(settings, capsys, message):
 
 @pytest.mark.mirror
 def test_the_shortest_questions_are_chosen(mirror):
-    six = recipe_histories(Recipe("mine", questions="heartbench", n_questions=6))
+    six = Recipe("mine", questions="heartbench", n_questions=6).choose_histories()
     assert len(six) == 6
     assert six["turns"].map(len).max() == 1
-    assert len(recipe_histories(Recipe("mine", questions="heartbench"))) > 200
+    assert len(Recipe("mine", questions="heartbench").choose_histories()) > 200

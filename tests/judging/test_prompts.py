@@ -23,8 +23,7 @@ from heart_collect.judging.prompts import (
     prompt_hash,
 )
 from heart_collect.judging.questions import Question
-from heart_collect.judging.recipe import read_recipe, recipe_comparisons, recipe_histories
-from heart_collect.judging.steps import recipe_replies, recipe_step
+from heart_collect.judging.recipe import read_recipe
 from heart_utils.runs import find_root
 from heart_utils.sources.codebooks import Code
 
@@ -290,13 +289,13 @@ def test_the_recorded_calls_of_the_sample_answer_all_that_its_recipe_asks_and_no
     recipe = read_recipe("sample")
     ledger = open_ledger("sqlite://", seed_file=find_root() / recipe.recorded)
     how = {"ledger": ledger, "mode": "replay"}
-    histories = recipe_histories(recipe)
-    replies = recipe_replies(recipe, histories, **how)
-    comparisons = recipe_comparisons(recipe, replies)
+    histories = recipe.choose_histories()
+    replies = recipe.answer(histories, **how)
+    comparisons = recipe.pair(replies)
     for step in ("verdicts", "again"):
-        recipe_step(recipe, step, histories, replies, comparisons, **how)
-    recipe_step(recipe, "codes", histories, replies, **how)
-    recipe_step(recipe, "probes", **how)
+        recipe.ask(step, histories, replies, comparisons, **how)
+    recipe.ask("codes", histories, replies, **how)
+    recipe.ask("probes", **how)
     assert len(ledger.used) == sum(ledger.counts().values())
 
 

@@ -17,14 +17,7 @@ from worker import begin_command
 from heart_collect.calls.models import Model
 from heart_collect.calls.records import open_ledger
 from heart_collect.collect import main
-from heart_collect.judging.recipe import (
-    Recipe,
-    RecipeError,
-    read_recipe,
-    recipe_histories,
-    recipe_responders,
-)
-from heart_collect.judging.steps import recipe_step
+from heart_collect.judging.recipe import Recipe, RecipeError, read_recipe
 from heart_utils.runs import find_root, open_run
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -588,26 +581,26 @@ def test_ctrl_c_is_told_and_not_a_traceback(project, capsys, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("heart_collect.collection.recipe_histories", stop)
+    monkeypatch.setattr(Recipe, "choose_histories", stop)
     assert main(["mine", "--quiet", "--yes"]) == 130
     assert "the same command goes on where this ended" in capsys.readouterr().err
 
 
 def test_histories_are_spread_evenly_and_the_responders_are_all_there_are(project):
     recipe = read_recipe("mine")
-    histories = recipe_histories(recipe)
+    histories = recipe.choose_histories()
     assert histories["slice"].value_counts().to_dict() == {"standard": 2, "adversarial": 1}
-    everything = recipe_histories(read_mine(project, {"histories": "sample"}))
+    everything = read_mine(project, {"histories": "sample"}).choose_histories()
     standard = everything[everything["slice"] == "standard"]["history_id"].tolist()
     chosen = histories[histories["slice"] == "standard"]["history_id"].tolist()
     assert chosen == [standard[0], standard[len(standard) // 2]]
-    assert set(recipe_responders(recipe)["responder_kind"]) == {"reference", "model", "probe"}
+    assert set(recipe.list_responders()["responder_kind"]) == {"reference", "model", "probe"}
 
 
 def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkeypatch):
     """Two standard histories and, of three adversarial ones, the first and the second, as slices
     are spread."""
-    there = recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0})).head(8)
+    there = Recipe("mine", "sample", slices={"adversarial": 0}).choose_histories().head(8)
     names = ["s1", "s2", "a1", "c1", "a2", "c2", "a3", "c3"]
     kinds = {"s": "standard", "a": "adversarial", "c": "calm_twin"}
     twin = {
@@ -623,7 +616,7 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
 
     def chosen(n_twins):
         slices = {"adversarial": 2, "calm_twin": n_twins}
-        return recipe_histories(Recipe("mine", "mine", slices=slices))["history_id"].tolist()
+        return Recipe("mine", "mine", slices=slices).choose_histories()["history_id"].tolist()
 
     assert chosen(2) == ["s1", "s2", "a1", "c1", "a2", "c2"]
     assert chosen(1) == ["s1", "s2", "a1", "c1", "a2"]
@@ -637,14 +630,14 @@ def test_of_calm_twins_those_of_the_adversarial_histories_chosen_are_kept(monkey
 def test_what_a_recipe_does_not_name_is_not_asked():
     judged = Recipe("mine", "sample", judges=(Model("judge", "openai/test"),))
     nothing = pd.DataFrame()
-    assert recipe_step(judged, "probes", ledger=None).empty
-    assert recipe_step(judged, "again", nothing, nothing, nothing, ledger=None).empty
-    assert recipe_step(judged, "codes", nothing, nothing, ledger=None).empty
+    assert judged.ask("probes", ledger=None).empty
+    assert judged.ask("again", nothing, nothing, nothing, ledger=None).empty
+    assert judged.ask("codes", nothing, nothing, ledger=None).empty
     with pytest.raises(
         RecipeError,
         match="There is no step 'code'; there are verdicts, scores, codes, probes, again",
     ):
-        recipe_step(judged, "code", nothing, nothing, ledger=None)
+        judged.ask("code", nothing, nothing, ledger=None)
 
 
 @pytest.mark.mirror
@@ -654,7 +647,7 @@ def test_calm_twins_are_those_of_the_adversarial_histories_chosen(project, mirro
         "twins": True,
         "slices": {"standard": 3, "adversarial": 4, "calm_twin": 4},
     }
-    histories = recipe_histories(read_mine(project, settings))
+    histories = read_mine(project, settings).choose_histories()
     assert histories["slice"].value_counts().to_dict() == {
         "standard": 3,
         "adversarial": 4,
@@ -759,8 +752,8 @@ def test_probes_and_scores_and_codes_go_to_batches_too(project, provider, capsys
 
 
 def test_a_slice_can_be_left_out_and_not_all_of_them():
-    assert set(recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0}))["slice"]) == {
+    assert set(Recipe("mine", "sample", slices={"adversarial": 0}).choose_histories()["slice"]) == {
         "standard"
     }
     with pytest.raises(RecipeError, match="slices: .* leaves none of the 36 histories"):
-        recipe_histories(Recipe("mine", "sample", slices={"adversarial": 0, "standard": 0}))
+        Recipe("mine", "sample", slices={"adversarial": 0, "standard": 0}).choose_histories()

@@ -21,14 +21,7 @@ from heart_collect.judging.probes import (
     profile_features,
     rewrite_replies,
 )
-from heart_collect.judging.recipe import (
-    RecipeError,
-    read_recipe,
-    recipe_comparisons,
-    recipe_histories,
-    recipe_responders,
-)
-from heart_collect.judging.steps import recipe_replies
+from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_collect.people.study import _texts_shown
 from heart_utils.judges.position import feature_bias, feature_gaps
 from heart_utils.runs import find_root
@@ -195,11 +188,11 @@ def test_people_s_votes_pooled_as_the_page_says_are_each_one_vote():
 
 def test_a_recipe_puts_rewritings_in_the_place_of_given_replies():
     recipe = read_recipe("conjoint")
-    histories = recipe_histories(recipe)
-    replies = recipe_replies(recipe, histories, ledger=open_ledger("sqlite://"))
+    histories = recipe.choose_histories()
+    replies = recipe.answer(histories, ledger=open_ledger("sqlite://"))
     assert replies.groupby("history_id")["responder"].nunique().eq(4).all()
-    assert set(replies["responder"]) <= set(recipe_responders(recipe)["responder"]) == set(PROFILES)
-    comparisons = recipe_comparisons(recipe, replies)
+    assert set(replies["responder"]) <= set(recipe.list_responders()["responder"]) == set(PROFILES)
+    comparisons = recipe.pair(replies)
     assert len(comparisons) == len(histories) * len(list(combinations(range(4), 2))) * 2
     asked = plan_questions(histories, replies, comparisons, recipe.judges)
     label = replies.set_index("reply_id")["label"]
@@ -220,7 +213,7 @@ def test_a_recipe_puts_rewritings_in_the_place_of_given_replies():
             comparisons,
             recipe.judges,
         )
-    bare = recipe_replies(replace(recipe, labels=()), histories, ledger=open_ledger("sqlite://"))
+    bare = replace(recipe, labels=()).answer(histories, ledger=open_ledger("sqlite://"))
     assert bare["label"].isna().all()
     assert list(profile_features(bare)) == list(REWRITES)
 

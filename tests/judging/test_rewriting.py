@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from heart_collect import accept_rewrites, check_rewrites, recipe_step
+from heart_collect import accept_rewrites, check_rewrites
 from heart_collect.calls.models import Model
 from heart_collect.calls.records import open_ledger
 from heart_collect.judging.prompts import show_turns
@@ -118,14 +118,14 @@ def test_the_step_asks_about_standard_histories_and_flags_what_it_refuses():
     model = Model("m", "openai/gpt-4o", options=json.loads(answer))
     recipe = Recipe("mine", "sample", rewrites="adversarial", rewriters=(model,))
     ledger, histories = open_ledger("sqlite://"), load_histories("sample")
-    plan = recipe_step(recipe, "rewrites", histories, ledger=ledger, plan=True)
+    plan = recipe.plan("rewrites", histories, ledger=ledger)
     assert plan["n_calls"].tolist() == [24]
-    made = recipe_step(recipe, "rewrites", histories, ledger=ledger, progress=False)
+    made = recipe.ask("rewrites", histories, ledger=ledger, progress=False)
     assert made["state"].eq("valid").all()
     assert len(made) == 24
     assert made["flags"].map(lambda flags: "the seeker's facts are not kept" in flags).all()
     assert accept_rewrites(histories, made).empty
-    none = recipe_step(Recipe("mine", "sample"), "rewrites", histories, ledger=ledger)
+    none = Recipe("mine", "sample").ask("rewrites", histories, ledger=ledger)
     assert none.empty
 
 

@@ -28,8 +28,7 @@ from worker import begin_command
 
 from heart_collect.calls.records import open_ledger
 from heart_collect.judging.prompts import REPLY_INSTRUCTIONS
-from heart_collect.judging.recipe import read_recipe, recipe_histories
-from heart_collect.judging.steps import recipe_replies
+from heart_collect.judging.recipe import read_recipe
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import (
@@ -96,13 +95,11 @@ def test_a_rating_study_holds_every_page_and_seat(run):
 def test_the_sample_makes_a_study_with_the_settings_that_come_with_the_project(tmp_path):
     run, recipe = Run("sample", tmp_path, find_root()), read_recipe("sample")
     histories, ledger = (
-        recipe_histories(recipe),
+        recipe.choose_histories(),
         open_ledger("sqlite://", seed_file=find_root() / recipe.recorded),
     )
     run.write("histories", histories)
-    run.write(
-        "replies", recipe_replies(recipe, histories, ledger=ledger, mode="replay", progress=False)
-    )
+    run.write("replies", recipe.answer(histories, ledger=ledger, mode="replay", progress=False))
     study = write_study(run, "rating")
     # 36 histories * 10 pairs * 15 raters / 30 each, and a fifth more
     assert seats_and_pages(study) == (216, 216 * 33)
