@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmarks import Figure
 from heart_utils.ratings.verdicts import AgreementError
-from tests.drawn_votes import Layout, draw_judged, measure_powered
+from tests.drawn_votes import PANELS, Judges, Layout, draw_judged, measure_powered, measure_several
 
 MOST_FALSE = 5.0
 
@@ -27,6 +27,7 @@ LAYOUTS = (
     Layout(5, 30, 10, 1, 10),
     Layout(5, 60, 10, 2, 10),
 )
+SEVERAL = ((3, 20), (3, 60), (5, 30))  # responders and labelled dialogues
 
 
 def run(quick: bool) -> Iterator[Figure]:
@@ -67,3 +68,18 @@ def run(quick: bool) -> Iterator[Figure]:
             met,
             f"+-{error['false']:.1f}",
         )
+    for name, judges in PANELS.items():
+        for size, n_labelled in SEVERAL:
+            yield several(name, judges, size, n_labelled, 20 if quick else 300)
+
+
+def several(name: str, judges: Judges, size: int, n_labelled: int, n_studies: int) -> Figure:
+    """Count how often intervals hold with a weight for each judge, and compare their widths."""
+    results = measure_several(judges, size, n_labelled, n_studies)
+    mean, error = 100.0 * results.mean(), 100.0 * results.sem()
+    note = f"+-{error['each']:.1f}; width {results['each width'].mean():.3f}; by the judges' mean"
+    note += f" {mean['mean']:.1f} %, {results['mean width'].mean():.3f}; by people alone"
+    note += f" {results['people width'].mean():.3f}; {n_studies} studies"
+    met = bool(abs(mean["each"] - 95.0) <= 2.0 + 2.0 * error["each"])
+    about = f"intervals hold, {name}, {size} responders, {n_labelled} labelled of 200"
+    return Figure(about, mean["each"], "%", "93 to 97 %", met, note)

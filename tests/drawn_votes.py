@@ -20,6 +20,14 @@ Array = NDArray[np.float64]
 
 DIALOGUE_SD, STRENGTH_SD, BIAS_SD = 0.5, 0.6, 1.0
 N_DIALOGUES = 300  # that the judge sees
+Judges = tuple[tuple[float, float, float], ...]
+"""Of each judge, how clearly it decides, the spread of its bias, and its noise."""
+PANELS: dict[str, Judges] = {
+    "four alike": ((1.5, 1.0, 0.5),) * 4,
+    "one that reads and three coins": ((3.0, 1.0, 0.2), *((0.0, 0.0, 0.0),) * 3),
+    "four unlike": ((3.0, 0.5, 0.2), (1.5, 1.0, 0.7), (0.7, 2.0, 1.0), (0.3, 1.0, 1.5)),
+}
+N_SEVERAL, QUALITY_SD = 200, 1.0  # where there are several judges
 SIZE, SPREAD = 10, 0.5
 """Of a study that is pooled: responders, and a responder's standard deviation between dialogues."""
 
@@ -127,6 +135,49 @@ def measure_powered(verdicts: pd.DataFrame, truth: pd.Series) -> dict[str, float
         "false": float(wrong.any()),
         "saving": ratings.saving,
     }
+
+
+def measure_several(judges: Judges, size: int, n_labelled: int, n_studies: int) -> pd.DataFrame:
+    """Compute coverage and width of each study, with a weight for each judge and by their mean."""
+    rows = []
+    for number in range(n_studies):
+        rng = np.random.default_rng([20260109, number, size, n_labelled])
+        verdicts, truth = draw_several(judges, size, n_labelled, rng)
+        row = {}
+        # Without names of raters all judges are one: their mean.
+        for way, given in (("each", verdicts), ("mean", verdicts.drop(columns="rater"))):
+            table = prediction_powered_ratings(given).table
+            at = table["responder"].map(truth)
+            row[way] = float(at.between(table["ci_low"], table["ci_high"]).mean())
+            row[f"{way} width"] = float((table["ci_high"] - table["ci_low"]).mean())
+            row["people width"] = float((table["people_high"] - table["people_low"]).mean())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def draw_several(
+    judges: Judges, size: int, n_labelled: int, rng: np.random.Generator
+) -> tuple[pd.DataFrame, pd.Series]:
+    """Draw a person's vote on each pair of the labelled dialogues, and each judge's on all."""
+    names = np.array([f"responder {k}" for k in range(size)], dtype=object)
+    theta = rng.normal(0.0, STRENGTH_SD, size)
+    one, other = np.triu_indices(size, k=1)
+    strengths = theta + rng.normal(0.0, QUALITY_SD, (N_SEVERAL, size))
+    raters = [("person", "human", n_labelled, (1.0, 0.0, 0.0))]
+    raters += [(f"judge {k}", "model", N_SEVERAL, judge) for k, judge in enumerate(judges)]
+    parts = []
+    for rater, kind, n_dialogues, (sharpness, bias, noise) in raters:
+        seen = strengths + rng.normal(0.0, 1.0, strengths.shape) * noise
+        dialogue = np.repeat(np.arange(n_dialogues), len(one))
+        a, b = np.tile(one, n_dialogues), np.tile(other, n_dialogues)
+        lean = rng.normal(0.0, 1.0, size) * bias
+        gap = sharpness * (seen[dialogue, a] - seen[dialogue, b]) + lean[a] - lean[b]
+        won = np.where(rng.random(len(gap)) < expit(gap), "a", "b")
+        columns = {"dialogue_id": dialogue, "verdict": won, "rater": rater, "rater_kind": kind}
+        about = {"responder_a": names[a], "responder_b": names[b]}
+        parts.append(pd.DataFrame(columns | about | {"dimension": "overall", "state": "valid"}))
+    truth = limiting_strengths(theta[None], QUALITY_SD, (one, other))
+    return pd.concat(parts, ignore_index=True), pd.Series(truth, index=names)
 
 
 @dataclass(frozen=True)

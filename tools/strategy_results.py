@@ -366,7 +366,7 @@ def corrected_gap(
         own, elsewhere = given.to_numpy()[:, None], by_prediction.to_numpy()[:, None]
         beside, share, unit = by_prediction[given.index].to_numpy()[:, None], n / n_all, np.eye(1)
         apart = beside - share * elsewhere[by_prediction.index.isin(given.index)]
-        weights = labelled_weights(own, apart, elsewhere, share, unit)
+        weights = labelled_weights(own, apart[None], elsewhere[None], share, unit)[0]
         estimate = float((own[:, 0] - weights * (beside[:, 0] - elsewhere.mean())).mean())
         reach = stats.t.ppf((1 + ci_level) / 2, n - 1)
         half, plain = (

@@ -12,6 +12,7 @@ from math import ceil
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.optimize import nnls
 
 from heart_utils.ratings.bradley_terry import (
     BradleyTerry,
@@ -47,6 +48,7 @@ __all__ = ["PoweredRatings", "prediction_powered_ratings"]
 LEAST_LABELLED = 5
 LEAST_A_PAIR = 2.0  # labelled dialogues, on average; fewer were not tried
 NEGLIGIBLE = 1e-9  # of a verdict
+MOST_JUDGES = 8  # with a weight each
 # the correction for leverage: with the jackknife's 97 to 99 % of the intervals from 30 votes hold
 UNBIASED = 0.5
 Fitted = tuple[Array, Array]
@@ -68,6 +70,9 @@ class PoweredRatings:
     weight: (
         float  #: how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
     )
+    weights: (
+        pd.Series
+    )  #: the same by judge, where several saw the same pairs; their sum is `weight`
     #: squared correlation of people's and the judge's scores of a dialogue, on the same pairs
     rho_squared: float
     #: its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the
@@ -125,7 +130,8 @@ def prediction_powered_ratings(
     (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of people and N of the judge. The
     judge enters only through the difference between its verdicts on the labelled dialogues and on
     all of them, so its bias cancels. :math:`\lambda` minimises the variance, and is estimated for
-    each dialogue from the others.
+    each dialogue from the others. Of several judges that saw the same pairs each has its own
+    :math:`\lambda`, none below zero, by its covariance with people and with the other judges.
 
     Parameters
     ----------
@@ -133,7 +139,8 @@ def prediction_powered_ratings(
         One row a verdict (two orders of a pair become one); the dialogues that people judged are
         a random part.
     judge : str
-        A rater, or ``"model"`` for the mean of all judges.
+        A rater, or ``"model"`` for all judges: each by its weight where all saw the same pairs,
+        else their mean.
     dimension : str
         A line of the rubric.
     cluster : str
@@ -144,7 +151,8 @@ def prediction_powered_ratings(
     stands_for : str, optional
         The column of one over the chance that people were asked about a pair, where chances differ.
     weight : float, optional
-        Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full.
+        Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full (of several
+        judges, those of their mean).
     ci_level : float
         Such as 0.95.
 
@@ -198,7 +206,8 @@ def prediction_powered_ratings(
     refuse_ties_alone(entries, dimension)
     chances = entries.table[stands_for] if stands_for else None
     people = _of_people(entries, rater_group(entries.rows, entries.table, "human"), chances)
-    judged = _Judged.read(entries, rater_group(entries.rows, entries.table, judge))
+    mine = rater_group(entries.rows, entries.table, judge)
+    judged, judges = _Judged.read(entries, mine), _judges_of(entries, mine, judge)
     cells = pd.DataFrame(
         {"dialogue": people.cluster, "pair": pairs_of(people)[0]}
     ).drop_duplicates()
@@ -217,32 +226,35 @@ def prediction_powered_ratings(
         refuse_few_raters(people.cluster, people.rater, (cluster, rater))
     alone = BradleyTerry.fit(people, "pairs")
     plain, bread = covariance(alone, correction=UNBIASED), alone.bread
-    # How far the judge, beside each of people's verdicts and in each dialogue, is from its mean on
+    # How far each judge, beside each of people's verdicts and in each dialogue, is from its mean on
     # the pair.
-    judge_deviation = judged.deviation[people.cluster, people.a, people.b]
-    scores = _Scores.of(alone, judge_deviation, judged)
-    trust = (
-        scores.weights(labelled, bread) if weight is None else np.full(len(labelled), float(weight))
-    )
+    deviations = [one.deviation[people.cluster, people.a, people.b] for one in judges.values()]
+    scores = [
+        _Scores.of(alone, deviation, one)
+        for deviation, one in zip(deviations, judges.values(), strict=True)
+    ]
+    trust = np.full((len(judges), len(labelled)), (weight or 0.0) / len(judges))
+    if weight is None:
+        trust = _trust(scores, labelled, bread)
     powered, robust = alone, plain
     try:
-        corrected = _with_judge(alone, trust[people.cluster] * judge_deviation)
-        by_judge = covariance(
-            corrected, trust[:, None] * scores.judge_everywhere, correction=UNBIASED
-        )
+        shift = (trust[:, people.cluster] * np.array(deviations)).sum(axis=0)
+        corrected = _with_judge(alone, shift)
+        everywhere = _weighted([one.judge_everywhere for one in scores], trust)
+        by_judge = covariance(corrected, everywhere, correction=UNBIASED)
         if trust.any() and (weight is not None or np.trace(by_judge) < np.trace(plain)):
             powered, robust = corrected, by_judge
     except ConvergenceError:  # the judge's differences put somebody beyond all wins or all losses
         if weight is not None:
             raise
-    if powered is alone:  # the judge does not help, so its verdicts are not used
-        trust = np.zeros(len(labelled))
-    # The correlation of people's and the judge's scores, in the metric of strengths.
-    one, other = (
-        (some[labelled] - some[labelled].mean(axis=0)) @ bread
-        for some in (scores.people, scores.judge_here)
-    )
+    # The correlation of people's and the judges' scores, in the metric of strengths.
+    shares = trust.mean(axis=1) if trust.any() else np.ones(len(judges))
+    beside = _weighted([one.judge_here for one in scores], (shares / shares.sum())[:, None])
+    both = [scores[0].people[labelled], beside[labelled]]
+    one, other = ((some - some.mean(axis=0)) @ bread for some in both)
     rho_squared = float(ratio((one * other).sum() ** 2, (one**2).sum() * (other**2).sum()))
+    if powered is alone:  # no judge helps, so their verdicts are not used
+        trust = np.zeros_like(trust)
     by_dialogue = covariance(
         replace(alone, entries=replace(people, rater=None)), correction=UNBIASED
     )
@@ -254,7 +266,8 @@ def prediction_powered_ratings(
     fewest = min(n, n if people.raters is None else len(people.raters))
     return PoweredRatings(
         table=_table(names, *fits, judged.mean, alone.penalised, unvaried, fewest, ci_level),
-        weight=float(trust[labelled].mean()),
+        weight=float(trust[:, labelled].mean(axis=1).sum()),
+        weights=pd.Series(trust[:, labelled].mean(axis=1), [*judges]),
         rho_squared=rho_squared,
         most_saving=(1.0 - part) * rho_squared * float(np.trace(by_dialogue) / np.trace(plain)),
         saving=1.0 - float(np.trace(robust) / np.trace(plain)),
@@ -343,26 +356,45 @@ class _Scores:
             (judged.deviation * means).sum(axis=2),
         )
 
-    def weights(self, labelled: Truths, inverse: Array) -> Array:
-        """Estimate the weight of the judge's differences in each dialogue.
 
-        A dialogue without verdicts of people gets the average weight.
-        """
-        n, n_all = int(labelled.sum()), len(labelled)
-        # By how much the judge's verdicts beside people's differ from its mean over all dialogues.
-        difference = (self.judge_here - self.judge_everywhere)[labelled]
-        # rounding, where people judged all that the judge did
-        difference[np.abs(difference) < NEGLIGIBLE] = 0.0
-        learnt = labelled_weights(
-            n * self.people[labelled],
-            n * difference,
-            n_all * self.judge_everywhere,
-            n / n_all,
-            inverse,
-        )
-        weights_by_dialogue = np.full(n_all, learnt.mean())
-        weights_by_dialogue[labelled] = learnt
-        return weights_by_dialogue
+def _judges_of(entries: Entries, mine: Truths, judge: str) -> dict[str, _Judged]:
+    """Read each judge for itself where all saw the same pairs, else their mean."""
+    together = {judge: _Judged.read(entries, mine)}
+    if "rater" not in entries.table:
+        return together
+    names = entries.table["rater"].astype(str).to_numpy()[entries.rows]
+    apart = {
+        str(name): _Judged.read(entries, mine & (names == name)) for name in np.unique(names[mine])
+    }
+    same = [(one.judged_pairs == together[judge].judged_pairs).all() for one in apart.values()]
+    return apart if len(apart) <= MOST_JUDGES and all(same) else together
+
+
+def _weighted(scores: list[Array], weights: Array) -> Array:
+    """Add up scores of dialogues, each judge's by its weight in each dialogue."""
+    return np.asarray((np.array(scores) * weights[:, :, None]).sum(axis=0))
+
+
+def _trust(scores: list[_Scores], labelled: Truths, inverse: Array) -> Array:
+    """Estimate the weight of each judge's differences in each dialogue, shape (judges, dialogues).
+
+    A dialogue without verdicts of people gets the average weight.
+    """
+    n, n_all = int(labelled.sum()), len(labelled)
+    # By how much a judge's verdicts beside people's differ from its mean over all dialogues.
+    differences = np.array([(one.judge_here - one.judge_everywhere)[labelled] for one in scores])
+    # rounding, where people judged all that the judge did
+    differences[np.abs(differences) < NEGLIGIBLE] = 0.0
+    learnt = labelled_weights(
+        n * scores[0].people[labelled],
+        n * differences,
+        n_all * np.array([one.judge_everywhere for one in scores]),
+        n / n_all,
+        inverse,
+    )
+    trust = np.repeat(learnt.mean(axis=1)[:, None], n_all, axis=1)
+    trust[:, labelled] = learnt
+    return trust
 
 
 def _with_judge(alone: BradleyTerry, shift: Array) -> BradleyTerry:
@@ -408,13 +440,33 @@ def _check(
 
 
 def labelled_weights(
-    people_scores: Array, difference: Array, judge_everywhere: Array, share: float, inverse: Array
+    people_scores: Array, differences: Array, everywhere: Array, share: float, inverse: Array
 ) -> Array:
-    """Estimate the weight of the judge in each labelled dialogue from all the others."""
-    one, other, rest = people_scores @ inverse, difference @ inverse, judge_everywhere @ inverse
-    shared = _left_out(one, other)
-    spread = _left_out(other, other) + share * (1.0 - share) * rest.var(axis=0, ddof=1).sum()
-    return np.clip(ratio(shared, spread, 0.0), 0.0, 1.0)
+    """Estimate the weight of each judge in each labelled dialogue from all the others.
+
+    `differences` and `everywhere` are (judges, dialogues, responders), the weights (judges,
+    dialogues).
+    """
+    one, others, rests = people_scores @ inverse, differences @ inverse, everywhere @ inverse
+    centred = rests - rests.mean(axis=1, keepdims=True)
+    of_rest = np.einsum("jdk,idk->ji", centred, centred) / (rests.shape[1] - 1)
+    shared = np.array([_left_out(one, other) for other in others])
+    spread = np.array([[_left_out(first, second) for second in others] for first in others])
+    spread += share * (1.0 - share) * of_rest[:, :, None]
+    if len(others) == 1:
+        return np.clip(ratio(shared, spread[0], 0.0), 0.0, 1.0)
+    weights = np.array(
+        [_best(spread[:, :, row], shared[:, row]) for row in range(len(people_scores))]
+    )
+    return np.asarray(weights.T)
+
+
+def _best(spread: Array, shared: Array) -> Array:
+    """Find the weights, none below zero and at most one in all, of the least variance."""
+    values, vectors = np.linalg.eigh(spread)
+    root = np.sqrt(np.maximum(values, NEGLIGIBLE * max(values[-1], NEGLIGIBLE)))
+    found = nnls(root[:, None] * vectors.T, vectors.T @ shared / root)[0]
+    return np.asarray(found / max(1.0, found.sum()))
 
 
 def _left_out(one: Array, other: Array) -> Array:

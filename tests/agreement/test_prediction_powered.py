@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from drawn_votes import Layout, draw_judged, measure_powered
+from drawn_votes import PANELS, Layout, draw_judged, measure_powered, measure_several
 from scipy import stats
 
 from heart_utils.agreement.prediction_powered import labelled_weights, prediction_powered_ratings
@@ -200,7 +200,29 @@ def test_one_judge_may_be_asked_by_name(rng):
     both = pd.concat([verdicts, coin], ignore_index=True)
     alone, among = (prediction_powered_ratings(rows, judge=name) for rows in (verdicts, both))
     pd.testing.assert_frame_equal(alone.table, among.table)
-    assert prediction_powered_ratings(both).rho_squared < alone.rho_squared
+    found = prediction_powered_ratings(both)
+    assert found.weights["a coin"] < 0.1 < found.weights[name]
+    mean = prediction_powered_ratings(both.iloc[:-1])  # the coin missed a pair: their mean
+    assert list(mean.weights.index) == ["model"]
+    assert mean.saving < found.saving
+
+
+def test_intervals_with_a_weight_for_each_judge_hold():
+    """Forty studies; the bench has 300 of nine kinds."""
+    found = measure_several(PANELS["one that reads and three coins"], 3, 60, 40)
+    assert abs(found["each"].mean() - 0.95) < 0.02 + 2 * found["each"].sem()
+    assert found["each width"].mean() < found["mean width"].mean()
+
+
+@pytest.mark.parametrize("judges", [2, 5])
+def test_judges_that_say_the_same_count_as_one(rng, judges):
+    verdicts = label(study(rng).verdicts, 25, rng)
+    own = verdicts[verdicts["rater_kind"] == "model"]
+    copies = [own.assign(rater=f"copy {number}") for number in range(1, judges)]
+    found = prediction_powered_ratings(pd.concat([verdicts, *copies], ignore_index=True))
+    alone = prediction_powered_ratings(verdicts)
+    assert found.weight == pytest.approx(alone.weight, abs=1e-6)
+    assert found.saving == pytest.approx(alone.saving, abs=1e-6)
 
 
 def unequal():
@@ -324,7 +346,7 @@ def test_what_the_judge_weighs_in_a_dialogue_is_learnt_from_the_others(rng):
         rng.normal(size=(40, 3)),
     )
     own = own + apart
-    weights = labelled_weights(own, apart, elsewhere, 0.3, np.eye(3))
+    weights = labelled_weights(own, apart[None], elsewhere[None], 0.3, np.eye(3))[0]
     rest = 0.3 * 0.7 * np.trace(np.cov(elsewhere, rowvar=False))
     for left, weight in enumerate(weights):
         one, other = np.delete(own, left, axis=0), np.delete(apart, left, axis=0)
