@@ -43,7 +43,7 @@ ifdef HEART_DATA_MIRROR
 export HEART_DATA_MIRROR := $(abspath $(value HEART_DATA_MIRROR))
 endif
 
-.PHONY: help env notebooks book api page test pin test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
+.PHONY: help env notebooks book api page pdf test pin test-services coverage check data collect full record simulations study pack pool bench measure-book release clean
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -87,6 +87,9 @@ api: env ## set the pages of the public functions in build/functions; the next `
 page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 	@test -n "$$NB" || { echo "Name an executed notebook: make page NB=mine.ipynb"; exit 2; }
 	@$(PYTHON) -m tools.page "$$NB"
+
+pdf: env ## print the book of RUN as one PDF in build, with contents, page numbers and links: after `make book`, with Chromium
+	@$(PYTHON) -m tools.pdf build/html$(if $(filter sample,$(RUN)),,-$(RUN)) build/heart-in-the-open$(if $(filter sample,$(RUN)),,-$(RUN)).pdf
 
 test: book $(MODEL) ## pytest, the printed numbers with those pinned, and every notebook once more with what it showed
 	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "not slow and not services" # many wait: two more fill the cores

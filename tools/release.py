@@ -38,6 +38,7 @@ from heart_utils.runs import (
     write_together,
 )
 from tools import current_commit
+from tools.cite import cite_project
 from tools.leak import WITHHELD, Withheld, find_leaks, read_published, withheld_texts
 from tools.settings import read_settings
 
@@ -155,7 +156,7 @@ def pack_release(root: Path, html: Path, out: Path, withheld: Withheld) -> list[
     """
     commit, version = current_commit(root), _version(root)
     front = html / "book" / "intro.html"
-    if not front.is_file() or f"from commit {commit}<" not in front.read_text(encoding="utf-8"):
+    if not front.is_file() or f"from commit {commit}, run" not in front.read_text(encoding="utf-8"):
         raise ReleaseError(f"{html} is not the book of commit {commit}. Build it with `make book`.")
     when = int(_git(root, "log", "-1", "--format=%ct"))
     stem = f"{NAME}-{version}"
@@ -313,12 +314,7 @@ def _cited(root: Path, methods: str, noted: dict[str, Any]) -> str:
 
     The citations of the data are notes.
     """
-    citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    own = (
-        f"@software{{heart_in_the_open,\n  title = {{{citation['title']}}},\n  author ="
-        f" {{{citation['authors'][0]['name']}}},\n"
-    )
-    own += f"  version = {{{citation['version']}}},\n  year = {{2026}}\n}}\n"
+    own = cite_project(root, f"Commit {current_commit(root)}")
     entries = re.split(r"\n(?=@)", (root / "book" / "references.bib").read_text(encoding="utf-8"))
     keys = {"iyer2026heart", *re.findall(r"@(\w+)\]", methods)}
     chosen = [

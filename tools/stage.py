@@ -22,6 +22,7 @@ from heart_utils.runs import Run, find_root, open_run, write_atomically
 from tools import current_commit
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
+from tools.cite import write_citation
 from tools.evidence import FIGURE_DATA, Evidence, check_chips, figure_data, mark_chapter
 from tools.figure import read_figure
 from tools.functions import list_names
@@ -126,6 +127,7 @@ def stage_book(root: Path, plan: Plan) -> Path:
         write_atomically(stage / name, text.encode())
     write_atomically(stage / "book" / "api.md", list_names(root).encode())
     if plan.run == "sample":
+        write_citation(root, stage / "book" / "cite.txt", BUILT_ON)
         _stage_front_figure(stage)
     else:
         _stage_own_front(stage, plan)

@@ -41,7 +41,13 @@ class Project:
         source = find_root()
         for name in ("heart_utils", "heart_collect", "tools", "data"):
             shutil.copytree(source / name, root / name)  # with what is compiled already
-        for name in ("pyproject.toml", "requirements.txt", "_config.yml", "_toc.yml"):
+        for name in (
+            "pyproject.toml",
+            "requirements.txt",
+            "_config.yml",
+            "_toc.yml",
+            "CITATION.cff",
+        ):
             shutil.copy2(source / name, root / name)
         for name in ("book", "notebooks", "params"):
             (root / name).mkdir()

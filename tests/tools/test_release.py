@@ -80,7 +80,7 @@ class Checkout:
         self.git("commit", "--quiet", "--message", "Change")
         self.write(
             "build/html/book/intro.html",
-            f"<li>built on 2026-01-09 from commit {current_commit(self.root)}</li>",
+            f"<li>built on 2026-01-09 from commit {current_commit(self.root)}, run sample.</li>",
         )
         self.write("build/html/index.html", "<p>Read on.</p>")
 
@@ -268,7 +268,8 @@ def test_a_run_of_ones_own_is_archived_with_what_its_licences_allow_and_what_to_
         "responders",
         pd.DataFrame({"responder": ["ann", "bot"], "responder_kind": ["human", "model"]}),
     )
-    for name in ("CITATION.cff", "requirements.txt", "book/references.bib", "params/sample.yaml"):
+    files = ("CITATION.cff", "pyproject.toml", "requirements.txt", "book/references.bib")
+    for name in (*files, "params/sample.yaml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name.replace("sample", "mine")).write_text((root / name).read_text())
     with pytest.raises(
@@ -313,7 +314,7 @@ def test_a_run_of_ones_own_is_archived_with_what_its_licences_allow_and_what_to_
 @pytest.fixture
 def votes_run(tmp_path):
     """A run of one's own whose verdicts may be passed on, in a project of its own."""
-    for file in ("CITATION.cff", "book/references.bib"):
+    for file in ("CITATION.cff", "pyproject.toml", "book/references.bib"):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(
             (find_root() / file).read_text(encoding="utf-8"), encoding="utf-8"
