@@ -115,7 +115,7 @@ check: env $(CHECKERS) ## style, types, import rules, and no output in a committ
 
 data: env ## print licence and citation of data set NAME, fetch it, check it and what data/public holds of it
 	@test -n "$(NAME)" || { echo "Name a data set: make data NAME=mtbench"; exit 2; }
-	@$(PYTHON) -m tools.data $(NAME)
+	@$(PYTHON) -m data.make.fetch $(NAME)
 
 collect: env $(MODEL) ## ask models for replies and verdicts of RUN, and write its tables: says first what it takes (ARGS="--dry-run" only that)
 	@$(PYTHON) -m heart_collect.collect $(RUN) $$ARGS

@@ -23,7 +23,10 @@ class BuildWithData(build_py):
         super().run()
         if not self.editable_mode:
             shutil.copytree(
-                ROOT / "data", Path(self.build_lib, "heart_utils", "data"), dirs_exist_ok=True
+                ROOT / "data",
+                Path(self.build_lib, "heart_utils", "data"),
+                ignore=shutil.ignore_patterns("make", "__pycache__"),  # what derives the files
+                dirs_exist_ok=True,
             )
 
 

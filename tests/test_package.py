@@ -251,6 +251,8 @@ def test_what_lies_beside_the_modules_is_packed_with_them(tmp_path):
         return {name for name in files if not name.startswith("heart_utils/data/")}
 
     assert beside(tmp_path) == beside(ROOT)
+    assert (tmp_path / "heart_utils" / "data" / "public").is_dir()
+    assert not (tmp_path / "heart_utils" / "data" / "make").exists()
 
 
 def test_no_package_that_is_passed_on_imports_one_under_the_gpl():

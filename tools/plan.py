@@ -387,8 +387,14 @@ def _data_found(root: Path) -> bytes:
     lines = b"".join(
         _checksums(folder, folder.rglob(pattern)) for folder, pattern in folders.items()
     )
-    # A chapter draws the same without the tables of simulations that are kept.
-    return b"".join(line for line in lines.splitlines(keepends=True) if b"  simulated/" not in line)
+    # A chapter draws the same without the tables of simulations that are kept, and whatever derives
+    # the files.
+    left_out = (b"  simulated/", b"  make/")
+    return b"".join(
+        line
+        for line in lines.splitlines(keepends=True)
+        if not any(folder in line for folder in left_out)
+    )
 
 
 def _checksums(folder: Path, files: Iterable[Path]) -> bytes:

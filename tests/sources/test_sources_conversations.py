@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from data.make.conversations import CONVERSATIONS
+from data.make.official import derive
 from heart_utils import variance_components
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources import catalogue
 from heart_utils.tables import DataError
-from tools.conversations import CONVERSATIONS
-from tools.official import derive
 
 ROWS = ("sage", "ieval", "mibot", "can_ai_relate")  # what licences let go on as rows
 

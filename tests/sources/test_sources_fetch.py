@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from source_builders import know, mirrored, serving
 
+from data.make.fetch import main
+from data.make.official import derive
 from heart_utils.runs import LICENCES
 from heart_utils.sources import catalogue as fetching
 from heart_utils.sources.catalogue import (
@@ -19,8 +21,6 @@ from heart_utils.sources.catalogue import (
     find_data,
 )
 from heart_utils.tables import DataError
-from tools.data import main
-from tools.official import derive
 
 CONTENT = b"one\ntwo\nthree\n" * 1000
 

@@ -7,11 +7,11 @@ import shutil
 import pandas as pd
 import pytest
 
+from data.make.official import derive
 from heart_utils.runs import open_run
 from heart_utils.sources import catalogue
 from heart_utils.sources.load import load_scores
 from heart_utils.tables import DataError
-from tools.official import derive
 
 OWN = "recipients/perceived_empathy_self_ratings.csv"
 RATED, POSTS, HARD = (

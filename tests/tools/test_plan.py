@@ -177,6 +177,10 @@ def test_a_change_of_the_package_itself_runs_whoever_imports_from_it(reaching):
     assert changed == ["code.stamp", "code/sample/01_first.stamp", "code/sample/02_second.stamp"]
 
 
+def test_what_derives_the_data_runs_no_chapter(reaching):
+    assert stamps_changed(reaching, "data/make/official.py", "# another") == []
+
+
 def test_a_file_that_is_only_touched_changes_no_stamp(two):
     plan = read_plan(two.root, "sample")
     write_plan(two.root, plan)

@@ -2,7 +2,7 @@
 
 For *What replies do*; ESConv's words stay where they are.
 
-``python -m tools.strategy_results`` writes the three tables of ``data/esconv/`` anew; a test
+``python -m data.make.strategy_results`` writes the three tables of ``data/esconv/`` anew; a test
 compares them.
 """
 

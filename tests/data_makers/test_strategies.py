@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tools.strategy_results import load_strategy_turns, score_labels, train_coder
+from data.make.strategy_results import load_strategy_turns, score_labels, train_coder
 
 
 def make_labels(rng, n=400):

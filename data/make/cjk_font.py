@@ -1,6 +1,6 @@
 """Cut the vendored Chinese font from Noto Sans CJK.
 
-Run as `python tools/cjk_font.py NotoSansCJK-Regular.ttc`.
+Run as `python -m data.make.cjk_font NotoSansCJK-Regular.ttc`.
 
 The source is Debian's package `fonts-noto-cjk` (SIL Open Font License 1.1). The cut holds the
 characters of `data/heartbench/names.csv`, the words below, and nothing else.
@@ -12,7 +12,7 @@ from pathlib import Path
 from fontTools import subset
 from fontTools.ttLib import TTCollection
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 WORDS = (
     "维度能力场景题目条目难度普通困难得分总分平均加分扣分一票否决未填中文的是个和与，。、"
     "；：（）《》“”？！—…·"

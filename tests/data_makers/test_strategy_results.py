@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
+from data.make.strategy_results import load_strategy_turns, strategy_results
 from heart_utils.runs import find_root
-from tools.strategy_results import load_strategy_turns, strategy_results
 
 
 @pytest.mark.mirror

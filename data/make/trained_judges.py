@@ -2,8 +2,8 @@
 
 The texts stay where they are.
 
-``python -m tools.trained_judges`` writes the four tables of ``data/trained/`` anew; a test compares
-them.
+``python -m data.make.trained_judges`` writes the four tables of ``data/trained/`` anew; a test
+compares them.
 """
 
 from __future__ import annotations

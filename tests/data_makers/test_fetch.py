@@ -9,10 +9,10 @@ import subprocess
 import pandas as pd
 import pytest
 
+from data.make import fetch as public
 from heart_utils.runs import Run, find_root, may_publish, open_run
 from heart_utils.sources.catalogue import SOURCES
 from heart_utils.tables import DataError
-from tools import data as public
 
 FOLDER = find_root() / "data" / "public"
 BATCHES = {"welivita": 200, "resort": 22, "reflections": 14}

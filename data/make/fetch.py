@@ -18,13 +18,13 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+from data.make.official import PUBLISHED, derive
 from heart_utils.evidence.effects import read_quoted
 from heart_utils.runs import FORMAT, PUBLIC, RunError, find_root, open_run, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.sources.catalogue import SOURCES, cache_folder, fetch_data, find_data
 from heart_utils.sources.load import load_responders
 from heart_utils.tables import DataError
-from tools.official import PUBLISHED, derive
 
 __all__: list[str] = []
 

@@ -14,8 +14,8 @@ and checks. Three of them hold what their description does not say.
 - ``welivita``: in each of three arms one rater rated the replies of a batch of ten messages, and
   rated no other: 600 raters. So a comparison runs across raters, and the batch is the cluster of
   messages and of raters alike.
-- ``mentalalign``: see :mod:`tools.mentalalign`; studies of whole conversations:
-  :mod:`tools.conversations`.
+- ``mentalalign``: see :mod:`data.make.mentalalign`; studies of whole conversations:
+  :mod:`data.make.conversations`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from data.make.columns import keep_columns, need_score, need_words
+from data.make.conversations import CONVERSATIONS
+from data.make.mentalalign import read_mentalalign
 from heart_utils.sources.catalogue import Source, find_data, find_source
 from heart_utils.sources.defaults import complete
 from heart_utils.sources.load import load_responders
 from heart_utils.tables import LEVELS, DataError, check_table
-from tools.columns import keep_columns, need_score, need_words
-from tools.conversations import CONVERSATIONS
-from tools.mentalalign import read_mentalalign
 
 __all__ = ["PUBLISHED"]
 

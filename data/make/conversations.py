@@ -29,6 +29,7 @@ import pandas as pd
 from scipy import sparse, stats
 from scipy.sparse.linalg import lsqr
 
+from data.make.columns import keep_columns, need_score, need_words
 from heart_utils.agreement.generalizability import variance_components
 from heart_utils.agreement.kappa import icc
 from heart_utils.evidence.effects import share_clustered
@@ -36,7 +37,6 @@ from heart_utils.ratings.resampling import bootstrap_ci, two_way_error
 from heart_utils.sources.catalogue import Source
 from heart_utils.sources.cuts import plain_form, read_words
 from heart_utils.tables import DataError
-from tools.columns import keep_columns, need_score, need_words
 
 __all__ = ["CONVERSATIONS"]
 

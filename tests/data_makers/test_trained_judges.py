@@ -11,8 +11,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline, make_union
 
+from data.make import trained_judges
 from heart_utils.runs import find_root
-from tools import trained_judges
 
 FOLDER = find_root() / "data" / "trained"
 ARMS = {"person": "human", "gpt-4": "chatgpt", "gpt-4-empathy": "chatgpt_empathy"}

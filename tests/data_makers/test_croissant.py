@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from data.make.croissant import CroissantError, describe_folder
 from heart_utils.runs import checksum, find_root
-from tools.croissant import CroissantError, describe_folder
 from tools.settings import read_settings
 
 ROOT = find_root()
@@ -35,7 +35,7 @@ def folder(request):
 def test_the_committed_description_is_what_the_files_give(folder):
     written = json.loads((folder / "croissant.json").read_text(encoding="utf-8"))
     assert written == describe_folder(folder, url=read_settings(ROOT).repository), (
-        "run: python -m tools.croissant"
+        "run: python -m data.make.croissant"
     )
 
 

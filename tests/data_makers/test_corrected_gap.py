@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from data.make.strategy_results import corrected_gap
 from heart_utils.ratings.verdicts import AgreementError
-from tools.strategy_results import corrected_gap
 
 
 def simulate(rng, n=200, n_labelled=60, missed=(0.1, 0.6), invented=(0.05, 0.02), held=(0.5, 0.3)):

@@ -1,6 +1,6 @@
 """Describe the project's own data in Croissant 1.0, the metadata format of MLCommons.
 
-``python -m tools.croissant`` writes ``data/sample/croissant.json`` and
+``python -m data.make.croissant`` writes ``data/sample/croissant.json`` and
 ``data/heart/croissant.json`` from the files themselves: their columns, their checksums. A file that
 changes without its description fails a test.
 """
