@@ -213,7 +213,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         app.events.listeners[event] = [one for one in listeners if one.handler not in THEBE]
     # The number counts changes of what is done to pages: another one makes Sphinx write all of
     # them anew.
-    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 21}
+    return {"parallel_read_safe": True, "parallel_write_safe": True, "env_version": 22}
 
 
 def number_references(_app: Sphinx, doctree: nodes.document) -> None:
@@ -292,9 +292,10 @@ def _close_caption(writer: Any, node: nodes.Element) -> None:
 
 
 def leave_code_out() -> None:
-    """Limit the search to words, headings and what cells show.
+    """Limit the search to words, headings and what cells show, without the sections *Limits*.
 
-    Code that stands in the book is found on the pages of code.
+    Code that stands in the book is found on the pages of code. Limits repeat from chapter to
+    chapter what none of them is about.
     """
     collect_words = IndexBuilder._word_collector
 
@@ -304,6 +305,8 @@ def leave_code_out() -> None:
             node for node in prose.findall(nodes.container) if "cell_input" in node["classes"]
         ]:
             cell.parent.remove(cell)
+        for section in [node for node in prose.findall(nodes.section) if "limits" in node["names"]]:
+            section.parent.remove(section)
         return collect_words(index, prose)
 
     if collect_words.__name__ != collect_without_code.__name__:  # another book in the same process

@@ -1,0 +1,53 @@
+"""The book's own search, in a browser: what somebody types leads to the page that answers it."""
+
+import pytest
+from page_walk import HTML, PATIENCE
+
+pytestmark = pytest.mark.services
+
+FIRST = {
+    "sample size": "calculator.html",
+    "crisis": "governance.html",
+    "ChatGPT": "glossary.html#term-ChatGPT",
+    "gender": "datasheets.html",
+    "cite": "rerun.html",
+}
+"""What is typed -> the page, and the place on it, of the first hit."""
+
+
+@pytest.fixture(scope="module")
+def search(chromium):
+    """Give the addresses that the search finds, best first."""
+    if not (HTML / "search.html").is_file():
+        pytest.skip("needs book: run `make book`")
+    context = chromium.new_context()
+    context.set_default_timeout(PATIENCE)
+    tab = context.new_page()
+
+    def find(words):
+        tab.goto(f"{(HTML / 'search.html').as_uri()}?q={words}")
+        tab.wait_for_selector("#search-results li a")
+        tab.wait_for_function(
+            "!document.querySelector('#search-results"
+            " .search-summary')?.innerText.includes('Searching')"
+        )
+        return tab.eval_on_selector_all(
+            "#search-results ul.search > li > a", "links => links.map((link) => link.href)"
+        )
+
+    yield find
+    context.close()
+
+
+@pytest.mark.parametrize("words", FIRST)
+def test_the_first_hit_answers(search, words):
+    assert FIRST[words] in search(words)[0]
+
+
+def test_limits_are_not_in_the_index(search):
+    """Nine chapters say there that nobody was asked about support in a crisis."""
+    index = (HTML / "searchindex.js").read_text(encoding="utf-8")
+    assert '"Limits":' not in index
+    assert '"Summary":' in index
+    chapters = {hit.split("#")[0] for hit in search("crisis") if "/notebooks/" in hit}
+    assert len(chapters) <= 3  # with other crises than these
