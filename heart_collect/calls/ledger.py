@@ -462,10 +462,7 @@ class Ledger:
         The request goes with an answer where its row is gone.
         """
         known = requests or {}
-        rows = [
-            (asked_of(known[call.call_id]) if call.call_id in known else {}) | pack_call(call)
-            for call in answers
-        ]
+        rows = {call.call_id: pack_call(call) for call in answers}
         with self.writing() as connection:
             self._note_owner(
                 connection,
@@ -474,7 +471,9 @@ class Ledger:
                 unsettled,
             )
             stamp = {"finished_at": self._stamp(connection)}
-            self._put(connection, [row | stamp for row in rows])
+            gone = known.keys() & (rows.keys() - self._keep_rows(connection, [*rows]))
+            asked = {key: asked_of(known[key]) for key in gone}
+            self._put(connection, [asked.get(key, {}) | row | stamp for key, row in rows.items()])
             if batch_ended is not None:
                 self._give_back(connection, owner)
                 connection.execute(
@@ -698,6 +697,11 @@ class Ledger:
         if rows:
             connection.execute(upsert(self.engine, table).on_conflict_do_nothing(), rows)
 
+    def _keep_rows(self, connection: sa.Connection, keys: list[str]) -> set[str]:
+        """List which rows of calls are there, and let nobody delete them before the commit."""
+        there = sa.select(calls.c.key).where(keys_in(self.engine, keys)).order_by(calls.c.key)
+        return set(connection.scalars(there.with_for_update())) if keys else set()
+
     def _put(
         self,
         connection: sa.Connection,
@@ -731,12 +735,12 @@ class Ledger:
         host: str | None = None,
     ) -> None:
         """Let other processes know that this one, or a batch, lives, and what it spent."""
-        me = psutil.Process()
+        pid = os.getpid()
         row = {
             "owner": owner,
             "host": host or _host(),
-            "pid": me.pid,
-            "started": _began(me),
+            "pid": pid,
+            "started": _began_itself(pid),
             "seen_at": now(self.engine),
         }
         enter = upsert(self.engine, owners)
@@ -837,6 +841,11 @@ def _alive(pid: int, started: float) -> bool:
         )
     except psutil.Error:
         return False
+
+
+@lru_cache(maxsize=1)
+def _began_itself(pid: int) -> float:
+    return _began(psutil.Process(pid))
 
 
 def _began(process: psutil.Process) -> float:

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -56,6 +57,7 @@ KEY_VALUES = re.compile(
     r" ]*[A-Za-z])[A-Za-z0-9+_=-]{36,}$"
 )
 VARIABLE = re.compile(r"^[A-Z][A-Z0-9_]{2,}$")
+_PRICED_HERE = ContextVar("priced_here", default=False)  #: Whether litellm need price no answer.
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -399,6 +401,7 @@ def load_litellm() -> ModuleType:
     quieten_litellm()
     litellm.suppress_debug_info = True  # type: ignore[attr-defined]
     _follow_nowhere(litellm)
+    _look_up_fewer_prices()
     return litellm
 
 
@@ -422,6 +425,23 @@ def _follow_nowhere(litellm: ModuleType) -> None:
     litellm.in_memory_llm_clients_cache.flush_cache()  # of clients that were made before
 
 
+def _look_up_fewer_prices() -> None:
+    """Let litellm price no answer of a run: the ledger does, by the recipe's prices.
+
+    For a model that it does not list, litellm searches its list several times for each answer.
+    """
+    # a version of litellm that has moved this prices each answer, as it did before
+    with suppress(ImportError, AttributeError):
+        from litellm.litellm_core_utils.litellm_logging import Logging
+
+        look_up = Logging.response_cost_calculator
+
+        def priced(self: Logging, *given: Any, **named: Any) -> float | None:
+            return None if _PRICED_HERE.get() else look_up(self, *given, **named)
+
+        setattr(Logging, "response_cost_calculator", priced)  # noqa: B010
+
+
 def quieten_litellm() -> None:
     """Leave unsaid that a call which was given up left a coroutine of litellm's behind."""
     warnings.filterwarnings(
@@ -430,18 +450,18 @@ def quieten_litellm() -> None:
 
 
 def forgo_records() -> None:
-    """Stop litellm from recording the calls of this task if no callback needs it.
+    """Stop litellm from recording and pricing the calls of this task if no callback needs it.
 
-    Making a record takes time.
+    Both take time.
     """
     litellm = load_litellm()
+    unheard = not (litellm.callbacks or litellm.success_callback or litellm.failure_callback)
+    _PRICED_HERE.set(unheard)
     # litellm's own mark for calls within calls; a version without it makes the records
     with suppress(ImportError):
         from litellm._internal_context import is_internal_call
 
-        is_internal_call.set(
-            not (litellm.callbacks or litellm.success_callback or litellm.failure_callback)
-        )
+        is_internal_call.set(unheard)
 
 
 @lru_cache(maxsize=1)

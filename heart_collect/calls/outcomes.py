@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -550,9 +550,14 @@ def secrets_of(model: Model) -> list[str]:
         named = name.endswith("_API_KEY") or name == model.api_key_env
         # A short value under another name, such as TOKEN, may be a word that a reply is free to
         # use.
-        if len(secret) >= (8 if named else 16) and (named or KEY_NAMES.search(name)):
+        if len(secret) >= (8 if named else 16) and (named or _may_name_key(name)):
             forms += [secret, secret.strip(), quote(secret, safe="")]
     return forms
+
+
+@lru_cache(maxsize=1024)  # every answer is searched for every key
+def _may_name_key(name: str) -> bool:
+    return KEY_NAMES.search(name) is not None
 
 
 def without_echo(text: str, asked: str) -> str:
@@ -599,9 +604,10 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...] | None:
 def read_limits(headers: Mapping[str, Any] | None) -> tuple[Limit, ...]:
     """Read what is left of a provider's limits, where its headers say so."""
     limits: dict[str, dict[str, float]] = {}
-    at = _provider_time(headers)
-    for name, value in (headers or {}).items():
-        header = LIMIT.fullmatch(str(name).lower())
+    lowered = ((str(name).lower(), value) for name, value in (headers or {}).items())
+    found = [(LIMIT.fullmatch(name), value) for name, value in lowered if "ratelimit" in name]
+    at = _provider_time(headers) if found else datetime.now(UTC)
+    for header, value in found:
         if header is None:
             continue
         what = header["x"] or header["a"]

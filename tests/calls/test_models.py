@@ -334,10 +334,10 @@ def asked_of_litellm(monkeypatch, requests, ledger, written=0):
     return given, answer_all(requests, ledger)
 
 
-def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set(
+def test_litellm_records_and_prices_a_call_only_for_a_callback_that_somebody_set(
     provider, ledger, monkeypatch
 ):
-    litellm, records, heard = load_litellm(), [], queue.Queue()
+    litellm, records, prices, heard = load_litellm(), [], [], queue.Queue()
     from litellm.integrations.custom_logger import CustomLogger
     from litellm.litellm_core_utils import litellm_logging
 
@@ -350,7 +350,15 @@ def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set
     monkeypatch.setattr(
         litellm_logging, name, lambda *given, **more: records.append(1) or write(*given, **more)
     )
+    look_up = litellm.response_cost_calculator
+    monkeypatch.setattr(
+        litellm,
+        "response_cost_calculator",
+        lambda **given: prices.append(1) or look_up(**given),
+    )
     answer_all(ask(model(provider), "a"), ledger)
+    assert not records
+    assert not prices
     for of in (
         "callbacks",
         "success_callback",
@@ -363,6 +371,7 @@ def test_litellm_writes_a_record_of_a_call_only_for_a_callback_that_somebody_set
     [call] = answer_all(ask(model(provider), "b"), ledger)
     assert heard.get(timeout=60) == call.text
     assert len(records) == 1
+    assert prices
 
 
 def test_what_neighbours_share_is_marked_for_claude_and_changes_neither_words_nor_keys(
