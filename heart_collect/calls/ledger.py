@@ -316,6 +316,10 @@ class Ledger:
             for other in others[model]
         }
 
+    def keys(self) -> list[str]:
+        """List the keys of all calls, also of those that are only claimed."""
+        return [key for (key,) in self.rows(sa.select(calls.c.key))]
+
     def read_used(self, columns: Sequence[str]) -> list[sa.Row[Any]]:
         """Read columns of the answered calls that were looked up, in the order of their keys."""
         wanted = sa.select(*(calls.c[name] for name in columns)).where(ANSWERED)
@@ -509,6 +513,12 @@ class Ledger:
         """Release claims that were not asked."""
         with self.writing() as connection:
             self._give_back(connection, self.owner, list(keys))
+
+    @_patiently
+    def free_dead_claims(self) -> None:
+        """Release the claims of processes that died."""
+        with self.writing() as connection:
+            self._free_dead_claims(connection)
 
     def in_batches(self, keys: Sequence[str]) -> set[str]:
         """List which of these are claimed by a provider's batch."""

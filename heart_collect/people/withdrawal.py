@@ -174,18 +174,28 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
     if file is not None and not file.is_file():
         return
     unpack = zstandard.ZstdDecompressor()
-    columns = [calls.c[name] for name in ("key", "messages", "answer", "error", "cost_usd")]
+    columns = [calls.c[name] for name in ("key", "status", "messages", "answer", "cost_usd")]
     nothing = dict.fromkeys(("tag", "asked", "messages", "owner"))
     emptied: list[dict[str, Any]] = []
+    n_asked = 0
     with contextlib.closing(open_ledger(run)) as ledger:
-        for chunk in chunks(sorted(ledger.statuses())):
+        ledger.free_dead_claims()
+        for chunk in chunks(sorted(ledger.keys())):
             for row in ledger.rows(sa.select(*columns), chunk):
                 packed = [part for part in (row.messages, row.answer) if part]
                 said = [unpack.decompress(part).decode("utf-8", "replace") for part in packed]
                 asked = " ".join(_texts(json.loads(said[0]))) if row.messages else ""
-                if row.key in theirs.calls or theirs.quoted(" ".join([asked, *said])):
+                if row.key not in theirs.calls and not theirs.quoted(" ".join([asked, *said])):
+                    continue
+                n_asked += row.status == "claimed"
+                if row.status != "claimed":
                     call = Call(secrets.token_hex(16), "error", cost_usd=row.cost_usd)
                     emptied.append({**pack_call(call), **nothing, "error": GONE, "was": row.key})
+        if n_asked:
+            raise StudyError(
+                f"{n_asked} calls with their words are being asked by another process or a"
+                " provider's batch: its answers would come back. End it first."
+            )
         with ledger.writing() as connection:
             if file is not None:
                 connection.execute(sa.text("PRAGMA secure_delete = ON"))

@@ -11,6 +11,7 @@ import zstandard
 from chat_case import StandIn, Talker, few, project, recipe, serving_chats
 from study_builders import conversation_run
 
+from heart_collect.calls.database import owners
 from heart_collect.calls.models import Call, Model, Request
 from heart_collect.calls.records import check_calls, open_ledger
 from heart_collect.people import raters, withdrawal
@@ -140,6 +141,30 @@ def test_nothing_is_deleted_while_the_pages_are_served(run):
     with hold_answers(folder), pytest.raises(StudyError, match="is served by another process"):
         forget(run, ["Zebedee"])
     assert withdrawn_people(run) == []
+
+
+def claim_turn(run):
+    """Ask for a seeker's turn about their words, as another process does."""
+    asked = Request(Model("s", "openai/s"), ({"role": "user", "content": f"{WORDS} And now?"},))
+    ledger = open_ledger(run)
+    ledger.claim([asked], [0.1], since=0.0)
+    return ledger
+
+
+def test_a_turn_that_was_being_asked_for_when_the_server_was_killed_is_forgotten_too(run):
+    with closing(claim_turn(run)) as ledger, ledger.writing() as connection:
+        connection.execute(owners.update().values(pid=2**30))
+    forget(run, ["Zebedee"])
+    assert holding(run, WORDS) == []
+
+
+def test_what_another_process_asks_at_this_moment_is_told_and_nothing_is_left_half_done(run):
+    with closing(claim_turn(run)) as ledger:
+        with pytest.raises(StudyError, match=r"1 calls .* being asked .* Still there: ledger"):
+            forget(run, ["Zebedee"])
+        ledger.release(ledger.keys())
+    forget(run, ["Zebedee"])
+    assert holding(run, WORDS) == []
 
 
 @pytest.mark.parametrize("full", ["list", "ledger", "tables", "answers"])
