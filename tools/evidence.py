@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heart_utils.report.provenance import MADE_UP, TableNote, note_tables
-from heart_utils.runs import Run
+from heart_utils.runs import Run, csv_text, read_csv_text
 from heart_utils.sources.catalogue import SOURCES
 from tools.flow import Flow, is_table
 from tools.notebooks import NotebookError, parse_cell
@@ -52,6 +52,9 @@ NAMES = {
 ROLE = re.compile(rf"\{{({'|'.join(KINDS)})\}}`([^`]*)`")
 GLUED = re.compile(r"\{glue[^}]*\}`(?:[./]*notebooks/(\w+)\.ipynb::)?([^`:]+)")
 
+PREPRINT = re.compile(r"arXiv (\d{4}\.\d{5})")
+ADDRESS = re.compile(r"https://\S+")
+
 OURS = {
     "quoted": "figures of papers, each cited",
     "simulated": "this project, CC0-1.0",
@@ -68,10 +71,14 @@ Kinds = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a chapter rests on: by the name of each number that it glues, and table by table."""
+    """What a chapter rests on: by the name of each number that it glues, and table by table.
+
+    Of each figure `origins` has its ``source`` and ``doi``, in words for its numbers as CSV.
+    """
 
     glued: dict[str, Kinds]
     notes: list[TableNote]
+    origins: dict[str, dict[str, str]]
 
 
 def mark_chapter(
@@ -106,6 +113,7 @@ def mark_chapter(
     notes: dict[str, list[TableNote]] = {}
     kinds_shown: dict[int, Kinds] = {}
     origins: dict[int, str] = {}
+    addresses: dict[int, str] = {}
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "code":
             sources = flow.follow(parse_cell(name, number, cell)) - {
@@ -119,9 +127,12 @@ def mark_chapter(
             if "figure" in cell["metadata"].get("mystnb", {}):
                 kinds_shown[number] = weigh(sources, notes, run.name)
                 origins[number] = whose_data(sources, notes, run.name)
+                addresses[number] = " ".join(sorted(set(map(address_of, sources)) - {""}))
     glued = {key: weigh(sources, notes, run.name) for key, sources in flow.glued.items()}
+    shown: dict[str, dict[str, str]] = {}
     for number, kinds in kinds_shown.items():
         figure = cells[number]["metadata"]["mystnb"]["figure"]
+        shown[figure["name"]] = {"source": origins[number], "doi": addresses[number]}
         figure["caption"] = f"{figure['caption']} {chips(kinds)}".strip()
         if figure_data(cells[number]):
             figure["caption"] += f" {{figure-data}}`{figure['name']}|{origins[number]}`"
@@ -142,7 +153,7 @@ def mark_chapter(
             f" licences\n{listed}\n```"
         )
         cells.append({"cell_type": "markdown", "id": "tables-read", "metadata": {}, "source": fold})
-    return Evidence(glued, list(tables.values()))
+    return Evidence(glued, list(tables.values()), shown)
 
 
 def weigh(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> Kinds:
@@ -184,6 +195,39 @@ def figure_data(cell: Mapping[str, Any]) -> str:
         "".join(output.get("data", {}).get(FIGURE_DATA, "")) for output in cell.get("outputs", [])
     )
     return next(filter(None, pieces), "")
+
+
+def add_origin(numbers: str, origin: Mapping[str, str]) -> str:
+    r"""Add columns for the source and its DOI to a figure's CSV, where its rows do not have them.
+
+    Examples
+    --------
+    >>> print(add_origin("share\n0.6\n", {"source": "MT-Bench (CC-BY-4.0)", "doi": "10.1/a"}))
+    share,source,doi
+    0.6,MT-Bench (CC-BY-4.0),10.1/a
+    <BLANKLINE>
+    """
+    table = read_csv_text(numbers)
+    if "source" in table:  # each row says its own, by a DOI or another address
+        return csv_text(table)
+    return csv_text(table.assign(**{name: words for name, words in origin.items() if words}))
+
+
+def address_of(source: str) -> str:
+    """Return where a published data set is described, by its DOI if it has one.
+
+    Examples
+    --------
+    >>> address_of("public/scores/mentalalign")
+    'https://doi.org/10.48550/arXiv.2510.19032'
+    """
+    published = SOURCES.get(source.rpartition("/")[2])
+    if published is None:
+        return ""
+    if preprint := PREPRINT.search(published.citation):
+        return f"https://doi.org/10.48550/arXiv.{preprint[1]}"
+    address = ADDRESS.search(published.citation)
+    return address[0] if address else ""
 
 
 def whose_data(sources: Iterable[str], notes: Mapping[str, list[TableNote]], run: str) -> str:

@@ -23,7 +23,7 @@ from tools import current_commit
 from tools.absent import page_without, unglue
 from tools.build_html import BUILT_ON
 from tools.cite import write_citation
-from tools.evidence import FIGURE_DATA, Evidence, check_chips, figure_data, mark_chapter
+from tools.evidence import FIGURE_DATA, Evidence, add_origin, check_chips, figure_data, mark_chapter
 from tools.figure import read_figure
 from tools.functions import list_names
 from tools.governance import absent_sets, write_governance
@@ -165,6 +165,7 @@ def _stage_copy(copy: Path, staged: Path, run: Run, absent: set[str]) -> tuple[E
         if (numbers := figure_data(cell)) and (
             name := cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
         ):
+            numbers = add_origin(numbers, evidence.origins[name])
             write_atomically(
                 staged.parents[1] / "book" / "extra" / "data" / f"{name}.csv", numbers.encode()
             )

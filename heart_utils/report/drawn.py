@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["drawn_numbers", "show_numbers_with_figures"]
+__all__ = ["drawn_numbers", "keep_rows", "read_rows", "show_numbers_with_figures"]
 
 DIGITS = 6  #: Significant ones: more than any figure shows, and the same on every processor.
 PLACES = ("x", "x_low", "x_high", "y", "y_low", "y_high")
 COLUMNS = ("panel", "series", "name", "mark", *PLACES, "value", "x_label", "y_label")
 #: A line or a band across the whole figure, such as one at zero: where to look, and no result.
 GUIDE = "guide"
+
+KEPT = "_heart_rows"
+"""Where axes keep the rows that they were drawn from."""
 
 Mark = dict[str, Any]
 
@@ -85,6 +88,74 @@ def drawn_numbers(figure: Figure) -> pd.DataFrame:
     return table.drop(columns=empty)
 
 
+def keep_rows(
+    axes: Axes, table: pd.DataFrame, *, first: Sequence[str | None], without: Sequence[str] = ()
+) -> None:
+    """Keep the rows that axes were drawn from, for whoever downloads the figure's numbers.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where they were drawn.
+    table : pandas.DataFrame
+        The rows, with whatever they say of themselves: study, numbers of raters, source.
+    first : sequence of str
+        Columns that come first: names, estimate and interval.
+    without : sequence of str
+        Columns that only serve the drawing.
+    """
+    leading = [name for name in first if name in table]
+    others = [name for name in table if name not in (*leading, *without)]
+    setattr(axes, KEPT, table[list(dict.fromkeys(leading + others))])
+
+
+def read_rows(figure: Figure) -> pd.DataFrame:
+    """Return the rows that a figure was drawn from, or else what its marks say.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Drawn by a function that keeps its rows (:func:`keep_rows`), or in any other way.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The kept rows, if all axes have some and nothing was drawn over them; numbers are rounded to
+        six digits. Otherwise one row a mark, as :func:`drawn_numbers` has them: where one axis has
+        names, these are ``name``, the numbers of the other are ``value``, ``low`` and ``high``, and
+        its label is ``measure``.
+
+    Examples
+    --------
+    >>> from heart_utils import plot_intervals
+    >>> table = pd.DataFrame({"study": ["A"], "share": [0.6], "n": [80], "doi": ["10.1/a"]})
+    >>> table = table.assign(ci_low=0.5, ci_high=0.7)
+    >>> read_rows(plot_intervals(table, value="share", label="study").figure).columns.tolist()
+    ['study', 'share', 'ci_low', 'ci_high', 'n', 'doi']
+    """
+    drawn = drawn_numbers(figure)
+    kept = [getattr(axes, KEPT, None) for axes in figure.axes]
+    rows = [table for table in kept if table is not None]
+    n_points = int(drawn.get("mark", pd.Series(dtype=str)).isin(["point", "interval"]).sum())
+    if len(rows) != len(kept) or not rows or n_points > sum(map(len, rows)):
+        return _in_words(drawn)
+    table = pd.concat(rows, ignore_index=True)
+    numbers = table.select_dtypes("floating").columns
+    table[numbers] = table[numbers].map(lambda number: float(f"{number:.{DIGITS}g}"))
+    filled: pd.DataFrame = table.dropna(axis="columns", how="all")
+    return filled
+
+
+def _in_words(drawn: pd.DataFrame) -> pd.DataFrame:
+    """Call numbers by what they are where one of the axes has names in place of them."""
+    for names, numbers in (("y", "x"), ("x", "y")):
+        named = names in drawn and drawn[names].map(lambda one: isinstance(one, str)).any()
+        ends = {numbers: "value", f"{numbers}_low": "low", f"{numbers}_high": "high"}
+        if named and numbers in drawn and "value" not in drawn and "name" not in drawn:
+            return drawn.rename(columns={names: "name", f"{numbers}_label": "measure", **ends})
+    return drawn
+
+
 def show_numbers_with_figures() -> None:
     """Let each figure that a notebook shows carry its numbers as CSV beside its picture.
 
@@ -118,7 +189,7 @@ def _as_csv(figure: Figure) -> str | None:
     The figure must be shown in any case.
     """
     try:
-        table = drawn_numbers(figure)
+        table = read_rows(figure)
     except Exception as error:  # whatever a user's figure holds
         warnings.warn(
             f"The numbers of a figure could not be read ({type(error).__name__}: {error}).",

@@ -18,7 +18,7 @@ from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import complete_starts, is_simulated
 from heart_utils.report import WORDS
 from heart_utils.report.conversation import Html
-from heart_utils.report.drawn import show_numbers_with_figures
+from heart_utils.report.drawn import keep_rows, show_numbers_with_figures
 from heart_utils.runs import find_root
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ WIDTH = 4.8  #: Of every figure, in inches: on a phone a letter keeps nine tenth
 FINE_PRINT = 10  #: Points of the smallest letters: 9 pixels on a phone.
 LINE = 46  #: Characters of a small text that go beside each other in a figure.
 RATING = ("rating", "rating_low", "rating_high")
+FOREST = ("win_share", "ci_low", "ci_high")
 ROOM = 0.5  #: Share of a row over which several estimates in it are spread.
+STAMP = 0.7  #: Rows that are left free below the last one for the word SIMULATED.
 LONG = 24  #: Characters from which the names of kinds stand above a figure and not beside it.
 PLACES = (
     *((0, up, "center", edge) for up, edge in ((7, "bottom"), (-7, "top"))),
@@ -244,13 +246,13 @@ def plot_intervals(
             " of them."
         )
     n_shifts = len(kinds) if table[label].duplicated().any() else 1
+    names = _row_names(rows)
+    n_lines = max(name.count("\n") + 1 for name in names)
+    stamped = simulated or is_simulated(table)
     if ax is None:
-        size = (
-            WIDTH,
-            1.0
-            + 0.3 * len(rows) * max(1.0, 0.55 * n_shifts)
-            + 0.2 * (by is not None) * (1 + len(kinds) // 2),
-        )
+        row = max(0.3, 0.3 * 0.55 * n_shifts, 0.2 * n_lines)
+        legend = 0.2 * (1 + len(kinds) // 2) if by is not None else 0.0
+        size = (WIDTH, 1.0 + row * (len(rows) + STAMP * stamped) + legend)
         _, ax = plt.subplots(figsize=size, layout="constrained")
     columns = (
         value,
@@ -276,17 +278,24 @@ def plot_intervals(
         )
     for row in range(1, len(rows) if n_shifts > 1 else 0, 2):
         ax.axhspan(row - 0.5, row + 0.5, color="0.96", zorder=-1)
-    names = [str(name) for name in rows]
-    if max(map(len, names)) > LONG:  # they would leave the axis less room than its label takes
-        names = [name if "\n" in name else _fold(name, LONG) for name in names]
     longest = max(len(part) for name in names for part in name.split("\n"))
     ax.set_yticks(range(len(rows)), names)
     line = min(LINE, LINE + LONG - 6 - longest)
-    ax.set(ylim=(len(rows) - 0.4, -0.6), xlabel=_fold(xlabel or value, line))
+    lowest = len(rows) - 0.4 + STAMP * stamped
+    ax.set(ylim=(lowest, -0.6), xlabel=_fold(xlabel or value, line))
     if by is not None:
         _legend_below(ax, ncols=1 if max(len(str(kind)) for kind in kinds) > LONG else 2)
-    mark_simulated(ax, simulated or table)
+    mark_simulated(ax, stamped)
+    keep_rows(ax, table, first=(label, by, *columns))
     return ax
+
+
+def _row_names(rows: Sequence[Any]) -> list[str]:
+    """Fold all names if one is long: they would leave the axis less room than its label takes."""
+    names = [str(name) for name in rows]
+    if max(map(len, names)) <= LONG:
+        return names
+    return [name if "\n" in name else _fold(name, LONG) for name in names]
 
 
 def plot_profile(
@@ -470,6 +479,7 @@ def plot_leaderboard(
     if title:
         ax.set_title(_fold(title, 40), pad=32)
     _say_what_it_rests_on(ax, table, origin)
+    keep_rows(ax, table.iloc[::-1], first=("responder", *RATING))
     return ax
 
 
@@ -653,6 +663,7 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
         f"Share that the model's reply wins; bars: {100 * effects['ci_level'].max():.0f} % interval"
     )
     mark_simulated(ax, effects)
+    keep_rows(ax, effects, first=("study", "people", "models", *FOREST), without=("line",))
     return ax
 
 

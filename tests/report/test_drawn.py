@@ -15,7 +15,7 @@ from heart_utils import (
     plot_leaderboard,
     plot_trend,
 )
-from heart_utils.report.drawn import drawn_numbers
+from heart_utils.report.drawn import drawn_numbers, read_rows
 
 
 @pytest.fixture(autouse=True)
@@ -155,3 +155,36 @@ def test_points_of_seaborn_have_their_error_bars_and_the_words_of_the_legend():
 def test_a_figure_without_marks_has_no_numbers():
     figure, _ = plt.subplots()
     assert drawn_numbers(figure).empty
+
+
+def test_what_is_downloaded_are_the_rows_with_study_numbers_and_source():
+    row = {"study": "A 2024", "n_raters": 400, "source": "https://doi.org/10.1/a", "line": "a"}
+    row |= {"group": "Strangers", "win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7}
+    row |= {"people": "lay", "models": "m", "ci_level": 0.95, "evidence": "measured"}
+    rows = read_rows(plot_forest(pd.DataFrame([row])).figure)
+    ends = ["win_share", "ci_low", "ci_high"]
+    assert rows.columns[:6].tolist() == ["study", "people", "models", *ends]
+    assert {"n_raters", "source"} <= set(rows)
+    assert {"line", "y"}.isdisjoint(rows)
+
+
+def test_rows_are_not_given_for_a_figure_on_which_more_was_drawn_than_they_hold():
+    table = pd.DataFrame({"judge": ["one", "two"], "lead": [0.1, 0.3], "n": [5, 6]})
+    table = table.assign(ci_low=[0.0, 0.2], ci_high=[0.2, 0.4])
+    axes = plot_intervals(table, value="lead", label="judge")
+    assert read_rows(axes.figure)["n"].tolist() == [5, 6]
+    axes.plot([0.5], [0.5], "o")
+    more = read_rows(axes.figure)
+    assert "n" not in more
+    assert 0.5 in more["value"].tolist()
+
+
+def test_where_one_axis_has_names_the_numbers_are_called_by_what_they_are():
+    _, axes = plt.subplots()
+    axes.barh(["one", "two"], [3, 4])
+    axes.set_xlabel("Votes")
+    rows = read_rows(axes.figure)
+    assert rows[["name", "value", "measure"]].to_numpy().tolist() == [
+        ["one", 3, "Votes"],
+        ["two", 4, "Votes"],
+    ]

@@ -124,3 +124,41 @@ def test_names_stand_inside_and_cover_no_other_name_and_no_point():
     assert all(room.x0 - 1 <= box.x0 and box.x1 <= room.x1 + 1 for box in boxes)
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
     assert not any(box.contains(*point) for box in boxes for point in points)
+
+
+def boxes(ax, texts):
+    """Give where words stand, once the figure is laid out."""
+    ax.figure.canvas.draw()
+    return [text.get_window_extent() for text in texts]
+
+
+LONG_NAMES = pd.DataFrame(
+    {
+        "what": [
+            "two people agree more than chance",
+            "people agree more than judges do",
+            "rank correlation with latency",
+        ],
+        "share": [1.0, 1.0, 1.0],
+        "ci_low": [0.9, 0.4, 0.0],
+        "ci_high": [1.1, 1.6, 2.0],
+    }
+)
+
+
+def test_folded_names_do_not_touch():
+    ax = plot_intervals(LONG_NAMES, value="share", label="what")
+    places = boxes(ax, ax.get_yticklabels())
+    for upper, lower in itertools.pairwise(places):
+        assert upper.y0 > lower.y1
+    ax.figure.set_layout_engine("none")
+    ax.figure.set_figheight(1.2)
+    places = boxes(ax, ax.get_yticklabels())
+    assert any(upper.y0 <= lower.y1 for upper, lower in itertools.pairwise(places))  # it can fail
+
+
+def test_the_stamp_lies_below_the_last_interval():
+    ax = plot_intervals(LONG_NAMES, value="share", label="what", simulated=True)
+    [stamp] = boxes(ax, [text for text in ax.texts if text.get_text() == "SIMULATED"])
+    last = ax.transData.transform((1.0, len(LONG_NAMES) - 1))[1]
+    assert stamp.y1 < last
