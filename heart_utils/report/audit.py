@@ -38,6 +38,8 @@ from heart_utils.ratings.verdicts import (
     need_cluster,
     won_by_a,
 )
+from heart_utils.sources.columns import read_dates
+from heart_utils.sources.guess import looks_like_model
 
 __all__ = ["LEVELS", "Audit", "audit_votes"]
 
@@ -61,6 +63,7 @@ ERROR = 0.05
 """Chance that a check raises an alarm about sound votes."""
 
 EXPLAINED = {
+    "kinds": "adapt-files",
     "reading": "can-the-judges-be-trusted",
     "doubled": "adapt-files",
     "board": "who-is-preferred",
@@ -76,12 +79,34 @@ EXPLAINED = {
 }
 """Check -> the label of the page of the book that explains it."""
 
+PAGES = {
+    "the-raters": ("chapter 4, How are people asked?", "notebooks/04_the_raters.ipynb"),
+    "who-is-preferred": ("chapter 5, Who is preferred?", "notebooks/05_who_is_preferred.ipynb"),
+    "do-judges-agree": (
+        "chapter 6, Do judges agree with people?",
+        "notebooks/06_do_judges_agree.ipynb",
+    ),
+    "can-the-judges-be-trusted": (
+        "chapter 7, Can judges be trusted?",
+        "notebooks/07_can_judges_be_trusted.ipynb",
+    ),
+    "what-a-study-can-tell": (
+        "chapter 14, What can a study tell?",
+        "notebooks/14_what_a_study_can_tell.ipynb",
+    ),
+    "adapt-files": ("the page Files that you have", "book/adapt/tables.md"),
+}
+"""Label of a page -> what it is called, and its file in the repository."""
+
 READING_ERROR = 0.01  # the chance to take a judge that never reads for one that does
 MOST = 0.5  # of all votes, by one rater or on one dialogue
 LARGEST_TIES = 0.5
 LEAST_LENGTH = np.log(1.5)  # log-odds: a reply twice as long wins three times in five
 LEAST_FAMILY = 0.05
+ENOUGH_PAIRS = 20  # dialogues on which a judge and people both decided
 TRIED = 12  # raters with the most votes, of whom each is left out once
+LEAST_EVEN = 15  # dialogues with equal votes that would tell as much
+TURNED = 20  # pairs that come twice, from which on a rater that never contradicts itself is odd
 THREAD = 5  # dialogues by which two parts of a leaderboard hang together
 DATES = ("date", "position")
 ASKED = ["dialogue_id", "history_id", "responder_a", "responder_b", "rater", "dimension", "order"]
@@ -127,8 +152,10 @@ class Audit:
             rows = self.findings[self.findings["level"] == level]
             if len(rows):
                 lines += ["", f"{heading}:"]
-                for sentence, collect in zip(rows["sentence"], rows["collect"], strict=True):
-                    lines.append(f"- {sentence} {collect}".rstrip())
+                for row in rows.to_dict("records"):
+                    where = f" (see {PAGES[row['page']][0].split(',')[0]})"
+                    said = f"- {row['sentence']} {row['collect']}".rstrip()
+                    lines.append(said + (where if level != "sound" else ""))
         for name, board in self.boards.items():
             lines += ["", f"Leaderboard, {name}:", str(board)]
         return "\n".join(lines)
@@ -287,6 +314,30 @@ class _Sheet:
         return sorted(self.joined.loc[~self.people, "rater"].astype(str).unique())
 
     @cached_property
+    def suspects(self) -> dict[str, str]:
+        """Raters entered as people who may be judges, and why."""
+        rows = self.joined[self.people]
+        both = rows["order"].eq(BOTH).groupby(rows["rater"]).agg(["mean", "size"])
+        found = {}
+        for name, share, number in both.itertuples():
+            if looks_like_model(name):
+                found[str(name)] = "is called as a model is"
+            elif share > 0.9 and number >= TURNED:
+                found[str(name)] = "was asked each pair in both orders, as judges are"
+        return found
+
+    def asked(self, of: NDArray[np.bool_]) -> Array:
+        """Of each question, how far its a won by these verdicts; empty where there are none."""
+        by_question = pd.Series(self.share[of]).groupby(self.question[of]).mean()
+        return np.asarray(by_question.reindex(self.question), dtype=float)
+
+    def own_family(self, judge: str) -> Array:
+        """Of each verdict, 1 where a alone is of the judge's family, -1 where b is, else 0."""
+        sides = [self.joined[side].map(_family_of) for side in ("responder_a", "responder_b")]
+        of_a, of_b = (side.eq(_family_of(judge)).to_numpy(float) for side in sides)
+        return np.asarray(of_a - of_b, dtype=float)
+
+    @cached_property
     def agreement(self) -> pd.DataFrame:
         """How far each judge agrees with people, and people with each other, on the same pairs."""
         return _beside_people(self)
@@ -320,12 +371,35 @@ def _doubled(sheet: _Sheet) -> Iterator[Finding]:
         )
     else:
         yield Finding("doubled", "sound", "No row comes twice.")
+    joined = sheet.joined.assign(both=sheet.joined["order"].eq(BOTH))
+    for name, rows in joined.groupby("rater"):
+        turned = rows[rows["both"] & rows["state"].isin(["valid", "inconsistent"])]
+        once = len(rows) - len(turned)
+        steady = turned["state"].eq("valid").all() and len(turned) >= TURNED
+        if steady and once >= len(turned):
+            said = f"{show_rater(str(name))} gave one answer in all {len(turned):,} pairs that come"
+            said += f" twice with the sides changed, and {once:,} pairs come once: asked again, or"
+            said += " copies of rows?"
+            collect = "Name the order of each answer (ab, ba), or take the copies out."
+            yield Finding("doubled", "undecided", said, collect)
+
+
+def _kinds(sheet: _Sheet) -> Iterator[Finding]:
+    """Whether those who count as people may be judges."""
+    for name, why in sheet.suspects.items():
+        said = f"{show_rater(name)} counts as a person and {why}. If it is a model, the checks of"
+        yield Finding(
+            "kinds",
+            "undecided",
+            f"{said} judges leave it out, and it is no standard for them.",
+            "Say of each rater whether it is human or model (rater_kind).",
+        )
 
 
 def _reading(sheet: _Sheet) -> Iterator[Finding]:
     """Judges that never read, and answers that follow the place."""
     both = "Ask each pair in both orders, and name the order of each answer (ab, ba)."
-    for name in sheet.judges:
+    for name in [*sheet.judges, *sheet.suspects]:
         rows, who = sheet.joined[sheet.of(name)], show_rater(name)
         if "protocol" in rows and rows["protocol"].eq("from_scores").all():
             said = f"Verdicts of {who} were made from scores of single replies"
@@ -430,6 +504,13 @@ def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
         if len(sizes) > 1 and largest > MOST:
             said = f"{name}: one dialogue of {len(sizes)} has {largest:.0%} of all votes and"
             said += " carries the result."
+        elif len(sizes) >= ENOUGH_CLUSTERS > (even := _effective(sizes)):
+            said = f"{name}: {len(sizes)} dialogues have so unequal numbers of votes that they tell"
+            said += f" as much as {even:.0f} equal ones (the largest has {largest:.0%} of all"
+            said += f" votes); an interval needs {ENOUGH_CLUSTERS}."
+            if even >= LEAST_EVEN:
+                yield Finding("dialogues", "look", said, more)
+                continue
         elif len(sizes) < ENOUGH_CLUSTERS:
             of = "1 dialogue" if len(sizes) == 1 else f"{len(sizes)} dialogues"
             said = f"{name}: votes are on {of}; an interval needs {ENOUGH_CLUSTERS}."
@@ -440,6 +521,11 @@ def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
     if not alarmed:
         number = sheet.joined["dialogue_id"].nunique()
         yield Finding("dialogues", "sound", f"Votes are on {number} dialogues.")
+
+
+def _effective(sizes: pd.Series) -> float:
+    """Count the equal groups that would tell as much (Kish)."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def _carried(sheet: _Sheet) -> Iterator[Finding]:
@@ -613,8 +699,60 @@ def _length(sheet: _Sheet) -> Iterator[Finding]:
         f"reply_{side}": rows["history_id"].astype(str) + "\n" + rows[f"responder_{side}"]
         for side in "ab"
     }
+    compared = list(
+        _longer(sheet, [features["log2_words"].reindex(side) for side in sides.values()])
+    )
+    for judge, mean, low, high, sure in compared:
+        if sure:
+            which = "longer" if mean > 0 else "shorter"
+            said = f"{show_rater(judge)} gives the {which} of two replies more wins than people do:"
+            said += f" {mean:+.1%} [{low:+.1%}, {high:+.1%}] for twice the words, among replies of"
+            said += " the same authors."
+            collect = "Compare replies of equal length, or rewritten to another length."
+            yield Finding("length", "unsupported", said, collect)
+    beside = {judge for judge, *_ in compared}
+    rest = ~rows["rater"].isin(beside).to_numpy()
+    found = list(_by_length(sheet, rows[rest], rows[["pair_id"]].assign(**sides)[rest], features))
+    yield from found
+    if not found and not any(sure for *_, sure in compared):
+        said = "Length does not decide among the same authors' replies"
+        said += ", or no more than it does with people." if beside else "."
+        yield Finding("length", "sound", said)
+
+
+def _longer(
+    sheet: _Sheet, words: list[pd.Series]
+) -> Iterator[tuple[str, float, float, float, bool]]:
+    """Compute how many more wins a judge gives to twice the words than people do."""
+    about = sheet.joined[["dimension", "responder_a", "responder_b"]].reset_index(drop=True)
+    turned = (about["responder_a"] > about["responder_b"]).to_numpy()
+    turn = np.where(turned, -1.0, 1.0)
+    longer = turn * (words[0].to_numpy() - words[1].to_numpy())
+    authors = np.sort(about[["responder_a", "responder_b"]].to_numpy(str), axis=1)
+    pair = [about["dimension"].to_numpy(str), authors[:, 0], authors[:, 1]]
+    expected = sheet.asked(sheet.people) - 0.5
+    known = ~np.isnan(expected) & ~np.isnan(longer)
+    kept = {judge: sheet.of(judge) & known for judge in sheet.judges}
+    dialogues = sheet.joined["dialogue_id"]
+    kept = {judge: of for judge, of in kept.items() if dialogues[of].nunique() >= ENOUGH_PAIRS}
+    for judge, of in kept.items():
+        within = pd.Series(longer[of])
+        within -= within.groupby([part[of] for part in pair]).transform("mean")
+        if not within.std() > 0:
+            continue
+        own, error = turn[of] * within.to_numpy(), ERROR / len(kept)
+        mean, low, high, _ = _own_lead(sheet, of, own, expected[of], error)
+        yield judge, mean, low, high, abs(mean) > LEAST_FAMILY and not low <= 0 <= high
+
+
+def _by_length(
+    sheet: _Sheet, rows: pd.DataFrame, pairs: pd.DataFrame, features: pd.DataFrame
+) -> Iterator[Finding]:
+    """Say with whom length decides, of people and of judges that people are not beside."""
+    if rows.empty:
+        return
     try:
-        table = feature_bias(rows, rows[["pair_id"]].assign(**sides), features)
+        table = feature_bias(rows, pairs, features)
     except BiasError as error:
         yield Finding("length", "not run", str(error))
         return
@@ -626,11 +764,12 @@ def _length(sheet: _Sheet) -> Iterator[Finding]:
         times = np.exp(abs(row["log_odds"]))
         which = "longer" if row["log_odds"] > 0 else "shorter"
         said += ", always" if row["always"] else f": odds of the {which}, at twice, x {times:.1f}"
-        level = "unsupported" if row["rater"] in sheet.judges else "look"
-        collect = "Compare replies of equal length, or rewritten to another length."
-        yield Finding("length", level, f"{said}.", collect)
-    if not (sure | always).any():
-        yield Finding("length", "sound", "Length does not decide among the same authors' replies.")
+        if row["rater"] in sheet.judges:
+            said += ". Whether it does so with people, too, nothing tells."
+            collect = "Let people decide on the same pairs."
+            yield Finding("length", "undecided", said, collect)
+        else:
+            yield Finding("length", "look", f"{said}.")
 
 
 def _family_of(name: str) -> str:
@@ -641,15 +780,10 @@ def _family_of(name: str) -> str:
 def _family(sheet: _Sheet) -> Iterator[Finding]:
     """Whether a judge gives its own family more wins than others' votes lead to expect."""
     others = "people" if sheet.people.any() else "other judges"
-    sides = ("responder_a", "responder_b")
-    families = [sheet.joined[side].map(_family_of) for side in sides]
     tried = []
     for judge in sheet.judges:
-        of_a, of_b = (family.eq(_family_of(judge)).astype(float) for family in families)
-        own, who = (of_a - of_b).to_numpy(), sheet.of(judge)
-        rest = sheet.people if sheet.people.any() else ~who
-        by_others = pd.Series(sheet.share[rest]).groupby(sheet.question[rest]).mean()
-        expected = by_others.reindex(sheet.question).to_numpy() - 0.5
+        own, who = sheet.own_family(judge), sheet.of(judge)
+        expected = sheet.asked(sheet.people if sheet.people.any() else ~who) - 0.5
         kept = who & ~np.isnan(expected)
         if len(pd.unique(sheet.joined.loc[kept & (own != 0), "dialogue_id"])) > 1:
             tried.append((judge, kept, own[kept], expected[kept]))
@@ -662,9 +796,24 @@ def _family(sheet: _Sheet) -> Iterator[Finding]:
         said += f" of {others} lead to expect: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
         level = "sound" if low <= 0 else "look"
         if level == "look" and mean > LEAST_FAMILY and allowed:
-            level = "unsupported"
+            level, added = _beside_judges(sheet, judge, ERROR / len(tried))
+            said += added
         collect = "Use a judge of another family, too." if level != "sound" else ""
         yield Finding("family", level, said, collect)
+
+
+def _beside_judges(sheet: _Sheet, judge: str, error: float) -> tuple[str, str]:
+    """Compare with judges of other families, who may share a taste that people do not have."""
+    if not sheet.people.any():
+        return "unsupported", ""
+    families = sheet.joined["rater"].map(_family_of)
+    others = sheet.asked(~sheet.people & families.ne(_family_of(judge)).to_numpy()) - 0.5
+    own, kept = sheet.own_family(judge), sheet.of(judge) & ~np.isnan(others)
+    if sheet.joined.loc[kept & (own != 0), "dialogue_id"].nunique() < ENOUGH_PAIRS:
+        return "unsupported", ""
+    mean, low, high, _ = _own_lead(sheet, kept, own[kept], others[kept], error)
+    said = f" Less what judges of other families lead to expect: {mean:+.1%} [{low:+.1%},"
+    return "unsupported" if mean > LEAST_FAMILY else "look", f"{said} {high:+.1%}]."
 
 
 def _own_lead(
@@ -697,7 +846,7 @@ def _drift(sheet: _Sheet) -> Iterator[Finding]:
     """Whether a judge's answers changed between the earlier and the later half."""
     column = next((name for name in DATES if name in sheet.joined), None)
     when = sheet.joined[column] if column else pd.Series(dtype=object)
-    when = pd.to_datetime(when, errors="coerce") if column == "date" else when
+    when = read_dates(when) if column == "date" else when
     tried = []
     for judge in sheet.judges:
         mine = sheet.of(judge) & (when.notna().to_numpy() if column else True)
@@ -733,8 +882,7 @@ def _changes(
     rows, share, question = sheet.joined[mine], sheet.share[mine], sheet.question[mine]
     halves = pd.Series(late).groupby(question).transform("nunique").to_numpy()
     again = rows.loc[halves > 1, "dialogue_id"].nunique() >= THREAD
-    by_people = pd.Series(sheet.share[sheet.people]).groupby(sheet.question[sheet.people]).mean()
-    told = by_people.reindex(question).to_numpy()
+    told = sheet.asked(sheet.people)[mine]
     kept = np.ones(len(rows), dtype=bool)
     if again:
         kept = halves > 1
@@ -787,6 +935,7 @@ def _gap(sheet: _Sheet) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[_Sheet], Iterator[Finding]], ...] = (
+    _kinds,
     _reading,
     _doubled,
     _board,

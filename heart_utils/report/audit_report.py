@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.metadata
 import io
 import json
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from markupsafe import Markup
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import redact_message, refuse_identities
-from heart_utils.report.audit import HEADLINES, LEVELS, Audit, audit_votes
+from heart_utils.report.audit import HEADLINES, LEVELS, PAGES, Audit, audit_votes
 from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import plot_leaderboard
 from heart_utils.report.gate_report import as_markdown
@@ -84,7 +86,23 @@ def report_audit(audit: Audit, name: str) -> str:
         figures={board: Markup(_figure(audit, board)) for board in audit.boards} if pages else {},
         words={board: _in_words(audit, board) for board in audit.boards},
         md=as_markdown,
+        names={label: name for label, (name, _) in PAGES.items()},
+        links=addresses(),
     )
+
+
+def addresses() -> dict[str, str]:
+    """Return the address of each page that explains a check; none where the package names none."""
+    try:
+        told = importlib.metadata.metadata("heart-utils").get_all("Project-URL") or []
+    except importlib.metadata.PackageNotFoundError:
+        told = []
+    found = [url.removeprefix("Repository, ") for url in told if url.startswith("Repository, ")]
+    return {
+        label: f"{repository}/blob/HEAD/{file}"
+        for repository in found[:1]
+        for label, (_, file) in PAGES.items()
+    }
 
 
 def _in_words(audit: Audit, board: str) -> str:
@@ -127,6 +145,18 @@ def as_record(audit: Audit) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Audit a file as the command line asks, and return the exit code."""
     options = _parser().parse_args(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, category, *_, **__: _note(message, category)
+        return _run(options)
+
+
+def _note(message: Warning | str, category: type[Warning]) -> None:
+    """Print what was noted on the way, without the place in the code."""
+    if issubclass(category, UserWarning):
+        print(f"heart-audit: note: {redact_message(str(message))}", file=sys.stderr)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         # Copies are counted, and left out; what else comes again is a repeat.
         copies = {"repeats": "drop"} if Path(options.votes).is_file() else {}
@@ -149,6 +179,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     with contextlib.suppress(BrokenPipeError):  # such as by `head`
         print(audit, flush=True)
+        if links := addresses():
+            pages = dict.fromkeys(audit.findings.query("level != 'sound'")["page"])
+            print("\nExplained in:")
+            for label in pages:
+                print(f"- {PAGES[label][0]}: {links[label]}", flush=True)
     return EXITS[audit.outcome]
 
 

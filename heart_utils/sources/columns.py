@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 __all__ = ["TEXT"]
 
 TEXT = pd.StringDtype(na_value=np.nan)
+SECONDS, MILLISECONDS = 1e8, 1e11  #: What a number that counts them since 1970 is above.
 ARROW_TEXT = pa.large_string()  #: What pandas keeps such columns as.
 
 
@@ -60,6 +61,17 @@ def put(cells: pd.Series, chosen: NDArray[np.bool_], others: pd.Series) -> pd.Se
     array, new = (pa.chunked_array(some.array.__arrow_array__()) for some in (cells, others))
     kept = pc.replace_with_mask(array, pa.array(chosen), new.combine_chunks())
     return _column(kept, cells.index, name=cells.name)
+
+
+def read_dates(cells: pd.Series) -> pd.Series:
+    """Read when something was: a date in any common form, or seconds or milliseconds since 1970."""
+    numbers = pd.to_numeric(cells, errors="coerce")
+    if not numbers.notna().any():
+        return pd.to_datetime(cells, errors="coerce", format="mixed", utc=True)
+    if numbers.median() > MILLISECONDS:
+        numbers /= 1000
+    seconds = numbers.where(numbers > SECONDS)
+    return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce")
 
 
 def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:

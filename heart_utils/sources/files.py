@@ -33,7 +33,7 @@ from heart_utils.sources.defaults import ANSWERS, NEEDED, check_last_speaker, co
 from heart_utils.sources.formats import RawTable, is_table, read_table
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful, with_tool
 from heart_utils.sources.options import FileOptions, check_options, plain
-from heart_utils.sources.reshape import Reshaped, reshape
+from heart_utils.sources.reshape import COPIES, Reshaped, reshape
 from heart_utils.tables import (
     KEYS,
     TABLES,
@@ -83,10 +83,18 @@ def read_file(table: str, given: Given, reading: FileOptions | None = None) -> p
         )
         call = f"\n{proposal.text(given)}" if proposal.lacks or proposal.options != options else ""
         error = DataError(redact_message(f"{file}: {error_message}") + call)
-        error.options = proposal.options if call else {}
+        error.options = _to_be_checked(proposal) if call else {}
         raise error
     _tell(checked.attrs.get("notes", {}), len(raw.rows), len(checked))
     return _with_codes(table, checked, options)
+
+
+def _to_be_checked(proposal: Proposal) -> Mapping[str, Any]:
+    """Return the options proposed, with dots for what nothing in the file speaks of."""
+    options: dict[str, Any] = dict(proposal.options)
+    if proposal.assumed:
+        options["always"] = {**options["always"], **dict.fromkeys(proposal.assumed, "...")}
+    return options
 
 
 def describe_file(table: str, given: Given, options: FileOptions) -> str:
@@ -130,7 +138,7 @@ def read_rows(
         left = rows.drop(index=unreadable) if unreadable else rows
         if table == "histories" and "source" not in rows:
             left["source"] = name
-        checked = _checked(table, left, faults, shaped.sides_shown, options)
+        checked = _checked(table, left, faults, shaped, options)
     except (TableError, DataError) as error:
         faults.append(str(error))
         return empty_table(table)
@@ -317,7 +325,7 @@ def _anything(column: str, what: Column, n: int) -> list[Any]:
 
 
 def _checked(
-    table: str, rows: pd.DataFrame, faults: list[str], sides_shown: bool, options: FileOptions
+    table: str, rows: pd.DataFrame, faults: list[str], shaped: Reshaped, options: FileOptions
 ) -> pd.DataFrame:
     """Check the remaining rows, without those at fault, until no fault is found."""
     texts = {
@@ -337,7 +345,13 @@ def _checked(
                         rows[column],
                         what.expected(),
                     )
-            filled, compared = completed(table, rows, sides_shown and "order" not in rows)
+            filled, compared = completed(table, rows, shaped.sides_shown and "order" not in rows)
+            if options.get("repeats") == "drop" and table == "verdicts":
+                copies = _turned_copies(rows, filled)
+                if copies.any():
+                    shaped.notes[COPIES] = shaped.notes.get(COPIES, 0) + int(copies.sum())
+                    rows = rows[~copies]
+                    continue
             distinct = False
             if (numbered := options.get("repeats") in ("number", "drop")) or table == "verdicts":
                 others = [filled[key] for key in KEYS[table][1:] if key != "repeat"]
@@ -358,6 +372,17 @@ def _checked(
             faults.append(str(fault))
             rows = rows.drop(index=fault.rows)
     return empty_table(table)
+
+
+def _turned_copies(rows: pd.DataFrame, filled: pd.DataFrame) -> NDArray[np.bool_]:
+    """Find rows that say again what another says, with the two sides changed."""
+    turned = rows["responder_a"].ne(filled["responder_a"]).to_numpy()
+    if not turned.any():
+        return turned
+    said = [name for name in filled if TABLES["verdicts"][str(name)].kind != "list"]
+    same = filled.groupby(said, dropna=False, sort=False).ngroup()
+    first = pd.Series(turned).groupby(same.to_numpy()).transform("first").to_numpy()
+    return np.asarray(same.duplicated().to_numpy() & (first != turned))
 
 
 def _numbers_of_repeats(numbers: NDArray[np.int64], again: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -26,16 +26,17 @@ from heart_utils.identities import (
     words_of,
 )
 from heart_utils.settings import JsonObject
-from heart_utils.sources.columns import map_words
+from heart_utils.sources.columns import map_words, read_dates
 from heart_utils.sources.defaults import NEEDED, SIDES
 from heart_utils.sources.formats import RawTable, is_table
 from heart_utils.sources.options import FileOptions, listed, plain, text_of, word_of
 from heart_utils.sources.reshape import flatten, reshape, resolve
-from heart_utils.tables import TABLES, DataError, called
+from heart_utils.tables import RATER_KINDS, TABLES, DataError, called
 
 __all__ = ["Proposal"]
 
 FEW = 20  #: So many different words an answer may have.
+MOST_NAMED = 100  #: So many raters may be called by name to say who is a model.
 NAME_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 FILLED = "filled"  #: Of a column in which any cell that is not blank says that a row may not count.
 HEADED = (
@@ -113,6 +114,7 @@ class Proposal:
     confirm: list[str] = field(default_factory=list)
     lacks: list[str] = field(default_factory=list)  #: Columns that only the user can name.
     tried: str = ""  #: What came of reading the file so.
+    assumed: list[str] = field(default_factory=list)  #: Columns of which nothing here speaks.
 
     def text(self, given: object) -> str:
         """Write the call, ready to paste, with what must be confirmed and what is missing."""
@@ -478,17 +480,19 @@ def _propose_rest(proposal: Proposal) -> None:
     if "score" in lacks:
         proposal.confirm.append(NO_SCORE)
         known.add("dimension")  # which the headers may name
-    judges = [name for head in proposal.heads_of("rater") for name in _values(rows[head]) if name]
-    models = [name for name in judges if re.search(facts()["models"], name, re.IGNORECASE)]
-    kinds = {"rater_kind": "model"} if judges and models == judges else {}
+    _propose_kinds(proposal)
+    known |= proposal.known()
     for column in NEEDED[table]:
         if column in UNSAID and column not in known:
             option, value, sentence = UNSAID[column]
-            proposal.add(option, {column: kinds.get(column, value)})
-            proposal.confirm.append(sentence.format(kinds.get(column, value)))
+            proposal.add(option, {column: value})
+            proposal.confirm.append(sentence.format(value))
+            proposal.assumed += [column] if column == "rater_kind" else []
     if table == "verdicts":
         _propose_order(proposal)
         _propose_words(proposal)
+    if table == "verdicts" and not facts()["tools"].get(proposal.tool, {}).get("form"):
+        _propose_date(proposal)
     for column, names in facts()["kept"].items() if table == "verdicts" else ():
         for head in proposal.find(names)[:1] if column not in known else ():
             keep = f"(columns={{{head!r}: {column!r}}} keeps it)"
@@ -496,6 +500,74 @@ def _propose_rest(proposal: Proposal) -> None:
     composed = " ".join((options.get("made_of") or {}).values())
     if any(f"{{{head}}}" not in composed for head in proposal.free().values()):
         options.setdefault("others", "drop")
+
+
+def _propose_kinds(proposal: Proposal) -> None:
+    """Look up who is a model: by a column of kinds, else by what the raters are called."""
+    rows, known = proposal.rows, proposal.known()
+    if "rater_kind" in known:
+        return
+    found = [head for head in proposal.find(facts()["kinds"]) if any(_words_in(rows[head]))]
+    if found and "rater" not in known:
+        proposal.add("made_of", {"rater": f"{{{found[0]}}}"})
+        proposal.confirm.append(
+            f"nobody is named who judged, so that all rows with one {found[0]} are one rater's"
+        )
+    names = [name for head in proposal.heads_of("rater") for name in _values(rows[head]) if name]
+    models = list(filter(_looks_like_judge, names))
+    if found:
+        kinds = {word: kind_of(word) for word in _words_in(rows[found[0]]) if word}
+        proposal.add("columns", {found[0]: "rater_kind"})
+        meant = {word: kind for word, kind in kinds.items() if kind not in ("", word_of(word))}
+        open_words = [word for word, kind in kinds.items() if not kind]
+        proposal.confirm += [
+            f"you say in words of rater_kind what {show_answer(found[0], word)} is: human or model"
+            for word in open_words
+        ]
+    elif models and models == names:
+        proposal.add("always", {"rater_kind": "model"})
+        proposal.confirm.append(UNSAID["rater_kind"][2].format("model"))
+        return
+    elif models and len(names) <= MOST_NAMED:
+        head = proposal.heads_of("rater")[0]
+        proposal.add("made_of", {"rater_kind": f"{{{head}}}"})
+        meant = {name: "model" if name in models else "human" for name in names}
+        proposal.confirm.append(f"{', '.join(models)} are models, and all other raters people")
+    else:
+        return
+    if meant:
+        proposal.add("words", {"rater_kind": meant})
+
+
+def looks_like_model(name: str) -> bool:
+    """Check whether a rater is called as a model is."""
+    return re.search(facts()["models"], str(name), re.IGNORECASE) is not None
+
+
+def _looks_like_judge(name: str) -> bool:
+    """Check whether a rater is called as a model is, or a judge that is one."""
+    judges = re.search(facts()["judges"], str(name), re.IGNORECASE)
+    return judges is not None or looks_like_model(name)
+
+
+def kind_of(word: str) -> str:
+    """Return the kind of rater that a word means, or nothing."""
+    if (small := word_of(word)) in RATER_KINDS:
+        return small
+    if re.search(facts()["persons"], word, re.IGNORECASE):
+        return "human"
+    return "model" if _looks_like_judge(word) else ""
+
+
+def _propose_date(proposal: Proposal) -> None:
+    """Look up when answers were given."""
+    if "date" in proposal.known():
+        return
+    for head in proposal.find(facts()["dates"])[:1]:
+        cells = proposal.rows[head].dropna().head(200)
+        if len(cells) and read_dates(cells).notna().all():
+            proposal.add("columns", {head: "date"})
+            proposal.confirm.append(f"{head} is when each answer was given")
 
 
 def _propose_order(proposal: Proposal) -> None:

@@ -110,7 +110,8 @@ def check_options(options: FileOptions) -> None:
         ):
             raise DataError(
                 f"{option} still has '...', which a proposed call has where only you know what to"
-                f" say: who wrote the replies. Put the names there; {option} is {value}."
+                " say: who wrote the replies, or of which kind the raters are (human or model). Put"
+                f" that there; {option} is {value}."
             )
     if (pair := given.get("winner_loser")) and (isinstance(pair, str) or len(pair) != 2):
         raise DataError(

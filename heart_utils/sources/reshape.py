@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from heart_utils.tables import DataError, called
 __all__ = ["Reshaped"]
 
 MAX_DEPTH = 100  #: Objects within objects.
+COPIES = "copies of another row"
 NOT_ASKED = "blank cells, taken as not asked"
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
 """What a column with one answer may hold in a row that gave this answer, and in one that did
@@ -76,7 +78,7 @@ def reshape(table: str, raw: RawTable, options: FileOptions, answer: str) -> Res
         reshaped.rows = _explode(reshaped.rows, name)
     if options.get("repeats") == "drop":
         copies = reshaped.rows.astype(str).duplicated().to_numpy()
-        reshaped.notes["copies of another row"] = int(copies.sum())
+        reshaped.notes[COPIES] = int(copies.sum())
         reshaped.rows = reshaped.rows[~copies]
     reshaped.rows = resolve(flatten(reshaped.rows), _heads_named(options))
     _split(reshaped, options.get("split") or {})
@@ -461,7 +463,9 @@ def _compose(reshaped: Reshaped, templates: Mapping[str, str]) -> None:
 
 
 def as_text(cell: Any) -> Any:
-    """Convert a whole number to the text that CSV has for it; keep anything else."""
+    """Convert a whole number or a date to the text that CSV has for it; keep anything else."""
+    if isinstance(cell, date):
+        return cell.isoformat(" ") if isinstance(cell, datetime) else cell.isoformat()
     if isinstance(cell, bool | np.bool_):
         return cell
     if isinstance(cell, int | np.integer):
