@@ -98,7 +98,7 @@ def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> lis
                 and isinstance(statement, ast.Expr)
                 and not figure.startswith("fig-")
             )
-            prints = {"glue", "glue_numbers", "display"} & _called(
+            prints = {"record_results", "display"} & _called(
                 statement
             ) and not figure.startswith("fig-")
             if not (shows or prints or _bound(statement) & needed):

@@ -119,7 +119,6 @@ from .report.figures import (
     plot_intervals as plot_intervals,
     plot_leaderboard as plot_leaderboard,
     plot_measures as plot_measures,
-    plot_profile as plot_profile,
     plot_trend as plot_trend,
     use_book_style as use_book_style,
     use_cjk_font as use_cjk_font,
@@ -134,13 +133,13 @@ from .report.leaderboard import (
 from .report.methods import methods as methods
 from .report.provenance import (
     note_tables as note_tables,
-    read_glued as read_glued,
+    read_results as read_results,
     show_versions as show_versions,
 )
 from .report.seekers import check_seekers as check_seekers
 from .report.tables import (
-    glue_numbers as glue_numbers,
     in_words as in_words,
+    record_results as record_results,
     show_table as show_table,
 )
 from .runs import (

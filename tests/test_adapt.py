@@ -14,7 +14,7 @@ from heart_collect.calls.models import read_models
 from heart_collect.calls.records import open_ledger
 from heart_collect.judging.prompts import ProtocolError, load_protocol
 from heart_collect.judging.recipe import RecipeError, read_recipe
-from heart_utils.report.provenance import read_glued
+from heart_utils.report.provenance import read_results
 from heart_utils.runs import find_root
 
 BOOK = find_root() / "book"
@@ -211,9 +211,9 @@ def test_what_a_notebook_glued_is_read_back_and_a_source_is_refused(tmp_path):
             {"cells": [{"cell_type": "code", "outputs": outputs}, {"cell_type": "markdown"}]}
         )
     )
-    assert read_glued(copy) == {"n": 12, "share": "9 %"}
-    with pytest.raises(ValueError, match="glued nothing. Is it the executed copy"):
-        read_glued(find_root() / "notebooks" / "14_what_a_study_can_tell.ipynb")
+    assert read_results(copy) == {"n": 12, "share": "9 %"}
+    with pytest.raises(ValueError, match="recorded nothing. Is it the executed copy"):
+        read_results(find_root() / "notebooks" / "14_what_a_study_can_tell.ipynb")
     copy.write_text("{")
     with pytest.raises(ValueError, match="is not a notebook"):
-        read_glued(copy)
+        read_results(copy)

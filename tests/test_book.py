@@ -392,36 +392,10 @@ def test_the_label_that_a_reader_guesses_is_what_its_chapter_computed(pages):
         assert sum(row.scores) / len(row.scores) == pytest.approx(row.value, abs=0.01)
 
 
-def test_the_draws_are_the_replicates_of_the_leaderboards_of_their_chapter(pages):
-    rows, told, soup = behind("05_who_is_preferred", "again")
-    names = list(told["shown"])
-    assert rows.groupby(["unit", "what"]).size().to_dict() == {
-        (unit, what): n
-        for unit in ("blocks", "conversations")
-        for what, n in (("draw", 200), ("estimate", 1))
-    }
-    estimate = rows[(rows["unit"] == "blocks") & (rows["what"] == "estimate")].iloc[0]
-    ratings = table_of(soup, "tab-over-blocks")
-    printed = {row[0]: float(row[1].replace(",", "")) for row in ratings}
-    assert {name: round(estimate[name]) for name in names} == {
-        name: round(rating) for name, rating in printed.items()
-    }
-    ranks = rows[names].rank(axis=1, ascending=False)[rows["what"] == "draw"]
-    by_unit = {
-        unit: ranks[rows.loc[ranks.index, "unit"] == unit] for unit in ("blocks", "conversations")
-    }
-    for name, *seen, _ in table_of(soup, "tab-ranks-drawn"):
-        for unit, range_seen in zip(by_unit, seen, strict=True):
-            ends = dict.fromkeys(
-                int(end) for end in (by_unit[unit][name].min(), by_unit[unit][name].max())
-            )
-            assert range_seen == " to ".join(map(str, ends)), (name, unit)
-
-
 def test_a_responders_card_has_the_ranks_and_means_of_its_chapter(pages):
     _, told, soup = behind("05_who_is_preferred", "matrix")
     cards = {card["row"]: card for card in told["cards"]}
-    over_blocks = {row[0]: row[-1] for row in table_of(soup, "tab-ranks-drawn")}
+    over_blocks = {row[0]: row[-1] for row in table_of(soup, "tab-over-blocks")}
     assert {name: card["rank over blocks"] for name, card in cards.items()} == over_blocks
     scores = open_run("public").read("scores", "mentalalign")
     people = scores[(scores["rater_kind"] == "human") & (scores["state"] == "valid")]
@@ -708,9 +682,9 @@ def test_below_each_figure_its_numbers_their_source_and_licence_and_a_link_are_g
 
 
 def test_the_numbers_of_a_figure_are_those_that_its_chapter_computed(pages):
-    from heart_utils.report.provenance import read_glued
+    from heart_utils.report.provenance import read_results
 
-    glued = read_glued(ROOT / "build" / "executed" / "sample" / "01_who_supports_better.ipynb")
+    glued = read_results(ROOT / "build" / "executed" / "sample" / "01_who_supports_better.ipynb")
     forest = pd.read_csv(HTML / "data" / "fig-forest.csv")
     told = forest[forest["label"] == "true"].iloc[0]
     assert told["source"].startswith("https://doi.org/")

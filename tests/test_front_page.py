@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import heart_utils
-from heart_utils.report.provenance import read_glued
+from heart_utils.report.provenance import read_results
 from heart_utils.runs import find_root, open_run
 from tools.notebooks import read_cells
 from tools.pin import read_pinned
@@ -152,7 +152,7 @@ WORDS = {
 @pytest.fixture(scope="module")
 def at():
     executed = {
-        path.stem[3:]: read_glued(path)
+        path.stem[3:]: read_results(path)
         for path in (ROOT / "build" / "executed" / "sample").glob("[01]*.ipynb")
     }
     if not executed:

@@ -152,15 +152,13 @@ def test_no_caption_is_above_data_that_a_reader_may_not_have(chapter):
     ] == []
 
 
-def test_what_has_a_number_glues_nothing_beside_it(chapter):
-    """Each output of such a cell would become a figure of its own, glued ones empty, all by one
+def test_what_has_a_number_records_nothing_beside_it(chapter):
+    """Each output of such a cell would become a figure of its own, recorded ones empty, all by one
     name."""
     numbered = [
         cell for cell in read_cells(chapter) if "figure" in cell["metadata"].get("mystnb", {})
     ]
-    assert [
-        cell["id"] for cell in numbered if re.search(r"glue(_numbers)?\(", cell["source"])
-    ] == []
+    assert [cell["id"] for cell in numbered if "record_results(" in cell["source"]] == []
 
 
 def test_the_list_at_the_end_names_each_work_that_a_chapter_cites_and_no_other():

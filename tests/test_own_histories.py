@@ -19,7 +19,7 @@ from heart_collect.people import raters
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import write_study
 from heart_utils.ratings.consistency import head_to_head
-from heart_utils.report.provenance import read_glued
+from heart_utils.report.provenance import read_results
 from heart_utils.runs import open_run
 from heart_utils.sources.load import load_verdicts
 from tools.execute_notebook import execute_notebook
@@ -149,7 +149,7 @@ def test_replies_that_people_wrote_are_on_the_boards_of_judging_and_raters_under
         shown[number] = tmp_path / chapter.name
         named = {"dimension": "goal"} if number == "03" else {}  # as tools.plan gives it
         execute_notebook(chapter, shown[number], {"run": "own", **QUICK[number], **named}, root=own)
-    assert read_glued(shown["03"])["n-verdicts"] == 72
+    assert read_results(shown["03"])["n-verdicts"] == 72
     assert ">human<" in shown["03"].read_text()
     assert "The writers of `own` cannot be rated: 2 writers and 3 others" in shown["04"].read_text()
 
@@ -200,7 +200,7 @@ def test_a_study_of_one_s_own_and_its_board_run_on_a_file_of_histories_recorded_
             import_study(run, root / "mine" / "votes.csv", statement=WHO, simulated=True).write(run)
         copy = tmp_path / chapter.name
         execute_notebook(chapter, copy, {"run": "own", **QUICK[number]}, root=root)
-        said[number] = read_glued(copy)
+        said[number] = read_results(copy)
 
     counts = {
         ("02", "n-histories"): 4,

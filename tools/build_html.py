@@ -10,7 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+import nbformat
+
+from heart_utils.report.provenance import read_results
+from tools.page import make_plain
 
 __all__ = ["BUILT_ON", "build_html"]
 
@@ -99,10 +105,27 @@ def build_html(stage: Path, html: Path) -> None:
     for picture in (part / "_images").glob("*"):
         if picture.name not in linked:
             picture.unlink()
+    _plain_downloads(part / "_sources" / "notebooks")
     if (functions := stage.parents[1] / "functions").is_dir():  # `make api` built them
         shutil.copytree(functions, part / "functions")
     shutil.rmtree(html, ignore_errors=True)
     os.replace(part, html)
+
+
+def _plain_downloads(folder: Path) -> None:
+    """Let *Download* give notebooks that any editor shows, in place of the book's sources."""
+    chapters = sorted(folder.glob("*.ipynb"))
+    results = {}
+    for chapter in chapters:
+        with suppress(ValueError):  # it need not record anything
+            results[chapter.stem] = read_results(chapter)
+    others = {
+        f"{stem}::{name}": value for stem, of in results.items() for name, value in of.items()
+    }
+    for chapter in chapters:
+        written = nbformat.read(chapter, as_version=4)  # type: ignore[no-untyped-call]
+        make_plain(written, others | results.get(chapter.stem, {}))
+        chapter.write_text(nbformat.writes(written), encoding="utf-8")  # type: ignore[no-untyped-call]
 
 
 def main(arguments: list[str]) -> int:

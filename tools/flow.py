@@ -17,6 +17,7 @@ __all__ = ["PACKAGES", "Flow", "is_table", "public_homes"]
 PACKAGES = ("heart_utils", "heart_collect")
 """What the chapters are built on."""
 
+RESULTS = "results"  # what a chapter records for its sentences, by name
 FOLDERS = {
     "published": {"quoted"},
     "heart": {"measured/heart_tables"},
@@ -111,6 +112,8 @@ class Flow:
         elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             if node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(getattr(target, "id", "") == RESULTS for target in targets):
+                    self._quote(node.value)
                 for target in targets:
                     self._bind(
                         target, node.value, sure=sure and not isinstance(node, ast.AugAssign)
@@ -206,8 +209,6 @@ class Flow:
             and node.value.id in self.runs
         ):
             return set()  # its name or its folder
-        if isinstance(node, ast.Call) and _called(node).startswith("glue") and node.args:
-            self._glue(node)
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(
@@ -239,19 +240,14 @@ class Flow:
             inside.append(FOLDERS.get(_text(node.right), set()))
         return set().union(*inside)
 
-    def _glue(self, call: ast.Call) -> None:
-        """Note what each number rests on that is glued by a name written out."""
-        first = call.args[0]
-        if isinstance(first, ast.Dict):
-            prefix = next((_text(word.value) for word in call.keywords if word.arg == "prefix"), "")
-            glued_sources = {
-                prefix + _text(key): self._look(value)
-                for key, value in zip(first.keys, first.values, strict=True)
+    def _quote(self, results: ast.expr) -> None:
+        """Note what each number rests on that is recorded by a name written out."""
+        if isinstance(results, ast.Dict):
+            self.glued |= {
+                _text(key): self._look(value)
+                for key, value in zip(results.keys, results.values, strict=True)
                 if key
             }
-            self.glued |= glued_sources
-        elif _text(first):
-            self.glued[_text(first)] = self._look(call.args[1])
 
     def _call(self, call: ast.Call) -> set[str]:
         called = _called(call)

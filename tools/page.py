@@ -1,8 +1,9 @@
 """Set one executed notebook as a page, with its numbers in its sentences.
 
 ``python -m tools.page mine.ipynb`` writes ``build/page/mine.html`` and ``build/page/mine.ipynb``,
-the notebook as Jupyter, an editor or Colab shows it: what only the book's own builder reads (glued
-numbers, links, chips, labels) is plain text in it.
+the notebook as Jupyter, an editor or Colab shows it: what only the book's own builder reads
+(numbers of the run, links, chips, labels, boxes) is plain text in it. *Download* on a chapter gives
+the same.
 """
 
 from __future__ import annotations
@@ -12,14 +13,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from heart_utils.report.provenance import read_glued
+import nbformat
+
+from heart_utils.report.provenance import read_results
 from heart_utils.runs import find_root, write_atomically
 from tools.notebooks import say_other_values
 
-__all__ = ["fill_in", "make_page"]
+__all__ = ["fill_in", "make_page", "make_plain"]
 
 ROLE = re.compile(r"\{(?P<role>[a-z:]+)\}`(?P<said>[^`]+)`")
 LABEL = re.compile(r"^\([\w-]+\)=\n", flags=re.MULTILINE)
+BOX = re.compile(
+    r"^(?P<fence>`{3,}|:{3,})\{(?P<kind>[\w-]+)\} ?(?P<title>[^\n]*)\n(?::[\w-]+:[^\n]*\n)*"
+    r"(?P<said>.*?)^(?P=fence)$",
+    flags=re.MULTILINE | re.DOTALL,
+)
+EQUATION = re.compile(r"^\$\$ \([\w-]+\)$", flags=re.MULTILINE)
+OTHER = re.compile(r"(?:\.\./)*notebooks/(\w+)\.ipynb::")
 CHIPS = ("measured", "quoted", "simulated", "demo")
 
 
@@ -31,12 +41,12 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
     text : str
         A cell of Markdown.
     glued : dict
-        Name -> value.
+        Name -> value; of another chapter ``"chapter::name"`` -> value.
 
     Returns
     -------
     str
-        Markdown; a number that another notebook glued reads "(in the book)".
+        Markdown; a number that is not among these reads "(in the book)".
 
     Examples
     --------
@@ -49,7 +59,8 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
     def plain(match: re.Match[str]) -> str:
         role, target = match["role"], match["said"]
         if role.startswith("glue"):
-            name, _, number_format = target.partition(":")
+            name, _, number_format = OTHER.sub(r"\1/", target).partition(":")
+            name = name.replace("/", "::")
             return format(glued[name], number_format) if name in glued else "(in the book)"
         if role in CHIPS:
             return f"[{role}]" if target == "-" else f"[{role}: {target}]"
@@ -63,7 +74,39 @@ def fill_in(text: str, glued: dict[str, Any]) -> str:
             f"({target})" if role.startswith("cite") else target.partition("<")[0].strip() or target
         )
 
-    return ROLE.sub(plain, LABEL.sub("", text))
+    return ROLE.sub(plain, _open_boxes(EQUATION.sub("$$", LABEL.sub("", text))))
+
+
+def _open_boxes(text: str) -> str:
+    """Write folds as HTML, remarks as quotations and other boxes as what is in them."""
+
+    def plain(match: re.Match[str]) -> str:
+        title, said = match["title"].strip(), _open_boxes(match["said"]).strip()
+        if match["kind"] == "dropdown":
+            return f"<details><summary>{title}</summary>\n\n{said}\n\n</details>"
+        if match["kind"] in ("note", "warning", "admonition"):
+            lines = [f"**{title or match['kind'].capitalize()}**", "", *said.splitlines()]
+            return "\n".join(f"> {line}".rstrip() for line in lines)
+        return f"![{said}]({title})" if match["kind"] == "figure" else said
+
+    return BOX.sub(plain, text)
+
+
+def make_plain(written: nbformat.NotebookNode, glued: dict[str, Any]) -> None:
+    """Put an executed notebook's numbers into its sentences, so that any editor shows them."""
+    if doubt := say_other_values(written["cells"]):
+        first = next(cell for cell in written["cells"] if cell["cell_type"] == "markdown")
+        title, _, rest = first["source"].partition("\n\n")
+        first["source"] = f"{title}\n\n> **{doubt}**\n\n{rest}"
+    for cell in written["cells"]:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = fill_in(cell["source"], glued)
+        elif cell["cell_type"] == "code":
+            cell["outputs"] = [
+                output
+                for output in cell["outputs"]
+                if "scrapbook" not in output.get("metadata", {})
+            ]
 
 
 def make_page(notebook: Path, out: Path) -> list[Path]:
@@ -86,7 +129,6 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
     ValueError
         If it is no notebook, or was not run.
     """
-    import nbformat
     from nbconvert import HTMLExporter
 
     try:
@@ -99,22 +141,10 @@ def make_page(notebook: Path, out: Path) -> list[Path]:
     if not any(cell.get("outputs") for cell in cells):
         raise ValueError(f"{notebook} has no outputs. Run it first: papermill {notebook} out.ipynb")
     try:
-        glued = read_glued(notebook)
-    except ValueError:  # a notebook need not glue anything
+        glued = read_results(notebook)
+    except ValueError:  # a notebook need not record anything
         glued = {}
-    if doubt := say_other_values(cells):
-        first = next(cell for cell in cells if cell["cell_type"] == "markdown")
-        title, _, rest = first["source"].partition("\n\n")
-        first["source"] = f"{title}\n\n> **{doubt}**\n\n{rest}"
-    for cell in cells:
-        if cell["cell_type"] == "markdown":
-            cell["source"] = fill_in(cell["source"], glued)
-        elif cell["cell_type"] == "code":
-            cell["outputs"] = [
-                output
-                for output in cell["outputs"]
-                if "scrapbook" not in output.get("metadata", {})
-            ]
+    make_plain(written, glued)
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)  # type: ignore[no-untyped-call]
     html, _ = exporter.from_notebook_node(written)
     files = [out / f"{notebook.stem}.html", out / f"{notebook.stem}.ipynb"]

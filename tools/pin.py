@@ -24,7 +24,7 @@ from typing import Any
 
 from bs4 import BeautifulSoup
 
-from heart_utils.report.provenance import read_glued
+from heart_utils.report.provenance import read_results
 from heart_utils.runs import find_root, write_atomically
 from tools.notebooks import read_cells
 from tools.plan import read_plan
@@ -141,7 +141,7 @@ def read_chapter_numbers(
 ) -> dict[str, PrintedNumber]:
     """Read what one executed copy of a chapter prints, in the forms of :func:`read_specs`."""
     printed: dict[str, PrintedNumber] = {}
-    for key, value in read_glued(copy).items():
+    for key, value in read_results(copy).items():
         printed[f"{chapter}/{key}"] = _as_printed(value, specs.get((chapter, key), set()))
     for name, number in _read_shown(copy):
         printed[f"{chapter}/{name}"] = number

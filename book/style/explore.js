@@ -251,57 +251,6 @@ function drawGuess(box, { rows, switches }) {
   say();
 }
 
-// Draw again: stored replicates one by one; the rank in this draw is framed, and shades say how often each rank was held.
-function drawAgain(box, { rows, switches, shown }) {
-  const bar = make("div", { className: "heart-filter-bar" });
-  const table = make("table", { className: "heart-matrix" });
-  const told = make("p", { ariaLive: "polite" });
-  let draws, names, held, n;
-  const ranked = (row) => [...names].sort((one, other) => row[other] - row[one]);
-  const show = (row) => {
-    const now = ranked(row);
-    const lines = names.map((name) => {
-      const shares = held[name].map((times) => (times ? Math.round(100 * times / n) : ""));
-      const line = makeRow([shown[name], Math.round(row[name]), ...shares]);
-      shares.forEach((share, rank) => {
-        const cell = line.cells[rank + 2];
-        cell.className = `heart-shade${now[rank] === name ? " heart-chosen" : ""}`;
-        cell.style.setProperty("--strength", `${Number(shares[rank])}%`);
-      });
-      return line;
-    });
-    table.tBodies[0].replaceChildren(...lines);
-    const first = names.filter((name) => held[name][0]).map((name) => `${shown[name]} ${held[name][0]}`);
-    told.textContent = n ? `Draw ${n} of ${draws.length}. First in so many draws: ${first.join(", ")}.`
-      : `As estimated, framed. ${draws.length} draws are stored.`;
-  };
-  const start = (unit) => {
-    const [estimate] = rows.filter((row) => row.unit === unit && row.what === "estimate");
-    draws = rows.filter((row) => row.unit === unit && row.what === "draw");
-    names = Object.keys(shown);
-    names = ranked(estimate);
-    held = Object.fromEntries(names.map((name) => [name, names.map(() => 0)]));
-    n = 0;
-    const caption = make("caption", {}, "% of the draws so far in which an author held a rank");
-    const head = make("thead", {}, makeRow(["author", "rating", ...names.map((_, rank) => rank + 1)], "col"));
-    table.replaceChildren(caption, head, make("tbody"));
-    show(estimate);
-  };
-  const draw = (times) => {
-    for (let left = Math.min(times, draws.length - n); left > 0; left -= 1) {
-      ranked(draws[n]).forEach((name, rank) => { held[name][rank] += 1; });
-      n += 1;
-    }
-    show(draws[n - 1]);
-  };
-  const units = addChoice(bar, switches.unit, distinct(rows, "unit"), start);
-  addButton(bar, "Draw once", () => draw(1));
-  addButton(bar, "Draw 20 times", () => draw(20));
-  addButton(bar, "Start again", () => start(units.value));
-  box.append(bar, told, make("div", { className: "heart-matrix-box", tabIndex: 0, role: "group", ariaLabel: "Table" }, table));
-  start(rows[0].unit);
-}
-
 // Tick a rubric: HeartBench's rule on one question at a time, item by item.
 function drawRubric(box, { rows, switches }) {
   const bar = make("div", { className: "heart-filter-bar" });
@@ -385,7 +334,7 @@ function drawRaters(box, { rows, switches }) {
 
 addEventListener("DOMContentLoaded", () => {
   const drawings = { forest: drawForest, squares: drawSquares, matrix: drawMatrix,
-    guess: drawGuess, again: drawAgain, rubric: drawRubric, raters: drawRaters };
+    guess: drawGuess, rubric: drawRubric, raters: drawRaters };
   for (const box of document.querySelectorAll("div.heart-explore")) {
     const figure = document.getElementById(box.dataset.figure);
     if (!figure) continue;

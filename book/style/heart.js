@@ -35,16 +35,22 @@ addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// On a phone code is folded: the words and figures come first, and a tap shows the code.
+// One switch shows or hides a page's code; on a phone it is hidden first. Exercises keep theirs.
 addEventListener("DOMContentLoaded", () => {
-  if (!matchMedia("(max-width: 40rem)").matches) return;
-  for (const code of document.querySelectorAll("div.cell > div.cell_input")) {
-    const fold = document.createElement("details");
-    fold.className = "hide";
-    fold.append(Object.assign(document.createElement("summary"), { textContent: "Show code" }));
-    code.before(fold);
-    fold.append(code);
-  }
+  const title = document.querySelector(".bd-article h1");
+  if (!title || !document.querySelector("div.cell > div.cell_input")) return;
+  const root = document.documentElement;
+  const button = document.createElement("button");
+  button.className = "heart-code-switch";
+  const show = (hidden) => {
+    root.classList.toggle("heart-code-hidden", hidden);
+    button.textContent = hidden ? "Show all code" : "Hide all code";
+  };
+  button.addEventListener("click", () => show(!root.classList.contains("heart-code-hidden")));
+  show(matchMedia("(max-width: 40rem)").matches);
+  title.after(button);
+  // Long code scrolls in its own box, which the keyboard must reach.
+  for (const code of document.querySelectorAll("div.cell_input pre")) code.tabIndex = 0;
 });
 
 // Whoever selects words of a figure does not open it by that.

@@ -21,7 +21,6 @@ KINDS = {
     "squares": ("group", "item"),
     "matrix": ("panel", "row", "column", "wins", "ties", "losses"),
     "guess": ("label", "value", "ci_low", "ci_high", "least", "most", "scores"),
-    "again": ("unit", "what"),
     "rubric": ("question", "item", "ability", "points"),
     "raters": ("panel", "row", "rater", "icc", "scores"),
 }
@@ -47,13 +46,10 @@ def explore(
     ----------
     table : pandas.DataFrame
         One row a line, square or cell, with the columns that `KINDS` names. For ``"guess"`` the
-        first row is what a reader guesses; for ``"again"`` a row is one draw (``what`` is
-        ``"estimate"`` or ``"draw"``) and `shown` names a column for each responder; for
-        ``"raters"`` a row holds one rater's scores of one responder's replies, question by
-        question.
+        first row is what a reader guesses; for ``"raters"`` a row holds one rater's scores of one
+        responder's replies, question by question.
     kind : str
-        ``"forest"``, ``"squares"``, ``"matrix"``, ``"guess"``, ``"again"``, ``"rubric"`` or
-        ``"raters"``.
+        ``"forest"``, ``"squares"``, ``"matrix"``, ``"guess"``, ``"rubric"`` or ``"raters"``.
     figure : str
         Name of the static figure, whose picture this takes the place of where scripts run, or of
         the table that it joins.

@@ -30,7 +30,6 @@ __all__ = ["mark_simulated", "plot_boards", "plot_forest", "plot_intervals"]
 __all__ += [
     "plot_leaderboard",
     "plot_measures",
-    "plot_profile",
     "plot_trend",
     "use_book_style",
     "use_cjk_font",
@@ -296,114 +295,6 @@ def _row_names(rows: Sequence[Any]) -> list[str]:
     if max(map(len, names)) <= LONG:
         return names
     return [name if "\n" in name else _fold(name, LONG) for name in names]
-
-
-def plot_profile(
-    scores: pd.DataFrame,
-    *,
-    value: str = "score",
-    kind: str = "lines",
-    xlabel: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the scores of a few responders on several dimensions, as level lines or as a radar.
-
-    Lines are recommended: they have intervals, and a radar's area grows with the square of the
-    scores and changes with the order of its corners, which has no meaning.
-
-    Parameters
-    ----------
-    scores : pandas.DataFrame
-        One row a ``responder`` and ``dimension``; ``ci_low`` and ``ci_high`` where there are
-        intervals, which a radar leaves out.
-    value : str
-        Column of the scores.
-    kind : {"lines", "radar"}
-        How they are drawn.
-    xlabel : str, optional
-        What is drawn, with its unit; of a radar it stands below.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; a radar needs one with ``projection="polar"``.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    ValueError
-        If the kind is not known, or a radar has fewer than three dimensions, a responder without
-        one of them or no polar axes.
-
-    Examples
-    --------
-    >>> scores = pd.DataFrame(
-    ...     {
-    ...         "responder": "x",
-    ...         "dimension": ["empathy", "safety", "guidance"],
-    ...         "score": [4.0, 5.0, 3.0],
-    ...     }
-    ... )
-    >>> plot_profile(scores, kind="radar").name
-    'polar'
-    >>> plot_profile(scores).name
-    'rectilinear'
-    """
-    if kind == "lines":
-        return plot_intervals(
-            scores, value=value, label="dimension", by="responder", xlabel=xlabel, ax=ax
-        )
-    if kind != "radar":
-        raise ValueError(f"kind={kind!r}; expected 'lines' or 'radar'.")
-    corners = scores.pivot_table(index="responder", columns="dimension", values=value)
-    corners = corners.reindex(
-        index=scores["responder"].unique(), columns=scores["dimension"].unique()
-    )
-    if len(corners.columns) < 3:
-        raise ValueError(
-            f"A radar needs three dimensions; there are {', '.join(corners.columns)}. Use"
-            " kind='lines'."
-        )
-    missing = corners.isna().to_numpy()
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
-        what = f"{corners.index[row]} has no {value} on {corners.columns[column]}"
-        raise ValueError(f"{what}, so its line cannot be closed. Use kind='lines'.")
-    if len(corners) > len(COLOURS):
-        raise ValueError(
-            f"{len(corners)} responders cannot be told apart in one radar; choose {len(COLOURS)} or"
-            " fewer."
-        )
-    with extra("plots"):
-        import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(
-            figsize=(WIDTH, WIDTH), subplot_kw={"projection": "polar"}, layout="constrained"
-        )
-    if ax.name != "polar":
-        raise ValueError(
-            "A radar is drawn into polar axes: plt.subplots(subplot_kw={'projection': 'polar'})."
-        )
-    angles = np.linspace(0.0, 2.0 * np.pi, len(corners.columns), endpoint=False)
-    for (responder, row), colour, marker in zip(corners.iterrows(), COLOURS, MARKERS, strict=False):
-        closed = np.append(row.to_numpy(float), row.iloc[0])
-        ax.plot(
-            np.append(angles, 0.0),
-            closed,
-            color=colour,
-            marker=marker,
-            markersize=4,
-            label=str(responder),
-        )
-    ax.set_xticks(angles, [str(dimension) for dimension in corners.columns])
-    ax.tick_params(axis="x", pad=14)  # so that no name lies on a marker
-    ax.set_xlabel(_fold(xlabel or value, LINE))
-    ax.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize="small"
-    )
-    mark_simulated(ax, scores)
-    return ax
 
 
 def plot_leaderboard(

@@ -25,7 +25,7 @@ from heart_utils.runs import Run, open_run
 from heart_utils.settings import JsonObject
 from heart_utils.tables import TABLES
 
-__all__ = ["ORIGINS", "TableNote", "note_tables", "read_glued", "show_versions"]
+__all__ = ["ORIGINS", "TableNote", "note_tables", "read_results", "show_versions"]
 
 ORIGINS: dict[str, str] = WORDS["origins"]  #: Where rows can come from, and how a page says it.
 MADE_UP = {"simulated", "rehearsal"}  #: Origins of rows that are marked as simulated.
@@ -159,11 +159,11 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
 PREFIX = "application/papermill.record/"
 
 
-def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
-    """Read what an executed notebook glued, to lay the runs of a grid side by side.
+def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
+    """Read what an executed notebook recorded, to lay the runs of a grid side by side.
 
     Papermill runs one notebook with many parameters and writes an executed copy of each. The
-    numbers that the chapter glued for its sentences are in these copies, so a grid of runs can be
+    results that the chapter recorded for its sentences are in these copies, so a grid of runs can be
     compared without a line of code in the notebook itself.
 
     Parameters
@@ -174,18 +174,18 @@ def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
     Returns
     -------
     dict
-        Key -> number or text, in the notebook's order, without figures; a key glued twice has its
-        last value. Keys are those given to :func:`~heart_utils.report.tables.glue_numbers`, with
-        their prefix.
+        Name -> number or text, in the notebook's order, without figures; a name recorded twice
+        has its last value. Names are those given to
+        :func:`~heart_utils.report.tables.record_results`.
 
     Raises
     ------
     ValueError
-        If the file is no notebook, or nothing in it was glued.
+        If the file is no notebook, or it recorded nothing.
 
     See Also
     --------
-    glue_numbers : Glue numbers in a notebook.
+    record_results : Record results in a notebook.
     heart_utils.report.kept.kept : Run a simulation, or read its kept table.
     methods : Write the methods paragraph of a run.
 
@@ -197,14 +197,14 @@ def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
 
     Examples
     --------
-    To compare seeds, run the notebook for each and collect what it glued:
+    To compare seeds, run the notebook for each and collect what it recorded:
 
     >>> copies = sorted(Path("grid").glob("seed-*.ipynb"))
-    >>> pd.DataFrame([read_glued(copy) for copy in copies]).empty
+    >>> pd.DataFrame([read_results(copy) for copy in copies]).empty
     True
-    >>> read_glued("notebooks/02_the_conversations.ipynb")
+    >>> read_results("notebooks/02_the_conversations.ipynb")
     Traceback (most recent call last):
-    ValueError: notebooks/02_the_conversations.ipynb glued nothing. Is it the executed copy?
+    ValueError: notebooks/02_the_conversations.ipynb recorded nothing. Is it the executed copy?
     """
     file = Path(notebook)
     try:
@@ -219,14 +219,14 @@ def read_glued(notebook: str | os.PathLike[str]) -> JsonObject:
     ]
     if not outputs:
         raise ValueError(
-            f"{file} glued nothing. Is it the executed copy? A chapter under notebooks/ has no"
+            f"{file} recorded nothing. Is it the executed copy? A chapter under notebooks/ has no"
             " outputs."
         )
-    glued = {}
+    results = {}
     for output in outputs:
         text = output["data"].get(f"{PREFIX}text/plain", "")
         try:
-            glued[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval("".join(text))
+            results[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval("".join(text))
         except (SyntaxError, ValueError):
             continue
-    return glued
+    return results

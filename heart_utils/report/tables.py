@@ -26,7 +26,7 @@ from heart_utils.runs import known_people, visible_text, write_atomically
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["glue_numbers", "in_words", "show_table", "write_excel"]
+__all__ = ["in_words", "record_results", "show_table", "write_excel"]
 
 DASH = "–"
 #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays
@@ -82,7 +82,7 @@ def show_table(
 
     See Also
     --------
-    glue_numbers : Glue numbers for sentences to quote.
+    record_results : Keep the results that sentences quote.
     in_words : Write a small count in words.
     write_excel : Write tables as a workbook.
     leaderboard_html : Build a page of leaderboards that sorts and searches.
@@ -133,21 +133,18 @@ def show_table(
     return styled.hide(axis="index") if isinstance(kept.index, pd.RangeIndex) else styled
 
 
-def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> None:
-    """Glue each number or name under its key, for sentences to quote; nothing is shown.
+def record_results(results: Mapping[str, Any]) -> None:
+    """Keep the results of a notebook in its executed copy, by name; nothing is shown.
 
-    A sentence of a chapter that quotes a result takes it from here, by the role ``glue:text``
-    with the key, so that prose and tables move together when data change. Values of numpy and
-    pandas become plain numbers. Glue numbers and names, not clauses: a sentence whose wording
-    depends on a result should be two sentences.
+    A sentence of a chapter quotes a result by its name, with the role ``glue:text``, so that prose
+    and tables move together when data change. Record numbers and names, not clauses: a sentence
+    whose wording depends on a result should be two sentences.
 
     Parameters
     ----------
-    values : mapping or pandas.Series
-        Key -> number, name or text. Keys are words with hyphens, such as ``"n-votes"``, unique in
-        their chapter.
-    prefix : str
-        What is put before each key, such as ``"people-"``, to glue one table for several groups.
+    results : mapping
+        Name -> number or text. Names are words with hyphens, such as ``"n-votes"``, unique in
+        their notebook. Values of numpy and pandas become plain numbers.
 
     Raises
     ------
@@ -156,24 +153,24 @@ def glue_numbers(values: Mapping[Any, Any] | pd.Series, *, prefix: str = "") -> 
 
     See Also
     --------
-    read_glued : Read what an executed notebook glued.
+    read_results : Read what an executed notebook recorded.
     in_words : Write a small count in words.
-    show_table : Format a table for reading.
 
     Notes
     -----
     A page formats the number where it is used, as in ``{glue:text}`people-share:.2f` ``. Every
-    glued value of the book is pinned in ``tests/printed_numbers.json``, so that a number that moves
-    is noticed. Values are kept in the executed notebook as outputs that are not displayed.
+    result of the book is pinned in ``tests/printed_numbers.json``, so that a number that moves is
+    noticed.
 
     Examples
     --------
-    >>> glue_numbers({"n-votes": 3355, "share": 0.58}, prefix="people-")  # doctest: +SKIP
+    >>> results = {"n-votes": 3355, "people-share": 0.58}
+    >>> record_results(results)  # doctest: +SKIP
     """
     from myst_nb import glue  # a book's tool, which those who use tables alone need not have
 
-    for key, value in values.items():
-        glue(f"{prefix}{key}", value.item() if hasattr(value, "item") else value, display=False)
+    for name, value in results.items():
+        glue(name, value.item() if hasattr(value, "item") else value, display=False)
 
 
 def in_words(n: int) -> str:
@@ -195,7 +192,7 @@ def in_words(n: int) -> str:
 
     See Also
     --------
-    glue_numbers : Glue numbers for sentences to quote.
+    record_results : Keep the results that sentences quote.
     show_table : Format a table for reading.
 
     Notes

@@ -16,7 +16,7 @@ from heart_utils.evidence.effects import (
     measured_effects,
     share_clustered,
 )
-from heart_utils.report.provenance import read_glued
+from heart_utils.report.provenance import read_results
 from heart_utils.runs import find_root, open_run
 
 SETS = {"recipients": "scores", "welivita": "tallies", "resort": "tallies", "therapists": "scores"}
@@ -187,7 +187,7 @@ def test_the_difference_between_two_kinds_of_people_in_chapter_1_is_statsmodels_
     executed = find_root() / "build" / "executed" / "sample" / "01_who_supports_better.ipynb"
     if not executed.is_file():
         pytest.skip("needs book: run `make book`")
-    glued = read_glued(executed)
+    glued = read_results(executed)
     rows = sets["resort"].query("by == 'post' and dimension == 'empathy'")
     single = pd.concat(
         rows.loc[rows.index.repeat(rows[count]), ["responder_a", "cluster", "rater"]].assign(

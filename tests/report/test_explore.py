@@ -100,7 +100,7 @@ def test_it_is_hidden_where_no_script_shows_it():
     [
         (
             {"kind": "pie"},
-            "kind is 'pie'; it can be forest, squares, matrix, guess, again, rubric, raters.",
+            "kind is 'pie'; it can be forest, squares, matrix, guess, rubric, raters.",
         ),
         ({"kind": "squares"}, "the table lacks group, item"),
         ({"shown": {"source": "source"}}, "the table lacks source"),

@@ -8,7 +8,6 @@ from heart_utils.report.figures import (
     WIDTH,
     plot_boards,
     plot_leaderboard,
-    plot_profile,
     use_book_style,
 )
 from heart_utils.tables import RESPONDER_KINDS
@@ -141,62 +140,3 @@ def test_a_figure_of_the_book_is_no_wider_than_a_phone_can_show():
         use_book_style()
         assert mpl.pyplot.figure(figsize=(9, 3)).get_size_inches().tolist() == [WIDTH, 3]
         assert mpl.pyplot.figure(figsize=(4, 3)).get_figwidth() == 4
-
-
-def profile(**changes):
-    lines = {"empathy": 0.0, "safety": 0.5, "guidance": 0.0, "relevance": -0.5}
-    rows = [
-        (who, line, mean + more)
-        for who, mean in (("x", 3.0), ("y", 4.0))
-        for line, more in lines.items()
-    ]
-    return pd.DataFrame(rows, columns=["responder", "dimension", "score"]).assign(
-        ci_low=2.0, ci_high=5.0, **changes
-    )
-
-
-def test_a_radar_closes_each_line_over_all_dimensions_in_the_order_of_the_table():
-    ax = plot_profile(profile(), kind="radar")
-    assert [label.get_text() for label in ax.get_xticklabels()] == [
-        "empathy",
-        "safety",
-        "guidance",
-        "relevance",
-    ]
-    first, second = ax.get_lines()
-    assert first.get_ydata().tolist() == [3.0, 3.5, 3.0, 2.5, 3.0]
-    assert second.get_ydata().tolist() == [4.0, 4.5, 4.0, 3.5, 4.0]
-    assert first.get_xdata()[0] == first.get_xdata()[-1]
-
-
-def test_lines_are_the_default_and_have_intervals():
-    ax = plot_profile(profile())
-    assert ax.name == "rectilinear"
-    assert [label.get_text() for label in ax.get_yticklabels()] == [
-        "empathy",
-        "safety",
-        "guidance",
-        "relevance",
-    ]
-    assert ax.collections or len(ax.get_lines()) > 2
-
-
-@pytest.mark.parametrize(
-    ("table", "kind", "message"),
-    [
-        (profile(), "pie", "expected 'lines' or 'radar'"),
-        (
-            profile().query("dimension != 'safety' and dimension != 'relevance'"),
-            "radar",
-            "needs three dimensions",
-        ),
-        (profile().iloc[1:], "radar", "x has no score on empathy"),
-    ],
-)
-def test_a_radar_that_cannot_be_drawn_is_a_sentence(table, kind, message):
-    with pytest.raises(ValueError, match=message):
-        plot_profile(table, kind=kind)
-
-
-def test_a_simulated_radar_says_so():
-    assert "SIMULATED" in texts(plot_profile(profile(simulated=True), kind="radar"))

@@ -210,7 +210,7 @@ def test_the_strip_names_a_section_whose_words_alone_carry_a_chip_and_not_the_ex
 def test_a_chip_in_the_text_names_no_other_study_than_its_numbers_rest_on(run):
     cells = [
         words("# Who?\n\n{glue:text}`n:d` votes. {measured}`Moore et al.`"),
-        cell(SETUP + "glue('n', len(votes))"),
+        cell(SETUP + "results = {'n': len(votes)}"),
     ]
     with pytest.raises(
         NotebookError,
@@ -222,11 +222,11 @@ def test_a_chip_in_the_text_names_no_other_study_than_its_numbers_rest_on(run):
 def test_a_chip_in_the_text_must_say_what_the_numbers_beside_it_rest_on(run):
     cells = [
         words("# Who?\n\n**{glue:text}`n:d` of 7.** {measured}`MT-Bench` So."),
-        cell(SETUP + "glue('n', len(votes))"),
+        cell(SETUP + "results = {'n': len(votes)}"),
     ]
     mark_chapter(cells, "02_who", run)
     with pytest.raises(NotebookError, match="`n` rests on simulated"):
-        mark_chapter([cells[0], cell(SETUP + "glue('n', simulate_study().size)")], "02_who", run)
+        mark_chapter([cells[0], cell(SETUP + "results = {'n': simulate_study().size}")], "02_who", run)
     with pytest.raises(NotebookError, match="its numbers rest on measured"):
         check_chips(
             "{glue:text}`../notebooks/a.ipynb::n` {measured}`x` {demo}`-`",

@@ -42,10 +42,17 @@ def test_the_page_and_the_notebook_show_numbers_and_no_role(executed, tmp_path):
     assert "{glue" not in html
 
 
-def test_what_another_chapter_glued_is_in_the_book_alone():
-    assert (
-        fill_in("{glue:text}`../notebooks/03_x.ipynb::n:d` and {math}`x_1`", {"n": 3})
-        == "(in the book) and $x_1$"
+def test_what_another_chapter_recorded_is_there_where_it_is_at_hand():
+    words = "{glue:text}`../notebooks/03_x.ipynb::n:d` and {math}`x_1`"
+    assert fill_in(words, {"n": 3}) == "(in the book) and $x_1$"
+    assert fill_in(words, {"03_x::n": 1}) == "1 and $x_1$"
+
+
+def test_folds_and_boxes_can_be_read_without_the_book():
+    words = "````{dropdown} Solution\n```python\nx = 1\n```\nOne.\n````\n\n```{note}\nLook.\n```"
+    assert fill_in(words, {}) == (
+        "<details><summary>Solution</summary>\n\n```python\nx = 1\n```\nOne.\n\n</details>\n\n"
+        "> **Note**\n>\n> Look."
     )
 
 

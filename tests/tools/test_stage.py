@@ -215,7 +215,7 @@ def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an
     )
     words = "(why-not)=\n# Why not?\n\nWords.\n\n(a-part)=\n### A part"
     left_out = staged.write_chapter(
-        "06_not_run", cell(words, kind="markdown"), cell("glue('n', 1)")
+        "06_not_run", cell(words, kind="markdown"), cell("results = {'n': 1}")
     )
     staged.write_parameters(
         "chapters: [05_who_is_preferred]\nleft_out: {06_not_run: Nobody wrote any words.}\n"
