@@ -98,9 +98,9 @@ def feeding(cells: Sequence[dict[str, Any]], trees: Sequence[ast.Module]) -> lis
                 and isinstance(statement, ast.Expr)
                 and not figure.startswith("fig-")
             )
-            prints = {"record_results", "display"} & _called(
-                statement
-            ) and not figure.startswith("fig-")
+            prints = {"record_results", "display"} & _called(statement) and not figure.startswith(
+                "fig-"
+            )
             if not (shows or prints or _bound(statement) & needed):
                 continue
             needed |= {

@@ -163,8 +163,8 @@ def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
     """Read what an executed notebook recorded, to lay the runs of a grid side by side.
 
     Papermill runs one notebook with many parameters and writes an executed copy of each. The
-    results that the chapter recorded for its sentences are in these copies, so a grid of runs can be
-    compared without a line of code in the notebook itself.
+    results that the chapter recorded for its sentences are in these copies, so a grid of runs can
+    be compared without a line of code in the notebook itself.
 
     Parameters
     ----------

@@ -226,7 +226,9 @@ def test_a_chip_in_the_text_must_say_what_the_numbers_beside_it_rest_on(run):
     ]
     mark_chapter(cells, "02_who", run)
     with pytest.raises(NotebookError, match="`n` rests on simulated"):
-        mark_chapter([cells[0], cell(SETUP + "results = {'n': simulate_study().size}")], "02_who", run)
+        mark_chapter(
+            [cells[0], cell(SETUP + "results = {'n': simulate_study().size}")], "02_who", run
+        )
     with pytest.raises(NotebookError, match="its numbers rest on measured"):
         check_chips(
             "{glue:text}`../notebooks/a.ipynb::n` {measured}`x` {demo}`-`",
