@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from heart_utils.runs import find_root
 from tools.notebooks import read_cells
@@ -40,7 +41,7 @@ def count_cells(notebook: Path) -> dict[str, float]:
 
     Lines are summed up as median, longest, and words to a line.
     """
-    words, visible, folded, wide = 0, [], 0, 0
+    words, visible, hidden, folded, wide = 0, [], 0, 0, 0
     for cell in read_cells(notebook):
         if cell["cell_type"] == "markdown":
             words += _count_words(cell["source"])
@@ -53,12 +54,14 @@ def count_cells(notebook: Path) -> dict[str, float]:
         wide += sum(len(line) > NARROW for line in cell["source"].splitlines())
         if HIDING & set(cell["metadata"].get("tags", [])):
             folded += lines
+            hidden += 1
         else:
             visible.append(lines)
     visible_lines = pd.Series(visible, dtype=float)
     return {
         "words": words,
         "code cells": len(visible_lines),
+        "hidden": hidden,
         "median lines": visible_lines.median(),
         "longest": visible_lines.max(),
         "words a line": words / visible_lines.sum(),
@@ -129,6 +132,19 @@ def count_screens(pages: list[Path]) -> dict[str, float]:
     return heights
 
 
+def _sum_up(table: pd.DataFrame) -> str:
+    """Say what some chapters have together."""
+    whole = table[["words", "code cells", "hidden", "screens"]].sum()
+    in_sight = table["words"] / table["words a line"]
+    every_line = (in_sight / (1 - table["folded share"])).sum()
+    return (
+        f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight and"
+        f" {whole['hidden']:.0f} hidden, {whole['screens']:.0f} screens;"
+        f" {whole['words'] / in_sight.sum():.1f} words a line,"
+        f" {1 - in_sight.sum() / every_line:.2f} of the lines folded."
+    )
+
+
 def main() -> int:
     """Print one line a chapter, and the whole."""
     root = find_root()
@@ -137,19 +153,17 @@ def main() -> int:
     built = [root / "build" / "html" / "notebooks" / f"{name}.html" for name in table.index]
     screens = count_screens([page for page in built if page.is_file()])
     table["screens"] = pd.Series(screens, dtype=float)
-    whole = table[["words", "code cells", "screens"]].sum()
     print(table.round(2).to_string(na_rep="-"))
-    in_sight = table["words"] / table["words a line"]
-    every_line = (in_sight / (1 - table["folded share"])).sum()
-    counts = (
-        f"{whole['words']:,.0f} words, {whole['code cells']:.0f} code cells in sight,"
-        f" {whole['screens']:.0f} screens"
-    )
-    shares = (
-        f"{whole['words'] / in_sight.sum():.1f} words a line, {1 - in_sight.sum() / every_line:.2f}"
-        " folded"
-    )
-    print(f"\nTogether {counts}; {shares}.")
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    appendices = {
+        Path(page["file"]).name
+        for part in toc["parts"]
+        if part.get("caption") == "Appendix"
+        for page in part["chapters"]
+    }
+    is_appendix = table.index.isin(appendices)
+    print(f"\nChapters: {_sum_up(table[~is_appendix])}")
+    print(f"Appendices: {_sum_up(table[is_appendix])}")
     print(
         ANCHORS
         if screens
