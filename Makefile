@@ -91,9 +91,9 @@ page: env ## set one executed notebook as a page in build/page: NB=mine.ipynb
 pdf: env ## print the book of RUN as one PDF in build, with contents, page numbers and links: after `make book`, with Chromium
 	@$(PYTHON) -m tools.pdf build/html$(if $(filter sample,$(RUN)),,-$(RUN)) build/heart-in-the-open$(if $(filter sample,$(RUN)),,-$(RUN)).pdf
 
-test: book $(MODEL) ## pytest, the printed numbers with those pinned, and every notebook once more with what it showed
+test: book $(MODEL) ## pytest, the printed numbers with those pinned, and each notebook that changed once more with what it showed
 	@$(PYTEST) --forks $$(($(JOBS) + 2)) -m "not slow and not services" # many wait: two more fill the cores
-	@$(PYTEST) --forks $(JOBS) -p nbval -p tools.kernels --nbval --nbval-sanitize-with tests/nbval.cfg build/executed/$(RUN)
+	@$(PYTHON) -m tools.repeat_notebooks $(RUN) --forks $(JOBS)
 
 pin: ## keep the numbers that the sample book prints in tests/printed_numbers.json anew; says which moved
 	@$(MAKE) --no-print-directory book RUN=sample
