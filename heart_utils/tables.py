@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -212,6 +213,11 @@ def need_columns(
 
 def empty_table(name: str) -> pd.DataFrame:
     """Make a table with no rows and all columns that are not optional."""
+    return _empty(name).copy()
+
+
+@cache
+def _empty(name: str) -> pd.DataFrame:
     return check_table(name, pd.DataFrame({column: [] for column in needed_columns(name)}))
 
 

@@ -42,6 +42,13 @@ def lay_out(folder, address, monkeypatch):
         (folder / name).write_bytes((find_root() / name).read_bytes())
     (folder / "data").symlink_to(find_root() / "data")
     (folder / "params").mkdir()
+    write = enter(folder, address, monkeypatch)
+    write()
+    return write
+
+
+def enter(folder, address, monkeypatch):
+    """Work in such a project; return what writes its settings."""
     monkeypatch.setenv("HEART_ROOT", str(folder))
     monkeypatch.delenv("HEART_LEDGER", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -50,7 +57,6 @@ def lay_out(folder, address, monkeypatch):
         said = {"chapters": [], "collect": settings(address, **changes)}
         (folder / "params" / "mine.yaml").write_text(yaml.safe_dump(said))
 
-    write()
     return write
 
 

@@ -234,8 +234,6 @@ def test_with_a_budget_a_terminal_is_asked_whether_to_go_on(
     "name",
     [
         "anthropic/claude-sonnet-4-20250514",
-        "anthropic/claude-opus-4-20250514",
-        "anthropic/claude-sonnet-4-0",
         "openrouter/anthropic/claude-sonnet-4",
     ],
 )

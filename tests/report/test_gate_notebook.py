@@ -47,7 +47,9 @@ def run_notebook(folder, candidate, **parameters):
     )
 
 
-@pytest.mark.parametrize(("strength", "code"), [(-2.0, 1), (0.1, 0)])
+@pytest.mark.parametrize(
+    ("strength", "code"), [(-2.0, 1), pytest.param(0.1, 0, marks=pytest.mark.slow)]
+)
 def test_a_worse_candidate_stops_the_build_and_an_equal_one_does_not(tmp_path, strength, code):
     write_run(tmp_path / "before", THETA, n=60)
     write_run(tmp_path / "after", {"new": strength, "x": 1.4, "y": -1.4}, seed=2, n=60)

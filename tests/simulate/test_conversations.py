@@ -166,7 +166,7 @@ def test_a_plan_says_how_far_a_pilot_leaves_its_gap_open():
     [true] = plan_conversations(SAGE, **design).to_dict("records")
     assert np.isnan(true["gap_low"])  # variances by name are taken as known
     held, power = [], []
-    for seed in range(40):
+    for seed in range(20):
         scores = pilot(np.random.default_rng(seed))
         parts = variance_components(scores, facets=["dialogue_id", "seeker"])
         [plan] = plan_conversations(parts, **design).to_dict("records")

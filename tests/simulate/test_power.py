@@ -35,8 +35,11 @@ BASE = Design(
         {},
         {"dialogue_sd": 0.8},
         {"dialogue_sd": 0.8, "pairs": 4},
-        {"dialogue_sd": 0.8, "pairs": 15, "votes": 6},
-        {"dialogue_sd": 0.4, "rater_sd": 0.5, "votes": 6, "n_raters": 25},
+        pytest.param({"dialogue_sd": 0.8, "pairs": 15, "votes": 6}, marks=pytest.mark.slow),
+        pytest.param(
+            {"dialogue_sd": 0.4, "rater_sd": 0.5, "votes": 6, "n_raters": 25},
+            marks=pytest.mark.slow,
+        ),
         {"dialogue_sd": 2.0, "pairs": 15, "votes": 3, "tie_share": 0.3},
     ],
     ids=lambda change: ", ".join(f"{name} {value}" for name, value in change.items()) or "plain",

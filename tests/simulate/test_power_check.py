@@ -14,8 +14,14 @@ DESIGN = Design(n_dialogues=60, n_responders=6, pairs=15, votes=3, n_raters=45)
     [
         (DESIGN, None),
         (DESIGN, 1),
-        (Design(80, 6, 6, 2, 10, dialogue_sd=0.8, rater_sd=0.0), None),
-        (Design(80, 6, 15, 3, 45, dialogue_sd=2.0, rater_sd=0.0, tie_share=0.3), 1),
+        pytest.param(
+            Design(80, 6, 6, 2, 10, dialogue_sd=0.8, rater_sd=0.0), None, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            Design(80, 6, 15, 3, 45, dialogue_sd=2.0, rater_sd=0.0, tie_share=0.3),
+            1,
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=[
         "all pairs at once",
@@ -33,6 +39,7 @@ def test_the_smallest_gap_is_found_as_often_as_promised(design, n_contrasts):
     assert found["found"].mean() == pytest.approx(0.8, abs=0.1)
 
 
+@pytest.mark.slow
 def test_a_sparse_design_finds_its_gap_as_often_as_promised():
     """A pair meets in 8.8 dialogues.
 

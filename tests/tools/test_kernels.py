@@ -41,7 +41,7 @@ def test_two_kernels_share_no_socket_and_leave_none(monkeypatch):
 FORKED = """
 import os, signal, sys, time, warnings
 from tools import kernels
-kernels.LIBRARIES = ("colorsys", *(kernels.LIBRARIES if sys.argv[2] == "now" else ()))
+kernels.LIBRARIES = ("colorsys", *(kernels.LIBRARIES if sys.argv[3] == "all" else ()))
 kernels.import_libraries()
 warnings.simplefilter("error")
 manager = kernels.FileKernel(kernel_name="python3")
@@ -66,13 +66,20 @@ print(fork.poll())
 """
 
 
-@pytest.mark.parametrize("ended", ["now", "asked", "killed"])
+@pytest.mark.parametrize(
+    ("ended", "libraries"),
+    [
+        ("now", "one"),
+        ("asked", "one"),
+        ("killed", "one"),
+        pytest.param("now", "all", marks=pytest.mark.slow),
+    ],
+)
 def test_a_forked_kernel_finds_libraries_imported_stands_in_its_folder_and_can_be_ended(
-    tmp_path, ended
+    tmp_path, ended, libraries
 ):
-    done = subprocess.run(
-        [sys.executable, "-c", FORKED, tmp_path, ended], capture_output=True, text=True, timeout=120
-    )
+    command = [sys.executable, "-c", FORKED, tmp_path, ended, libraries]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     parent, here, name, at_hand, errors, process, shown, left = done.stdout.splitlines() or [
         done.stderr
     ]
@@ -98,6 +105,7 @@ CELLS = {
 SPOILT = {"same": ("", ""), "table": ("<td>12<", "<td>13<"), "number": ("0.33333", "0.33334")}
 
 
+@pytest.mark.slow
 def test_a_notebook_must_show_once_more_what_it_showed_but_for_addresses_and_last_digits(tmp_path):
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     for name, spoilt in SPOILT.items():

@@ -101,32 +101,31 @@ def test_the_front_page_of_a_run_says_which_dimension_it_shows(staged, chosen, s
     ) == said
 
 
-@pytest.mark.parametrize(
-    ("said", "kept"),
-    [
-        ("The run's own board. In the run `sample` all are alike.", "The run's own board."),
-        (
-            "Dots with bars; in the run sample one was timed, and more. Rows are authors.",
-            "Dots with bars. Rows are authors.",
-        ),
-        ("Rows are authors.", "Rows are authors."),
-    ],
-)
-def test_captions_of_another_run_say_nothing_of_the_sample(staged, said, kept):
-    figure = {"figure": {"caption": said, "name": "fig-x"}, "image": {"alt": said}}
-    for run in ("sample", "mine"):
+CAPTIONS = {
+    "The run's own board. In the run `sample` all are alike.": "The run's own board.",
+    "Dots with bars; in the run sample one was timed, and more. Rows are authors.": (
+        "Dots with bars. Rows are authors."
+    ),
+    "Rows are authors.": "Rows are authors.",
+}
+
+
+def test_captions_of_another_run_say_nothing_of_the_sample(staged):
+    figures = [
+        {"figure": {"caption": said, "name": f"fig-{place}"}, "image": {"alt": said}}
+        for place, said in enumerate(CAPTIONS)
+    ]
+    for run, kept in (("sample", CAPTIONS.keys()), ("mine", CAPTIONS.values())):
         staged.write_parameters("chapters: [05_who_is_preferred]\n", run=run)
         copy = staged.root / "build" / "executed" / run / "05_who_is_preferred.ipynb"
         front = OWN_FIGURE[1] if run == "mine" else FRONT_FIGURE[1]
-        drawn = {**cell("1"), "metadata": {"mystnb": figure}}
-        write_notebook(copy, cell("# Who?", kind="markdown"), drawing(front), drawn)
+        drawn = [cell(str(place), mystnb=figure) for place, figure in enumerate(figures)]
+        write_notebook(copy, cell("# Who?", kind="markdown"), drawing(front), *drawn)
         stage = stage_book(staged.root, read_plan(staged.root, run))
-        shown = json.loads((stage / "notebooks" / copy.name).read_text())["cells"][-1]["metadata"][
-            "mystnb"
-        ]
-        assert (
-            shown["figure"]["caption"] == shown["image"]["alt"] == (kept if run == "mine" else said)
-        )
+        cells = json.loads((stage / "notebooks" / copy.name).read_text())["cells"][-3:]
+        shown = [part["metadata"]["mystnb"] for part in cells]
+        assert [part["figure"]["caption"] for part in shown] == list(kept)
+        assert [part["image"]["alt"] for part in shown] == list(kept)
 
 
 def test_no_caption_speaks_of_the_sample_alone():
