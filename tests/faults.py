@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 from heart_collect.calls.database import calls, owners
 from heart_collect.calls.engine import ask_all
+from heart_collect.calls.keys import ALLOWED
 from heart_collect.calls.ledger import restore_copy
 from heart_collect.calls.models import Model, Request
 from heart_collect.calls.records import check_calls, open_ledger
@@ -451,10 +452,16 @@ def _nowhere() -> Iterator[Finding]:
     )
     started = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, ALLOWED: "nobody.invalid"},  # else it is refused before it is asked
     )
     warnings = [line for line in done.stderr.splitlines() if "queue was stopped" in line]
-    right = done.stdout.strip().endswith("{'error'}") and len(warnings) == 1
+    right = done.stdout.strip().endswith("{'error'}") and "nobody answers" in "".join(warnings)
+    right = right and len(warnings) == 1
     words = warnings[0].split("UserWarning: ")[-1][:110] if warnings else done.stderr[-200:]
     note = f"after {time.perf_counter() - started:.0f} s: {words}"
     yield Finding(

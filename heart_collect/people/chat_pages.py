@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -50,7 +51,7 @@ HEADERS = {
     "Referrer-Policy": "same-origin",  # with none, a form of our own would name no origin
     "X-Content-Type-Options": "nosniff",
 }
-FILES = {"study.css": "text/css", "chat.css": "text/css", "chat.js": "text/javascript"}
+FILES = ("study.css", "chat.css", "chat.js")
 
 BROKEN = "Something went wrong here. What you sent before is kept: go back, and try again."
 
@@ -95,9 +96,7 @@ class Pages:
 
     async def send_file(self, request: web.Request) -> web.StreamResponse:
         """Send a style or the script."""
-        name = request.path.removeprefix("/")
-        content = (self.chats.folder / name).read_text(encoding="utf-8")
-        return web.Response(text=content, content_type=FILES[name])
+        return web.FileResponse(self.chats.folder / request.path.removeprefix("/"))
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Show the page at which somebody is."""
@@ -167,10 +166,6 @@ class Pages:
             return self._html("consent", message="not_kept")
         return self._html("full") if writer is None else None
 
-    def _begin(self, writer: Writer, form: Form) -> Shown:
-        writer.began = True
-        return None
-
     def _turn(self, writer: Writer, form: Form) -> Shown:
         talk = self._current(writer, form)
         if talk is None or talk.waits or talk.is_over(self.chats.exchanges):
@@ -206,14 +201,6 @@ class Pages:
         if not talk.is_over(self.chats.exchanges):
             talk.leave(LEFT, "supporter")
         talk.closed = True
-        return None
-
-    def _stop(self, writer: Writer, form: Form) -> Shown:
-        writer.stopped = True
-        return None
-
-    def _resume(self, writer: Writer, form: Form) -> Shown:
-        writer.stopped = False
         return None
 
     def _comments(self, writer: Writer, form: Form) -> Shown:
@@ -314,13 +301,18 @@ class Pages:
         return web.Response(text=str(text), content_type="text/html", status=status)
 
 
+def _press(name: str, value: bool, _: Pages, writer: Writer, __: Form) -> None:
+    """Note that somebody began, stopped or goes on."""
+    setattr(writer, name, value)
+
+
 ACTIONS: dict[str, Callable[[Pages, Writer, Form], Shown]] = {
-    "begin": Pages._begin,
+    "begin": partial(_press, "began", True),
     "turn": Pages._turn,
     "again": Pages._again,
     "next": Pages._next,
-    "stop": Pages._stop,
-    "resume": Pages._resume,
+    "stop": partial(_press, "stopped", True),
+    "resume": partial(_press, "stopped", False),
     "comments": Pages._comments,
 }
 

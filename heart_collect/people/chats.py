@@ -21,7 +21,7 @@ from heart_collect.judging.recipe import Recipe
 from heart_collect.judging.respond import STAND_IN
 from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
-from heart_collect.people.exports import PASTED_SHARE, check_people, load_json
+from heart_collect.people.exports import PASTED_SHARE, check_people, load_items, load_json
 from heart_utils.identities import redact_contacts
 from heart_utils.runs import write_atomically
 from heart_utils.settings import JsonObject
@@ -158,14 +158,10 @@ class Chats:
         self.folder = folder
         self.about: JsonObject = load_json(folder / "study.json")
         self.exchanges = int(self.about["exchanges"])
-        known = {seeker.name: seeker for seeker in seekers}
-        #: Only for reading what was said, where no one is asked.
-        nameless = {name: Model(name, name) for name in self.about["seekers"]}
-        self._seekers = {name: known.get(name, nameless[name]) for name in nameless}
-        # not splitlines: a word may hold another break
-        lines = (folder / "items.jsonl").read_text(encoding="utf-8").split("\n")
-        items: list[JsonObject] = [json.loads(line) for line in lines if line]
-        self.items = {str(item["id"]): item for item in items}
+        # models without an address where what was said is only read, and no one is asked
+        self._seekers = {name: Model(name, name) for name in self.about["seekers"]}
+        self._seekers |= {seeker.name: seeker for seeker in seekers}
+        self.items = {str(item["id"]): item for item in load_items(folder)}
         self.seats: dict[str, list[str]] = {}
         for page, item in self.items.items():
             self.seats.setdefault(item["seat"], []).append(page)
@@ -335,10 +331,12 @@ def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path)
 
 def chat_settings(recipe: Recipe) -> JsonObject:
     """Return what a study of conversations takes over from its recipe, to stay as it is."""
-    instructions = {"supporter": recipe.instructions, "seeker": recipe.seeker_instructions}
     return {
         "exchanges": recipe.exchanges,
-        "instructions": instructions,
+        "instructions": {
+            "supporter": recipe.instructions,
+            "seeker": recipe.seeker_instructions,
+        },
         "seekers": seeker_digests(recipe),
     }
 

@@ -164,6 +164,13 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
     return answers
 
 
+def load_items(folder: Path) -> list[JsonObject]:
+    """Read the pages that a study shows."""
+    # not splitlines: a word may hold another break
+    lines = (folder / "items.jsonl").read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
+
+
 @contextmanager
 def hold_answers(folder: Path) -> Iterator[None]:
     """Hold the lock of a study: two processes would write over each other's answers."""

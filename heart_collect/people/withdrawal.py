@@ -22,7 +22,7 @@ import pandas as pd
 
 from heart_collect.people.arrivals import same_name
 from heart_collect.people.assignment import StudyError
-from heart_collect.people.exports import hold_answers, load_json
+from heart_collect.people.exports import hold_answers, load_items, load_json
 from heart_utils.runs import (
     Run,
     csv_text,
@@ -111,8 +111,8 @@ def forget(run: Run, people: Sequence[str]) -> list[str]:
             except (OSError, sqlite3.Error, ValueError) as error:
                 left = [" ".join(one.__name__.split("_")[2:]) for one in steps[number:]]
                 raise StudyError(
-                    f"{error} They are on the list of who withdrew. Deleted so far:"
-                    f" {' '.join(done) or 'nothing.'} Still there: {', '.join(left)}. {AGAIN}"
+                    f"{str(error).rstrip('.')}. They are on the list of who withdrew. Deleted so"
+                    f" far: {' '.join(done) or 'nothing.'} Still there: {', '.join(left)}. {AGAIN}"
                 ) from error
     return [*done, *_remains(run, theirs)]
 
@@ -240,8 +240,7 @@ def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator
             written[file] = kept.to_parquet(index=False)
             done.append(f"{file.relative_to(run.folder)}: {len(rows) - len(kept)} rows deleted.")
     for folder in studies:
-        text = (folder / "items.jsonl").read_text(encoding="utf-8")
-        items = [json.loads(line) for line in text.split("\n") if line]
+        items = load_items(folder)
         blanked = [
             {**item, "replies": _blank(item["replies"], theirs)} if "replies" in item else item
             for item in items
