@@ -76,19 +76,19 @@ ANSWER, JUDGES, SCALE, RULE = (
 )
 TURN = "does_one_turn_tell"
 WORDS = {
-    "Of two recipients who were told the same, the one with the model's reply": (
+    "Of two recipients told the same, the one with the model's reply": (
         lambda at: at(ANSWER, "heard-person-low") > 50,
         {"heard-person-low": 49.0},
     ),
-    "Of two strangers who scored one reply each": (
+    "Against crowd workers models get": (
         lambda at: at(ANSWER, "share-strangers-low") > 50,
         {"share-strangers-low": 49.0},
     ),
-    "Psychologists scored a model's reply above a Reddit commenter's": (
+    "against Reddit commenters": (
         lambda at: at(ANSWER, "share-commenters-low") > 50,
         {"share-commenters-low": 49.0},
     ),
-    "which is not known": (
+    ": not known. {measured}": (
         lambda at: at(ANSWER, "share-trained-low") < 50 < at(ANSWER, "share-trained-high"),
         {"share-trained-low": 51.0},
     ),
@@ -96,18 +96,18 @@ WORDS = {
         lambda at: at(ANSWER, "heard-true-low") < 50 < at(ANSWER, "heard-true-high"),
         {"heard-true-high": 49.0},
     ),
-    "Being told of an AI costs": (
+    "The label costs an AI": (
         lambda at: min(at(ANSWER, "cost-low"), at(ANSWER, "gain-low")) > 0,
         {"cost-low": -0.1},
     ),
-    "Of therapists' replies": (
+    "Therapists' replies were appropriate in": (
         lambda at: (
             at(ANSWER, "therapists-right") > at(ANSWER, "best-right")
             and at(ANSWER, "share-therapists") < 50
         ),
         {"best-right": 99.0},
     ),
-    "which does not exclude one half": (
+    "does not exclude one half": (
         lambda at: at(ANSWER, "share-therapists-low") < 50 < at(ANSWER, "share-therapists-high"),
         {"share-therapists-high": 49.0},
     ),
@@ -119,7 +119,7 @@ WORDS = {
         lambda at: at(JUDGES, "felt-low") < 0 < at(JUDGES, "felt-high"),
         {"felt-low": 0.1},
     ),
-    "A model judge agrees with clinicians more than a guess": (
+    "Model judges beat a guess from the authors' names": (
         lambda at: (
             at(JUDGES, "n-cells-behind") < at(JUDGES, "n-cells-ahead") < at(JUDGES, "n-cells") / 2
         ),
@@ -209,7 +209,7 @@ def test_the_papers_that_favour_people_are_about_whole_conversations_or_sessions
     assert of_press == "one therapist, one session"
     reviews = every["people"].str.contains("review") & (every["favours"] == "models")
     assert reviews.sum() == 1
-    assert "(one of them a review of others)" in "".join(PARAGRAPHS)
+    assert "(one is a review)" in "".join(PARAGRAPHS)
 
 
 def test_the_caption_of_the_forest_says_what_its_intervals_say(at):
@@ -238,6 +238,21 @@ def test_the_front_page_and_the_citation_file_name_this_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
     assert cited == heart_utils.__version__
     assert f"Version {heart_utils.__version__}." in "".join(PARAGRAPHS)
+
+
+def test_the_exchange_beside_the_figure_is_one_of_the_sample():
+    data = ROOT / "data"
+    histories = pd.read_json(data / "sample" / "histories.jsonl", lines=True)
+    replies = pd.read_json(data / "sample" / "replies.jsonl", lines=True)
+    [turns] = histories.loc[histories["history_id"] == "sample-s07", "turns"]
+    [drafted] = replies.loc[replies["history_id"] == "sample-s07", "text"]
+    probes = (data / "prompts.yaml").read_text(encoding="utf-8")
+    text = "\n\n".join(PARAGRAPHS)
+    [asked] = re.findall(r"^> (.+)$", text, flags=re.MULTILINE)[:1]
+    assert turns[-1]["text"].endswith(asked)
+    assert f"**A.** {drafted}" in text
+    [fits_anybody] = re.findall(r"^\*\*B\.\*\* (.+)$", text, flags=re.MULTILINE)
+    assert fits_anybody in " ".join(probes.split())
 
 
 README_FINDINGS = (
