@@ -20,6 +20,7 @@ from heart_utils.runs import find_root
 BOOK = find_root() / "book"
 PAGES = [*sorted((BOOK / "adapt").glob("*.md")), BOOK / "calculator.md"]
 KEY = "a-key-of-mine"
+SLOW = ("grid", "conjoint", "conversations")  # pages of the most calls
 
 
 def stand_in(body):
@@ -71,7 +72,7 @@ def project(tmp_path, monkeypatch, provider):
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=pytest.mark.slow if page.stem == "grid" else ()) for page in PAGES],
+    [pytest.param(page, marks=pytest.mark.slow if page.stem in SLOW else ()) for page in PAGES],
     ids=lambda page: page.stem,
 )
 def test_a_page_gives_what_it_shows(page, project, provider):

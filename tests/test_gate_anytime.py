@@ -135,6 +135,7 @@ def test_a_stop_must_be_one_in_both_orders():
         assert compare(mixed).table["outcome"].tolist() == ["cannot tell"]
 
 
+@pytest.mark.slow
 def test_looks_between_which_dialogues_come_rarely_stop_an_equal_candidate(rng):
     """In the order of digests alone, in which new dialogues come between old ones, about one in six
     was stopped."""
@@ -214,6 +215,7 @@ def test_settings_that_make_no_sense_are_refused(options, said):
         compare(make_verdicts([0.0] * 3), **options)
 
 
+@pytest.mark.slow
 def test_eight_equal_releases_are_seldom_stopped_and_a_large_drop_is(rng):
     teams = simulate_gate(mode="anytime", n_studies=4, n_runs=8, n_dialogues=36, rng=rng)
     assert teams["outcome"].eq("failed").groupby(teams["study"]).any().sum() <= 1

@@ -292,7 +292,9 @@ def test_arguments_that_make_no_sense_are_refused(options, message, rng):
         )
 
 
-@pytest.fixture(scope="module", params=["regenerated", "re-asked"])
+@pytest.fixture(
+    scope="module", params=["regenerated", pytest.param("re-asked", marks=pytest.mark.slow)]
+)
 def null_runs(request):
     rng = np.random.default_rng(20260109)
     return simulate_gate(null=request.param, n_studies=40, n_dialogues=30, n_resamples=200, rng=rng)
@@ -311,6 +313,7 @@ def test_the_standard_error_is_the_spread_of_the_drop(null_runs):
     assert null_runs["se"].mean() == pytest.approx(null_runs["drop"].std(), rel=0.25)
 
 
+@pytest.mark.slow
 def test_a_simulated_drop_is_the_drop_of_the_fit(rng):
     """Replies that turn out well or badly shrink the fitted gap; the simulation makes up for it."""
     runs = simulate_gate(drop=100, n_studies=30, n_dialogues=150, n_resamples=50, rng=rng)

@@ -269,6 +269,7 @@ def test_few_people_or_one_who_gave_nearly_all_labels_may_not_decide(loads):
     assert calibrated(n_dialogues=300).faults(bound_to=JUDGE, today=DAY) == []
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_record_holds_other_people_s_agreement():
     """Three people of taste: each agrees with the judge in a share of its own."""
     rng, held = np.random.default_rng(3), 0
