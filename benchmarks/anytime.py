@@ -7,6 +7,7 @@ dialogue and not as tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from heart_utils.simulate.coverage import (
     CANDIDATE,
     HISTORY_SD,
     OPPONENTS,
+    PATIENT_RULE,
     POSITION,
     REPLY_SD,
     gate_strengths,
@@ -58,7 +60,7 @@ def run(quick: bool) -> Iterator[Figure]:
         fixed = simulate_gate(
             n_studies=10 if quick else 40,
             n_dialogues=N_FIXED,
-            n_resamples=200,
+            rule=replace(PATIENT_RULE, n_resamples=200),
             direct=direct,
             rng=rng,
         )

@@ -15,8 +15,8 @@ import pandas as pd
 from scipy.special import expit
 
 from benchmarks import Figure
-from heart_collect.judging.calibration import calibrate_judge
-from heart_utils.gate import compare_responders, decide_drops
+from heart_collect.judging.calibration import LabelSource, calibrate_judge
+from heart_utils.gate import GateRule, compare_responders, decide_drops
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.report.gate_calibration import powered_drops
 
@@ -154,7 +154,7 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
         _rows(before, "judge"),
         _rows(before, "person"),
         bound_to=WHAT,
-        labels_from="a bench",
+        labels=LabelSource("a bench"),
         n_resamples=200,
         rng=rng,
     )
@@ -164,7 +164,7 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
         now[now["dialogue_id"].isin([f"d{number}" for number in range(N_LABELLED)])], "person"
     )
     alone = compare_responders(
-        judged, baseline="old", candidate="new", n_resamples=200, rng=rng
+        judged, baseline="old", candidate="new", rule=GateRule(n_resamples=200), rng=rng
     ).table.iloc[0]
     powered = powered_drops(judged, people, baseline="old", candidate="new")
     outcomes: dict[str, Any] = {"gate, any judge": alone["outcome"]}
@@ -202,9 +202,8 @@ def gate_once(world: World, truth: float, rng: np.random.Generator) -> dict[str,
 
 
 def _decided(drops: pd.DataFrame, max_detectable: float) -> str:
-    outcome: str = decide_drops(drops, "regression", 25.0, 0.05, 0.5, max_detectable)[
-        "outcome"
-    ].iloc[0]
+    decided = decide_drops(drops, GateRule(max_detectable=max_detectable))
+    outcome: str = decided["outcome"].iloc[0]
     return outcome
 
 

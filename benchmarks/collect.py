@@ -313,24 +313,20 @@ def _answer(key: str, draw: random.Random, words: list[str]) -> Call:
 
 def read_again(url: str, n: int) -> None:
     """Time what a second run of a full study does; print it as JSON."""
-    from heart_collect.judging.judge import collect_verdicts
+    from heart_collect.judging.judge import collect_verdicts, plan_questions, plan_verdicts
 
     histories, replies, comparisons = make_study(n)
     judges, ledger = [make_judge("http://127.0.0.1:9/v1")], open_ledger(url)
     started = time.perf_counter()
-    plan = collect_verdicts(
-        histories, replies, comparisons, judges, ledger=ledger, dimensions=["overall"], plan=True
+    plan = plan_verdicts(
+        plan_questions(histories, replies, comparisons, judges, dimensions=["overall"]), ledger
     )
     assert plan["n_calls"].sum() == plan["n_recorded"].sum() == n
     planned = time.perf_counter()
     verdicts = collect_verdicts(
-        histories,
-        replies,
-        comparisons,
-        judges,
+        plan_questions(histories, replies, comparisons, judges, dimensions=["overall"]),
         ledger=ledger,
         mode="replay",
-        dimensions=["overall"],
     )
     rebuilt = time.perf_counter()
     assert len(verdicts) == n

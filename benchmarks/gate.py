@@ -6,11 +6,12 @@ All are compared with one baseline.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks import Figure
-from heart_utils.simulate.coverage import simulate_gate
+from heart_utils.simulate.coverage import PATIENT_RULE, simulate_gate
 
 N_RELEASES = 8
 
@@ -18,9 +19,9 @@ N_RELEASES = 8
 def run(quick: bool) -> Iterator[Figure]:
     """Yield shares of runs, and of teams, that are stopped although all candidates are equal."""
     n_teams = 20 if quick else 110
-    runs = simulate_gate(
-        n_studies=n_teams, n_runs=N_RELEASES, n_resamples=200, rng=np.random.default_rng(20260109)
-    )
+    rule = replace(PATIENT_RULE, n_resamples=200)
+    rng = np.random.default_rng(20260109)
+    runs = simulate_gate(n_studies=n_teams, n_runs=N_RELEASES, rule=rule, rng=rng)
     stopped = (~runs["passed"]).groupby(runs["study"]).sum()
     of_runs = stopped / N_RELEASES
     error = of_runs.std(ddof=1) / np.sqrt(n_teams)

@@ -12,11 +12,12 @@ import pandas as pd
 
 from benchmarks import Figure, seconds
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 N_RESAMPLES = 1_000
 MILLION: dict[str, Any] = {"n_dialogues": 3_704, "pairs": 135}
-WIDE: dict[str, Any] = {"n_responders": 200, "n_dialogues": 500, "pairs": 500, "dialogue_sd": 0.4}
+WIDE: dict[str, Any] = {"strengths": 200, "n_dialogues": 500, "pairs": 500}
+WIDE["spread"] = Spread(dialogues=0.4)
 
 
 def run(quick: bool) -> Iterator[Figure]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks import Figure, seconds
 from heart_utils.heartbench.formula import rubric_board, score_rubric, simulate_hits
-from heart_utils.simulate.coverage import NULLS, simulate_gate
+from heart_utils.simulate.coverage import NULLS, PATIENT_RULE, simulate_gate
 from heart_utils.sources.codebooks import load_rubric_items
 
 N_MODELS = 13
@@ -53,7 +54,8 @@ def run(quick: bool) -> Iterator[Figure]:
             target,
             alarms <= limit,
         )
-    at_margin: dict[str, Any] = {"mode": "non-inferiority", "drop": 25.0, "max_drop": 25.0}
+    not_worse = replace(PATIENT_RULE, mode="non-inferiority")
+    at_margin: dict[str, Any] = {"rule": not_worse, "drop": 25.0}
     for null, n_dialogues in (("regenerated", 36), ("re-asked", 36), ("regenerated", 150)):
         runs = simulate_gate(
             null=null,
@@ -70,7 +72,7 @@ def run(quick: bool) -> Iterator[Figure]:
         yield Figure(name, wrong, "", f"at most {limit}", wrong <= limit)
     for n_dialogues in (36, 150, 600):
         runs = simulate_gate(
-            mode="non-inferiority",
+            rule=not_worse,
             n_studies=n // 5,
             n_dialogues=n_dialogues,
             rng=np.random.default_rng(20260111),

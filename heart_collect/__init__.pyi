@@ -2,13 +2,17 @@
 
 from .calls.prices import price as price
 from .calls.records import open_ledger as open_ledger
-from .judging.calibration import calibrate_judge as calibrate_judge
+from .judging.calibration import calibrate_judge as calibrate_judge, LabelSource as LabelSource
 from .judging.converse import (
     collect_conversations as collect_conversations,
     conversation_replies as conversation_replies,
 )
 from .judging.design import pair_replies as pair_replies
-from .judging.judge import collect_verdicts as collect_verdicts, plan_questions as plan_questions
+from .judging.judge import (
+    collect_verdicts as collect_verdicts,
+    plan_questions as plan_questions,
+    plan_verdicts as plan_verdicts,
+)
 from .judging.probes import profile_features as profile_features
 from .judging.prompts import (
     load_protocol as load_protocol,

@@ -48,6 +48,7 @@ from .gate import (
     betting_bound as betting_bound,
     compare_anytime as compare_anytime,
     compare_responders as compare_responders,
+    GateRule as GateRule,
 )
 from .heartbench.formula import (
     ability_variance as ability_variance,
@@ -184,6 +185,7 @@ from .simulate.study import (
     simulate_raters as simulate_raters,
     simulate_study as simulate_study,
     simulate_writers as simulate_writers,
+    Spread as Spread,
 )
 from .sources.codebooks import load_codebooks as load_codebooks
 from .sources.catalogue import DataUnavailableError as DataUnavailableError

@@ -37,6 +37,7 @@ __all__ = [
     "Comparison",
     "GateError",
     "GateFailedError",
+    "GateRule",
     "betting_bound",
     "compare_anytime",
     "compare_responders",
@@ -92,6 +93,14 @@ READING_ERROR = 0.05
 MOST_ONE_SIDED = 1 / 3
 
 
+COLUMNS = [
+    *("dimension", "drop", "se", "drop_low", "drop_high", "level", "p", "p_holm", "detectable"),
+    *("outcome", "message", "n_dialogues", "n_raters", "n_verdicts", "n_both_orders"),
+    *("n_unknown_order", "n_inconsistent", "n_failed"),
+]
+"""Of a comparison that is made once."""
+
+
 class GateError(ValueError):
     """A baseline and a candidate cannot be compared."""
 
@@ -106,6 +115,44 @@ class GateFailedError(AssertionError):
 MESSAGES: dict[str, str] = read_yaml(
     Path(__file__).with_name("gate.yaml"), dict[str, str], GateError
 )
+
+
+def check_options(**given: Any) -> None:
+    """Refuse options that make no sense."""
+    for name, value in given.items():
+        makes_sense, expected = RULES[name]
+        if not makes_sense(value):
+            raise GateError(f"{name}={value!r}: expected {expected}.")
+
+
+@dataclass(frozen=True)
+class GateRule:
+    """What a candidate must hold to in a test that is made once.
+
+    Raises :class:`GateError` where a value makes no sense.
+    """
+
+    mode: str = "regression"  #: or ``"non-inferiority"``, as in :func:`compare_responders`
+    max_drop: float = 25.0  #: rating points; 25 are 3.6 percentage points between equals
+    alpha: float = 0.05  #: one-sided error rate
+    #: share, up to 1, of the pairs decided in both orders that may contradict themselves
+    max_inconsistent: float = 0.5
+    #: rating points: where only larger drops would be found four times in five, ``"regression"``
+    #: passes nothing
+    max_detectable: float = 50.0
+    n_resamples: int = 1000  #: of dialogues, on which bounds rest
+
+    def __post_init__(self) -> None:
+        """Refuse values that make no sense."""
+        check_options(
+            mode=self.mode,
+            max_drop=self.max_drop,
+            alpha=self.alpha,
+            max_inconsistent=self.max_inconsistent,
+        )
+
+
+DEFAULT_RULE = GateRule()
 
 
 @dataclass(frozen=True)
@@ -166,35 +213,25 @@ def compare_responders(
     *,
     baseline: str,
     candidate: str,
-    mode: str = "regression",
-    max_drop: float = 25.0,
-    alpha: float = 0.05,
-    max_inconsistent: float = 0.5,
-    max_detectable: float = 50.0,
+    rule: GateRule = DEFAULT_RULE,
     dimensions: Sequence[str] | None = None,
     responders: pd.DataFrame | None = None,
-    n_resamples: int = 1000,
     rng: np.random.Generator,
 ) -> Comparison:
     r"""Test whether a candidate is rated below its baseline, in one fit against the same opponents.
 
     The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points;
-    bounds are a t quantile of its standard deviation over resamples of dialogues. ``"regression"``
-    fails where the lower bound lies above 0 on any dimension, by Holm's procedure: an equal
-    candidate fails with probability `alpha` at most. ``"non-inferiority"`` passes only where the
-    upper bound lies below `max_drop` on every dimension: a candidate `max_drop` worse on one passes
-    with probability `alpha` at most. Equal and worse are meant for these raters: dialogues vary,
-    raters do not. Where other raters like a few people must be covered, take
-    :func:`~heart_utils.ratings.ratings.fit_ratings` with both as clusters.
-
-    A judge that answers without reading shows no drop, however much worse the candidate is. So a
-    pass needs evidence that each judge reads, with an error of 5 %. Such a judge, asked about a
-    pair in both orders, contradicts itself in half of the pairs that it decides, or more: the upper
-    bound of this share, over dialogues, must lie below `max_inconsistent` (five dialogues without a
-    contradiction are the fewest). Where each pair was shown in one order, the places of both sides
-    must be balanced, the share of verdicts that follow the place below the same limit, and some
-    opponent told from the two. An unknown order is no evidence. People are taken to read unless
-    their answers show that they follow the place.
+    bounds are a t quantile of its standard deviation over resamples of dialogues, for these raters.
+    ``"regression"`` fails where the lower bound lies above 0 on any dimension, by Holm's procedure:
+    an equal candidate fails with probability ``alpha`` at most. ``"non-inferiority"`` passes only
+    where the upper bound lies below ``max_drop`` on every dimension: a candidate ``max_drop`` worse
+    on one passes with probability ``alpha`` at most. A judge that answers without reading shows no
+    drop, so a pass needs evidence, with an error of 5 %, that each judge reads: asked in both
+    orders, it contradicts itself in a share of pairs whose upper bound, over dialogues, lies below
+    ``max_inconsistent`` (five dialogues without a contradiction are the fewest); asked in one, the
+    places of both sides are balanced, the share of verdicts that follow the place lies below the
+    same limit, and some opponent is told from the two. An unknown order is no evidence. People are
+    taken to read unless their answers show that they follow the place.
 
     Parameters
     ----------
@@ -204,23 +241,13 @@ def compare_responders(
         The responder that is in use.
     candidate : str
         The responder that is to take its place.
-    mode : {"regression", "non-inferiority"}
-        What is tested, as above.
-    max_drop : float
-        Rating points, above 0 (25 are 3.6 percentage points of preference between equals).
-    alpha : float
-        One-sided error rate.
-    max_inconsistent : float
-        Share, above 0 and up to 1, of the pairs decided in both orders that may contradict
-        themselves.
-    max_detectable : float
-        Rating points: where only larger drops would be found four times in five, ``"regression"``
-        passes nothing.
-    dimensions
+    rule : GateRule
+        What is tested, as above, and how strictly.
+    dimensions : sequence of str, optional
         Lines of the rubric, by default all.
-    responders
+    responders : pandas.DataFrame, optional
         The table of this name, for the kinds in the ratings.
-    n_resamples, rng
+    rng : numpy.random.Generator
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -232,8 +259,7 @@ def compare_responders(
     Raises
     ------
     GateError
-        If one of them is unknown, they met no common opponent or were not judged alike, or an
-        option makes no sense.
+        If one of them is unknown, or they met no common opponent or were not judged alike.
 
     Examples
     --------
@@ -253,20 +279,19 @@ def compare_responders(
     >>> gate.table[["drop", "outcome"]].round(0).values.tolist()  # 400 log10(4) points
     [[241.0, 'failed']]
     """
-    check_options(mode=mode, max_drop=max_drop, alpha=alpha, max_inconsistent=max_inconsistent)
     parts = comparable_parts(verdicts, baseline, candidate, dimensions)
+    n_resamples = rule.n_resamples
     drops = [
         _drop(part, baseline, candidate, responders=responders, n_resamples=n_resamples, rng=rng)
         for part in parts
     ]
     rows, ratings = zip(*drops, strict=True)
     for row, part in zip(rows, parts, strict=True):
-        row["fault"] = find_fault(part, baseline, candidate, max_inconsistent)
-    table = decide_drops(
-        pd.DataFrame(list(rows)), mode, max_drop, alpha, max_inconsistent, max_detectable
-    )
+        row["fault"] = find_fault(part, baseline, candidate, rule.max_inconsistent)
+    table = decide_drops(pd.DataFrame(list(rows)), rule)
+    ratings_table = pd.concat(ratings, ignore_index=True)
     return Comparison(
-        table, pd.concat(ratings, ignore_index=True), baseline, candidate, mode, max_drop, alpha
+        table, ratings_table, baseline, candidate, rule.mode, rule.max_drop, rule.alpha
     )
 
 
@@ -302,7 +327,9 @@ def compare_anytime(
         `margin` passes.
     n_releases
         Number of releases over which `alpha` holds.
-    max_inconsistent, dimensions
+    max_inconsistent
+        As in :class:`GateRule`.
+    dimensions
         As in :func:`compare_responders`.
 
     Returns
@@ -445,14 +472,6 @@ def holm_levels(p: pd.Series, alpha: float) -> pd.Series:
     rejected = (holm(p) <= alpha).sum()
     step = (p.rank(method="first") - 1).clip(upper=min(rejected, p.count() - 1))
     return alpha / (p.count() - step)
-
-
-def check_options(**given: Any) -> None:
-    """Refuse options that make no sense."""
-    for name, value in given.items():
-        makes_sense, expected = RULES[name]
-        if not makes_sense(value):
-            raise GateError(f"{name}={value!r}: expected {expected}.")
 
 
 def comparable_parts(
@@ -744,16 +763,10 @@ def _drop(
     return row, ratings.table
 
 
-def decide_drops(
-    table: pd.DataFrame,
-    mode: str,
-    max_drop: float,
-    alpha: float,
-    max_inconsistent: float,
-    max_detectable: float,
-) -> pd.DataFrame:
+def decide_drops(table: pd.DataFrame, rule: GateRule) -> pd.DataFrame:
     """Turn drops into p values, bounds, outcomes and words."""
-    limit, tail = (0.0, stats.t.sf) if mode == "regression" else (max_drop, stats.t.cdf)
+    mode, max_detectable = rule.mode, rule.max_detectable
+    limit, tail = (0.0, stats.t.sf) if mode == "regression" else (rule.max_drop, stats.t.cdf)
     freedom = np.maximum(table["n_dialogues"] - 1.0, 1.0)
     measured = table["se"].notna()
     # Where all dialogues say the same, nothing tells how far others would differ. That each of them
@@ -766,14 +779,14 @@ def decide_drops(
     table["p"] = pd.Series(tail(t, freedom), table.index).where(measured)
     table["p_holm"] = holm(table["p"])
     table["level"] = (
-        holm_levels(table["p"], alpha)
+        holm_levels(table["p"], rule.alpha)
         if mode == "regression"
-        else np.where(measured, alpha, np.nan)
+        else np.where(measured, rule.alpha, np.nan)
     )
     half_width = table["se"] * stats.t.ppf(1 - table["level"], freedom)
     table["drop_low"], table["drop_high"] = table["drop"] - half_width, table["drop"] + half_width
     table["detectable"] = half_width + table["se"] * stats.t.ppf(0.8, freedom)
-    beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= max_drop
+    beyond = table["drop_low"] > 0 if mode == "regression" else table["drop_high"] >= rule.max_drop
     unread = table["fault"].ne("")
     few = (mode == "regression") & (table["detectable"] > max_detectable)
     table["outcome"] = np.select(
@@ -781,7 +794,7 @@ def decide_drops(
         ["cannot tell", "failed", "cannot tell"],
         "passed",
     )
-    turned = table["n_inconsistent"] > max_inconsistent * table["n_both_orders"]
+    turned = table["n_inconsistent"] > rule.max_inconsistent * table["n_both_orders"]
     failed, power = table["outcome"] == "failed", table["detectable"] > 0
     applies = {
         "nothing": ~measured,
@@ -794,35 +807,11 @@ def decide_drops(
     }
     applies |= {"few": few & ~flat & ~failed, "turned": measured & turned & failed}
     table["needed"] = np.ceil(table["n_dialogues"] * (table["detectable"] / max_detectable) ** 2)
-    numbers = {"margin": max_drop, "max_detectable": max_detectable}
+    numbers = {"margin": rule.max_drop, "max_detectable": max_detectable}
     words = zip(pd.DataFrame(applies).to_dict("records"), table.to_dict("records"), strict=True)
     table["message"] = [_say(keys, row, **numbers) for keys, row in words]
     table["message"] += (". " + table["fault"]).where(measured & unread & ~failed, "")
-    columns = [
-        "dimension",
-        "drop",
-        "se",
-        "drop_low",
-        "drop_high",
-        "level",
-        "p",
-        "p_holm",
-        "detectable",
-        "outcome",
-        "message",
-    ]
-    return table[
-        [
-            *columns,
-            "n_dialogues",
-            "n_raters",
-            "n_verdicts",
-            "n_both_orders",
-            "n_unknown_order",
-            "n_inconsistent",
-            "n_failed",
-        ]
-    ]
+    return table[COLUMNS]
 
 
 def _say(applies: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:

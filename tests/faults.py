@@ -599,7 +599,7 @@ def judge_all(
     The provider knows what was meant.
     """
     from heart_collect.calls import ledger
-    from heart_collect.judging.judge import collect_verdicts
+    from heart_collect.judging.judge import collect_verdicts, plan_questions
 
     if host:
         ledger._host = lru_cache(lambda: host)
@@ -614,12 +614,8 @@ def judge_all(
     )
     opened = open_ledger(url)
     verdicts = collect_verdicts(
-        histories,
-        replies,
-        comparisons,
-        [judge],
+        plan_questions(histories, replies, comparisons, [judge], dimensions=["overall"]),
         ledger=opened,
-        dimensions=["overall"],
         progress=False,
         scheduler=scheduler or None,
     )

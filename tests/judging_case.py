@@ -10,7 +10,7 @@ import pandas as pd
 
 from heart_collect.calls.models import Call, Model
 from heart_collect.judging.design import pair_replies
-from heart_collect.judging.judge import collect_answers, plan_answers, plan_codes, plan_hits
+from heart_collect.judging.judge import collect_answers, plan_codes, plan_hits, plan_verdicts
 from heart_collect.judging.prompts import CODEBOOKS
 from heart_utils.sources.codebooks import load_codebooks
 
@@ -90,7 +90,7 @@ def collect_hits(questions, histories, replies, judges, *, responders=None, lang
 
 def _answers_or_plan(table, questions, *, ledger, plan=False, **how):
     if plan:
-        return plan_answers(questions, ledger)
+        return plan_verdicts(questions, ledger)
     return collect_answers(table, questions, ledger=ledger, **how)
 
 

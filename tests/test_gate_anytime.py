@@ -217,11 +217,9 @@ def test_settings_that_make_no_sense_are_refused(options, said):
 
 @pytest.mark.slow
 def test_eight_equal_releases_are_seldom_stopped_and_a_large_drop_is(rng):
-    teams = simulate_gate(mode="anytime", n_studies=4, n_runs=8, n_dialogues=36, rng=rng)
+    teams = simulate_gate(rule=None, n_studies=4, n_runs=8, n_dialogues=36, rng=rng)
     assert teams["outcome"].eq("failed").groupby(teams["study"]).any().sum() <= 1
-    worse = simulate_gate(
-        mode="anytime", drop=250.0, n_studies=10, n_dialogues=60, direct=True, rng=rng
-    )
+    worse = simulate_gate(rule=None, drop=250.0, n_studies=10, n_dialogues=60, direct=True, rng=rng)
     assert worse["outcome"].eq("failed").mean() >= 0.9
     assert worse["n_dialogues"].mean() < 36
 

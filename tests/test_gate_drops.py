@@ -2,6 +2,7 @@
 error rates held."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,9 +10,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from heart_utils.gate import GateError, compare_responders, describe_change, holm_levels
+from heart_utils.gate import GateError, GateRule, compare_responders, describe_change, holm_levels
 from heart_utils.report.gate_report import report_text
-from heart_utils.simulate.coverage import simulate_gate
+from heart_utils.simulate.coverage import PATIENT_RULE, simulate_gate
 
 
 def make_verdicts(rng, theta, n_dialogues=60, dimensions=("overall",)):
@@ -42,9 +43,8 @@ FIELD = {"old": 0.0, "new": 0.0, "x": 0.5, "y": -0.5}
 def compare(verdicts, rng, **options):
     """However small a drop would be found; the gate asks for 50 points unless it is told
     otherwise."""
-    return compare_responders(
-        verdicts, baseline="old", candidate="new", rng=rng, **{"max_detectable": np.inf, **options}
-    )
+    rule = GateRule(**{"max_detectable": np.inf, **options})
+    return compare_responders(verdicts, baseline="old", candidate="new", rng=rng, rule=rule)
 
 
 def test_too_few_dialogues_pass_nothing_unless_the_caller_says_so(rng):
@@ -53,7 +53,7 @@ def test_too_few_dialogues_pass_nothing_unless_the_caller_says_so(rng):
     assert found.table["outcome"].tolist() == ["cannot tell"]
     assert "One of 50 must be, which takes about" in found.table["message"][0]
     assert compare_responders(
-        verdicts, baseline="old", candidate="new", max_detectable=np.inf, rng=rng
+        verdicts, baseline="old", candidate="new", rule=GateRule(max_detectable=np.inf), rng=rng
     ).passed
 
 
@@ -286,10 +286,13 @@ def test_sides_that_were_not_judged_alike_are_refused(message, rng):
 )
 def test_arguments_that_make_no_sense_are_refused(options, message, rng):
     verdicts = make_verdicts(rng, FIELD, n_dialogues=5)
+
+    def ask(baseline="old", candidate="new", dimensions=None, **options):
+        sides = {"baseline": baseline, "candidate": candidate, "dimensions": dimensions}
+        return compare_responders(verdicts, **sides, rule=GateRule(**options), rng=rng)
+
     with pytest.raises(GateError, match=message):
-        compare_responders(
-            verdicts, **{"baseline": "old", "candidate": "new", "rng": rng, **options}
-        )
+        ask(**options)
 
 
 @pytest.fixture(
@@ -297,7 +300,13 @@ def test_arguments_that_make_no_sense_are_refused(options, message, rng):
 )
 def null_runs(request):
     rng = np.random.default_rng(20260109)
-    return simulate_gate(null=request.param, n_studies=40, n_dialogues=30, n_resamples=200, rng=rng)
+    return simulate_gate(
+        null=request.param,
+        n_studies=40,
+        n_dialogues=30,
+        rule=replace(PATIENT_RULE, n_resamples=200),
+        rng=rng,
+    )
 
 
 def test_a_candidate_that_equals_its_baseline_seldom_fails(null_runs):
@@ -316,7 +325,9 @@ def test_the_standard_error_is_the_spread_of_the_drop(null_runs):
 @pytest.mark.slow
 def test_a_simulated_drop_is_the_drop_of_the_fit(rng):
     """Replies that turn out well or badly shrink the fitted gap; the simulation makes up for it."""
-    runs = simulate_gate(drop=100, n_studies=30, n_dialogues=150, n_resamples=50, rng=rng)
+    runs = simulate_gate(
+        drop=100, n_studies=30, n_dialogues=150, rule=replace(PATIENT_RULE, n_resamples=50), rng=rng
+    )
     assert runs["drop"].mean() == pytest.approx(100, abs=4 * runs["drop"].std() / np.sqrt(30))
 
 
@@ -334,7 +345,13 @@ def test_a_simulated_study_has_the_size_asked_for(rng, monkeypatch):
         "compare_responders",
         lambda rows, **_: judged.append(rows) or compare_responders(rows, **_),
     )
-    simulate_gate(n_studies=1, n_dialogues=10, n_dimensions=2, n_resamples=20, rng=rng)
+    simulate_gate(
+        n_studies=1,
+        n_dialogues=10,
+        n_dimensions=2,
+        rule=replace(PATIENT_RULE, n_resamples=20),
+        rng=rng,
+    )
     [rows] = judged
     assert (rows["dialogue_id"].nunique(), rows["dimension"].nunique()) == (10, 2)
     opponents = {f"opponent {k}" for k in range(1, 4)}
@@ -385,7 +402,7 @@ def test_what_is_said_of_each_outcome_holds_its_numbers(rng):
 
 def test_half_as_much_to_be_found_takes_four_times_the_dialogues(rng):
     verdicts = make_verdicts(rng, FIELD, n_dialogues=30)
-    found = [compare_responders(verdicts, baseline="old", candidate="new", max_detectable=at, rng=np.random.default_rng(1))
+    found = [compare_responders(verdicts, baseline="old", candidate="new", rule=GateRule(max_detectable=at), rng=np.random.default_rng(1))
              for at in (50, 25)]  # fmt: skip
     many = [
         int(re.search(r"takes about (\d+) dialogues", gate.table["message"][0])[1])

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.gate import compare_anytime, compare_responders, find_fault
+from heart_utils.gate import GateRule, compare_anytime, compare_responders, find_fault
 
 STRENGTH = {"old": 0.0, "new": 0.0, "rival": 0.8, "template": -0.8}
 MET = [("old", "rival"), ("old", "template"), ("new", "rival"), ("new", "template")]
@@ -87,9 +87,8 @@ def gates(rows, **options):
     sides = {"baseline": "old", "candidate": "new", **options}
     rng = np.random.default_rng(2)
     for mode in ("regression", "non-inferiority"):
-        yield compare_responders(
-            rows, mode=mode, max_drop=400, max_detectable=np.inf, n_resamples=50, rng=rng, **sides
-        )
+        rule = GateRule(mode=mode, max_drop=400, max_detectable=np.inf, n_resamples=50)
+        yield compare_responders(rows, rule=rule, rng=rng, **sides)
     yield compare_anytime(rows, margin=0.3, **sides)
 
 

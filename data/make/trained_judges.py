@@ -51,7 +51,6 @@ class Rated:
 
     replies: pd.DataFrame
     labels: pd.DataFrame
-    licence: str
 
     def part(self, kept: pd.Series) -> Rated:
         """Keep some replies and their labels."""
@@ -59,7 +58,7 @@ class Rated:
         labels = self.labels[self.labels["reply_id"].isin(replies["reply_id"])].reset_index(
             drop=True
         )
-        return Rated(replies, labels, self.licence)
+        return Rated(replies, labels)
 
     def means(self) -> pd.DataFrame:
         """Return a row a reply: ``responder``, ``cluster``, and the mean of its labels."""
@@ -153,7 +152,7 @@ def _rated(name: str, rows: pd.DataFrame) -> Rated:
     replies = rows.drop(columns=["rater", "score"]).drop_duplicates("reply_id", ignore_index=True)
     # Ids of platforms stay outside: a cluster is its number.
     replies["cluster"] = pd.factorize(replies["cluster"])[0]
-    return Rated(replies, labels, SOURCES[name].licence)
+    return Rated(replies.assign(licence=SOURCES[name].licence), labels)
 
 
 def learning_curve(rated: Rated, sizes: Sequence[int] = SIZES) -> pd.DataFrame:
@@ -199,7 +198,6 @@ def _guesses(rated: Rated, chosen: pd.Series, held: pd.Series) -> dict[str, Arra
         learnt.labels,
         n_folds=2,
         leave_out=["dialogue_id"],
-        licence=rated.licence,
     )
     plain, centred = train(), train(within="responder")
     by_author = means.groupby("responder")["score"].mean()
@@ -344,7 +342,6 @@ def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
             sets[name].replies,
             part.labels,
             leave_out=["dialogue_id"],
-            licence=part.licence,
             n_folds=5,
         )
         for (other_name, other_who), other in parts.items():
@@ -410,9 +407,7 @@ def ceilings(resort: Rated) -> pd.DataFrame:
     """
     two = resort.labels.groupby("reply_id")["score"].agg(["first", "last"])
     rows = resort.replies.join(two, on="reply_id")
-    judge = train_judge(
-        resort.replies, resort.labels, leave_out=["dialogue_id"], licence=resort.licence
-    )
+    judge = train_judge(resort.replies, resort.labels, leave_out=["dialogue_id"])
     rows["guess"] = rows["reply_id"].map(judge.predictions.set_index("reply_id")["score"])
     groups = rows.groupby("cluster").indices
     columns = ["first", "last", "guess"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,35 @@ from heart_utils.ratings.verdicts import Array, combine_orders, read_votes
 from heart_utils.report.records import OVER, CalibrationError, CalibrationRecord, digest_parts
 from heart_utils.tables import need_columns
 
-__all__ = ["calibrate_judge"]
+__all__ = ["LabelSource", "calibrate_judge"]
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """Where people's labels come from, and how long a record on them holds.
+
+    Raises :class:`CalibrationError` if nobody is said or no day is left, and
+    :class:`~heart_utils.identities.IdentityError` if a person is named.
+    """
+
+    #: Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
+    labels_from: str
+    valid_days: int | None = None  #: After so many days the record is out of date.
+    made_on: datetime.date | None = None  #: By default the day on which the record is made.
+
+    def __post_init__(self) -> None:
+        """Refuse an empty text, a person's name and no day at all."""
+        if not self.labels_from.strip():
+            raise CalibrationError(
+                "labels_from is empty: say who the people are, such as 'three clinicians, study of"
+                " May 2026'."
+            )
+        refuse_identities({}, {"labels_from": self.labels_from})
+        if self.valid_days is not None and self.valid_days < 1:
+            raise CalibrationError(
+                f"valid_days={self.valid_days!r}: expected 1 or more, or None for a record that no"
+                " age ends."
+            )
 
 
 def calibrate_judge(
@@ -27,10 +56,8 @@ def calibrate_judge(
     human_votes: pd.DataFrame,
     *,
     bound_to: Mapping[str, Any],
-    labels_from: str,
+    labels: LabelSource,
     dimension: str = "overall",
-    valid_days: int | None = None,
-    made_on: datetime.date | None = None,
     words: pd.DataFrame | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
@@ -54,14 +81,10 @@ def calibrate_judge(
         ``model``, ``prompt``, ``rubric`` and ``options`` of the judge, each text or settings;
         :meth:`~heart_collect.judging.recipe.Recipe.identity_of` returns them. Another blank in one
         is another judge.
-    labels_from : str
-        Who the people are, in words, such as ``"three clinicians, study of May 2026"``.
+    labels : LabelSource
+        Who the people are, and how long the record holds.
     dimension : str
         A line of the rubric that both answered.
-    valid_days : int, optional
-        After so many days the record is out of date.
-    made_on : datetime.date, optional
-        By default the day on which this runs.
     words : pandas.DataFrame, optional
         By ``pair_id``, one column: how much longer reply a is than reply b, for the bias towards
         length.
@@ -83,8 +106,6 @@ def calibrate_judge(
         If labels are not by people or by one person only, the judge's votes are of several judges
         or of people, a part of `bound_to` is missing, or pairs of fewer than two dialogues were
         decided by both.
-    heart_utils.identities.IdentityError
-        If `labels_from` names a person.
 
     See Also
     --------
@@ -104,7 +125,7 @@ def calibrate_judge(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> votes = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all"
+    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=40, pairs="all"
     ... ).verdicts
     >>> judge, people = (votes[votes["rater_kind"] == kind] for kind in ("model", "human"))
     >>> judge = judge[judge["rater"] == judge["rater"].iloc[0]]
@@ -115,22 +136,12 @@ def calibrate_judge(
     ...     "options": {"temperature": 0},
     ... }
     >>> record = calibrate_judge(
-    ...     judge, people, bound_to=what, labels_from="a simulation", n_resamples=100
+    ...     judge, people, bound_to=what, labels=LabelSource("a simulation"), n_resamples=100
     ... )
     >>> faults = record.faults(bound_to={**what, "prompt": "Which is better? "})
     >>> faults[0].split(":")[1].split(".")[0]
     ' prompt changed'
     """
-    if not labels_from.strip():
-        raise CalibrationError(
-            "labels_from is empty: say who the people are, such as 'three clinicians, study of May"
-            " 2026'."
-        )
-    refuse_identities({}, {"labels_from": labels_from})
-    if valid_days is not None and valid_days < 1:
-        raise CalibrationError(
-            f"valid_days={valid_days!r}: expected 1 or more, or None for a record that no age ends."
-        )
     digests = digest_parts(bound_to)
     judge, own_votes = _one_judge(judge_votes, dimension)
     people = _people(human_votes, dimension)
@@ -197,9 +208,9 @@ def calibrate_judge(
         judge=judge,
         dimension=dimension,
         bound_to=digests,
-        made_on=(made_on or datetime.date.today()).isoformat(),
-        valid_days=valid_days,
-        labels_from=labels_from,
+        made_on=(labels.made_on or datetime.date.today()).isoformat(),
+        valid_days=labels.valid_days,
+        labels_from=labels.labels_from,
         n_labels=len(both),
         n_dialogues=int(both["dialogue_id"].nunique()),
         n_decided=len(decided),

@@ -216,8 +216,6 @@ def collect_conversations(
     repeats: int = 1,
     instructions: str = REPLY_INSTRUCTIONS,
     seeker_instructions: str = SEEKER_INSTRUCTIONS,
-    plan: bool = False,
-    max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
     """Let each responder go on from each start with each seeker, for so many exchanges.
@@ -244,17 +242,14 @@ def collect_conversations(
         Conversations of each responder with each seeker from each start.
     instructions, seeker_instructions : str
         What the one and the other is told.
-    plan : bool
-        Ask nothing, and say what it would take, by speaker and model.
-    max_concurrency : int, optional
-        Calls in flight.
     **asking
-        ``mode``, ``budget_usd``, ``max_paid_calls`` (of all turns together), ``progress``.
+        ``mode``, ``budget_usd``, ``max_paid_calls`` (of all turns together), ``progress``. How many
+        calls are in flight is each model's own setting.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``conversations``, or the plan. The seeker ends with ``[END]``
+        The table ``conversations``. The seeker ends with ``[END]``
         (``seeker_ended``). A conversation is kept and not judged if the seeker leaves before its
         first word (``ended_at_once``), speaks as the supporter (``wrong_role``), says the same
         again (``repeated``), or if a turn is refused, empty, does not fit into the model's window
@@ -290,9 +285,7 @@ def collect_conversations(
         instructions=instructions,
         seeker_instructions=seeker_instructions,
     )
-    if plan:
-        return plan_talks(talks, exchanges, ledger)
-    return talk(talks, exchanges, ledger=ledger, max_concurrency=max_concurrency, **asking)
+    return talk(talks, exchanges, ledger=ledger, max_concurrency=None, **asking)
 
 
 def start_talks(

@@ -45,7 +45,7 @@ from heart_collect.judging.questions import (
 from heart_utils.sources.codebooks import Codebook
 from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refuse_rows
 
-__all__ = ["JudgeError", "collect_verdicts", "plan_questions"]
+__all__ = ["JudgeError", "collect_verdicts", "plan_questions", "plan_verdicts"]
 
 UNITS = ("reply", "conversation")
 UNIT = ("unit", "seeker")
@@ -60,22 +60,13 @@ number of its repeat."""
 
 
 def collect_verdicts(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    comparisons: pd.DataFrame | None,
-    judges: Sequence[Model],
+    questions: Sequence[Question],
     *,
     ledger: Ledger,
-    plan: bool = False,
-    responders: pd.DataFrame | None = None,
-    protocol: Protocol | str | None = None,
-    dimensions: Sequence[str] | None = None,
-    repeats: int = 1,
-    seed: int = 0,
     max_concurrency: int | None = None,
     **asking: Unpack[Asking],
 ) -> pd.DataFrame:
-    """Ask every judge about every comparison, or about every reply alone.
+    """Ask every judge its questions about comparisons, or about replies alone.
 
     Each call is kept in the ledger as soon as it is answered, and what the ledger holds is not
     asked again: after an interruption the same call goes on where it stopped. An answer that cannot
@@ -84,33 +75,24 @@ def collect_verdicts(
 
     Parameters
     ----------
-    histories, replies, comparisons
-        As in :func:`plan_questions`; without comparisons each valid reply is scored alone.
-    judges : sequence of Model
-        A panel of one or more, with different names. Each answers in its own ``answer_format``
-        (JSON, or the probabilities of the next token); scores are always asked for in JSON.
-    ledger
+    questions : sequence of Question
+        What :func:`plan_questions` returns.
+    ledger : Ledger
         Where calls and their costs are kept, from :func:`~heart_collect.calls.records.open_ledger`.
-    plan
-        If True, ask nothing, and return what asking would take: a row per judge, protocol and
-        answer format, with calls, tokens and dollars.
-    responders, protocol, dimensions, repeats, seed
-        As in :func:`plan_questions`.
     max_concurrency : int, optional
         Calls in flight at once, all judges together; by default what each judge's settings allow.
     **asking
         ``mode`` : ``"missing"`` (the default) asks what the ledger lacks, ``"replay"`` asks
-        nothing, ``"batch"`` submits to the provider's batch service. ``budget_usd`` : dollars that
-        the ledger may spend, ever. ``max_paid_calls`` : calls that cost money, at most.
-        ``scheduler`` : address of a Dask scheduler whose workers ask. ``progress`` : whether a bar
-        is drawn.
+        nothing. ``budget_usd`` : dollars that the ledger may spend, ever. ``max_paid_calls`` :
+        calls that cost money, at most. ``scheduler`` : address of a Dask scheduler whose workers
+        ask. ``progress`` : whether a bar is drawn.
 
     Returns
     -------
     pandas.DataFrame
-        The table ``verdicts``, one row per comparison, judge, dimension and repeat; ``scores``
-        without comparisons, from 1 to 5; or the plan. Flags: ``own_reply`` (one of the two is the
-        judge's own), ``judge_is_responder`` (it answered histories of this run), ``own_family``,
+        The table ``verdicts``, one row per comparison, judge, dimension and repeat, or ``scores``
+        from 1 to 5, of replies alone. Flags: ``own_reply`` (one of the two is the judge's own),
+        ``judge_is_responder`` (it answered histories of this run), ``own_family``,
         ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
         ``repaired``, ``little_mass`` (A and B together had less than half of the next token's
         probability), ``uncalibrated`` (a probability that was not held against people: see
@@ -119,14 +101,8 @@ def collect_verdicts(
 
     Raises
     ------
-    JudgeError, TableError
-        If an option is unknown, or the tables do not fit each other; before the first call.
-
-    See Also
-    --------
-    plan_questions : See what judges would read, without asking.
-    heart_utils.ratings.verdicts.combine_orders : Join the two orders of a pair into one verdict.
-    heart_utils.ratings.ratings.fit_ratings : Turn verdicts into strengths with intervals.
+    JudgeError
+        If the mode is another, before the first call.
 
     Examples
     --------
@@ -136,29 +112,19 @@ def collect_verdicts(
     >>> judge = Model(
     ...     "judge", "openai/gpt-4o", options={"mock_response": "Both are fine."}
     ... )  # litellm answers itself
-    >>> asked = {"dimensions": ["overall"], "ledger": open_ledger("sqlite://"), "progress": False}
-    >>> scores = collect_verdicts(
-    ...     load_histories("sample"), load_replies("sample").head(1), None, [judge], **asked
-    ... )
+    >>> histories, replies = load_histories("sample"), load_replies("sample").head(1)
+    >>> asked = plan_questions(histories, replies, None, [judge], dimensions=["overall"])
+    >>> scores = collect_verdicts(asked, ledger=open_ledger("sqlite://"), progress=False)
     >>> scores[["dimension", "score", "state"]].values.tolist()
     [['overall', nan, 'unparsed']]
     """
-    questions = plan_questions(
-        histories,
-        replies,
-        comparisons,
-        judges,
-        responders=responders,
-        protocol=protocol,
-        dimensions=dimensions,
-        repeats=repeats,
-        seed=seed,
-    )
-    if plan:
-        return plan_answers(questions, ledger)
-    table = "scores" if comparisons is None else "verdicts"
+    of_pairs = not questions or questions[0].about.get("order") is not None
     return collect_answers(
-        table, questions, ledger=ledger, max_concurrency=max_concurrency, **asking
+        "verdicts" if of_pairs else "scores",
+        questions,
+        ledger=ledger,
+        max_concurrency=max_concurrency,
+        **asking,
     )
 
 
@@ -175,8 +141,27 @@ def collect_answers(
     return answer_rows(table, answers)
 
 
-def plan_answers(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame:
-    """Count what questions would take, by judge, protocol and answer format."""
+def plan_verdicts(questions: Sequence[Question], ledger: Ledger) -> pd.DataFrame:
+    """Count what the questions would take; nothing is asked.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        What :func:`plan_questions` returns.
+    ledger : Ledger
+        Whose calls need not be made again.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a judge, protocol and answer format, with calls, tokens and US dollars.
+
+    Examples
+    --------
+    >>> from heart_collect import open_ledger
+    >>> plan_verdicts([], open_ledger("sqlite://")).empty
+    True
+    """
     answerable = [question for question in questions if question.reply_is_there]
     requests = (
         ((question.judge.name, question.template.name, question.template.answer_format), request)

@@ -29,9 +29,9 @@ from heart_collect.judging.judge import (
     collect_answers,
     make_questions,
     plan_again,
-    plan_answers,
     plan_codes,
     plan_hits,
+    plan_verdicts,
 )
 from heart_collect.judging.probes import make_probes, rewrite_replies
 from heart_collect.judging.prompts import Protocol
@@ -245,7 +245,7 @@ class Judging(Step):
 
     def plan(self, tables: Tables, ledger: Ledger) -> pd.DataFrame:
         """Count the calls of each judge by protocol and answer format."""
-        return plan_answers(self.questions(tables) if self.is_asked else [], ledger)
+        return plan_verdicts(self.questions(tables) if self.is_asked else [], ledger)
 
     def run(
         self,

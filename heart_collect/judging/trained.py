@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse, special
 
 from heart_utils.ratings.verdicts import Array, won_by_a
-from heart_utils.runs import read_sealed, write_sealed
+from heart_utils.runs import read_sealed, strictest_licence, write_sealed
 from heart_utils.settings import JsonObject
 from heart_utils.tables import check_table, empty_table, need_columns
 
@@ -339,8 +339,6 @@ def train_judge(
     within: str | None = None,
     pairs: pd.DataFrame | None = None,
     n_folds: int = 10,
-    name: str = "trained",
-    licence: str = "not stated",
 ) -> TrainedJudge:
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
@@ -355,8 +353,8 @@ def train_judge(
     ----------
     replies : pandas.DataFrame
         The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several
-        histories. Where ``author_id`` tells writers apart, a word counts only if five of them used
-        it.
+        histories, and ``licence``, which is kept with the judge. Where ``author_id`` tells writers
+        apart, a word counts only if five of them used it.
     labels : pandas.DataFrame
         The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows
         on `dimension` count.
@@ -380,10 +378,6 @@ def train_judge(
         ``responder_a``, ``responder_b``.
     n_folds : int
         Parts that are left out in turn, 2 or more; at most as many as there are dialogues.
-    name : str
-        The ``rater`` in the judge's rows.
-    licence : str
-        Of the texts, kept with the judge.
 
     Returns
     -------
@@ -451,14 +445,14 @@ def train_judge(
     learn = _own_learner(own_features, texts) if own_features else Corpus.count(texts).learn
     model, _ = _fit(data, replies, kind, within, learn, levels)
     judge = TrainedJudge(
-        name=name,
+        name="trained",
         kind=kind,
         dimension=dimension,
         predictions=pd.DataFrame(),
         trained_on={
             **_describe(data, n_left_out, replies),
             "n_without_words": len(with_dialogue) - len(replies),
-            "licence": licence,
+            "licence": _licence_of(replies),
             "leave_out": list(leave_out),
             "within": within,
             "features": (
@@ -565,6 +559,13 @@ def _check_options(features: object, scale: str, leave_out: Sequence[str], n_fol
         )
     if n_folds < 2:
         raise TrainedJudgeError(f"n_folds={n_folds}: expected 2 or more, or nothing is left out.")
+
+
+def _licence_of(replies: pd.DataFrame) -> str:
+    """Return the strictest licence of the texts, where a column says it."""
+    if "licence" not in replies:
+        return "not stated"
+    return strictest_licence(list(replies["licence"].unique()))
 
 
 def _with_dialogue(replies: pd.DataFrame) -> pd.DataFrame:

@@ -194,7 +194,7 @@ def prediction_powered_ratings(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> votes = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=4, n_dialogues=60, pairs="all"
+    ...     rng=np.random.default_rng(1), strengths=4, n_dialogues=60, pairs="all"
     ... ).verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
     >>> powered = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])

@@ -74,11 +74,12 @@ def measure_halo(
 
     Examples
     --------
-    >>> from heart_utils.simulate.study import simulate_study
+    >>> from dataclasses import replace
+    >>> from heart_utils.simulate.study import DEFAULT_PANELS, simulate_study
     >>> lines, rng = ("warmth", "safety"), np.random.default_rng(1)
-    >>> scores = simulate_study(
-    ...     rng=rng, n_responders=3, n_dialogues=20, pairs="all", dimensions=lines, scores=True
-    ... ).scores
+    >>> asked = {"dimensions": lines, "pairs": "all", "n_dialogues": 20}
+    >>> asked["panels"] = [replace(panel, scores=True) for panel in DEFAULT_PANELS]
+    >>> scores = simulate_study(rng=rng, strengths=3, **asked).scores
     >>> measure_halo(scores.assign(rater=scores["rater_kind"]), rng=rng, n_resamples=50).dimensions[
     ...     "kinds"
     ... ].tolist()

@@ -260,7 +260,7 @@ def feature_bias(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=40, pairs="all"
+    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=40, pairs="all"
     ... )
     >>> features = pd.DataFrame(
     ...     {"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"]

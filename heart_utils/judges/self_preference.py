@@ -104,10 +104,11 @@ def self_preference(
 
     Examples
     --------
-    >>> from heart_utils.simulate.study import simulate_study
-    >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs="all", scores=True
-    ... )
+    >>> from dataclasses import replace
+    >>> from heart_utils.simulate.study import DEFAULT_PANELS, simulate_study
+    >>> panels = [replace(panel, scores=True) for panel in DEFAULT_PANELS]
+    >>> rng = np.random.default_rng(1)
+    >>> study = simulate_study(rng=rng, strengths=4, n_dialogues=40, pairs="all", panels=panels)
     >>> own = (study.scores["rater_kind"] == "model") & (study.scores["responder"] == "model_02")
     >>> scores = study.scores.assign(
     ...     rater=study.scores["rater_kind"], flags=own.map({True: ["own_family"], False: []})

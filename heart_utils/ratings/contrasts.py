@@ -112,7 +112,7 @@ def twin_contrasts(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=2, n_dialogues=1, n_twins=20, pairs="all"
+    ...     rng=np.random.default_rng(1), strengths=2, n_dialogues=1, n_twins=20, pairs="all"
     ... )
     >>> found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table
     >>> found[["contrast", "delta"]].round(2).values.tolist()

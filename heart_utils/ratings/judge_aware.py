@@ -344,7 +344,7 @@ def fit_judge_aware(
     >>> from heart_utils.simulate.study import Panel, simulate_study
     >>> panels = [Panel("human", 8, 4), Panel("model", 1, 1, discrimination=0.4, position_bias=1.0)]
     >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=5, n_dialogues=60, pairs=8, panels=panels
+    ...     rng=np.random.default_rng(1), strengths=5, n_dialogues=60, pairs=8, panels=panels
     ... )
     >>> raters = fit_judge_aware(study.verdicts).raters
     >>> raters.query("position_bias > 0.6 and discrimination < 0.8")["rater_kind"].tolist()

@@ -106,11 +106,7 @@ WRITTEN_BY: dict[str, str] = WORDS["written_by"]
 
 
 def practise_comparisons(
-    histories: pd.DataFrame,
-    replies: pd.DataFrame,
-    comparisons: pd.DataFrame,
-    verdicts: pd.DataFrame,
-    responders: pd.DataFrame,
+    tables: Mapping[str, pd.DataFrame],
     *,
     licences: Iterable[str],
     who_wrote: str,
@@ -125,12 +121,9 @@ def practise_comparisons(
 
     Parameters
     ----------
-    histories, replies, comparisons
-        The tables of a run; only valid replies are shown.
-    verdicts
-        The run's verdicts, if there are any.
-    responders
-        The table of responders.
+    tables : mapping of str to pandas.DataFrame
+        ``histories``, ``replies``, ``comparisons``, ``verdicts`` and ``responders`` of a run; only
+        valid replies are shown.
     licences : iterable of str
         What the manifest records.
     who_wrote : str
@@ -150,11 +143,15 @@ def practise_comparisons(
     Examples
     --------
     >>> one = pd.DataFrame({"licence": ["CC-BY-NC-4.0"]})
+    >>> names = ["histories", "replies", "comparisons", "verdicts", "responders"]
+    >>> rng = np.random.default_rng(1)
     >>> practise_comparisons(
-    ...     *[one] * 5, licences=[], who_wrote="me", rng=np.random.default_rng(1)
+    ...     dict.fromkeys(names, one), licences=[], who_wrote="me", rng=rng
     ... )._repr_html_()[:62]
     '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
     """
+    names = ("histories", "replies", "comparisons", "verdicts", "responders")
+    histories, replies, comparisons, verdicts, responders = (tables[name] for name in names)
     stated = [*licences, *histories["licence"].unique()]
     open_ones = histories[histories["licence"].map(may_publish)]
     if open_ones.empty or not all(may_publish(licence) for licence in licences):

@@ -15,9 +15,10 @@ from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 
 # a new name there would draw all kept simulations of the gate anew
 from heart_utils.gate import (
+    DEFAULT_RULE,
     Comparison,
     GateError,
-    check_options,
+    GateRule,
     comparable_parts,
     count_rows,
     decide_drops,
@@ -201,11 +202,7 @@ def compare_powered(
     *,
     baseline: str,
     candidate: str,
-    mode: str = "regression",
-    max_drop: float = 25.0,
-    alpha: float = 0.05,
-    max_inconsistent: float = 0.5,
-    max_detectable: float = 50.0,
+    rule: GateRule = DEFAULT_RULE,
     dimensions: Sequence[str] | None = None,
 ) -> Comparison:
     """Test the drop as people would see it, from judges' verdicts corrected by people's.
@@ -227,7 +224,7 @@ def compare_powered(
         People's verdicts on some of these dialogues, drawn at random, orders combined.
     baseline, candidate : str
         The two responders.
-    mode, max_drop, alpha, max_inconsistent, max_detectable, dimensions
+    rule, dimensions
         As in :func:`~heart_utils.gate.compare_responders`.
 
     Returns
@@ -246,7 +243,7 @@ def compare_powered(
     >>> from heart_utils import Panel, simulate_study
     >>> panels = [Panel("human", 5, 1), Panel("model", 1, 1)]
     >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all", panels=panels
+    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=60, pairs="all", panels=panels
     ... )
     >>> judged, people = (
     ...     study.verdicts[study.verdicts["rater_kind"] == kind] for kind in ("model", "human")
@@ -256,7 +253,6 @@ def compare_powered(
     >>> compare_powered(judged, people, baseline=old, candidate=new).table["n_dialogues"].item()
     20
     """
-    check_options(mode=mode, max_drop=max_drop, alpha=alpha, max_inconsistent=max_inconsistent)
     drops = powered_drops(
         judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions
     )
@@ -266,7 +262,7 @@ def compare_powered(
                 None,
                 (
                     find_fault(
-                        rows[rows["dimension"] == name], baseline, candidate, max_inconsistent
+                        rows[rows["dimension"] == name], baseline, candidate, rule.max_inconsistent
                     )
                     for rows in (judged, people)
                 ),
@@ -275,12 +271,12 @@ def compare_powered(
         )
         for name in drops["dimension"]
     ]
-    table = decide_drops(drops, mode, max_drop, alpha, max_inconsistent, max_detectable)
-    sentences = [
-        _by_people(row, people, judged, max_detectable, mode) for row in table.to_dict("records")
-    ]
+    table = decide_drops(drops, rule)
+    sentences = [_by_people(row, people, judged, rule) for row in table.to_dict("records")]
     table["message"] = table["message"].str.rstrip(".") + sentences
-    return Comparison(table, pd.DataFrame(), baseline, candidate, mode, max_drop, alpha)
+    return Comparison(
+        table, pd.DataFrame(), baseline, candidate, rule.mode, rule.max_drop, rule.alpha
+    )
 
 
 def powered_drops(
@@ -328,8 +324,7 @@ def _by_people(
     row: Mapping[Hashable, Any],
     people: pd.DataFrame,
     judged: pd.DataFrame,
-    max_detectable: float,
-    mode: str,
+    rule: GateRule,
 ) -> str:
     """Describe how many of people's votes a drop rests on, and the cost of more if too few."""
     votes = people[people["dimension"] == row["dimension"]]
@@ -340,11 +335,11 @@ def _by_people(
     )
     if (
         row["outcome"] != "cannot tell"
-        or mode != "regression"
-        or not row["detectable"] > max_detectable
+        or rule.mode != "regression"
+        or not row["detectable"] > rule.max_detectable
     ):
         return rests
-    missing = int(np.ceil(len(votes) * ((row["detectable"] / max_detectable) ** 2 - 1.0)))
+    missing = int(np.ceil(len(votes) * ((row["detectable"] / rule.max_detectable) ** 2 - 1.0)))
     return f"{rests}. About {missing} more are missing. {cost_in_hours(missing)}"
 
 

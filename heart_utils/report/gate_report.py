@@ -23,6 +23,7 @@ from heart_utils.gate import (
     MODES,
     Comparison,
     GateError,
+    GateRule,
     compare_anytime,
     compare_responders,
     describe_change,
@@ -736,28 +737,24 @@ def _compare(sides: Sides, options: argparse.Namespace) -> Comparison:
             max_inconsistent=options.max_inconsistent,
             dimensions=options.dimension,
         )
+    rule = GateRule(
+        mode=options.mode,
+        alpha=options.alpha / releases,
+        max_drop=options.max_drop,
+        max_detectable=options.max_detectable,
+        max_inconsistent=options.max_inconsistent,
+    )
     if options.people is not None:
         return compare_powered(
             sides.verdicts,
             _read_people(options.people, reading_of(options)),
             baseline=sides.baseline,
             candidate=sides.candidate,
-            mode=options.mode,
-            alpha=options.alpha / releases,
-            max_drop=options.max_drop,
-            max_detectable=options.max_detectable,
-            max_inconsistent=options.max_inconsistent,
+            rule=rule,
             dimensions=options.dimension,
         )
-    return sides.compare(
-        mode=options.mode,
-        alpha=options.alpha / releases,
-        max_drop=options.max_drop,
-        max_detectable=options.max_detectable,
-        max_inconsistent=options.max_inconsistent,
-        dimensions=options.dimension,
-        rng=np.random.default_rng(20260109),
-    )
+    rng = np.random.default_rng(20260109)
+    return sides.compare(rule=rule, dimensions=options.dimension, rng=rng)
 
 
 def _read_people(file: Path, reading: FileOptions) -> pd.DataFrame:

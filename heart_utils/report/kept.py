@@ -96,7 +96,7 @@ def kept(
     --------
     >>> from heart_utils.simulate.coverage import simulate_gate
     >>> rng = np.random.default_rng(1)
-    >>> len(kept("an example", simulate_gate, n_studies=2, n_resamples=20, rng=rng))
+    >>> len(kept("an example", simulate_gate, n_studies=2, rng=rng))
     2
     """
     call, code = _call(function, args, settings), _code(function)

@@ -145,7 +145,7 @@ def compare_designs(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> votes = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all"
+    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=60, pairs="all"
     ... ).verdicts
     >>> compare_designs(votes, rng=np.random.default_rng(1))["design"].unique().tolist()
     ['all votes', 'half of the dialogues', 'every dialogue', 'every dialogue, two waves']

@@ -13,7 +13,7 @@ from scipy import optimize
 from scipy.special import expit
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.gate import GateError, compare_anytime, compare_responders
+from heart_utils.gate import GateError, GateRule, compare_anytime, compare_responders
 from heart_utils.ratings.bradley_terry import BradleyTerry, fit_strengths
 from heart_utils.ratings.ratings import POINTS, check_interval, fit_ratings
 from heart_utils.ratings.resampling import error_ends, interval_ends
@@ -23,6 +23,7 @@ from heart_utils.simulate.power import Design, critical_value, expected_share, n
 from heart_utils.simulate.study import Panel, simulate_study
 
 __all__ = [
+    "PATIENT_RULE",
     "NULLS",
     "check_coverage",
     "check_saving",
@@ -407,7 +408,7 @@ def check_saving(
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> votes = simulate_study(
-    ...     rng=np.random.default_rng(1), n_responders=3, n_dialogues=60, pairs="all"
+    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=60, pairs="all"
     ... ).verdicts
     >>> check_saving(votes, n_labelled=[10], rng=np.random.default_rng(1), n_draws=3)[
     ...     "n_pool"
@@ -536,20 +537,20 @@ BASELINE, CANDIDATE = 0, 1
 HISTORY_SD = REPLY_SD = POSITION = 0.5
 OPPONENTS = np.array([-0.6, 0.0, 0.6])
 
+PATIENT_RULE = GateRule(max_inconsistent=1.0, max_detectable=np.inf, n_resamples=500)
+"""Passes small studies too, and judges as the simulation has them, who lean to the first side."""
+
 
 def simulate_gate(
     *,
     null: str = "regenerated",
     drop: float = 0.0,
-    mode: str = "regression",
-    max_drop: float = 25.0,
-    alpha: float = 0.05,
+    rule: GateRule | None = PATIENT_RULE,
     n_studies: int = 1000,
     n_runs: int = 1,
     n_dimensions: int = 1,
     n_dialogues: int = 36,
     direct: bool = False,
-    n_resamples: int = 500,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     r"""Send simulated studies through the gate and note what it says.
@@ -564,9 +565,8 @@ def simulate_gate(
         Whether an equal candidate's replies are written anew, or judged anew.
     drop : float
         Rating points by which it truly lies below.
-    mode, max_drop, alpha
-        As in :func:`heart_utils.gate.compare_responders`; or mode ``"anytime"``, as in
-        ``compare_anytime``.
+    rule : GateRule, optional
+        As in :func:`heart_utils.gate.compare_responders`; None asks ``compare_anytime``.
     n_studies
         Number of studies.
     n_runs
@@ -577,7 +577,7 @@ def simulate_gate(
         Number of dialogues of a study.
     direct : bool
         Whether baseline and candidate meet.
-    n_resamples, rng
+    rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
@@ -614,31 +614,20 @@ def simulate_gate(
             )
             again = _verdicts(theta + stable + turned, moving, n_dimensions, rng)
             verdicts = pd.concat([once, again], ignore_index=True)
-            if mode == "anytime":
+            baseline, candidate = SIDES[BASELINE], SIDES[CANDIDATE]
+            if rule is None:
                 comparison = compare_anytime(
-                    verdicts,
-                    baseline=SIDES[BASELINE],
-                    candidate=SIDES[CANDIDATE],
-                    alpha=alpha,
-                    n_releases=n_runs,
+                    verdicts, baseline=baseline, candidate=candidate, n_releases=n_runs
                 )
             else:
                 comparison = compare_responders(
-                    verdicts,
-                    baseline=SIDES[BASELINE],
-                    candidate=SIDES[CANDIDATE],
-                    alpha=alpha,
-                    mode=mode,
-                    max_drop=max_drop,
-                    max_detectable=np.inf,  # or no small study would pass
-                    max_inconsistent=1.0,
-                    n_resamples=n_resamples,
-                    rng=rng,
+                    verdicts, baseline=baseline, candidate=candidate, rule=rule, rng=rng
                 )
             first = comparison.table.reindex(columns=["drop", "se", "outcome", "n_dialogues"]).iloc[
                 0
             ]
             rows.append({"study": study, "run": run, "passed": comparison.passed, **first})
+    mode = "anytime" if rule is None else rule.mode
     return pd.DataFrame(rows).assign(null=null, mode=mode, true_drop=drop, simulated=True)
 
 

@@ -5,7 +5,7 @@ How far models differ, and raters' tastes, are assumed.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 from scipy import optimize, stats
@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from heart_utils.ratings.verdicts import Array
 from heart_utils.simulate.power import davidson, normal_nodes
-from heart_utils.simulate.study import Panel, Study, simulate_study
+from heart_utils.simulate.study import Panel, Spread, Study, simulate_study
 
 __all__ = ["LAYOUTS", "Margins", "Settings", "calibrate", "simulate_heart"]
 
@@ -141,21 +141,22 @@ def simulate_heart(
     strengths = dict(
         zip([f"model_{k + 1:02d}" for k in range(N_MODELS)], _models().tolist(), strict=True)
     )
-    panels = (
+    panels: tuple[Panel, ...] = (
         Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
         Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
     )
+    if scores:
+        panels = tuple(replace(panel, scores=True) for panel in panels)
+    # no published figure says how far anybody moves in adversarial histories
+    spread = Spread(dialogues=chosen.dialogue_sd, adversarial=0.0)
     return simulate_study(
         rng=rng,
         strengths=strengths | {"human": chosen.human},
         panels=panels,
-        scores=scores,
         n_dialogues=n_dialogues,
         n_twins=N_TWINS,
         pairs=pairs,
-        dialogue_sd=chosen.dialogue_sd,
-        # no published figure says how far anybody moves in adversarial histories
-        adversarial_sd=0.0,
+        spread=spread,
     )
 
 

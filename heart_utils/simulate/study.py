@@ -23,6 +23,7 @@ __all__ = [
     "Behaviour",
     "Panel",
     "SimulatedRaters",
+    "Spread",
     "Study",
     "simulate_raters",
     "simulate_study",
@@ -281,6 +282,16 @@ class Panel:
     ties: float = 0.0
     failures: float = 0.0  #: share of answers that cannot be read (state ``unparsed``)
     answer_format: str | None = None  #: with "logprob" each verdict carries ``p_a``; "json" or None
+    scores: bool = False  #: whether they also score each reply from 1 to 5
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far a simulated study's strengths differ: standard deviations in log-odds."""
+
+    strengths: float = 0.6  #: of responders, where strengths are drawn
+    dialogues: float = 0.8  #: of a responder's replies about their strength
+    adversarial: float = 0.5  #: of what each responder gains or loses in the adversarial slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,21 +316,20 @@ DEFAULT_PANELS = (
 )
 
 
+DEFAULT_SPREAD = Spread()
+
+
 def simulate_study(
     *,
     rng: Generator,
-    strengths: Mapping[str, float] | None = None,
-    n_responders: int = 17,
+    strengths: Mapping[str, float] | int = 17,
     n_dialogues: int = 300,
     n_twins: int = 0,
     pairs: int | str = 70,
     orders: str = "random",
     panels: Sequence[Panel] = DEFAULT_PANELS,
     dimensions: Sequence[str] = ("overall",),
-    strength_sd: float = 0.6,
-    dialogue_sd: float = 0.8,
-    adversarial_sd: float = 0.5,
-    scores: bool = False,
+    spread: Spread = DEFAULT_SPREAD,
 ) -> Study:
     r"""Simulate a whole study with known truth: histories, replies, pairs and verdicts.
 
@@ -334,11 +344,9 @@ def simulate_study(
     ----------
     rng : numpy.random.Generator
         The source of chance.
-    strengths : mapping of str to float, optional
-        Responder -> strength on the first dimension; drawn from :math:`N(0, \text{strength_sd}^2)`
-        if absent. Who is called ``human...`` is a person.
-    n_responders : int
-        How many, where strengths are drawn; every fourth is a person.
+    strengths : mapping of str to float, or int
+        Responder -> strength on the first dimension, where who is called ``human...`` is a person;
+        or how many responders, whose strengths are drawn and of whom every fourth is a person.
     n_dialogues : int
         Of the slice ``standard``, one history each.
     n_twins : int
@@ -352,14 +360,8 @@ def simulate_study(
         :math:`s_r`, position bias :math:`\delta`, ties and failures.
     dimensions : sequence of str
         Lines of the rubric; any two correlate by 0.8.
-    strength_sd : float
-        Standard deviation of strengths, in log-odds.
-    dialogue_sd : float
-        Standard deviation :math:`s_d` of a responder's replies about their strength, in log-odds.
-    adversarial_sd : float
-        Standard deviation of what each responder gains or loses in the adversarial slice.
-    scores : bool
-        Whether each panel also scores each reply from 1 to 5.
+    spread : Spread
+        How far responders, their replies (:math:`s_d`) and slices differ.
 
     Returns
     -------
@@ -397,26 +399,24 @@ def simulate_study(
     """
     if orders not in ("random", "both"):
         raise ValueError(f"orders is {orders!r}, expected random or both.")
-    n_people = max(1, n_responders // PEOPLE_SHARE)
-    drawn = [f"human_{k + 1:02d}" for k in range(n_people)] + [
-        f"model_{k + 1:02d}" for k in range(n_responders - n_people)
-    ]
-    names = drawn if strengths is None else sorted(strengths)  # in the order of the alphabet
+    names = _name_responders(strengths)
     if len(names) < 2:
         raise ValueError(f"A study needs two responders or more, not {len(names)}.")
     slices = np.array(
         ["standard"] * n_dialogues + ["adversarial", "calm_twin"] * n_twins, dtype=object
     )
-    plain = strength_sd * _correlated(rng, (len(dimensions), len(names)))
-    if strengths is not None:  # given for the first dimension, with which the others correlate
+    plain = spread.strengths * _correlated(rng, (len(dimensions), len(names)))
+    if not isinstance(
+        strengths, int
+    ):  # given for the first dimension, with which the others correlate
         given = np.array([strengths[name] for name in names], dtype=float)
         plain[1:] += CORRELATION * (given - plain[0])
         plain[0] = given
-    theta = np.stack([plain, plain + adversarial_sd * _correlated(rng, plain.shape)], axis=1)
+    theta = np.stack([plain, plain + spread.adversarial * _correlated(rng, plain.shape)], axis=1)
     # of shape (dimensions, plain or adversarial, responders)
     theta -= theta.mean(axis=-1, keepdims=True)
     in_slice = theta[:, (slices == "adversarial").astype(int)]
-    strength_in = in_slice + dialogue_sd * _correlated(rng, in_slice.shape)
+    strength_in = in_slice + spread.dialogues * _correlated(rng, in_slice.shape)
     histories = histories_table(slices, n_dialogues)
     kinds = ["human" if name.startswith("human") else "model" for name in names]
     pairs_drawn = _draw_pairs(rng, len(slices), len(names), pairs)
@@ -427,7 +427,9 @@ def simulate_study(
         _judge(rng, *panel, strength_in, pairs_drawn, pairs_met, orders, lines) for panel in every
     ]
     scored = [
-        _score(rng, *panel, strength_in, histories, names, lines) for panel in every if scores
+        _score(rng, *panel, strength_in, histories, names, lines)
+        for panel in every
+        if panel[0].scores
     ]
     verdicts = pd.concat(judged, ignore_index=True)
     orders_drawn = verdicts[["comparison_id", "pair_id", "order"]].drop_duplicates("comparison_id")
@@ -439,9 +441,18 @@ def simulate_study(
             "comparisons", **orders_drawn.merge(pairs_met, on="pair_id"), protocol="simulated"
         ),
         verdicts=verdicts,
-        scores=pd.concat(scored, ignore_index=True) if scores else empty_table("scores"),
-        truth=_truth(theta, panels, names, dimensions, dialogue_sd, n_twins),
+        scores=pd.concat(scored, ignore_index=True) if scored else empty_table("scores"),
+        truth=_truth(theta, panels, names, dimensions, spread.dialogues, n_twins),
     )
+
+
+def _name_responders(strengths: Mapping[str, float] | int) -> list[str]:
+    """Return the names in the order of the alphabet."""
+    if not isinstance(strengths, int):
+        return sorted(strengths)
+    n_people = max(1, strengths // PEOPLE_SHARE)
+    people = [f"human_{k + 1:02d}" for k in range(n_people)]
+    return people + [f"model_{k + 1:02d}" for k in range(strengths - n_people)]
 
 
 def _correlated(rng: Generator, shape: tuple[int, ...]) -> Array:
@@ -694,7 +705,7 @@ def simulate_writers(
         panels=(Panel("human", 20, 3),),
         n_dialogues=n_dialogues,
         pairs="all",
-        dialogue_sd=dialogue_sd,
+        spread=Spread(dialogues=dialogue_sd),
     )
     turns = rng.permutation(n_writers)[np.arange(n_dialogues * writers_per_history) % n_writers]
     histories = np.repeat(study.histories["history_id"].to_numpy(), writers_per_history)

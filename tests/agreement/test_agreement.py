@@ -506,7 +506,7 @@ def test_people_who_are_of_two_kinds_widen_the_interval_to_what_twenty_four_of_t
 def test_how_much_fits_in_memory_at_a_time_changes_no_number(monkeypatch, ties):
     panels = [Panel("human", 6, 3, ties=0.3), Panel("model", 1, 1)]
     rows = simulate_study(
-        rng=np.random.default_rng(3), n_responders=5, n_dialogues=30, pairs=6, panels=panels
+        rng=np.random.default_rng(3), strengths=5, n_dialogues=30, pairs=6, panels=panels
     ).verdicts
     at_once = pairwise_agreement(rows, ties=ties, n_resamples=30).table
     monkeypatch.setattr(agreement, "CHUNK_CELLS", 200)

@@ -10,15 +10,14 @@ from heart_utils.simulate.study import Panel, simulate_study
 
 @pytest.fixture(scope="module")
 def scores():
-    panels = (Panel("human", 1, 1), Panel("model", 1, 1), Panel("model", 1, 1))
+    panels = [Panel(kind, 1, 1, scores=True) for kind in ("human", "model", "model")]
     study = simulate_study(
         rng=np.random.default_rng(5),
-        n_responders=5,
+        strengths=5,
         n_dialogues=30,
         pairs=1,
         panels=panels,
         dimensions=("warmth", "advice"),
-        scores=True,
     )
     table = study.scores.copy()
     table.loc[table.index[::17], "state"] = "error"  # what failed enters neither way

@@ -116,9 +116,7 @@ def test_what_is_no_panel_is_refused_with_a_reason(call, message):
 
 def test_which_reply_is_called_a_changes_no_number_of_judges(rng):
     panels = [Panel("human", 4, 4, ties=0.5), Panel("model", 3, 3, ties=0.3)]
-    rows = simulate_study(
-        rng=rng, n_responders=4, n_dialogues=40, pairs="all", panels=panels
-    ).verdicts
+    rows = simulate_study(rng=rng, strengths=4, n_dialogues=40, pairs="all", panels=panels).verdicts
     turned = rows.assign(verdict=rows["verdict"].replace({"a": "b", "b": "a"}), p_a=None)
     turned = turned.rename(columns={"responder_a": "responder_b", "responder_b": "responder_a"})
     rows = rows.assign(p_a=None)

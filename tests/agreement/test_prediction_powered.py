@@ -33,7 +33,7 @@ def duel(labels=LABELS, beside=BESIDE, alone=ALONE):
 def study(rng, n_dialogues=80, n_responders=5, **judge):
     panels = [Panel("human", 30, 2, ties=0.2), Panel("model", 1, 1, **judge)]
     return simulate_study(
-        rng=rng, n_responders=n_responders, n_dialogues=n_dialogues, pairs="all", panels=panels
+        rng=rng, strengths=n_responders, n_dialogues=n_dialogues, pairs="all", panels=panels
     )
 
 
@@ -262,7 +262,7 @@ def test_drawing_raters_again_gives_the_two_way_sandwich(rng):
     """The second implementation is ``fit_ratings``, which also corrects for each cluster's
     leverage: a few percent wider."""
     panels = [Panel("human", 25, 1, rater_sd=1.0), Panel("model", 1, 1)]
-    drawn = simulate_study(rng=rng, n_responders=5, n_dialogues=80, pairs=6, panels=panels).verdicts
+    drawn = simulate_study(rng=rng, strengths=5, n_dialogues=80, pairs=6, panels=panels).verdicts
     found = prediction_powered_ratings(drawn, rater="rater", weight=0.0).table.set_index(
         "responder"
     )

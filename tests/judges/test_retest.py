@@ -8,7 +8,7 @@ import pytest
 from judging_case import make_study
 from server import Provider, choose_earlier, choose_later, serving
 
-from heart_collect import collect_verdicts
+from heart_collect import collect_verdicts, plan_questions
 from heart_collect.calls.models import Model
 from heart_collect.calls.records import open_ledger
 from heart_utils import BiasError, measure_drift, price_of_repeats, repeat_reliability
@@ -81,7 +81,7 @@ def repeated_study(n_dialogues=120, discrimination=1.0, n_repeats=3):
     panel = Panel("model", n_repeats, n_repeats, discrimination=discrimination)
     rng = np.random.default_rng(6)
     votes = simulate_study(
-        rng=rng, n_responders=4, n_dialogues=n_dialogues, pairs="all", panels=[panel]
+        rng=rng, strengths=4, n_dialogues=n_dialogues, pairs="all", panels=[panel]
     ).verdicts
     raters = sorted(votes["rater"].unique())
     return votes.assign(repeat=votes["rater"].map(raters.index), rater="judge", order="ab")
@@ -166,17 +166,11 @@ def test_a_provider_that_serves_another_model_under_one_name_is_found(second, dr
             judge = Model(
                 "judge", "openai/judge", api_base=provider.address, api_key_env="STAND_IN_KEY"
             )
-            asked_now = {
-                "ledger": open_ledger("sqlite://"),
-                "dimensions": ["overall"],
-                "repeats": 2,
-                "seed": 3,
-            }
-            parts.append(
-                collect_verdicts(*make_study(), [judge], **asked_now, progress=False).assign(
-                    date=date
-                )
+            questions = plan_questions(
+                *make_study(), [judge], dimensions=["overall"], repeats=2, seed=3
             )
+            verdicts = collect_verdicts(questions, ledger=open_ledger("sqlite://"), progress=False)
+            parts.append(verdicts.assign(date=date))
     found = measure_drift(pd.concat(parts, ignore_index=True), n_resamples=50)
     assert found[["same_within", "drift"]].to_numpy().tolist() == [[1.0, drift]]
 

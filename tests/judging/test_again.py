@@ -14,6 +14,7 @@ from heart_collect.judging.judge import (
     collect_answers,
     collect_verdicts,
     plan_again,
+    plan_questions,
 )
 from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils.runs import find_root
@@ -62,7 +63,9 @@ def test_one_pair_a_history_is_asked_about_in_each_arm_and_order(monkeypatch):
 def test_what_the_run_asked_before_is_not_asked_anew(monkeypatch):
     ledger = StandIn(monkeypatch, say)
     study = make_study()
-    collect_verdicts(*study, [LETTERS], ledger=ledger, dimensions=["overall"], seed=3)
+    collect_verdicts(
+        plan_questions(*study, [LETTERS], dimensions=["overall"], seed=3), ledger=ledger
+    )
     before = len(ledger.asked)
     ask_again(
         *study, [LETTERS], ledger=ledger, n_pairs=2, dimensions=["overall"], several=TWO, seed=3

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_collect.judging.calibration import calibrate_judge
+from heart_collect.judging.calibration import LabelSource, calibrate_judge
 from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_utils import (
     describe_judges,
@@ -77,9 +77,7 @@ def calibrated(**changes):
         judge,
         people,
         bound_to=JUDGE,
-        labels_from="a test",
-        made_on=DAY,
-        valid_days=90,
+        labels=LabelSource("a test", made_on=DAY, valid_days=90),
         n_resamples=200,
     )
 
@@ -89,7 +87,7 @@ def test_agreement_errors_and_lead_are_those_counted_by_hand():
     people["verdict"] = list("aaaaaabbbb")
     judge["verdict"] = list("aaaabbbbba")  # wrong on two of x's wins and one of y's
     record = calibrate_judge(
-        judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=50
+        judge, people, bound_to=JUDGE, labels=LabelSource("a test", made_on=DAY), n_resamples=50
     )
     assert record.agreement == pytest.approx(7 / 10)
     assert record.wrongly_preferred == pytest.approx({"x": 1 / 10, "y": 2 / 10})
@@ -102,7 +100,7 @@ def test_the_lean_to_length_counts_errors_alone():
     people["verdict"], judge["verdict"] = list("aaaaaabbbb"), list("aaaabbbbba")
     words = pd.DataFrame({"words": [5, 5, 5, 5, -3, 4, -1, -1, -1, 2]}, index=judge["pair_id"])
     record = calibrate_judge(
-        judge, people, bound_to=JUDGE, labels_from="a test", words=words, n_resamples=50
+        judge, people, bound_to=JUDGE, labels=LabelSource("a test"), words=words, n_resamples=50
     )
     # took b (longer), b (shorter), a (longer)
     assert record.longer_when_wrong == pytest.approx(2 / 3)
@@ -116,7 +114,11 @@ def test_repeats_say_how_often_it_answers_the_same():
         + list(judge["verdict"][5:]),
     )
     record = calibrate_judge(
-        pd.concat([judge, again]), people, bound_to=JUDGE, labels_from="a test", n_resamples=50
+        pd.concat([judge, again]),
+        people,
+        bound_to=JUDGE,
+        labels=LabelSource("a test"),
+        n_resamples=50,
     )
     assert record.same_when_asked_again == pytest.approx(15 / 20)
     assert (
@@ -157,8 +159,7 @@ def test_a_judge_that_follows_the_authors_names_alone_may_not_gate():
         judge.assign(verdict="a"),
         people,
         bound_to=JUDGE,
-        labels_from="a test",
-        made_on=DAY,
+        labels=LabelSource("a test", made_on=DAY),
         n_resamples=200,
     )
     (fault,) = record.faults(bound_to=JUDGE, today=DAY)
@@ -209,7 +210,7 @@ def test_a_saved_record_is_the_same_and_an_edited_one_refused(tmp_path):
 def test_votes_that_calibrate_nothing_are_refused(spoil, message):
     with pytest.raises(CalibrationError, match=message):
         calibrate_judge(
-            *spoil(*votes_on_pairs()), bound_to=JUDGE, labels_from="a test", n_resamples=50
+            *spoil(*votes_on_pairs()), bound_to=JUDGE, labels=LabelSource("a test"), n_resamples=50
         )
 
 
@@ -219,8 +220,8 @@ def test_a_judge_without_one_of_its_parts_is_refused():
         calibrate_judge(
             judge,
             people,
-            labels_from="a test",
             bound_to={"model": "m", "rubric": "r", "options": {}, "temperature": 0},
+            labels=LabelSource("a test"),
         )
 
 
@@ -249,10 +250,12 @@ def test_a_record_says_lead_labels_date_and_expiry_in_words():
 def test_one_person_makes_no_record():
     judge, people = votes_on_pairs()
     with pytest.raises(CalibrationError, match="One person alone decided pairs"):
-        calibrate_judge(judge, people.assign(rater="ann"), bound_to=JUDGE, labels_from="a test")
+        calibrate_judge(
+            judge, people.assign(rater="ann"), bound_to=JUDGE, labels=LabelSource("a test")
+        )
     idle = pd.concat([people.assign(rater="ann"), people.assign(rater="bob", verdict="tie")])
     with pytest.raises(CalibrationError, match="One person alone"):  # bob decided nothing
-        calibrate_judge(judge, idle, bound_to=JUDGE, labels_from="a test")
+        calibrate_judge(judge, idle, bound_to=JUDGE, labels=LabelSource("a test"))
 
 
 @pytest.mark.parametrize("loads", [[1, 1], [300, 1, 1], [300, 1]])
@@ -262,7 +265,7 @@ def test_few_people_or_one_who_gave_nearly_all_labels_may_not_decide(loads):
     codes = np.repeat(PEOPLE[: len(loads)], np.ceil(np.array(loads) * 300 / sum(loads)).astype(int))
     people["rater"] = np.roll(codes, 7)[:300]
     record = calibrate_judge(
-        judge, people, bound_to=JUDGE, labels_from="a test", made_on=DAY, n_resamples=200
+        judge, people, bound_to=JUDGE, labels=LabelSource("a test", made_on=DAY), n_resamples=200
     )
     assert record.n_people == len(loads)
     assert record.faults(bound_to=JUDGE, today=DAY)
@@ -282,7 +285,7 @@ def test_the_interval_of_a_record_holds_other_people_s_agreement():
             rater=np.resize(PEOPLE[:3], 90), verdict=people["verdict"].where(same, opposite)
         )
         record = calibrate_judge(
-            judge, people, bound_to=JUDGE, labels_from="a test", n_resamples=20
+            judge, people, bound_to=JUDGE, labels=LabelSource("a test"), n_resamples=20
         )
         held += record.agreement_low <= 0.75 <= record.agreement_high
     assert held >= 54  # over dialogues alone some 50
@@ -303,25 +306,29 @@ def test_a_judge_among_the_people_is_refused():
     judge, people = votes_on_pairs()
     with pytest.raises(CalibrationError, match="not calibrated on its own answers"):
         calibrate_judge(
-            judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels_from="a test"
+            judge, judge.assign(rater_kind="human"), bound_to=JUDGE, labels=LabelSource("a test")
         )
 
 
 def test_one_dialogue_an_address_and_days_gone_by_are_refused():
     judge, people = votes_on_pairs()
     with pytest.raises(CalibrationError, match="Only one dialogue"):
-        calibrate_judge(judge.head(1), people.head(1), bound_to=JUDGE, labels_from="a test")
+        calibrate_judge(judge.head(1), people.head(1), bound_to=JUDGE, labels=LabelSource("a test"))
     with pytest.raises(ValueError, match="labels_from"):
-        calibrate_judge(judge, people, bound_to=JUDGE, labels_from="by ann@example.org")
+        calibrate_judge(judge, people, bound_to=JUDGE, labels=LabelSource("by ann@example.org"))
     with pytest.raises(CalibrationError, match="expected 1 or more"):
-        calibrate_judge(judge, people, bound_to=JUDGE, labels_from="a test", valid_days=0)
+        calibrate_judge(judge, people, bound_to=JUDGE, labels=LabelSource("a test", valid_days=0))
 
 
 def test_a_person_who_answered_a_pair_twice_has_one_label():
     judge, people = votes_on_pairs()
     again = people.head(7).assign(repeat=1, verdict="tie")
     twice = calibrate_judge(
-        judge, pd.concat([people, again]), bound_to=JUDGE, labels_from="a test", n_resamples=50
+        judge,
+        pd.concat([people, again]),
+        bound_to=JUDGE,
+        labels=LabelSource("a test"),
+        n_resamples=50,
     )
     assert twice.n_labels == len(people)
     assert twice.agreement == calibrated().agreement
@@ -335,9 +342,7 @@ def two_judges():
         judge,
         people,
         bound_to=JUDGE,
-        labels_from="a test",
-        made_on=DAY,
-        valid_days=90,
+        labels=LabelSource("a test", made_on=DAY, valid_days=90),
         n_resamples=50,
     )
     rows = pd.concat([judge, judge.assign(rater="other")], ignore_index=True)

@@ -26,6 +26,7 @@ from heart_collect.judging.recipe import RecipeError, read_recipe
 from heart_collect.judging.respond import collect_replies
 from heart_collect.judging.responders import RespondError
 from heart_utils import (
+    GateRule,
     combine_orders,
     compare_responders,
     fit_boards,
@@ -199,7 +200,7 @@ def test_what_is_judged_says_its_unit_and_its_seeker_and_the_rest_is_as_with_rep
     agreed = pairwise_agreement(pd.concat([joined, people]), n_resamples=0)
     assert agreed.table["agreement"].tolist() == [1.0] * 6  # on each of the six dimensions
     gate = compare_responders(
-        joined, baseline="n", candidate="m", dimensions=["overall"], n_resamples=50,
+        joined, baseline="n", candidate="m", dimensions=["overall"], rule=GateRule(n_resamples=50),
         rng=np.random.default_rng(1),
     )  # fmt: skip
     assert gate.baseline == "n"

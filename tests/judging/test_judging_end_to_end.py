@@ -12,7 +12,7 @@ from server import Provider, serving
 from heart_collect.calls.local import NotInstalledError
 from heart_collect.calls.models import Model, local_model
 from heart_collect.calls.records import ReplayError, open_ledger
-from heart_collect.judging.judge import collect_verdicts
+from heart_collect.judging.judge import collect_verdicts, plan_questions, plan_verdicts
 
 
 def choose_second(body):
@@ -35,17 +35,19 @@ def test_verdicts_come_back_from_the_ledger_without_a_server(judge, tmp_path):
     ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
     with serving(Provider(choose_second, faults={"500": 0.1, "malformed": 0.1})) as provider:
         judge = replace(judge, api_base=provider.address)
-        plan = collect_verdicts(*study, [judge], ledger=ledger, plan=True)
-        live = collect_verdicts(*study, [judge], ledger=ledger, progress=False)
+        plan = plan_verdicts(plan_questions(*study, [judge]), ledger)
+        live = collect_verdicts(plan_questions(*study, [judge]), ledger=ledger, progress=False)
     again = collect_verdicts(
-        *study, [judge], ledger=open_ledger(f"sqlite:///{tmp_path}/calls.db"), mode="replay"
+        plan_questions(*study, [judge]),
+        ledger=open_ledger(f"sqlite:///{tmp_path}/calls.db"),
+        mode="replay",
     )
     pd.testing.assert_frame_equal(live, again)
     assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[12, 0]]
     assert set(live["state"]) == {"valid"}
     assert (live["verdict"] == live["order"].str[1]).all()
     with pytest.raises(ReplayError):
-        collect_verdicts(*study, [judge], ledger=ledger, mode="replay", seed=1)
+        collect_verdicts(plan_questions(*study, [judge], seed=1), ledger=ledger, mode="replay")
     assert not [file for file in tmp_path.iterdir() if b"sk-canary" in file.read_bytes()]
 
 
@@ -54,7 +56,9 @@ def test_letters_come_with_their_probabilities(judge, tmp_path):
         judge = replace(judge, api_base=provider.address, answer_format="logprob")
         ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
         verdicts = collect_verdicts(
-            *make_study(), [judge], ledger=ledger, dimensions=["overall"], progress=False
+            plan_questions(*make_study(), [judge], dimensions=["overall"]),
+            ledger=ledger,
+            progress=False,
         )
     assert verdicts.groupby("order")["p_a"].unique().map(list).to_dict() == {
         # 1 / (1 + e^1): the letters differ by one in log-probability, and B, the second shown, has
@@ -69,12 +73,16 @@ def test_a_judge_that_talks_instead_is_asked_once_more_and_then_unparsed(judge, 
         judge = replace(judge, api_base=provider.address)
         ledger = open_ledger(f"sqlite:///{tmp_path}/calls.db")
         scores = collect_verdicts(
-            make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False
+            plan_questions(make_histories(), make_replies(), None, [judge]),
+            ledger=ledger,
+            progress=False,
         )
         assert len(provider.requests) == 12
         assert set(scores["state"]) == {"unparsed"}
         collect_verdicts(
-            make_histories(), make_replies(), None, [judge], ledger=ledger, progress=False
+            plan_questions(make_histories(), make_replies(), None, [judge]),
+            ledger=ledger,
+            progress=False,
         )
         assert len(provider.requests) == 12
 
@@ -88,12 +96,10 @@ def test_the_embedded_model_answers_in_the_form_asked_for(answer_format, tmp_pat
     judge = replace(local_model(), answer_format=answer_format)
     try:
         verdicts = collect_verdicts(
-            histories,
-            replies,
-            comparisons.head(2),
-            [judge],
+            plan_questions(
+                histories, replies, comparisons.head(2), [judge], dimensions=["overall"]
+            ),
             ledger=ledger,
-            dimensions=["overall"],
             progress=False,
         )
     except NotInstalledError as error:

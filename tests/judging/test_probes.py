@@ -5,7 +5,7 @@ import pytest
 
 from heart_collect.calls.models import read_models
 from heart_collect.calls.records import ReplayError, open_ledger
-from heart_collect.judging.judge import collect_answers, plan_answers
+from heart_collect.judging.judge import collect_answers, plan_verdicts
 from heart_collect.judging.probes import CHECKS, make_probes
 from heart_collect.judging.prompts import instructs_judge
 from heart_collect.judging.steps import probe_questions
@@ -87,7 +87,7 @@ def test_what_is_bare_is_about_as_long_and_shares_fewer_words_with_the_conversat
 def test_a_plan_asks_nothing_and_a_replay_of_nothing_says_what_to_do():
     judges = read_models([JUDGE])
     questions = probe_questions(judges, seed=1)
-    plan = plan_answers(questions, open_ledger("sqlite://"))
+    plan = plan_verdicts(questions, open_ledger("sqlite://"))
     assert int(plan["n_calls"].sum()) == 2 * 24 * len(CHECKS)
     with pytest.raises(ReplayError, match="make collect"):
         collect_answers(

@@ -5,7 +5,7 @@ import pytest
 from judging_case import JUDGE, StandIn, dimensions_in, make_histories, make_replies
 
 from heart_collect.calls.models import Call, Model
-from heart_collect.judging.judge import collect_verdicts, plan_questions
+from heart_collect.judging.judge import collect_verdicts, plan_questions, plan_verdicts
 from heart_utils.tables import DIMENSIONS
 
 
@@ -19,7 +19,9 @@ def score(monkeypatch, say, replies=None, judges=(JUDGE,), **options):
     ledger = StandIn(monkeypatch, say)
     replies = make_replies() if replies is None else replies
     return (
-        collect_verdicts(make_histories(), replies, None, judges, ledger=ledger, **options),
+        collect_verdicts(
+            plan_questions(make_histories(), replies, None, judges, **options), ledger=ledger
+        ),
         ledger,
     )
 
@@ -121,9 +123,7 @@ def test_a_judge_that_answers_with_a_letter_is_left_out_and_named(monkeypatch):
 
 def test_the_plan_counts_calls(monkeypatch):
     ledger = StandIn(monkeypatch, rate(1))
-    plan = collect_verdicts(
-        make_histories(), make_replies(), None, [JUDGE], ledger=ledger, plan=True
-    )
+    plan = plan_verdicts(plan_questions(make_histories(), make_replies(), None, [JUDGE]), ledger)
     assert plan[["n_calls", "n_recorded"]].to_numpy().tolist() == [[6, 0]]
 
 

@@ -79,7 +79,9 @@ def voted(replies, seed=3):
 @pytest.fixture(scope="module")
 def judge():
     replies = drawn_replies()
-    return train_judge(replies, scored(replies), leave_out=["dialogue_id"], licence="CC0-1.0")
+    return train_judge(
+        replies.assign(licence="CC0-1.0"), scored(replies), leave_out=["dialogue_id"]
+    )
 
 
 def test_out_of_fold_scores_follow_the_quality_that_words_show(judge):
@@ -455,7 +457,7 @@ def test_a_judge_of_published_replies_gives_back_no_ones_words(mirror, tmp_path)
     labels = replies[["reply_id", "rater"]].assign(
         score=rated["rating_human"], rater_kind="human", state="valid", dimension="overall"
     )
-    path = train_judge(replies, labels, n_folds=2, licence="none stated").save(
+    path = train_judge(replies.assign(licence="none stated"), labels, n_folds=2).save(
         tmp_path / "judge.json"
     )
     content = json.loads(path.read_text())

@@ -7,7 +7,7 @@ import pytest
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.evidence.effects import share_between
-from heart_utils.gate import compare_responders
+from heart_utils.gate import GateRule, compare_responders
 from heart_utils.judges.position import position_bias
 from heart_utils.ratings.consistency import consistency, head_to_head
 from heart_utils.ratings.judge_aware import fit_judge_aware
@@ -31,7 +31,11 @@ PATHS = {
     "powered": lambda rows: prediction_powered_ratings(rows[JUDGE | FIRST]),
     "agreement": lambda rows: pairwise_agreement(rows, n_resamples=50),
     "gate": lambda rows: compare_responders(
-        rows, baseline="x", candidate="y", n_resamples=50, rng=np.random.default_rng(1)
+        rows,
+        baseline="x",
+        candidate="y",
+        rule=GateRule(n_resamples=50),
+        rng=np.random.default_rng(1),
     ),
     "position": lambda rows: position_bias(
         rows[JUDGE], n_resamples=50, rng=np.random.default_rng(1)

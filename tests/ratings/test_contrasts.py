@@ -11,7 +11,7 @@ from scipy.special import logit
 from heart_utils.ratings.contrasts import twin_contrasts
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import RatingsError
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 PANEL = Panel("human", 20, 6)
 
@@ -19,13 +19,13 @@ PANEL = Panel("human", 20, 6)
 def twins(seed, adversarial_sd, n_twins=18, n_responders=4, **settings):
     return simulate_study(
         rng=np.random.default_rng(seed),
-        n_responders=n_responders,
+        strengths=n_responders,
         n_dialogues=0,
         n_twins=n_twins,
         pairs="all",
-        adversarial_sd=adversarial_sd,
         panels=[PANEL],
         **settings,
+        spread=Spread(adversarial=adversarial_sd),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from heart_utils.ratings.fragility import find_fragility
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import RatingsError
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,8 @@ def rows():
         strengths=strengths,
         n_dialogues=120,
         pairs="all",
-        dialogue_sd=0.3,
         panels=[Panel("human", 20, 2)],
+        spread=Spread(dialogues=0.3),
     )
     return study.verdicts
 

@@ -6,7 +6,7 @@ import pytest
 
 from heart_utils.ratings.consistency import head_to_head
 from heart_utils.ratings.verdicts import RatingsError
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 WHO = pd.DataFrame(
     {
@@ -68,8 +68,8 @@ def test_shares_of_a_simulated_study_lie_in_their_intervals(rng):
         strengths=strengths,
         n_dialogues=4000,
         pairs="all",
-        dialogue_sd=0,
         panels=[Panel("human", 5, 1, ties=0.5)],
+        spread=Spread(dialogues=0),
     )
     found = head_to_head(study.verdicts, study.responders, rng=rng, n_resamples=300).set_index(
         "outcome"

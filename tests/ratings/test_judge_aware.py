@@ -14,7 +14,7 @@ from heart_utils.ratings.judge_aware import fit_judge_aware
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.spread import sums_of_scores
 from heart_utils.ratings.verdicts import RatingsError, name_codes, read_verdicts
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 from heart_utils.tables import check_table
 
 PANELS = (
@@ -28,12 +28,12 @@ PANELS = (
 def study():
     return simulate_study(
         rng=np.random.default_rng(21),
-        n_responders=6,
+        strengths=6,
         n_dialogues=500,
         pairs=10,
         panels=PANELS,
-        dialogue_sd=0.0,
         orders="both",
+        spread=Spread(dialogues=0.0),
     )
 
 
@@ -82,7 +82,7 @@ def test_equal_forced_raters_give_plain_bradley_terry(monkeypatch):
     """With discrimination held at one and order unknown, the model is Bradley-Terry on verdicts."""
     rows = simulate_study(
         rng=np.random.default_rng(2),
-        n_responders=4,
+        strengths=4,
         n_dialogues=60,
         pairs=6,
         panels=[Panel("human", 5, 3)],
@@ -106,7 +106,7 @@ def test_raters_who_share_one_order_pass_and_others_fail(fit):
     assert fit.common_order.p_value > 0.01
     at_odds = (Panel("human", 4, 2, rater_sd=0.0), Panel("model", 2, 2, rater_sd=1.0))
     study = simulate_study(
-        rng=np.random.default_rng(3), n_responders=6, n_dialogues=200, pairs=10, panels=at_odds
+        rng=np.random.default_rng(3), strengths=6, n_dialogues=200, pairs=10, panels=at_odds
     )
     assert fit_judge_aware(study.verdicts).common_order.p_value < 1e-6
 
@@ -118,7 +118,7 @@ def test_the_test_of_a_common_order_holds_its_level_where_dialogues_matter():
     for seed in range(25):
         study = simulate_study(
             rng=np.random.default_rng(seed),
-            n_responders=4,
+            strengths=4,
             n_dialogues=60,
             pairs=6,
             panels=[Panel("human", 4, 4)],
@@ -156,7 +156,7 @@ def test_raters_who_follow_a_rule_are_finite(study):
 def test_raters_with_few_answers_do_not_throw_the_search_off(seed):
     """Some 27 answers a person: from there a plain Newton step has overshot to infinity."""
     rows = simulate_study(
-        rng=np.random.default_rng(seed), n_responders=6, n_dialogues=80, pairs="all"
+        rng=np.random.default_rng(seed), strengths=6, n_dialogues=80, pairs="all"
     ).verdicts
     found = fit_judge_aware(rows)
     assert found.raters["discrimination"].between(0.3, 3.0).all()

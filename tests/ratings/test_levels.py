@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heart_utils.ratings.bradley_terry import find_separated, fit_model
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import RatingsError, read_verdicts
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 NAMES = ["w", "x", "y", "z"]
 SHARES = {"a": 1.0, "tie": 0.5, "b": 0.0}
@@ -89,7 +89,7 @@ def test_davidson_is_newmans_model_as_evalica_fits_it():
 
     rows = simulate_study(
         rng=np.random.default_rng(5),
-        n_responders=5,
+        strengths=5,
         n_dialogues=40,
         pairs=8,
         panels=[Panel("human", 9, 3, ties=0.7)],
@@ -154,8 +154,8 @@ def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
         strengths=strengths,
         n_dialogues=800,
         pairs="all",
-        dialogue_sd=0,
         panels=[Panel("human", 9, 2, ties=0.6)],
+        spread=Spread(dialogues=0),
     )
     ratings = fit_ratings(study.verdicts, method="davidson", n_resamples=200)
     table = ratings.table.set_index("responder").loc[NAMES]
@@ -168,7 +168,7 @@ def test_davidson_finds_known_strengths_and_the_readiness_to_tie():
 def test_without_ties_davidson_is_bradley_terry():
     rows = simulate_study(
         rng=np.random.default_rng(5),
-        n_responders=5,
+        strengths=5,
         n_dialogues=20,
         pairs=8,
         panels=[Panel("human", 9, 3)],

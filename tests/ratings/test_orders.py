@@ -112,7 +112,7 @@ def study():
     )
     return simulate_study(
         rng=np.random.default_rng(8),
-        n_responders=4,
+        strengths=4,
         n_dialogues=40,
         pairs="all",
         orders="both",

@@ -59,7 +59,7 @@ def baseball():
 
 @pytest.fixture(scope="module")
 def study():
-    return simulate_study(rng=np.random.default_rng(5), n_responders=6, n_dialogues=60, pairs=10)
+    return simulate_study(rng=np.random.default_rng(5), strengths=6, n_dialogues=60, pairs=10)
 
 
 # Published tables
@@ -234,9 +234,7 @@ def test_evalica_gives_the_same_strengths_with_ties(study):
 
 def test_the_bootstrap_refits_what_was_drawn():
     """Replicates against separate fits to tables in which drawn dialogues are repeated as often."""
-    study = simulate_study(
-        rng=np.random.default_rng(3), n_responders=4, n_dialogues=20, pairs="all"
-    )
+    study = simulate_study(rng=np.random.default_rng(3), strengths=4, n_dialogues=20, pairs="all")
     ratings = fit_ratings(study.verdicts, n_resamples=5, rng=np.random.default_rng(7))
     counts = draw_weights(20, 5, np.random.default_rng(7)).astype(int)
     dialogues = sorted(study.verdicts["dialogue_id"].unique())
@@ -363,7 +361,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     for seed in range(40):
         study = simulate_study(
             rng=np.random.default_rng(seed),
-            n_responders=5,
+            strengths=5,
             n_dialogues=60,
             pairs="all",
             panels=[panel],
@@ -447,7 +445,7 @@ def test_who_was_never_beaten_moves_nobody_elses_rating():
 
 def test_a_board_does_not_depend_on_the_boards_beside_it():
     people = simulate_study(
-        rng=np.random.default_rng(2), n_responders=3, n_dialogues=30, pairs="all"
+        rng=np.random.default_rng(2), strengths=3, n_dialogues=30, pairs="all"
     ).verdicts
     people = people[people["rater_kind"] == "human"]
     everybody = pd.concat([people, people.assign(rater_kind="a panel")], ignore_index=True)

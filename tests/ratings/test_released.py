@@ -44,7 +44,7 @@ def test_the_interval_is_that_of_a_count_of_games():
 def test_a_general_optimiser_finds_the_same_strengths():
     rows = simulate_study(
         rng=np.random.default_rng(4),
-        n_responders=5,
+        strengths=5,
         n_dialogues=30,
         pairs=8,
         panels=[Panel("model", 3, 3)],

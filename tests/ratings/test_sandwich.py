@@ -26,7 +26,7 @@ from heart_utils.tables import check_table
 def rows():
     panel = Panel("human", 30, 3, rater_sd=0.5, ties=0.3)
     return simulate_study(
-        rng=np.random.default_rng(12), n_responders=5, n_dialogues=80, pairs=8, panels=[panel]
+        rng=np.random.default_rng(12), strengths=5, n_dialogues=80, pairs=8, panels=[panel]
     ).verdicts
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
-from heart_utils.gate import GateFailedError, compare_responders
+from heart_utils.gate import GateFailedError, GateRule, compare_responders
 from heart_utils.report.gate_report import (
     GateError,
     plot_drops,
@@ -22,9 +22,9 @@ from heart_utils.runs import RunError
 def run_gate(baseline, candidate, *, run=None, protocol=None, **options):
     """However few the dialogues: most of these tests are of what happens to a verdict, not of when
     there is one."""
-    return read_sides(baseline, candidate, run=run, protocol=protocol).compare(
-        **{"max_detectable": np.inf, **options}
-    )
+    rng = options.pop("rng")
+    rule = GateRule(**{"max_detectable": np.inf, **options})
+    return read_sides(baseline, candidate, run=run, protocol=protocol).compare(rule=rule, rng=rng)
 
 
 @pytest.fixture
@@ -229,9 +229,7 @@ def test_the_report_says_that_the_error_rate_is_for_one_run(rng, mode, alpha, se
         flat_verdicts("overall"),
         baseline="old",
         candidate="new",
-        mode=mode,
-        alpha=alpha,
-        n_resamples=50,
+        rule=GateRule(mode=mode, alpha=alpha, n_resamples=50),
         rng=rng,
     )
     summary = report_text(gate, "gate.md")

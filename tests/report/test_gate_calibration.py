@@ -12,7 +12,7 @@ import yaml
 from gate_case import THETA, write_run
 from scipy import stats
 
-from heart_collect.judging.calibration import calibrate_judge
+from heart_collect.judging.calibration import LabelSource, calibrate_judge
 from heart_utils import Panel, load_verdicts, prediction_powered_ratings, simulate_study
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report.gate_calibration import check_calibration, compare_powered
@@ -75,9 +75,7 @@ def record_of(folder, name, *, right, bound_to=NOW, n=300, seed=5, day=None):
         judge,
         people,
         bound_to=bound_to,
-        labels_from="a test",
-        made_on=day,
-        valid_days=30,
+        labels=LabelSource("a test", made_on=day, valid_days=30),
         n_resamples=200,
     )
     return record.save(folder / f"{name}.json")
@@ -287,7 +285,7 @@ def test_the_interval_of_peoples_opinion_is_that_of_prediction_powered_ratings()
     that function's own."""
     panels = [Panel("human", 5, 1), Panel("model", 1, 1, discrimination=0.7)]
     study = simulate_study(
-        rng=np.random.default_rng(4), n_responders=3, n_dialogues=120, pairs="all", panels=panels
+        rng=np.random.default_rng(4), strengths=3, n_dialogues=120, pairs="all", panels=panels
     )
     rows = combine_orders(study.verdicts)
     judged, people = (rows[rows["rater_kind"] == kind] for kind in ("model", "human"))

@@ -15,7 +15,7 @@ from builders import full_disk
 from gate_case import THETA, write_run
 
 from heart_collect import collect
-from heart_utils.gate import compare_responders
+from heart_utils.gate import GateRule
 from heart_utils.report.gate_report import _parser, main
 from heart_utils.runs import find_root
 
@@ -156,7 +156,7 @@ def test_the_help_names_the_defaults_that_the_command_has_and_the_functions_have
     assert len(numbers) >= 5
     assert [action.dest for action in numbers if not action.help.endswith(f"({action.default:.2f})")
             and not action.help.endswith(f"({action.default:g})")] == []  # fmt: skip
-    options = inspect.signature(compare_responders).parameters
+    options = inspect.signature(GateRule).parameters
     shared = [action for action in numbers if action.dest in options]
     assert {action.dest: action.default for action in shared} == {
         action.dest: options[action.dest].default for action in shared

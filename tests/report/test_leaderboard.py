@@ -27,7 +27,7 @@ from heart_utils.tables import TableError
 
 @pytest.fixture(scope="module")
 def ratings():
-    study = simulate_study(rng=np.random.default_rng(1), n_responders=5, n_dialogues=40, pairs=6)
+    study = simulate_study(rng=np.random.default_rng(1), strengths=5, n_dialogues=40, pairs=6)
     boards = fit_boards(
         study.verdicts, by=["dimension", "rater_kind"], responders=study.responders, n_resamples=100
     )

@@ -50,9 +50,16 @@ def run_of(n=6, **texts):
     return told, replies, comparisons, both, responders
 
 
+NAMES = ("histories", "replies", "comparisons", "verdicts", "responders")
+
+
 def page(tables, licences=("CC0-1.0",), **options):
     made = practise_comparisons(
-        *tables, licences=licences, who_wrote="a test", rng=np.random.default_rng(1), **options
+        dict(zip(NAMES, tables, strict=True)),
+        licences=licences,
+        who_wrote="a test",
+        rng=np.random.default_rng(1),
+        **options,
     )
     return made._repr_html_()
 

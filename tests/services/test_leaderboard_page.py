@@ -13,7 +13,7 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, chromium):
-    study = simulate_study(rng=np.random.default_rng(1), n_responders=8, n_dialogues=40, pairs=20)
+    study = simulate_study(rng=np.random.default_rng(1), strengths=8, n_dialogues=40, pairs=20)
     table = fit_ratings(study.verdicts, responders=study.responders, n_resamples=50).table
     file = write_leaderboard(table, tmp_path_factory.mktemp("board"))[2]
     opened = chromium.new_page()
@@ -58,7 +58,7 @@ def test_nothing_but_the_file_was_asked_for(page):
 
 
 def test_of_several_leaderboards_the_one_that_is_chosen_is_shown(chromium, tmp_path):
-    study = simulate_study(rng=np.random.default_rng(1), n_responders=4, n_dialogues=40, pairs=6)
+    study = simulate_study(rng=np.random.default_rng(1), strengths=4, n_dialogues=40, pairs=6)
     table = fit_ratings(study.verdicts, responders=study.responders, n_resamples=50).table
     boards = {
         "one set": pd.concat([table, table.assign(dimension="attunement")]),

@@ -4,13 +4,18 @@ import pytest
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.simulate import coverage as powered_check
 from heart_utils.simulate.coverage import check_coverage, check_saving, label_some
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 
 
 def study(rng, **judge):
     panels = [Panel("human", 30, 2), Panel("model", 1, 1, **judge)]
     return simulate_study(
-        rng=rng, n_responders=3, n_dialogues=60, pairs="all", dialogue_sd=1.5, panels=panels
+        rng=rng,
+        strengths=3,
+        n_dialogues=60,
+        pairs="all",
+        panels=panels,
+        spread=Spread(dialogues=1.5),
     ).verdicts
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from heart_utils.simulate.study import Panel, simulate_study
+from heart_utils.simulate.study import Panel, Spread, simulate_study
 from heart_utils.tables import check_table
 
 NAMES = ["histories", "responders", "replies", "comparisons", "verdicts", "scores"]
@@ -20,17 +20,16 @@ NAMES = ["histories", "responders", "replies", "comparisons", "verdicts", "score
 def study():
     return simulate_study(
         rng=np.random.default_rng(2),
-        n_responders=8,
+        strengths=8,
         n_dialogues=30,
         n_twins=5,
         pairs=9,
         orders="both",
         dimensions=("overall", "attunement"),
         panels=(
-            Panel("human", 12, 3, ties=0.4, failures=0.1),
-            Panel("model", 2, 2, answer_format="logprob"),
+            Panel("human", 12, 3, ties=0.4, failures=0.1, scores=True),
+            Panel("model", 2, 2, answer_format="logprob", scores=True),
         ),
-        scores=True,
     )
 
 
@@ -83,8 +82,8 @@ def test_shares_of_answers_are_those_put_in():
         strengths={"x": 0, "y": 0},
         n_dialogues=4000,
         pairs="all",
-        dialogue_sd=0,
         panels=[panel],
+        spread=Spread(dialogues=0),
     )
     rows = study.verdicts
     failed = rows["state"] == "unparsed"
@@ -102,8 +101,8 @@ def test_shares_of_answers_are_those_put_in():
         strengths={"x": 0, "y": 0},
         n_dialogues=4000,
         pairs="all",
-        dialogue_sd=0,
         panels=[even],
+        spread=Spread(dialogues=0),
     )
     assert (ties.verdicts["verdict"] == "tie").mean() == pytest.approx(0.5 / 2.5, abs=0.015)
 
@@ -115,8 +114,8 @@ def test_the_marginal_truth_is_where_the_averaged_win_probability_lies():
         strengths={"x": 0.8, "y": -0.8},
         n_dialogues=20_000,
         pairs="all",
-        dialogue_sd=0.9,
         panels=[panel],
+        spread=Spread(dialogues=0.9),
     )
     share = study.verdicts["verdict"].map({"a": 1.0, "tie": 0.5, "b": 0.0}).mean()
     truth = study.truth.query("rater_kind == 'human'").set_index("responder")
@@ -129,7 +128,7 @@ def test_the_marginal_truth_is_where_the_averaged_win_probability_lies():
 def test_dimensions_are_correlated_as_told():
     study = simulate_study(
         rng=np.random.default_rng(3),
-        n_responders=150,
+        strengths=150,
         n_dialogues=1,
         pairs=1,
         dimensions=("one", "two"),
@@ -165,7 +164,11 @@ def test_impossible_studies_are_refused(change, message):
 def test_strengths_that_are_drawn_spread_as_asked():
     none, some, more = (
         simulate_study(
-            rng=np.random.default_rng(1), n_responders=40, n_dialogues=1, pairs=2, strength_sd=sd
+            rng=np.random.default_rng(1),
+            strengths=40,
+            n_dialogues=1,
+            pairs=2,
+            spread=Spread(strengths=sd),
         ).truth["strength"]
         for sd in (0.0, 0.3, 1.5)
     )
