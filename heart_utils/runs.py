@@ -210,19 +210,6 @@ def open_run(name_or_path: str | os.PathLike[str], *, create: bool = True) -> Ru
         If the run was written by a newer version, the path is a file, or it is not there and
         `create` is false.
 
-    See Also
-    --------
-    read_recipe : Read what a run collects.
-    heart_collect.calls.records.open_ledger : Open the ledger of a run's model calls.
-    check_table : Check that a table has the columns and words that a run needs.
-    find_root : Find the folder that holds ``data/`` and ``runs/``.
-
-    Notes
-    -----
-    Tables are written atomically, and ids of people that look like names or addresses become codes
-    before anything is on the disk; see :mod:`heart_utils.identities`. Files are only replaced when
-    their content changes, so that ``make`` does not rerun what depends on them.
-
     Examples
     --------
     >>> run = open_run("public")
@@ -275,19 +262,6 @@ def find_root() -> Path:
     ------
     RunError
         If no place holds the project, or ``HEART_ROOT`` names a folder without it.
-
-    See Also
-    --------
-    open_run : Open a run folder under this root.
-    load_histories : Load histories that come with the project.
-    read_quoted : Read published effects under this root.
-
-    Notes
-    -----
-    Use it to read a file of the project, such as ``find_root() / "data" / "published" /
-    "effects.csv"``. For your own files, paths relative to the current folder work as usual. Runs
-    are written below the root only where it is a checkout; an installed package is never written
-    to.
 
     Examples
     --------
@@ -352,10 +326,6 @@ def strictest_licence(licences: list[str]) -> str:
 def may_publish(licence: str) -> bool:
     """Check whether words under a licence may appear on a published page.
 
-    The book shows numbers about all data sets, but the words of a conversation only where the
-    licence allows passing them on. A page that shows words calls this function first. A licence
-    that the project does not know counts as the strictest.
-
     Parameters
     ----------
     licence
@@ -367,18 +337,6 @@ def may_publish(licence: str) -> bool:
     bool
         True for public domain, permissive, attribution and share-alike licences; False for
         non-commercial, gated, unknown and missing ones.
-
-    See Also
-    --------
-    strictest_licence : Return the most restrictive of several licences.
-    open_run : Open a run, whose manifest records the licence of each table.
-    note_tables : List the sources and licences of the tables on a page.
-    read_conversation : Show a conversation, if its licence allows it.
-
-    Notes
-    -----
-    This is a rule of the project and not legal advice. Non-commercial licences are refused because
-    a published page may be reused by anyone; attribution is given beside each figure.
 
     Examples
     --------

@@ -107,13 +107,6 @@ def calibrate_judge(
         or of people, a part of `bound_to` is missing, or pairs of fewer than two dialogues were
         decided by both.
 
-    See Also
-    --------
-    load_calibration : Read a record.
-    pairwise_agreement : Measure agreement of any two rater groups.
-    compare_responders : Test a candidate in the gate, which reads records.
-    train_judge : Train a judge on people's labels.
-
     Notes
     -----
     The ends of agreement and lead cover dialogues and people like these, as those of

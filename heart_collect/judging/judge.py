@@ -287,12 +287,6 @@ def plan_questions(
     heart_utils.tables.TableError
         If a table lacks a column.
 
-    See Also
-    --------
-    collect_verdicts : Ask these questions, and read the answers.
-    heart_collect.judging.prompts.load_rubric : Read the dimensions that are asked about.
-    load_protocol : Read how judges are asked.
-
     Examples
     --------
     >>> from heart_utils import load_histories, load_replies

@@ -165,11 +165,6 @@ def profile_features(replies: pd.DataFrame) -> pd.DataFrame:
         order in which features are applied: shortened, padded, listed and warmed. Where replies
         were labelled, the columns ``said: ...`` for a person and an expert; an AI is the reference.
 
-    See Also
-    --------
-    feature_bias : Estimate how features go with winning.
-    text_features : Compute features of the form of replies as they are.
-
     Notes
     -----
     Randomised conjoint: Hainmueller, Hopkins and Yamamoto (2014),

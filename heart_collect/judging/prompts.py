@@ -138,10 +138,6 @@ class Rubric:
 def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     """Read a rubric and check it.
 
-    A rubric lists the dimensions on which replies are compared. Each has a question, and a
-    description of a reply at either end, which become part of the judge's prompt. Change a rubric
-    by a file of your own rather than in place: its hash is in the run's manifest.
-
     Parameters
     ----------
     name_or_path : str or path
@@ -159,14 +155,6 @@ def load_rubric(name_or_path: str | os.PathLike[str]) -> Rubric:
     RubricError
         If there is no such file, a key is missing, unknown or empty, or a dimension's name is
         unusable or repeats. The message names the file and the key.
-
-    See Also
-    --------
-    load_protocol : Read how judges are asked.
-    prompt_hash : Compute the SHA-256 of a judge's instructions.
-    load_codebooks : Load the codebooks of what replies do.
-    plan_questions : Build the questions of a rubric to judges.
-    check_table : Check that a table's words are known.
 
     Notes
     -----

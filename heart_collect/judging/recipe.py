@@ -480,9 +480,6 @@ class Recipe:
 def read_recipe(run: str) -> Recipe:
     """Read what a run collects: its histories, responders, judges and how they are asked.
 
-    A recipe is a file of settings, so that a study can be repeated by its name. It is checked here,
-    before anything is asked or paid; an error names the file, the key and what would be right.
-
     Parameters
     ----------
     run : str

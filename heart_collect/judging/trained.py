@@ -390,11 +390,6 @@ def train_judge(
         If fewer than 50 labels count, all are alike, texts are not text, an ordinal scale has over
         20 levels, or a fold has nothing left to be trained on.
 
-    See Also
-    --------
-    agreement_with_baselines : Compare its agreement with that of the authors' names alone.
-    prediction_powered_ratings : Let it sharpen people's ratings.
-
     Examples
     --------
     >>> kind = ["I hear how hard this is for you", "You should just get over it now"]

@@ -117,14 +117,6 @@ def pairwise_agreement(
         orders, the table holds scores, nothing is decided, or, with two clusters, people are fewer
         than 20, belong to one dialogue each, or are neither group.
 
-    See Also
-    --------
-    agreement_with_baselines : Compare agreement with several guesses that read no text.
-    estimate_ceiling : Estimate how often the best possible judge would agree with one person.
-    cohen_kappa : Compute Cohen's kappa of two raters.
-    rank_agreement : Compare how two rater groups rank scores.
-    calibrate_judge : Measure a judge's agreement and bind it to the judge's settings.
-
     Notes
     -----
     Kappa is :math:`(p_o - p_e) / (1 - p_e)`, with the observed agreement :math:`p_o`. Names a and b

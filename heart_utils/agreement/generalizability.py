@@ -89,11 +89,6 @@ class Components:
 def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS) -> Components:
     """Estimate variance components of scores: responders, dialogues, seekers, raters (G-study).
 
-    Scores differ because responders differ, but also because dialogues are harder or easier and
-    raters stricter or milder. A generalizability study splits the variance of scores into these
-    parts and their interactions. From them follows how reliable a mean over more dialogues or
-    raters would be, without collecting any.
-
     Parameters
     ----------
     scores
@@ -119,13 +114,6 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
     ------
     AgreementError
         If there are several dimensions, or fewer than two responders or complete dialogues.
-
-    See Also
-    --------
-    cheapest_design : List designs that reach a wanted reliability, the cheapest first.
-    check_reliability : Compare predicted with measured reliability in halves of the dialogues.
-    win_scores : Turn verdicts into scores by responder and dialogue.
-    icc : Compute an intraclass correlation of raters.
 
     Notes
     -----
@@ -228,10 +216,6 @@ def cheapest_design(
 ) -> pd.DataFrame:
     """List designs that reach a wanted reliability (Eρ²), the cheapest first.
 
-    A decision study: given how much of the variance comes from responders, dialogues and raters,
-    how many dialogues and raters are enough for a reliable ranking, and which mixture costs least?
-    More dialogues and more raters are exchanged at their prices.
-
     Parameters
     ----------
     components
@@ -259,13 +243,6 @@ def cheapest_design(
     ------
     AgreementError
         If no design of up to 10,000 dialogues is enough.
-
-    See Also
-    --------
-    variance_components : Estimate the variances from scores.
-    check_reliability : Compare predicted with measured reliability.
-    plan_study : Compute the smallest gap that designs of pairwise verdicts can detect.
-    study_cost : Compute the raters, hours and cost of a rating study.
 
     Notes
     -----

@@ -178,13 +178,6 @@ def prediction_powered_ratings(
     NotComparableError
         If comparisons do not link all responders.
 
-    See Also
-    --------
-    fit_ratings : Fit strengths to the verdicts of one rater group.
-    pairwise_agreement : Measure how often the judge agrees with people.
-    check_coverage : Count how often these intervals hold the truth, in simulations.
-    train_judge : Train a judge on people's labels.
-
     Notes
     -----
     Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024),

@@ -177,12 +177,6 @@ def order_changes(
     AgreementError
         If both measures have fewer than two responders or four starts in common.
 
-    See Also
-    --------
-    plot_measures : Draw both measures of each responder.
-    rank_agreement : Compare how two groups of raters rank the replies of one history.
-    score_differences : Compare mean scores pair by pair, with intervals.
-
     Notes
     -----
     Means are compared. A pair that is equal by one measure and not by the other counts as changed.

@@ -100,12 +100,6 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     EffectError
         If a side has fewer than two scores, or all comparisons go one way.
 
-    See Also
-    --------
-    share_clustered : Average wins that come in clusters, such as raters with several replies.
-    measured_effects : Compute the share of every study in the data.
-    plot_forest : Draw win shares with intervals as a forest plot.
-
     Notes
     -----
     The interval is that of Brunner and Munzel (2000),
@@ -188,12 +182,6 @@ def share_clustered(
     ------
     EffectError
         If there is one cluster, all have the same share between 0 and 1, or a value is absent.
-
-    See Also
-    --------
-    share_between : Compare scores of replies, each with a rater of its own.
-    bootstrap_ci : Compute any statistic of sums with an interval over clusters.
-    measured_effects : Compute the share of every study in the data.
 
     Notes
     -----
@@ -318,13 +306,6 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
         If a column is missing, a measure is unknown, or `value` and `measure` do not come together.
     heart_utils.tables.TableError
         If a row lacks its source or every count, or a share is outside 0 to 1.
-
-    See Also
-    --------
-    measured_effects : Compute the same table from published data.
-    share_between : Compare scores of replies, each with a rater of its own.
-    plot_forest : Draw win shares with intervals as a forest plot.
-    check_claims : Compare published figures with arithmetic and with what was released.
 
     Notes
     -----

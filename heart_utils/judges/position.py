@@ -130,10 +130,6 @@ def position_bias(
 def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     r"""Compute features of each reply's form, such as its length and use of lists.
 
-    These are the features on which judges are known to lean. They describe the form of a reply
-    only, not whether it helps. Use them with :func:`feature_bias`, which estimates all of them at
-    once, since long replies also hold more lists and questions.
-
     Parameters
     ----------
     replies : pandas.DataFrame
@@ -152,12 +148,6 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
             1 if the writer says I, me, my or mine, else 0.
         ``question``
             1 if the reply asks something, else 0.
-
-    See Also
-    --------
-    feature_bias : Estimate how features of a reply go with winning.
-    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
-    code_by_words : Code replies by a lexicon of phrases.
 
     Notes
     -----
@@ -243,12 +233,6 @@ def feature_bias(
     ------
     BiasError
         If no valid verdict is on a pair whose replies have features.
-
-    See Also
-    --------
-    text_features : Compute features of each reply's form.
-    profile_features : List the features of rewritten replies, which are assigned at random.
-    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
 
     Notes
     -----

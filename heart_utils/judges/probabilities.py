@@ -59,10 +59,6 @@ def calibrate_probabilities(
     BiasError
         If no verdict has a probability.
 
-    See Also
-    --------
-    heart_utils.ratings.verdicts.won_by_a : Counts ``p_a`` as a part of a win.
-
     Examples
     --------
     >>> pairs = [f"p{number}" for number in range(100)]

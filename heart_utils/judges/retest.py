@@ -51,12 +51,6 @@ def repeat_reliability(
     BiasError
         If nothing was asked again.
 
-    See Also
-    --------
-    price_of_repeats : Compute how much repeats narrow ratings, compared with more dialogues.
-    measure_drift : Compare changes of answers between two dates with changes within one date.
-    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
-
     References
     ----------
     .. [1] Shrout and Fleiss (1979), case 1, https://doi.org/10.1037/0033-2909.86.2.420

@@ -97,12 +97,6 @@ def twin_contrasts(
     NotComparableError
         If the verdicts of a slice do not link all responders.
 
-    See Also
-    --------
-    fit_boards : Fit one leaderboard for each slice.
-    load_histories : Load histories, with the calm twins of adversarial ones.
-    simulate_study : Simulate a study with twins and known truth.
-
     Notes
     -----
     A sign-flip test is exact if the two twins of a dialogue are exchangeable under the null

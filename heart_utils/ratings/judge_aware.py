@@ -327,12 +327,6 @@ def fit_judge_aware(
     ConvergenceError
         If the steps run out before the fit has settled.
 
-    See Also
-    --------
-    fit_ratings : Fit strengths with raters treated as equal.
-    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
-    rater_quality : Describe how each rater worked.
-
     Notes
     -----
     In log-odds, a wins by :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`; ties follow Davidson

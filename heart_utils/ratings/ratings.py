@@ -414,14 +414,6 @@ def fit_ratings(
     ValueError
         If there is one cluster only.
 
-    See Also
-    --------
-    fit_boards : Fit one leaderboard for each group of verdicts.
-    combine_orders : Join the two orders of a pair, as this does.
-    fit_judge_aware : Fit strengths together with each rater's reliability and position bias.
-    prediction_powered_ratings : Rate as people would, from few human verdicts and many of a judge.
-    plot_leaderboard : Draw the ratings with their intervals.
-
     References
     ----------
     .. [1] Bradley and Terry (1952), https://doi.org/10.2307/2334029
@@ -539,12 +531,6 @@ def fit_boards(
     RatingsError
         As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is looked up
         that has no leaderboard.
-
-    See Also
-    --------
-    fit_ratings : Fit one leaderboard.
-    plot_boards : Draw one small leaderboard for each value of a column.
-    twin_contrasts : Compare differences of strength between adversarial histories and calm twins.
 
     Examples
     --------

@@ -68,18 +68,6 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
         A fresh generator, the same for the same seed and name. Pass it as `rng` to one function
         only, since each draw moves it on.
 
-    See Also
-    --------
-    bootstrap_ci : Compute a statistic with a bootstrap interval over whole clusters.
-    fit_ratings : Fit strengths to verdicts, with intervals from resampling.
-    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
-
-    Notes
-    -----
-    The seed of the generator is the pair of `seed` and the first eight bytes of the SHA-256 of the
-    name. numpy mixes the two, so that streams of different names are independent (``SeedSequence``,
-    https://numpy.org/doc/stable/reference/random/parallel.html).
-
     Examples
     --------
     >>> first, again = (estimate_rng(1, "ratings").random() for _ in range(2))
@@ -185,12 +173,6 @@ def bootstrap_ci(
     ValueError
         If there is only one cluster, a number or a cluster is missing, or an option is out of
         range.
-
-    See Also
-    --------
-    estimate_rng : Start the random generator of one estimate.
-    fit_ratings : Fit strengths to verdicts, with intervals by the same rule.
-    pairwise_agreement : Measure agreement of rater groups, with intervals by the same rule.
 
     Notes
     -----

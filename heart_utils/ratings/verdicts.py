@@ -270,18 +270,6 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
         If a word is not in the vocabulary, a valid row has no answer, or ``p_a`` is not from 0 to 1
         or contradicts its verdict. The message names the row.
 
-    See Also
-    --------
-    combine_orders : Join the two orders of a pair into one row.
-    fit_ratings : Fit strengths to these wins.
-    load_verdicts : Load verdicts from a data set or a file of one's own.
-
-    Notes
-    -----
-    A tie as half a win keeps Bradley-Terry strengths on the scale of two choices; the model of
-    Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082, estimates ties instead.
-    ``fit_ratings`` offers both (``method``).
-
     Examples
     --------
     >>> verdicts = pd.DataFrame(
@@ -684,12 +672,6 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     VerdictsError
         If a rater answered the same order of a pair twice under one number of repeat, or a column
         is missing.
-
-    See Also
-    --------
-    won_by_a : Compute how much of a win each verdict is for responder a.
-    heart_utils.judges.position.position_bias : Measure preference for the reply shown first.
-    fit_ratings : Fit strengths to verdicts.
 
     Examples
     --------

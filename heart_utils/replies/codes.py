@@ -52,12 +52,6 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
         lexicon), ``code``, ``probability`` (1 or 0, or missing for a reply that failed or has no
         words), ``state`` (``abstained`` for a reply without words) and ``simulated``.
 
-    See Also
-    --------
-    load_codebooks : Load the project's codebooks.
-    theme_overlap : Measure how often reasons of people and models share themes.
-    feature_bias : Estimate how features of a reply go with winning.
-
     Notes
     -----
     Phrases are matched whole, as words: ``"you will"`` does not match "you willing". No stemming,

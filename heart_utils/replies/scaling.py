@@ -59,12 +59,6 @@ def spearman_interval(
     ScalingError
         If there are too few models, rho is not inside -1 and 1, or the method is unknown.
 
-    See Also
-    --------
-    correlate_scale : Correlate quality with latency, size or price, by family of models.
-    rank_agreement : Compare how two rater groups rank replies.
-    check_claims : Compare published figures with arithmetic.
-
     Notes
     -----
     The interval is symmetric on the scale of :math:`\operatorname{artanh}\rho`. Its variance there

@@ -75,12 +75,6 @@ def tell_from_real(
     TurnsError
         If a side has fewer dialogues than folds, or a turn without text.
 
-    See Also
-    --------
-    told_by_raters : Ask people instead of a classifier.
-    next_seeker_turns : Take the turns of real seekers from ESConv.
-    seeker_card : Put all checks beside each other.
-
     Notes
     -----
     Logistic regression on TF-IDF of words and of letters (scikit-learn). The seeker answers another
@@ -153,10 +147,6 @@ def told_by_raters(
     ------
     TurnsError
         If no rater scored turns of both kinds in more than one way, or there is one dialogue only.
-
-    See Also
-    --------
-    tell_from_real : Ask a classifier.
 
     Examples
     --------
@@ -232,10 +222,6 @@ def probes_lose(
     TurnsError
         If a probe has no score at a start with a real supporter.
 
-    See Also
-    --------
-    grade_probes : Grade a judge on replies that were spoilt.
-
     Examples
     --------
     >>> rows = {
@@ -302,10 +288,6 @@ def agree_with_outside(
     ------
     TurnsError
         If the seeker and outside raters both tell conversations apart at fewer than two starts.
-
-    See Also
-    --------
-    agreement_with_baselines : The same question for verdicts on replies.
 
     Examples
     --------
@@ -421,15 +403,6 @@ def seeker_card(
     ------
     TurnsError
         If the codes of adversarial turns are by several coders.
-
-    See Also
-    --------
-    check_seekers : Make the cards of all seekers of a run.
-    describe_seekers : Say in a line what a card shows.
-    tell_from_real : Tell a seeker's turns from people's.
-    probes_lose : Count how often a probe scores below real supporters.
-    agree_with_outside : Compare a seeker's score with outside raters'.
-    describe_judges : The report card of a judge.
 
     Notes
     -----
@@ -576,15 +549,6 @@ def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:
     ------
     TurnsError
         If a column is missing.
-
-    See Also
-    --------
-    describe_judges : The same of a judge.
-
-    Notes
-    -----
-    A classifier and raters are two ways to ask whether a seeker's turns are told from people's: one
-    of them is enough.
 
     Examples
     --------

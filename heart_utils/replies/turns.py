@@ -58,11 +58,6 @@ def split_turns(conversations: pd.DataFrame) -> pd.DataFrame:
     TurnsError
         If a column is missing, or a conversation does not begin with the supporter.
 
-    See Also
-    --------
-    describe_turns : Measure what supporters' turns do.
-    path_by_turn : Average a value by exchange.
-
     Examples
     --------
     >>> turns = [{"speaker": "supporter", "text": "Hi."}, {"speaker": "seeker", "text": "Hello."}]
@@ -120,11 +115,6 @@ def describe_turns(turns: pd.DataFrame, codes: pd.DataFrame | None = None) -> pd
     ------
     TurnsError
         If several coders' codes come at once.
-
-    See Also
-    --------
-    code_by_words : Code turns by a lexicon.
-    drift_by_turn : Estimate how a value changes over a conversation.
 
     Examples
     --------
@@ -208,10 +198,6 @@ def path_by_turn(
     ------
     TurnsError
         If a column is missing, or a value lies outside `ends`.
-
-    See Also
-    --------
-    drift_by_turn : Estimate the change from one exchange to the next over all exchanges.
 
     Notes
     -----
@@ -325,11 +311,6 @@ def drift_by_turn(
     ------
     TurnsError
         If a column is missing, a conversation has an exchange twice, or none has two.
-
-    See Also
-    --------
-    path_by_turn : Average a value, or its change, by exchange.
-    stopping_paths : Count how many have stopped.
 
     Notes
     -----
@@ -510,16 +491,6 @@ def stopping_paths(
         One row a group, way of stopping and step from 0 on: the columns of ``by``, ``how``,
         ``step``, ``share`` stopped so until then, ``ci_low``, ``ci_high``, ``ci_level``, ``n``,
         ``n_clusters``.
-
-    See Also
-    --------
-    path_by_turn : Average a value of those that got so far.
-
-    Notes
-    -----
-    Ways of stopping compete: a conversation that was left cannot be finished. All conversations
-    are seen to their end, so shares can be counted, and no model of survival is needed. One minus
-    the shares of all ways is the share that is still going on.
 
     Examples
     --------

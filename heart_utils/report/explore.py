@@ -71,12 +71,6 @@ def explore(
     ValueError
         If the kind is not known, the table has no row, or a column is missing.
 
-    See Also
-    --------
-    plot_forest : Draw the static figure of the kind ``"forest"``.
-    show_table : Show a table whose rows can be filtered.
-    leaderboard_html : Build a page of leaderboards that sorts and searches.
-
     Examples
     --------
     >>> cells = pd.DataFrame(

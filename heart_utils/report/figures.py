@@ -87,14 +87,6 @@ def use_book_style() -> None:
     ImportError
         If matplotlib or seaborn is missing. The message names the extra to install, ``plots``.
 
-    See Also
-    --------
-    plot_intervals : Draw estimates with their intervals.
-    plot_leaderboard : Draw ratings with their intervals.
-    mark_simulated : Write SIMULATED in a figure of simulated data.
-    use_cjk_font : Add a font for Chinese characters.
-    show_table : Format a table for reading.
-
     Notes
     -----
     It changes ``matplotlib.rcParams`` for the whole process. Use ``matplotlib.rc_context`` to keep
@@ -207,13 +199,6 @@ def plot_intervals(
         If the table has no row, or more kinds of `by` than there are colours.
     ImportError
         If matplotlib is missing (the extra ``plots``).
-
-    See Also
-    --------
-    plot_leaderboard : Draw ratings, with what they rest on.
-    plot_forest : Draw win shares by group as a forest plot.
-    plot_trend : Draw models by their cost or size against their rating.
-    bootstrap_ci : Compute a statistic with its interval.
 
     Examples
     --------
@@ -334,18 +319,6 @@ def plot_leaderboard(
         If there is no rating, or a responder has two.
     ImportError
         If matplotlib is missing (the extra ``plots``).
-
-    See Also
-    --------
-    fit_ratings : Fit strengths to verdicts.
-    plot_boards : Draw one small leaderboard for each value of a column.
-    write_leaderboard : Write a leaderboard as files and as a page.
-    use_book_style : Set the style of figures first.
-
-    Notes
-    -----
-    Overlapping intervals do not show that two responders are equal, nor does a gap between
-    intervals test a difference: use ``Ratings.differences()``, whose intervals are simultaneous.
 
     Examples
     --------
@@ -486,18 +459,6 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
         If there is no group, or more of them than there are colours.
     ImportError
         If matplotlib is missing (the extra ``plots``).
-
-    See Also
-    --------
-    read_quoted : Read effects that papers print, as win shares.
-    measured_effects : Compute effects from published data.
-    plot_intervals : Draw estimates with their intervals, without groups.
-    heart_utils.report.explore.explore : Let readers ask for the rows behind this figure.
-
-    Notes
-    -----
-    Effects are not pooled: studies differ in people, models, raters and in what raters were told,
-    and the table names each.
 
     Examples
     --------
@@ -667,10 +628,6 @@ def plot_measures(
     AgreementError
         If both measures have fewer than two responders or four starts in common.
 
-    See Also
-    --------
-    order_changes : Count the pairs that the two measures order differently.
-
     Examples
     --------
     >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": [1, 2, 1, 2], "n": 2, "o": 3}).melt(
@@ -712,11 +669,6 @@ def plot_measures(
 def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     """Write SIMULATED in a corner of a figure if any row behind it was simulated.
 
-    Tables of the project carry a column ``simulated``, and a figure must not lose it. The plotting
-    functions of this module call it themselves; call it for a figure that you draw with matplotlib
-    directly. One simulated row is enough: a figure that mixes measured and simulated rows is marked
-    too.
-
     Parameters
     ----------
     ax : matplotlib.axes.Axes
@@ -724,17 +676,6 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     table : pandas.DataFrame or bool
         The table that was drawn, with the column ``simulated`` or without (then nothing is
         written); or whether to write.
-
-    See Also
-    --------
-    plot_intervals : Draw estimates with their intervals; it marks simulated tables.
-    note_tables : List the sources of the tables on a page.
-    simulate_study : Simulate a study, whose rows are all marked.
-
-    Notes
-    -----
-    The mark is a text of the axes and therefore also in the SVG file, so that it cannot be cut off
-    with the caption.
 
     Examples
     --------

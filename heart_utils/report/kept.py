@@ -79,12 +79,6 @@ def kept(
         If a generator was used before, or a function of a chapter uses a variable that is not among
         its arguments and may therefore change unseen.
 
-    See Also
-    --------
-    estimate_rng : Start the random generator of one estimate.
-    simulate_coverage : Simulate coverage of intervals, a typical call.
-    simulate_power : Simulate studies with a known gap.
-
     Notes
     -----
     The manifest beside the tables holds for each name the call as text and the SHA-256 of the code,

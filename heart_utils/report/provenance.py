@@ -102,23 +102,6 @@ def versions() -> dict[str, str]:
 def show_versions() -> None:
     """Print the versions that figures depend on most in one line, with which a chapter ends.
 
-    Numbers of a chapter come from data, code and libraries. The first two are in the run's manifest
-    and in git; this line states the third, as installed where the notebook ran. Put it into the
-    last cell of a notebook of your own.
-
-    See Also
-    --------
-    methods : Write the methods paragraph of a run.
-    note_tables : List the sources, licences and origins of the tables on a page.
-    open_run : Open a run, whose manifest records the versions too.
-
-    Notes
-    -----
-    Listed are Python, this package, numpy, pandas and scipy, and the programs that run and build
-    the book, papermill and jupyter-book, as far as they are installed. The random streams of
-    numpy's generators are stable between versions in practice but not by promise, so keep this line
-    with results. The exact versions of everything are pinned in ``requirements.txt``.
-
     Examples
     --------
     >>> show_versions()  # doctest: +ELLIPSIS
@@ -162,10 +145,6 @@ PREFIX = "application/papermill.record/"
 def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
     """Read what an executed notebook recorded, to lay the runs of a grid side by side.
 
-    Papermill runs one notebook with many parameters and writes an executed copy of each. The
-    results that the chapter recorded for its sentences are in these copies, so a grid of runs can
-    be compared without a line of code in the notebook itself.
-
     Parameters
     ----------
     notebook : str or path
@@ -182,18 +161,6 @@ def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
     ------
     ValueError
         If the file is no notebook, or it recorded nothing.
-
-    See Also
-    --------
-    record_results : Record results in a notebook.
-    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
-    methods : Write the methods paragraph of a run.
-
-    Notes
-    -----
-    Only numbers and texts are read; tables of a run are better read from the run itself
-    (``open_run``). The format is papermill's record, the media type
-    ``application/papermill.record/KEY``, which MyST-NB writes and other tools read as well.
 
     Examples
     --------

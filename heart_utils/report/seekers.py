@@ -73,18 +73,6 @@ def check_seekers(
     TurnsError
         If a table lacks a column, or codes are by several coders.
 
-    See Also
-    --------
-    describe_seekers : Say in a line what each card shows.
-    next_seeker_turns : Take what people said next from ESConv.
-    describe_judges : The report card of a judge.
-
-    Notes
-    -----
-    A seeker scores its own conversations if the recipe has the protocol ``conversation-seeker``;
-    all other raters of whole conversations are outside. Probes are the run's own (``probes:`` of
-    the recipe). Turns are those of conversations with real supporters.
-
     Examples
     --------
     >>> cards = check_seekers("mine")  # doctest: +SKIP

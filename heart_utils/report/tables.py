@@ -80,18 +80,6 @@ def show_table(
     pandas.io.formats.style.Styler
         Shown by a notebook as the last line of a cell. ``.data`` is the table with the new heads.
 
-    See Also
-    --------
-    record_results : Keep the results that sentences quote.
-    in_words : Write a small count in words.
-    write_excel : Write tables as a workbook.
-    leaderboard_html : Build a page of leaderboards that sorts and searches.
-
-    Notes
-    -----
-    Round on display, never in the data: a table that is written to a run keeps full precision.
-    Choose `digits` by the interval: a rating with ± 28 points needs no decimals.
-
     Examples
     --------
     >>> board = pd.DataFrame(
@@ -151,17 +139,6 @@ def record_results(results: Mapping[str, Any]) -> None:
     ImportError
         If ``myst_nb`` is missing, which builds the book.
 
-    See Also
-    --------
-    read_results : Read what an executed notebook recorded.
-    in_words : Write a small count in words.
-
-    Notes
-    -----
-    A page formats the number where it is used, as in ``{glue:text}`people-share:.2f` ``. Every
-    result of the book is pinned in ``tests/printed_numbers.json``, so that a number that moves is
-    noticed.
-
     Examples
     --------
     >>> results = {"n-votes": 3355, "people-share": 0.58}
@@ -176,10 +153,6 @@ def record_results(results: Mapping[str, Any]) -> None:
 def in_words(n: int) -> str:
     """Write a count up to ten in words, and a larger one in digits.
 
-    For a count inside a sentence: "none of the four" reads better than "0 of the 4". Zero is
-    "none", so write the sentence for the plural, such as "none of the judges", or choose another
-    sentence where the count may be zero.
-
     Parameters
     ----------
     n : int
@@ -189,17 +162,6 @@ def in_words(n: int) -> str:
     -------
     str
         ``"none"``, ``"one"`` ... ``"ten"``, then ``"11"`` and so on, with a comma for thousands.
-
-    See Also
-    --------
-    record_results : Keep the results that sentences quote.
-    show_table : Format a table for reading.
-
-    Notes
-    -----
-    That numbers up to ten are words, and larger ones digits, is a common rule of style. It holds
-    for counts of things; measurements, shares and anything with a unit stay in digits whatever
-    their size.
 
     Examples
     --------

@@ -90,10 +90,6 @@ def plan_conversations(
         If the budget buys no design with two starts, or several seekers or raters are asked for
         and no component says how they differ.
 
-    See Also
-    --------
-    find_chance : Compute the power for a gap of your own.
-
     Notes
     -----
     Plan with ``gap_high`` if the study must not fail: components of seekers from a pilot with few

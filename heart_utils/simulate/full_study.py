@@ -67,19 +67,6 @@ def calibrate() -> Settings:
         reply about its author's strength), both in log-odds; ``ties`` (Davidson's nu);
         ``discrimination`` of judges, relative to people.
 
-    See Also
-    --------
-    simulate_heart : Simulate a study of HEART's size with these settings.
-    simulate_study : Simulate a study with settings of one's own.
-    heart_utils.report.kept.kept : Run a simulation, or read its kept table.
-
-    Notes
-    -----
-    The four shares are computed by quadrature over dialogues and tastes, and matched by least
-    squares (``scipy.optimize.least_squares``), so that the result does not depend on chance.
-    Simulated numbers that rest on it are marked as simulated: they show what such a study could
-    find, and nothing about real models.
-
     Examples
     --------
     >>> settings = calibrate()

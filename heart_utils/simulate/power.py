@@ -145,12 +145,6 @@ def minimum_gap(
         If a pair is compared in fewer than six dialogues, where the formula does not hold, or no
         gap is large enough.
 
-    See Also
-    --------
-    plan_study : Compute this gap for several designs, with the parts of the variance.
-    simulate_power : Simulate studies with a known gap, and count how often it is found.
-    study_cost : Compute the raters, hours and cost of a rating study.
-
     Notes
     -----
     With K responders, D dialogues, R raters, v votes, N verdicts a responder, each
@@ -249,11 +243,6 @@ def plan_study(
 ) -> pd.DataFrame:
     """Compute the smallest gap that each study design can detect, one row a design.
 
-    Before a study, the question is whether it can find what it is made for. For each design the
-    table states the smallest true difference between two responders that is found with the wanted
-    power, and where its uncertainty comes from. If most of the variance is from dialogues, more
-    votes on the same dialogues do not help.
-
     Parameters
     ----------
     designs : list of Design
@@ -288,13 +277,6 @@ def plan_study(
     ------
     ValueError
         If a design cannot be, such as more pairs than there are.
-
-    See Also
-    --------
-    minimum_gap : Compute the gap of one design; its page has the formula.
-    simulate_power : Simulate studies with a known gap, and count how often it is found.
-    study_cost : Compute the raters, hours and cost of a rating study.
-    cheapest_design : List designs for scores that reach a wanted reliability.
 
     Examples
     --------

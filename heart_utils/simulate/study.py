@@ -375,17 +375,6 @@ def simulate_study(
     ValueError
         If a number cannot be, such as more pairs than there are.
 
-    See Also
-    --------
-    simulate_raters : Simulate raters whose care is known.
-    simulate_writers : Simulate a study in which some writers answer each history.
-    simulate_heart : Simulate a study of HEART's size with the published margins.
-    plan_study : Compute the smallest gap that a design can detect, without simulation.
-
-    Notes
-    -----
-    Ties follow Davidson (1970), https://doi.org/10.1080/01621459.1970.10481082.
-
     Examples
     --------
     >>> two = {"human": 0.5, "model": -0.5}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from heart_utils.runs import find_root
 from heart_utils.settings import JsonObject
-from heart_utils.sources.columns import choose, constant, join_texts, map_words, put
+from heart_utils.sources.columns import TEXT, map_words
 from heart_utils.tables import (
     ENDS,
     KEYS,
@@ -106,13 +106,13 @@ def completed(table: str, rows: pd.DataFrame, sides_shown: bool) -> tuple[pd.Dat
     if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
     if table in ("scores", "replies") and "reply_id" not in rows:
-        rows["reply_id"] = join_texts([rows["history_id"], rows["responder"]])
+        rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
     if table == "conversations":
         _name_conversations(rows)
     compared = _name_pairs(rows, sides_shown) if table == "verdicts" else rows[KEYS[table][0]]
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
         # an answer that is empty is refused by the table's own check
-        rows["state"] = constant("valid", rows.index)
+        rows["state"] = pd.Series("valid", rows.index, dtype=TEXT)
     return rows, compared
 
 
@@ -121,12 +121,10 @@ def _name_conversations(rows: pd.DataFrame) -> None:
     # so that two are compared that went on from one start with one seeker
     if "start_id" not in rows:
         rows["start_id"] = rows["history_id"]
-        rows["history_id"] = join_texts([rows["history_id"], rows["seeker"]])
+        rows["history_id"] = rows["history_id"] + "--" + rows["seeker"]
     if "conversation_id" not in rows:
-        names = join_texts([rows["history_id"], rows["responder"]])
-        repeat = rows["repeat"].astype(str)
-        first = repeat.eq("0").to_numpy(bool)
-        rows["conversation_id"] = choose(first, names, join_texts([names, "r" + repeat]))
+        names, repeat = rows["history_id"] + "--" + rows["responder"], rows["repeat"].astype(str)
+        rows["conversation_id"] = names.where(repeat.eq("0"), names + "--r" + repeat)
     if "state" not in rows:
         rows["state"] = rows["stop_reason"].map(ENDS).fillna("valid")
     if "n_exchanges" not in rows:
@@ -148,7 +146,7 @@ def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
     if what.kind == "list":
         return pd.Series([value] * len(index), index, dtype=object)
     if what.kind == "text":
-        return constant(value, index)
+        return pd.Series(value, index, dtype=TEXT)
     if value is None and what.kind == "count":
         return pd.arrays.IntegerArray(np.zeros(len(index), "int64"), np.ones(len(index), bool))
     return np.nan if value is None and what.kind == "number" else value
@@ -168,30 +166,27 @@ def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> pd.Series:
     first, second = rows["responder_a"], rows["responder_b"]
     if turned.any():
         stays = ~turned.to_numpy(bool)
-        first, second = choose(stays, first, second), choose(stays, second, first)
+        first, second = first.where(stays, second), second.where(stays, first)
     if not named:
-        rows["pair_id"] = join_texts([rows["history_id"], first, second])
+        rows["pair_id"] = rows["history_id"] + "--" + first + "--" + second
     pairs = pd.Series(group_numbers([rows["history_id"], first, second]), rows.index)
     if turned.any():
         if sides_shown:
             _note_orders(rows, pairs, turned.to_numpy(bool))
         rows["responder_a"], rows["responder_b"] = first, second
-        rows["verdict"] = choose(
-            stays,
-            rows["verdict"],
-            map_words(rows["verdict"], {"a": "b", "b": "a", "tie": "tie"}.get),
-        )
+        other = map_words(rows["verdict"], {"a": "b", "b": "a", "tie": "tie"}.get)
+        rows["verdict"] = rows["verdict"].where(stays, other)
         if rows["order"].notna().any():
-            rows["order"] = choose(stays, rows["order"], map_words(rows["order"], _other_order))
+            rows["order"] = rows["order"].where(stays, map_words(rows["order"], _other_order))
         if rows["p_a"].notna().any():
             p_a = pd.to_numeric(rows["p_a"], errors="coerce")
             rows["p_a"] = rows["p_a"].where(stays | p_a.isna(), 1 - p_a)
     if made := "comparison_id" not in rows:
         order = rows["order"]
         rows["comparison_id"] = rows["pair_id"]
-        if (has_order := order.notna().to_numpy(bool)).any():
-            with_order = join_texts([rows["pair_id"][has_order], order[has_order]])
-            rows["comparison_id"] = put(rows["pair_id"], has_order, with_order)
+        if order.notna().any():
+            with_order = rows["pair_id"] + "--" + order
+            rows["comparison_id"] = with_order.fillna(rows["pair_id"])
     # names that hold what parts an id may give two pairs one id
     names = {name for side in SIDES for name in rows[side].unique()}
     if named or not made or any("--" in f"-{name}" or name in ORDERS for name in names):
@@ -216,7 +211,7 @@ def _note_orders(rows: pd.DataFrame, pairs: pd.Series, turned: NDArray[np.bool_]
     both &= rows["order"].isna().to_numpy()
     # in the file's terms its a stood first; rows that are turned turn their order too
     if both.any():
-        rows["order"] = put(rows["order"], both, constant("ab", rows.index[both]))
+        rows["order"] = rows["order"].mask(both, "ab")
 
 
 def check_last_speaker(histories: pd.DataFrame, error: type[ValueError] = DataError) -> None:

@@ -141,10 +141,6 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
         If ESConv or HEART's release is not on this machine; the message names the command that
         fetches it.
 
-    See Also
-    --------
-    load_histories : Load any set of histories, or a file of one's own.
-
     Examples
     --------
     >>> from heart_utils import DataUnavailableError
@@ -245,16 +241,6 @@ def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
     DataUnavailableError
         If ESConv is not on this machine; the message names the command that fetches it. Its
         licence, CC BY-NC 4.0, keeps its words out of this project.
-
-    See Also
-    --------
-    load_histories : Load HEART's histories, or ESConv whole.
-    check_seekers : Make the report cards of a run's seekers.
-
-    Notes
-    -----
-    The supporter whom the person answers is ESConv's own, and not the one of the simulated
-    conversation.
 
     Examples
     --------

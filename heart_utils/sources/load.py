@@ -35,9 +35,6 @@ def load_histories(
 ) -> pd.DataFrame:
     """Load histories: dialogues that stop where a supporter must answer.
 
-    A history is what a responder reads before the reply that is judged. Three sets come with the
-    project or are fetched; your own come from a file, with any column names.
-
     Parameters
     ----------
     name_or_path
@@ -63,12 +60,6 @@ def load_histories(
         If a file does not hold histories, or a name is not known.
     DataUnavailableError
         If a data set is not on this machine; the message names the command that fetches it.
-
-    See Also
-    --------
-    load_replies : Load the replies that were written for histories.
-    load_verdicts : Load which replies raters preferred; its page explains how files are read.
-    read_conversation : Show a history as speech bubbles.
 
     Notes
     -----
@@ -207,13 +198,6 @@ def load_scores(
     DataError
         If a file does not hold scores; the message names file, row and column.
 
-    See Also
-    --------
-    scores_to_verdicts : Convert scores to verdicts.
-    average_scores : Average scores by responder and dimension.
-    variance_components : Estimate variance components of scores.
-    icc : Compute an intraclass correlation of raters.
-
     Examples
     --------
     >>> mine = pd.DataFrame(
@@ -290,14 +274,6 @@ def load_verdicts(
     DataError
         If there is no such dimension or kind of raters, or a file does not hold verdicts; the
         message lists all its faults.
-
-    See Also
-    --------
-    describe_votes : Describe what is in a file and how it may be read.
-    load_scores : Load scores of single replies.
-    combine_orders : Join the two orders of each pair.
-    fit_ratings : Fit strengths to verdicts.
-    import_study : Read the answers of a study as verdicts.
 
     Notes
     -----

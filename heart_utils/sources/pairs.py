@@ -41,18 +41,6 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     DataError
         If a column is missing, a valid row has no score, or a reply has two scores of one kind.
 
-    See Also
-    --------
-    load_scores : Load scores.
-    fit_ratings : Fit strengths to verdicts.
-    average_scores : Average scores without converting them.
-    pairs_against_scores : Compare ratings from pairs with means of scores.
-
-    Notes
-    -----
-    The conversion keeps only the order of scores. It removes differences in how raters use the
-    scale, since a rater is only compared with themselves, and with them the size of differences.
-
     Examples
     --------
     >>> from heart_utils import load_scores
