@@ -15,7 +15,7 @@ from scipy import stats
 from benchmarks import Figure
 from heart_utils import load_verdicts
 from heart_utils.simulate.asking import compare_designs, simulate_designs
-from heart_utils.simulate.study import Panel
+from heart_utils.simulate.study import Panel, Spread
 
 PLACES = 0.6 * stats.norm.ppf((np.arange(17) + 0.5) / 17)
 FIELD = {f"model {number:02d}": place for number, place in enumerate(PLACES.tolist())}
@@ -53,7 +53,7 @@ def run(quick: bool) -> Iterator[Figure]:
     }
     size: dict[str, Any] = {
         "n_dialogues": 100,
-        "dialogue_sd": 1.5,
+        "spread": Spread(dialogues=1.5),
         "sizes": (20, 60),
         "n_studies": n_studies,
     }
