@@ -33,9 +33,9 @@ from .agreement.ranks import (
 from .agreement.raters import (
     decide_exclusions as decide_exclusions,
     ExclusionRule as ExclusionRule,
-    rate_writers as rate_writers,
     rater_quality as rater_quality,
 )
+from .agreement.writers import rate_writers as rate_writers
 from .evidence.claims import check_claims as check_claims
 from .evidence.effects import (
     count_wins as count_wins,
@@ -67,9 +67,9 @@ from .judges.position import (
 )
 from .judges.probabilities import calibrate_probabilities as calibrate_probabilities
 from .judges.report_card import describe_judges as describe_judges, grade_probes as grade_probes
+from .judges.repeats import price_of_repeats as price_of_repeats
 from .judges.retest import (
     measure_drift as measure_drift,
-    price_of_repeats as price_of_repeats,
     repeat_reliability as repeat_reliability,
 )
 from .judges.self_preference import self_preference as self_preference

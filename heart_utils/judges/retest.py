@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.judges.position import SAME, BiasError
-from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.resampling import Rng, bootstrap_ci, p_value, ratio
-from heart_utils.ratings.verdicts import Array, combine_orders, won_by_a
+from heart_utils.ratings.verdicts import Array, won_by_a
 from heart_utils.tables import need_columns
 
-__all__ = ["measure_drift", "price_of_repeats", "repeat_reliability"]
+__all__ = ["measure_drift", "repeat_reliability"]
 
 LEAST_DIALOGUES = 2
 
@@ -78,7 +77,7 @@ def repeat_reliability(
         ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"],
         BiasError,
     )
-    key = _question(verdicts, without="repeat")
+    key = question_columns(verdicts, without="repeat")
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         valid = theirs[theirs["state"] == "valid"]
@@ -164,108 +163,6 @@ def repeat_reliability(
     return pd.DataFrame(rows)[columns]
 
 
-def price_of_repeats(
-    verdicts: pd.DataFrame, *, dimension: str = "overall", most: int = 8
-) -> pd.DataFrame:
-    r"""Compute how much repeats narrow ratings, compared with more dialogues.
-
-    The variance of a rating from :math:`k` repeats is :math:`V + N / k`. :math:`N` is what the
-    repeats at hand show, from the fits to the first and to all of them; it is 0 where intervals did
-    not shrink.
-
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        One judge's, orders not joined, with the column ``repeat``; only questions that were asked
-        in each repeat count.
-    dimension : str
-        A line of the rubric.
-    most : int
-        Repeats, at least 2, up to which widths are reckoned.
-
-    Returns
-    -------
-    pandas.DataFrame
-        One row a number of ``repeats``: ``measured`` and ``expected`` mean width of a rating's
-        interval of 95 %, in points; ``change`` of the expected one from one repeat;
-        ``more_dialogues``, the change if as many calls went to new dialogues.
-
-    Raises
-    ------
-    BiasError
-        If there are several judges, no question was asked in two repeats, or somebody always won or
-        lost.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> votes = pd.DataFrame(
-    ...     {
-    ...         "dialogue_id": np.repeat([f"d{n}" for n in range(80)], 2),
-    ...         "repeat": [0, 1] * 80,
-    ...         "order": "ab",
-    ...         "verdict": rng.choice(["a", "b"], 160),
-    ...         "responder_a": "x",
-    ...         "responder_b": "y",
-    ...         "rater": "judge",
-    ...         "dimension": "overall",
-    ...         "state": "valid",
-    ...     }
-    ... ).assign(pair_id=lambda rows: rows["dialogue_id"])
-    >>> price = price_of_repeats(votes, most=2)
-    >>> bool(
-    ...     price["change"][1] < 0
-    ... )  # answers at random: asking twice helps nearly as much as two dialogues
-    True
-    """
-    need_columns(
-        verdicts,
-        ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"],
-        BiasError,
-    )
-    if most < 2:
-        raise BiasError(f"most={most!r}: expected 2 repeats or more.")
-    rows = verdicts[verdicts["dimension"] == dimension]
-    names = sorted(rows["rater"].astype(str).unique())
-    if len(names) != 1:
-        raise BiasError(
-            f"These verdicts on {dimension!r} are of {len(names)} judges; repeats are priced for"
-            " one at a time."
-        )
-    rows = rows[rows["state"] == "valid"]
-    repeats = sorted(rows["repeat"].unique())
-    n_repeats = rows.groupby(_question(rows, without="repeat"), dropna=False)["repeat"].transform(
-        "nunique"
-    )
-    rows = rows[n_repeats == len(repeats)]
-    if len(repeats) < 2 or rows.empty:
-        raise BiasError(
-            f"No question on {dimension!r} was answered in two repeats; ask again, as with"
-            " asked_again in a run."
-        )
-    width = {}
-    for number in range(1, len(repeats) + 1):
-        joined = combine_orders(rows[rows["repeat"].isin(repeats[:number])].reset_index(drop=True))
-        table = fit_ratings(joined, dimension=dimension, interval="sandwich").table
-        width[number] = float((table["rating_high"] - table["rating_low"]).mean())
-    if not np.isfinite(list(width.values())).all():
-        raise BiasError(
-            f"Somebody always won or always lost on {dimension!r}, so a rating has no end and its"
-            " width no price. Compare responders that are closer."
-        )
-    one, last = width[1] ** 2, width[len(repeats)] ** 2
-    noise = max((one - last) / (1.0 - 1.0 / len(repeats)), 0.0)
-    table = pd.DataFrame({"repeats": np.arange(1, most + 1)})
-    expected = np.sqrt(np.maximum(one - noise, 0.0) + noise / table["repeats"])
-    more = width[1] / np.sqrt(table["repeats"])
-    return table.assign(
-        measured=table["repeats"].map(width),
-        expected=expected,
-        change=expected - width[1],
-        more_dialogues=more - width[1],
-    )
-
-
 def measure_drift(
     verdicts: pd.DataFrame,
     *,
@@ -328,7 +225,7 @@ def measure_drift(
         raise BiasError(
             f"Verdicts in the column {by!r} are of {len(dates)} dates; drift needs two."
         )
-    key = [*_question(valid, without="repeat"), "dialogue_id"]
+    key = [*question_columns(valid, without="repeat"), "dialogue_id"]
     key = [column for column in key if column != by]
     # a setting that is absent is one, too
     sizes = valid.groupby([*key, by, "verdict"], dropna=False).size()
@@ -393,7 +290,7 @@ def measure_drift(
     return pd.DataFrame(rows)
 
 
-def _question(verdicts: pd.DataFrame, *, without: str) -> list[str]:
+def question_columns(verdicts: pd.DataFrame, *, without: str) -> list[str]:
     """Name the columns that two answers to one question share."""
     return [column for column in SAME if column in verdicts and column != without]
 

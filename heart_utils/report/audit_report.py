@@ -19,9 +19,9 @@ from heart_utils import __version__
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import redact_message, refuse_identities
 from heart_utils.report.audit import HEADLINES, LEVELS, PAGES, Audit, audit_votes
-from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import plot_leaderboard
 from heart_utils.report.gate_report import as_markdown
+from heart_utils.report.html import fill_page
 from heart_utils.runs import known_people, write_together
 from heart_utils.sources.load import load_replies, load_verdicts
 from heart_utils.sources.options import add_reading, as_yaml, reading_of

@@ -8,34 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
 from heart_utils.report import WORDS
+from heart_utils.report.html import Html, fill_page
 from heart_utils.runs import may_publish, strictest_licence, visible_text
 
-__all__ = ["WRITTEN_BY", "Html", "practise_comparisons", "read_conversation"]
-
-_PAGES = Environment(
-    loader=FileSystemLoader(Path(__file__).with_name("pages")), undefined=StrictUndefined,
-    autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
-
-
-class Html:
-    """A piece of HTML that a notebook shows."""
-
-    def __init__(self, html: str) -> None:
-        self._html = html
-
-    def _repr_html_(self) -> str:
-        return self._html
+__all__ = ["WRITTEN_BY", "practise_comparisons", "read_conversation"]
 
 
 def read_conversation(
@@ -91,14 +75,6 @@ def read_conversation(
             caption=f"{history['history_id']}: {who_wrote}",
         )
     )
-
-
-def fill_page(name: str, **values: Any) -> str:
-    """Fill a template of the folder ``pages``, and escape values in HTML and XML.
-
-    A value that is marked as HTML is not escaped.
-    """
-    return _PAGES.get_template(name).render(**values)
 
 
 #: What a reader is told about a reply, by its ``responder_kind``.

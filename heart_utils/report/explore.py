@@ -12,7 +12,7 @@ from html import escape
 
 import pandas as pd
 
-from heart_utils.report.conversation import Html
+from heart_utils.report.html import Html
 
 __all__ = ["KINDS", "explore"]
 

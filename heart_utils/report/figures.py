@@ -17,8 +17,8 @@ from scipy import stats
 from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import complete_starts, is_simulated
 from heart_utils.report import WORDS
-from heart_utils.report.conversation import Html
 from heart_utils.report.drawn import keep_rows, show_numbers_with_figures
+from heart_utils.report.html import Html
 from heart_utils.runs import find_root
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from heart_utils.gate import (
 from heart_utils.identities import redact_message, refuse_identities
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.report import WORDS
-from heart_utils.report.conversation import fill_page
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
 from heart_utils.report.gate_calibration import (
     LEAST_LABELS,
@@ -39,6 +38,7 @@ from heart_utils.report.gate_calibration import (
     compare_powered,
     decide_nothing,
 )
+from heart_utils.report.html import fill_page
 from heart_utils.report.tables import as_workbook
 from heart_utils.runs import RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.files import read_file

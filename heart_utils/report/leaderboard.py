@@ -26,7 +26,6 @@ from heart_utils.ratings.ratings import count_orders
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.seekers import fault_of_seekers, seekers_in_words
 from heart_utils.report import WORDS
-from heart_utils.report.conversation import Html, fill_page
 from heart_utils.report.figures import (
     POPULATION_NAMES,
     book_style,
@@ -34,6 +33,7 @@ from heart_utils.report.figures import (
     plot_leaderboard,
     ratings_table,
 )
+from heart_utils.report.html import Html, fill_page
 from heart_utils.report.tables import as_workbook
 from heart_utils.runs import csv_text, known_people, write_together
 from heart_utils.scores import weigh_scores
