@@ -103,6 +103,11 @@ def keep_rows(
         Columns that come first: names, estimate and interval.
     without : sequence of str
         Columns that only serve the drawing.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> keep_rows(plt.figure().gca(), pd.DataFrame({"share": [0.5]}), first=["share"])
     """
     leading = [name for name in first if name in table]
     others = [name for name in table if name not in (*leading, *without)]

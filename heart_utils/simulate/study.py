@@ -344,7 +344,7 @@ def simulate_study(
     ----------
     rng : numpy.random.Generator
         The source of chance.
-    strengths : mapping of str to float, or int
+    strengths : int or mapping
         Responder -> strength on the first dimension, where who is called ``human...`` is a person;
         or how many responders, whose strengths are drawn and of whom every fourth is a person.
     n_dialogues : int
