@@ -63,6 +63,7 @@ def test_a_known_shift_comes_back():
     assert (table["p_value"] < 0.05).any()
 
 
+@pytest.mark.slow
 def test_without_a_difference_small_p_values_are_as_rare_as_they_say():
     """40 studies of 8 twins, exact test: 5 % of p values at or under 0.05, give or take three
     standard errors."""
