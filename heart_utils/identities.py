@@ -57,6 +57,10 @@ WORKER = re.compile(
 )
 IP = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])")
 LINK = re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)
+# An account's: two letters and two digits, the bank's letters, and digits, with blanks or without.
+IBAN = re.compile(
+    r"(?<!\w)[a-z]{2}\d{2}(?:[ -]?[a-z]){0,6}(?:[ -]?\d){8,}[a-z0-9]*(?!\w)", re.IGNORECASE
+)
 NUMBER = re.compile(r"(?<!\w)\+?\d(?:[\s().-]{0,2}\d){6,}(?!\w)")
 
 CONTACTS = (
@@ -64,12 +68,13 @@ CONTACTS = (
     (LINK, "[link]"),
     (re.compile(r"(?<!\w)@\w{2,}"), "[handle]"),
     (IP, "[ip]"),
+    (IBAN, "[number]"),
     (NUMBER, "[number]"),
     (PROLIFIC, "[id]"),
     (WORKER, "[id]"),
 )
-"""Mail and web addresses, names on platforms, addresses of machines, telephone and other long
-numbers, the ids of Prolific and of Mechanical Turk, in this order."""
+"""Mail and web addresses, names on platforms, addresses of machines, accounts, telephone and other
+long numbers, the ids of Prolific and of Mechanical Turk, in this order."""
 
 CODE = re.compile(r"(?:rater|writer)-[0-9a-f]{8}")  #: What a person is called once coded.
 SHORT_WORKER = re.compile(r"A(?=[A-Z]*\d)(?=\d*[A-Z])[0-9A-Z]{2,20}")

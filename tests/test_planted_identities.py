@@ -52,6 +52,7 @@ PLANTED = {
     "address of a responder": "resp.mail@example.org",
     "telephone number in a reason": "+49 30 901820",
     "address of a machine in a reason": "192.0.2.77",
+    "account in a reason": "DE89370400440532013000",
     "address of somebody in a study": "study.person@example.org",
     "address as the only id of a file": "only.id@example.org",
     "address in a conversation": "seeker.mail@example.org",

@@ -106,7 +106,9 @@ def test_a_damaged_key_file_is_refused(tmp_path, content, message):
         ("I am @jo_doe there", "I am [handle] there"),
         ("call 020 7946-0000 or +44 (20) 7946 0000", "call [number] or [number]"),
         ("my id is 5f3c1b2a9d8e7f6a5b4c3d2e", "my id is [id]"),
+        ("pay DE89370400440532013000 or NL91 ABNA 0417 1643 00", "pay [number] or [number]"),
         ("in 2019, 3 of 15 said so", "in 2019, 3 of 15 said so"),
+        ("by a2 and b12 at 10 am", "by a2 and b12 at 10 am"),
         ("Reply A wins 10-0", "Reply A wins 10-0"),
     ],
 )
