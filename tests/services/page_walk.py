@@ -113,9 +113,11 @@ def look(tab, page, seen):
 UNTIL_IDLE = "() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done)))"
 
 # The page itself, if it scrolls sideways, and each picture of a figure that goes beyond the screen.
+# Pictures of the study move in a box of their own, which is looked at in their place.
 TOO_WIDE = """() => {
-  const page = document.documentElement, wide = [...document.querySelectorAll("article figure img, a.heart-figure > svg")]
-    .filter((one) => one.getBoundingClientRect().width > innerWidth || one.getBoundingClientRect().right > innerWidth + 1);
+  const page = document.documentElement, seen = (one) => (one.closest(".sd-row figure > a") ?? one).getBoundingClientRect();
+  const wide = [...document.querySelectorAll("article figure img, a.heart-figure > svg")]
+    .filter((one) => seen(one).width > innerWidth || seen(one).right > innerWidth + 1);
   return [...(page.scrollWidth > page.clientWidth ? ["the page"] : []), ...wide.map((one) => (one.alt ?? one.ariaLabel).slice(0, 60))];
 }"""
 
