@@ -344,6 +344,8 @@ def test_a_reader_asks_the_forest_the_squares_and_the_pairs_by_keyboard(pages, b
     assert not tab.locator("#fig-front svg").is_visible()
     forest.locator("select").first.select_option("Experts")
     lines = forest.locator(".heart-line")
+    drawn = forest.locator(".heart-hollow.heart-track").count()
+    assert drawn + forest.locator(".heart-unsized a").count() == 20  # each paper that is quoted
     assert 0 < lines.count() - forest.locator(".heart-faded").count() < lines.count()
     lines.first.locator("summary").focus()
     tab.keyboard.press("Enter")

@@ -66,7 +66,8 @@ function addButton(bar, words, act) {
 }
 
 // The forest: one line a comparison. Lines that a switch does not match fade; a tap on a line shows what it rests on.
-function drawForest(box, { rows, switches, shown }) {
+// Studies whose sources give no size (cards) are marks at the side that they favour.
+function drawForest(box, { rows, switches, shown, cards = [] }) {
   const bar = make("div", { className: "heart-filter-bar" });
   const count = make("output");
   const lines = [];
@@ -106,7 +107,16 @@ function drawForest(box, { rows, switches, shown }) {
     }
   });
   bar.append(count);
+  if (cards.length) box.append(listUnsized(cards));
   show();
+}
+
+function listUnsized(cards) {
+  const sides = { "◁ favour people": ["people"], "◇ both, or neither": ["both", "neither"], "favour models ▷": ["models"] };
+  const columns = Object.entries(sides).map(([words, kinds]) => make("div", {}, make("b", {}, words),
+    ...cards.filter((one) => kinds.includes(one.favours)).map((one) => make("a", { href: one.source }, one.study))));
+  const title = make("p", { className: "heart-group" }, make("b", {}, `${cards.length} more, whose sources give no size that could be drawn`));
+  return make("div", {}, title, make("div", { className: "heart-unsized" }, ...columns));
 }
 
 // Squares: one a case, coloured by what the reader chooses; a tap shows the case.

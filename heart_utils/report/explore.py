@@ -60,6 +60,8 @@ def explore(
     cards : pandas.DataFrame, optional
         For ``"matrix"``: one line for each ``row``, whose other columns are the facts that a tap on
         that name shows.
+        For ``"forest"``: studies without a size, each with ``study``, the side
+        that it ``favours`` (``models``, ``people``, ``both`` or ``neither``) and ``source``.
 
     Returns
     -------

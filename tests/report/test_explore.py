@@ -111,3 +111,19 @@ def test_what_cannot_be_drawn_is_told(changed, words):
     asked = {"table": CELLS, "kind": "matrix", "figure": "f", "switches": {}, "shown": {}} | changed
     with pytest.raises(ValueError, match=re.escape(words)):
         explore(asked.pop("table"), **asked)
+
+
+def test_studies_without_a_size_go_along_with_the_forest():
+    line = {"group": "Strangers", "line": "a", "win_share": 0.6, "ci_low": 0.5, "ci_high": 0.7}
+    unsized = pd.DataFrame(
+        {"study": ["B 2024"], "favours": "people", "source": "https://doi.org/b"}
+    )
+    page = explore(
+        pd.DataFrame([line | {"evidence": "measured"}]),
+        kind="forest",
+        figure="fig-forest",
+        switches={},
+        shown={},
+        cards=unsized,
+    )._repr_html_()
+    assert '"cards":[{"study":"B 2024","favours":"people"' in page
