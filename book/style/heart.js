@@ -46,8 +46,13 @@ addEventListener("DOMContentLoaded", () => {
     root.classList.toggle("heart-code-hidden", hidden);
     button.textContent = hidden ? "Show all code" : "Hide all code";
   };
-  button.addEventListener("click", () => show(!root.classList.contains("heart-code-hidden")));
-  show(matchMedia("(max-width: 40rem)").matches);
+  button.addEventListener("click", () => {
+    const hidden = !root.classList.contains("heart-code-hidden");
+    sessionStorage.setItem("heart-code-hidden", hidden ? "yes" : "no"); // the next page follows
+    show(hidden);
+  });
+  const chosen = sessionStorage.getItem("heart-code-hidden");
+  show(chosen ? chosen === "yes" : matchMedia("(max-width: 40rem)").matches);
   title.after(button);
   // Long code scrolls in its own box, which the keyboard must reach.
   for (const code of document.querySelectorAll("div.cell_input pre")) code.tabIndex = 0;
