@@ -36,7 +36,13 @@ def copy(tmp_path, monkeypatch):
 
 
 @pytest.mark.mirror
-@pytest.mark.parametrize("name", public.PUBLISHED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "mentalalign" else ())
+        for name in public.PUBLISHED
+    ],
+)
 def test_the_repository_holds_what_the_official_files_give(mirror, name):
     assert public.compare_public(name) == []
 

@@ -53,6 +53,7 @@ def test_raters_who_differ_undo_the_bootstrap_over_dialogues_for_other_raters():
     assert found["dialogues"] > 0.88
 
 
+@pytest.mark.slow
 def test_a_part_of_the_pairs_makes_wider_intervals_that_hold_too():
     some, all_pairs = (
         coverage(replace(PLAIN, pairs=pairs)).loc[("strength", "dialogues")] for pairs in (2, 6)

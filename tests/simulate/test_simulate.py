@@ -177,6 +177,7 @@ def test_strengths_that_are_drawn_spread_as_asked():
     assert more.tolist() == pytest.approx((5 * some).tolist())  # the same draws
 
 
+@pytest.mark.slow
 def test_a_study_is_the_same_on_a_processor_with_narrower_registers():
     """`argpartition` orders what it chose in a processor's own way, so raters are chosen by a whole
     sort."""

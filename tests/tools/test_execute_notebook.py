@@ -87,6 +87,7 @@ def test_a_parameter_that_the_notebook_lacks_is_refused(execute):
         execute(cell("seed = 1", tags=["parameters"]), sede=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing_half_written(project, sent):
     notebook = project.write_chapter(
@@ -122,6 +123,7 @@ def test_a_failing_chapter_stops_the_command_with_its_message(project):
     assert not (project.root / "copy.ipynb").exists()
 
 
+@pytest.mark.slow
 def test_what_a_chapter_ran_with_stands_in_the_manifest(project):
     project.write_chapter("01_one", cell('run = "sample"\nseed = 1', tags=["parameters"]))
     project.write_parameters("chapters: [01_one]\nall: {seed: 5}\n")

@@ -55,6 +55,7 @@ def forking(two):
         yield two
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forking")
 def test_only_what_changed_runs_again(two):
     assert two.make_notebooks() == {"01_first", "02_second"}

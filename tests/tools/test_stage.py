@@ -203,6 +203,7 @@ def test_without_a_repository_no_chapter_has_launch_buttons(staged):
     )
 
 
+@pytest.mark.slow
 def test_the_pages_say_what_was_left_out_and_where_to_run_and_keep_nothing_of_an_earlier_build(
     staged, monkeypatch
 ):
@@ -282,6 +283,7 @@ def test_a_picture_that_sphinx_kept_is_not_shown_and_pages_of_functions_come_alo
     assert (html / "functions" / "index.html").read_text() == "functions"
 
 
+@pytest.mark.slow
 def test_a_warning_stops_the_build_and_leaves_the_older_pages(staged):
     stage = stage_book(staged.root, read_plan(staged.root, "sample"))
     html = staged.root / "build" / "html"
