@@ -394,6 +394,28 @@ def test_the_label_that_a_reader_guesses_is_what_its_chapter_computed(pages):
         assert sum(row.scores) / len(row.scores) == pytest.approx(row.value, abs=0.01)
 
 
+def test_a_downloaded_chapter_reads_in_any_editor(pages):
+    """Its numbers stand in its sentences, and nothing is left that the book's builder alone reads."""
+    chapters = sorted((HTML / "_sources" / "notebooks").glob("*.ipynb"))
+    assert len(chapters) >= 14
+    marks = re.compile(r"\{[a-z:]+\}`|^`{3,}\{|^:{3,}|^\([\w-]+\)=|\(in the book\)", re.MULTILINE)
+    for chapter in chapters:
+        cells = json.loads(chapter.read_text(encoding="utf-8"))["cells"]
+        words = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        assert [text for text in words if marks.search(text)] == [], chapter.name
+
+
+def test_code_is_in_sight_but_for_one_cell_of_results_and_four_that_feed_pages():
+    hidden = [
+        cell["source"]
+        for chapter in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+        for cell in read_cells(chapter)
+        if cell["cell_type"] == "code" and "hide-input" in cell["metadata"].get("tags", [])
+    ]
+    assert len(hidden) <= 20
+    assert all("record_results(results)" in one or "explore(" in one for one in hidden)
+
+
 def test_a_responders_card_has_the_ranks_and_means_of_its_chapter(pages):
     _, told, soup = behind("05_who_is_preferred", "matrix")
     cards = {card["row"]: card for card in told["cards"]}
