@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,14 +98,19 @@ PAGES = {
 }
 """Label of a page -> what it is called, and its file in the repository."""
 
+ALARMS = ("unsupported", "undecided")
 READING_ERROR = 0.01  # the chance to take a judge that never reads for one that does
 MOST = 0.5  # of all votes, by one rater or on one dialogue
 LARGEST_TIES = 0.5
 LEAST_LENGTH = np.log(1.5)  # log-odds: a reply twice as long wins three times in five
 LEAST_FAMILY = 0.05
+LEAST_LEAD = 0.02  # over a guess from the names, where a judge does not go with people otherwise
 ENOUGH_PAIRS = 20  # dialogues on which a judge and people both decided
 TRIED = 12  # raters with the most votes, of whom each is left out once
 LEAST_EVEN = 15  # dialogues with equal votes that would tell as much
+LEAST_TURNED = 0.3  # of pairs in which a judge that does not read contradicts itself
+LEAST_FIRST = 0.18  # beyond a half, of verdicts for the reply that was shown first
+LEAST_CHANGE = 0.05  # of wins, from one half of the dates to the other
 TURNED = 20  # pairs that come twice, from which on a rater that never contradicts itself is odd
 THREAD = 5  # dialogues by which two parts of a leaderboard hang together
 DATES = ("date", "position")
@@ -219,6 +224,7 @@ def audit_votes(
         raise RatingsError("There is no vote to audit.")
     sheet = _Sheet(votes, replies, smallest_gap, n_resamples, rng)
     found = [finding for check in CHECKS for finding in check(sheet)]
+    found += _in_one_dimension(sheet, {one.check for one in found if one.level in ALARMS})
     rank = list(LEVELS)
     findings = pd.DataFrame([vars(one) for one in sorted(found, key=lambda f: rank.index(f.level))])
     findings["page"] = findings["check"].map(EXPLAINED)
@@ -234,6 +240,7 @@ class _Sheet:
     smallest_gap: float
     n_resamples: int
     rng: Rng
+    error: float = ERROR
     boards: dict[str, Ratings] = field(default_factory=dict)
 
     @cached_property
@@ -351,6 +358,21 @@ class _Sheet:
         return self.rng if isinstance(self.rng, np.random.Generator) else estimate_rng(0, name)
 
 
+def _in_one_dimension(sheet: _Sheet, named: set[str]) -> list[Finding]:
+    """Ask of each dimension alone what was asked of all, where a check found nothing in all."""
+    dimensions = sheet.rows["dimension"].unique()
+    checks = [check for name, check in OF_JUDGES.items() if name not in named]
+    found = []
+    for dimension in dimensions if len(dimensions) > 1 else ():
+        votes = sheet.rows[sheet.rows["dimension"].eq(dimension)]
+        part = replace(sheet, votes=votes, error=ERROR / len(dimensions), boards={})
+        for finding in (one for check in checks for one in check(part)):
+            if finding.level in ALARMS:
+                sentence = finding.sentence.removeprefix(f"{dimension}: ")
+                found.append(replace(finding, sentence=f"{dimension}: {sentence}"))
+    return found
+
+
 def _mean(values: Array, dialogues: pd.Series, ci_level: float) -> tuple[float, float, float]:
     """Compute a mean with its interval over dialogues."""
     influence = (values - values.mean()) / len(values)
@@ -413,17 +435,18 @@ def _reading(sheet: _Sheet) -> Iterator[Finding]:
                 f"{who} contradicted itself in {n_turned:,} of the {len(held):,} pairs that it"
                 " decided in both orders. A judge that never reads does so in half or more"
             )
-            if not answers.lowest(held) > 0:
+            share = n_turned / len(held)
+            if share > LEAST_TURNED and not answers.lowest(held) > 0:
                 said += ", and this may be one."
                 yield Finding("reading", "unsupported", said, "Use a judge that reads.")
             else:
-                level = "look" if n_turned > 0.3 * len(held) else "sound"
+                level = "look" if share > LEAST_TURNED or len(held) < TURNED else "sound"
                 yield Finding("reading", level, f"{said}.")
         elif len(first):
             share = float(first.gt(0).mean())
             said = f"{who} was asked in one order a pair, and preferred the first in {share:.0%}"
             follows = min(answers.lowest(first), answers.lowest(-first)) <= -MOST
-            if follows:
+            if follows and abs(share - 0.5) > LEAST_FIRST:
                 yield Finding("reading", "unsupported", f"{said}: it may follow the place.", both)
             else:
                 said += "; one that flips a coin would not be seen."
@@ -602,7 +625,8 @@ def _names(sheet: _Sheet) -> Iterator[Finding]:
     for row in table[table["who"] == "author_only"].to_dict("records"):
         judge, dimension = str(row["rater"]), str(row["dimension"])
         level = "sound" if row["lead_low"] > 0 else "look"
-        if level == "look" and not _follows_people(sheet, judge, dimension):
+        unsure = row["lead_low"] <= LEAST_LEAD
+        if unsure and not _follows_people(sheet, judge, dimension):
             level = "unsupported"
         lead = f"{row['lead']:+.1%} [{row['lead_low']:+.1%}, {row['lead_high']:+.1%}]"
         if np.isnan(row["lead"]):
@@ -740,7 +764,7 @@ def _longer(
         within -= within.groupby([part[of] for part in pair]).transform("mean")
         if not within.std() > 0:
             continue
-        own, error = turn[of] * within.to_numpy(), ERROR / len(kept)
+        own, error = turn[of] * within.to_numpy(), sheet.error / len(kept)
         mean, low, high, _ = _own_lead(sheet, of, own, expected[of], error)
         yield judge, mean, low, high, abs(mean) > LEAST_FAMILY and not low <= 0 <= high
 
@@ -757,7 +781,7 @@ def _by_length(
         yield Finding("length", "not run", str(error))
         return
     always = table["why"].str.contains("without exception")
-    sure = (table["log_odds"].abs() > LEAST_LENGTH) & (holm(table["p"]) < ERROR)
+    sure = (table["log_odds"].abs() > LEAST_LENGTH) & (holm(table["p"]) < sheet.error)
     for row in table.assign(always=always)[sure | always].to_dict("records"):
         said = f"{row['dimension']}: with {show_rater(row['rater'])} the length of replies by the"
         said += " same authors decides"
@@ -791,12 +815,12 @@ def _family(sheet: _Sheet) -> Iterator[Finding]:
         said = "No judge decided on a reply of its own family (by name) that others decided on too."
         yield Finding("family", "not run", said)
     for judge, kept, own, expected in tried:
-        mean, low, high, allowed = _own_lead(sheet, kept, own, expected, ERROR / len(tried))
+        mean, low, high, allowed = _own_lead(sheet, kept, own, expected, sheet.error / len(tried))
         said = f"Share of wins that {show_rater(judge)} gives its own family, less what the votes"
         said += f" of {others} lead to expect: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
         level = "sound" if low <= 0 else "look"
         if level == "look" and mean > LEAST_FAMILY and allowed:
-            level, added = _beside_judges(sheet, judge, ERROR / len(tried))
+            level, added = _beside_judges(sheet, judge, sheet.error / len(tried))
             said += added
         collect = "Use a judge of another family, too." if level != "sound" else ""
         yield Finding("family", level, said, collect)
@@ -860,14 +884,16 @@ def _drift(sheet: _Sheet) -> Iterator[Finding]:
         yield Finding("drift", "not run", said, "Keep when each vote was given, and ask again.")
         return
     p = holm(pd.Series([one[-1] for one in tried], dtype=float))
-    for (judge, responder, change, again, _), adjusted in zip(tried, p, strict=True):
-        if adjusted < ERROR:
+    large = np.array([abs(one[2]) > LEAST_CHANGE for one in tried])
+    changed = large & (p < sheet.error / 2).to_numpy()
+    for (judge, responder, change, again, _), sure in zip(tried, changed, strict=True):
+        if sure:
             said = f"With {show_rater(judge)}, {responder} won {change:+.0%} more often in the"
             said += " later half of its votes, against the same authors"
             said += " on the same pairs." if again else ": the judge changed, or its dialogues did."
             collect = "" if again else "Ask one set of pairs again, on both dates."
             yield Finding("drift", "unsupported" if again else "undecided", said, collect)
-    if not (p < ERROR).any():
+    if not changed.any():
         yield Finding("drift", "sound", "No judge's answers changed over time.")
 
 
@@ -949,3 +975,5 @@ CHECKS: tuple[Callable[[_Sheet], Iterator[Finding]], ...] = (
     _drift,
     _gap,
 )
+OF_JUDGES = {"reading": _reading, "length": _length, "family": _family, "drift": _drift}
+"""Checks that ask of all dimensions at once."""

@@ -178,7 +178,68 @@ def surer_judges(rng, n_dialogues):
     return sound_votes(rng, n_dialogues, sure=6.0)
 
 
-SOUND = (plain, two_raters, asked_again, joins_late, surer_judges)
+def mixed(rng, n_dialogues):
+    """A file of some kind: what may differ between sound files is drawn.
+
+    Authors, dimensions, ties, how clearly judges decide, uneven raters, one order or both, a second
+    date, an author who joins late, and later topics that suit others, as people say too.
+    """
+    dimensions = ["overall", "warmth", "safety"][: rng.integers(1, 4)]
+    ties, sure = rng.choice([0.05, 0.3]), rng.choice([2.0, 6.0])
+    once, again, late, other_topics = rng.random(4) < 0.25
+    names = np.array([*STRENGTH, "qwen-2"][: rng.integers(3, 6)])
+    strength = np.sort(rng.normal(0, 0.7, len(names)))[::-1]
+    quality = strength + rng.normal(0, 1.2, (n_dialogues, len(names)))
+    quality[n_dialogues // 2 :] += other_topics * (rng.permutation(strength) - strength)
+    one, other = np.triu_indices(len(names), 1)
+    dialogue = np.repeat(np.arange(n_dialogues), len(one))
+    a, b = np.tile(one, n_dialogues), np.tile(other, n_dialogues)
+    met = ~(late & (b == len(names) - 1) & (dialogue < n_dialogues // 2))
+    dialogue, a, b = dialogue[met], a[met], b[met]
+    busy = np.minimum(rng.dirichlet(np.full(6, 2.0)), 0.3)
+    pairs = pd.DataFrame({"responder_a": names[a], "responder_b": names[b]})
+    pairs["history_id"] = [f"h{number}" for number in dialogue]
+    asked = [
+        "one",
+        "second",
+        "third",
+        *[(name, order) for name in JUDGES for order in ("ab", "ba")],
+    ]
+    parts = []
+    for dimension in dimensions:
+        seen = quality + rng.normal(0, 0.5, quality.shape)
+        gap = seen[dialogue, a] - seen[dialogue, b]
+        chosen = [rng.choice(6, 3, replace=False, p=busy / busy.sum()) for _ in dialogue]
+        for number, who in enumerate(asked):
+            order = rng.choice(["ab", "ba"], len(gap))
+            if number < 3:
+                rater, kind, log_odds = np.array(chosen)[:, number], "human", 1.6 * gap
+                rater = np.char.add("person-", rater.astype(str))
+            else:
+                rater, kind = who[0], "model"
+                order = order if once else np.full(len(gap), who[1])
+                log_odds = sure * gap + np.where(order == "ab", 0.2, -0.2)
+                if once and who[1] == "ba":
+                    continue
+            won = np.where(rng.random(len(gap)) < 1 / (1 + np.exp(-log_odds)), "a", "b")
+            won = np.where(rng.random(len(gap)) < ties, "tie", won)
+            about = {"rater": rater, "rater_kind": kind, "order": order, "verdict": won}
+            parts.append(pairs.assign(dimension=dimension, **about))
+    votes = pd.concat(parts, ignore_index=True).assign(state="valid", simulated=True)
+    votes = by_day(votes.assign(dialogue_id=votes["history_id"]))
+    return once_more(votes, rng) if again else votes
+
+
+def once_more(votes, rng):
+    """Ask the judges again at a later date; one answer in twenty is another."""
+    both = votes.assign(date=pd.Timestamp("2026-01-01"))
+    more = both[both["rater_kind"].eq("model")].assign(date=pd.Timestamp("2026-03-01"))
+    by_chance = pd.Series(rng.choice(["a", "b"], len(more)), more.index)
+    more["verdict"] = more["verdict"].mask(rng.random(len(more)) < 0.05, by_chance)
+    return pd.concat([both, more], ignore_index=True)
+
+
+SOUND = (plain, two_raters, asked_again, joins_late, surer_judges, mixed)
 
 FAULTS = {
     never_reads: "reading",
@@ -199,4 +260,9 @@ FAULTS = {
     in_safety(mostly_one_dialogue): "dialogues",
     in_safety(one_rater): "carried",
     in_safety(all_ties): "ties",
+    in_safety(never_reads): "reading",
+    in_safety(orders_lost): "reading",
+    in_safety(names_alone): "names",
+    in_safety(drift): "drift",
+    in_safety(doubled): "doubled",
 }

@@ -75,7 +75,7 @@ def test_a_judge_that_takes_the_longer_reply_is_named(votes):
 
 @pytest.mark.slow
 def test_sound_votes_raise_an_alarm_in_one_file_of_twenty_at_most():
-    """Over 200 files of five kinds and three sizes, with texts."""
+    """Over 200 files of six kinds and three sizes, with texts."""
     raised = Counter()
     for number in range(200):
         rng = np.random.default_rng(1000 + number)
