@@ -1,8 +1,9 @@
 """Run collected tests in forks, a file a fork: ``pytest -p tools.forked_tests --forks 4``.
 
 Each worker of pytest-xdist is a new Python that imports every test file and all that they import,
-which takes longer than most files. Here they are collected once, and each file runs in a fork of
-the process that collected them; so no file sees what another changed. Tests marked ``apart`` have a
+which takes longer than most files: ``-n 2 --dist loadfile`` took 68 s of the processor for 265
+tests that take 58 here. Here they are collected once, and each file runs in a fork of the process
+that collected them; so no file sees what another changed. Tests marked ``apart`` have a
 fork each, since most of their time is waiting. Tests marked ``live`` run first, a file at a time.
 """
 
