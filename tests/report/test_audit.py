@@ -79,7 +79,7 @@ def test_sound_votes_raise_an_alarm_in_one_file_of_twenty_at_most():
     raised = Counter()
     for number in range(200):
         rng = np.random.default_rng(1000 + number)
-        votes = SOUND[number % len(SOUND)](rng, (40, 60, 100)[number % 3])
+        votes = SOUND[number % len(SOUND)](rng, (40, 60, 100)[number // len(SOUND) % 3])
         found = audit_votes(votes, replies=texts(votes, rng), n_resamples=100, rng=rng)
         raised.update(set(alarms(found)))
     # 5 % of 200 and two standard errors.
