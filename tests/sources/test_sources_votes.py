@@ -14,7 +14,7 @@ from data.make.official import PUBLISHED, derive
 from heart_utils.sources.load import load_responders, load_scores, load_verdicts
 from heart_utils.sources.pairs import scores_to_verdicts
 from heart_utils.tables import RESPONDER_KINDS, DataError, check_table
-from tools import mentalalign as mentalalign_module
+from data.make import mentalalign as mentalalign_module
 
 # MT-Bench ---------------------------------------------------------------------------------------
 
