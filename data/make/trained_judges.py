@@ -324,7 +324,8 @@ def _rank_correlation(guesses: Array, score: Array) -> float:
 def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
     """Train on each part of each set and test on each other, by rho within an author's replies.
 
-    The correlations are averaged over authors.
+    The correlations are averaged over authors. ``length_alone`` is that of the number of words,
+    with the sign that it has on these replies.
 
     On the set that a judge was trained on, answers come from a fold without the dialogue, whoever
     wrote the reply.
@@ -334,6 +335,13 @@ def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
         for name, rated in sets.items()
         for who in ("people", "models")
     }
+    by_length = {}
+    for key, part in parts.items():
+        if part.replies["responder"].value_counts().max() >= LEAST_REPLIES:
+            words = part.replies.set_index("reply_id")["text"].map(lambda text: len(text.split()))
+            means = part.means()
+            guess = means["reply_id"].map(words)
+            by_length[key] = _within_authors(means.assign(guess=guess), f"length on {key}")
     rows = []
     for (name, who), part in parts.items():
         if len(part.labels) < LEAST_LABELS:
@@ -345,7 +353,7 @@ def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
             n_folds=5,
         )
         for (other_name, other_who), other in parts.items():
-            if other.replies["responder"].value_counts().max() < LEAST_REPLIES:
+            if (other_name, other_who) not in by_length:
                 continue
             answers = judge.predictions if other_name == name else judge.score(other.replies)
             means = other.means()
@@ -357,9 +365,9 @@ def transfer(sets: Mapping[str, Rated]) -> pd.DataFrame:
                 "n_labels": len(part.labels),
                 "n_replies": len(means),
             }
-            rows.append(
-                row | _within_authors(means.assign(guess=guess), f"{trained_on} on {tried_on}")
-            )
+            row |= _within_authors(means.assign(guess=guess), f"{trained_on} on {tried_on}")
+            length = by_length[other_name, other_who]
+            rows.append(row | {"length_alone": length["rho_within_author"]})
     return pd.DataFrame(rows)
 
 

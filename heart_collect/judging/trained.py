@@ -1,4 +1,4 @@
-"""A judge trained on people's labels: a linear model of a reply's words, cross-fitted.
+"""A judge trained on people's labels: a linear model of a reply's letters, cross-fitted.
 
 It is tested on dialogues it never saw.
 """
@@ -36,16 +36,18 @@ same row."""
 LEAST_LABELS = 50
 LEAST_TRAINING = 30
 LEAST_REPLIES = 5
-"""A term is kept only if so many replies, to so many dialogues and by so many writers where they
-are known, hold it, so that weights can't give back one person's words."""
+"""A group of letters, or a word, is kept only if so many replies, to so many dialogues and by so
+many writers where they are known, hold it, so that no file gives back one person's words."""
 
 MOST_TERMS = 10_000
+LENGTHS = (2, 4)
+"""Letters of a term, within a word and with its ends."""
 KNOWN_SHARE = 0.3
 """A reply of whose words fewer are known is not judged: the judge abstains."""
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
 INNER_FOLDS = 3
-FORMAT = "heart-trained-judge-2"
+FORMAT = "heart-trained-judge-3"
 PROTOCOL = "trained"
 UNFAMILIAR = "unfamiliar"
 SCALES = ("interval", "ordinal")
@@ -65,62 +67,56 @@ class TrainedJudgeError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The terms of a model, words and letters within words, with inverse document frequency."""
+    """The terms of a model, groups of letters within words, with inverse document frequency.
 
-    words: tuple[str, ...]
-    letters: tuple[str, ...]
-    word_weights: Array = field(repr=False)
-    letter_weights: Array = field(repr=False)
+    The words that it knows only say which replies are like those that it was trained on.
+    """
+
+    names: tuple[str, ...]
+    weights: Array = field(repr=False)
+    words: tuple[str, ...] = field(repr=False)
 
     def transform(self, texts: Sequence[str]) -> sparse.csr_matrix:
-        """Return TF-IDF, one row a text: words, then letters, each part of length one."""
-        words = _vectorizer("word", vocabulary=list(self.words)).transform(texts)
-        letters = (
-            _vectorizer("char_wb", vocabulary=list(self.letters)).transform(texts)
-            if self.letters
-            else None
+        """Return TF-IDF, one row a text, of length one."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        vectorizer = TfidfVectorizer(
+            analyzer="char_wb", ngram_range=LENGTHS, sublinear_tf=True, vocabulary=self.names
         )
-        return _weigh(words, self.word_weights, letters, self.letter_weights)
+        vectorizer.idf_ = self.weights
+        return vectorizer.transform(texts)
 
     def known_share(self, texts: Sequence[str]) -> Array:
-        """Return the share of each text's words, counted with repeats, that are among the terms."""
-        analyze = _vectorizer("word", ngram_range=(1, 1)).build_analyzer()
+        """Return the share of each text's words, counted with repeats, that are known."""
+        analyze = _counter("word").build_analyzer()
         known = set(self.words)
-        shares = []
-        for text in texts:
-            tokens = analyze(text)
-            shares.append(sum(token in known for token in tokens) / len(tokens) if tokens else 0.0)
-        return np.array(shares)
+        found = (np.array([word in known for word in analyze(text)]) for text in texts)
+        return np.array([one.mean() if len(one) else 0.0 for one in found])
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """How often each text holds each term, counted once for all folds.
+    """How often each text holds each term, and each word, counted once for all folds.
 
-    Every fold chooses and weighs its own terms.
+    Every fold chooses its own terms, and weighs them.
     """
 
+    terms: sparse.csc_matrix
     words: sparse.csc_matrix
-    letters: sparse.csc_matrix
-    word_names: NDArray[np.object_]
-    letter_names: NDArray[np.object_]
+    names: NDArray[np.object_]
+    all_words: NDArray[np.object_]
 
     @classmethod
     def count(cls, texts: Sequence[str]) -> Corpus:
-        """Count words and letters."""
-        parts = []
-        for analyzer in ("word", "char_wb"):
-            vectorizer = _vectorizer(analyzer)
-            try:
-                parts.append(
-                    (vectorizer.fit_transform(texts).tocsc(), vectorizer.get_feature_names_out())
-                )
-            except ValueError:  # no text has a word
-                raise TrainedJudgeError(
-                    "No reply holds a word; expected texts in `replies.text`."
-                ) from None
-        (words, word_names), (letters, letter_names) = parts
-        return cls(words, letters, word_names, letter_names)
+        """Count groups of letters, and words."""
+        letters, words = _counter("char_wb"), _counter("word")
+        try:
+            counts = [letters.fit_transform(texts).tocsc(), words.fit_transform(texts).tocsc()]
+        except ValueError:  # no text has a word
+            raise TrainedJudgeError(
+                "No reply holds a word; expected texts in `replies.text`."
+            ) from None
+        return cls(*counts, letters.get_feature_names_out(), words.get_feature_names_out())
 
     def learn(
         self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
@@ -129,23 +125,18 @@ class Corpus:
 
         Rare terms weigh more.
         """
-        words = _shared(self.words[used], groups)
-        letters = _shared(self.letters[used], groups)
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        shared, words = _shared(self.terms[used], groups), _shared(self.words[used], groups)
         if not len(words):
             raise TrainedJudgeError(
                 f"No word is in {LEAST_REPLIES} replies to {LEAST_REPLIES} dialogues (by"
                 f" {LEAST_REPLIES} writers, where author_id tells them apart): nothing can be"
                 " learnt."
             )
-        terms = Terms(
-            words=tuple(self.word_names[words]),
-            letters=tuple(self.letter_names[letters]),
-            word_weights=_inverse_frequencies(self.words[used][:, words]),
-            letter_weights=_inverse_frequencies(self.letters[used][:, letters]),
-        )
-        return terms, _weigh(
-            self.words[:, words], terms.word_weights, self.letters[:, letters], terms.letter_weights
-        )
+        weigh = TfidfTransformer(sublinear_tf=True).fit(self.terms[used][:, shared])
+        terms = Terms(tuple(self.names[shared]), weigh.idf_, tuple(self.all_words[words]))
+        return terms, weigh.transform(self.terms[:, shared])
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,6 +273,7 @@ class TrainedJudge:
         -------
         pathlib.Path
         """
+        terms = self.model.terms
         content = {
             "format": FORMAT,
             "name": self.name,
@@ -293,7 +285,12 @@ class TrainedJudge:
             "weights": self.model.weights.tolist(),
             "levels": None if self.model.levels is None else self.model.levels.tolist(),
             "steps": None if self.model.steps is None else self.model.steps.tolist(),
-            "terms": _terms_as_data(self.model.terms),
+            "terms": terms
+            and {
+                "names": list(terms.names),
+                "weights": terms.weights.tolist(),
+                "words": list(terms.words),
+            },
         }
         return write_sealed(path, content)
 
@@ -342,27 +339,27 @@ def train_judge(
 ) -> TrainedJudge:
     r"""Train a judge on people's scores or verdicts, and let it answer where it was not trained.
 
-    The model is linear in TF-IDF of words (one and two) and of letters (two to four within a word):
-    ridge regression of scores, or their order alone by proportional odds; logistic regression of
-    verdicts on the difference :math:`x_a - x_b`, with a tie as half of each. The penalty is chosen
-    within the training part. Folds hold whole dialogues; a fold's model is trained without its
-    dialogues and without the labels of anybody who rated them, so that it has seen neither the
-    dialogues nor the raters that it is tried on. No label by a model is used.
+    The model is linear in TF-IDF of letters (two to four within a word): ridge regression of
+    scores, or their order alone by proportional odds; logistic regression of verdicts on the
+    difference :math:`x_a - x_b`, with a tie as half of each. The penalty is chosen within the
+    training part. Folds hold whole dialogues; a fold's model is trained without its dialogues
+    and without the labels of anybody who rated them, so that it has seen neither the dialogues
+    nor the raters that it is tried on. No label by a model is used.
 
     Parameters
     ----------
     replies : pandas.DataFrame
         The table ``replies``; ``dialogue_id`` as one more column where a dialogue has several
         histories, and ``licence``, which is kept with the judge. Where ``author_id`` tells writers
-        apart, a word counts only if five of them used it.
+        apart, letters count only if five of them used them.
     labels : pandas.DataFrame
         The table ``scores`` or the table ``verdicts`` (with orders combined); people's valid rows
         on `dimension` count.
     dimension : str
         A line of the rubric.
     features : {"words"} or callable
-        ``"words"``, or a function from a list of texts to an array of shape (texts, features), such
-        as an embedding; see the last example.
+        ``"words"``, those of the reply, by their letters; or a function from a list of texts to an
+        array of shape (texts, features), such as an embedding; see the last example.
     scale : {"interval", "ordinal"}
         How scores are read: as numbers, or as levels of which only the order counts (at most 20).
         Either way the judge's score is the expected score.
@@ -520,7 +517,8 @@ def load_trained_judge(
             " `features`."
         )
     model = LinearModel(
-        terms=None if terms is None else _terms_from_data(terms),
+        terms=terms
+        and Terms(tuple(terms["names"]), np.array(terms["weights"]), tuple(terms["words"])),
         weights=np.array(content["weights"]),
         intercept=float(content["intercept"]),
         levels=None if content["levels"] is None else np.array(content["levels"]),
@@ -895,13 +893,12 @@ def _own_features(features: Features | None, texts: Sequence[str]) -> Array:
     return rows
 
 
-def _vectorizer(analyzer: str, **options: Any) -> CountVectorizer:
+def _counter(analyzer: str) -> CountVectorizer:
     from sklearn.feature_extraction.text import CountVectorizer
 
     if analyzer == "word":
-        options = {"token_pattern": r"(?u)\b\w+\b", **options}
-    lengths = {"word": (1, 2), "char_wb": (2, 4)}[analyzer]
-    return CountVectorizer(analyzer=analyzer, **{"ngram_range": lengths, **options})
+        return CountVectorizer(token_pattern=r"(?u)\b\w+\b")
+    return CountVectorizer(analyzer=analyzer, ngram_range=LENGTHS)
 
 
 def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
@@ -921,27 +918,6 @@ def _shared(counts: sparse.csc_matrix, groups: Sequence[NDArray[Any]]) -> NDArra
         shared &= np.asarray(((by_group @ present) > 0).sum(axis=0)).ravel() >= LEAST_REPLIES
     kept = np.flatnonzero(shared)
     return np.sort(kept[np.argsort(-n_replies[kept], kind="stable")][:MOST_TERMS])
-
-
-def _inverse_frequencies(counts: sparse.csc_matrix) -> Array:
-    from sklearn.feature_extraction.text import TfidfTransformer
-
-    return np.asarray(TfidfTransformer().fit(counts).idf_) if counts.shape[1] else np.zeros(0)
-
-
-def _weigh(
-    words: Any, word_weights: Array, letters: Any, letter_weights: Array
-) -> sparse.csr_matrix:
-    """Return TF-IDF of both parts, with the logarithm of counts, each part of length one."""
-    from sklearn.preprocessing import normalize
-
-    parts = []
-    for counts, weights in ((words, word_weights), (letters, letter_weights)):
-        if len(weights):
-            part = counts.tocsr().astype(float)
-            part.data = 1.0 + np.log(part.data)
-            parts.append(normalize(part @ sparse.diags(weights)))
-    return sparse.hstack(parts, format="csr")
 
 
 def _out_of_fold(
@@ -1033,24 +1009,4 @@ def _seen(replies: pd.DataFrame) -> frozenset[str]:
     columns = ("dialogue_id", "history_id")
     return frozenset(
         digest for column in columns for digest in replies[column].map(_digest_of(column))
-    )
-
-
-def _terms_as_data(terms: Terms | None) -> dict[str, list[Any]] | None:
-    if terms is None:
-        return None
-    return {
-        "words": list(terms.words),
-        "letters": list(terms.letters),
-        "word_weights": terms.word_weights.tolist(),
-        "letter_weights": terms.letter_weights.tolist(),
-    }
-
-
-def _terms_from_data(data: Mapping[str, list[Any]]) -> Terms:
-    return Terms(
-        words=tuple(data["words"]),
-        letters=tuple(data["letters"]),
-        word_weights=np.array(data["word_weights"]),
-        letter_weights=np.array(data["letter_weights"]),
     )

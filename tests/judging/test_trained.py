@@ -96,8 +96,9 @@ def test_labels_without_a_link_to_words_teach_nothing():
     rows = train_judge(replies, labels, leave_out=["dialogue_id"]).predictions.merge(
         labels[["reply_id", "score"]], on="reply_id"
     )
-    # 120 replies: two standard errors are 0.18
-    assert abs(rows["score_x"].corr(rows["score_y"])) < 0.25
+    # 120 replies: two standard errors are 0.18. Below zero is no knowledge: a fold of high labels
+    # leaves low ones to learn from.
+    assert rows["score_x"].corr(rows["score_y"]) < 0.18
 
 
 def test_no_fold_learns_from_a_rater_who_scored_what_it_scores(monkeypatch):
@@ -214,8 +215,8 @@ def test_a_saved_judge_whose_weights_were_edited_is_refused(judge, tmp_path):
 
 def test_a_judge_of_another_version_is_refused(judge, tmp_path):
     path = judge.save(tmp_path / "judge.json")
-    path.write_text(path.read_text().replace("heart-trained-judge-2", "heart-trained-judge-1"))
-    with pytest.raises(TrainedJudgeError, match="'heart-trained-judge-1'.*'heart-trained-judge-2'"):
+    path.write_text(path.read_text().replace("heart-trained-judge-3", "heart-trained-judge-2"))
+    with pytest.raises(TrainedJudgeError, match="'heart-trained-judge-2'.*'heart-trained-judge-3'"):
         load_trained_judge(path)
 
 
@@ -310,7 +311,7 @@ def test_a_word_that_one_writer_uses_everywhere_is_not_kept(tmp_path):
 def test_an_ordinal_scale_reads_only_the_order_of_scores():
     """Levels 1, 2, 3 or 1, 2, 30: the order of the answers is the same, and each is an expected
     score between the ends."""
-    replies = drawn_replies(n_dialogues=100)
+    replies = drawn_replies(n_dialogues=200)
     near = pd.cut(replies["quality"], [-9, -0.7, 0.7, 9], labels=[1.0, 2.0, 3.0]).astype(float)
     judges = {}
     for top in (3.0, 30.0):
@@ -445,8 +446,8 @@ def test_labels_and_texts_that_teach_nothing_are_refused(spoil, message):
 @pytest.mark.mirror
 @pytest.mark.slow
 def test_a_judge_of_published_replies_gives_back_no_ones_words(mirror, tmp_path):
-    """Counted by other code: each word or pair in the file is in five replies to five messages, and
-    no longer run is in it."""
+    """Counted by other code: each term in the file is in five replies to five messages, and none is
+    longer than four letters."""
     rated = pd.read_csv(mirror / "welivita" / "dataset_and_ratings.csv")
     replies = pd.DataFrame(
         {"history_id": rated["dialog_id"], "responder": "person", "text": rated["response_human"]}
@@ -461,15 +462,19 @@ def test_a_judge_of_published_replies_gives_back_no_ones_words(mirror, tmp_path)
         tmp_path / "judge.json"
     )
     content = json.loads(path.read_text())
-    holders = {}
+    holders, using = {}, {}
     for number, text in enumerate(replies["text"]):
-        words = re.findall(r"\w+", text.lower())
-        for term in {*words, *map(" ".join, zip(words, words[1:], strict=False))}:
-            holders.setdefault(term, set()).add(number)
-    kept = content["terms"]["words"]
+        for word in re.findall(r"\w+", text.lower()):
+            using.setdefault(word, set()).add(number)
+        for word in {f" {word} " for word in text.lower().split()}:
+            for start in range(len(word) - 1):
+                for length in (2, 3, 4):
+                    holders.setdefault(word[start : start + length], set()).add(number)
+    kept = content["terms"]["names"]
     assert len(kept) > 500
     assert min(len(holders[term]) for term in kept) >= 5
-    assert max(len(term) for term in content["terms"]["letters"]) <= 4
-    written = {value for key in ("name", "kind", "dimension") for value in [content[key]]} | {*kept}
-    assert max(len(str(term).split()) for term in written) <= 2
+    assert max(map(len, kept)) <= 4
+    words = content["terms"]["words"]
+    assert min(len(using[word]) for word in words) >= 5
+    assert max(len(word.split()) for word in words) == 1
     assert "hit:" not in path.read_text()  # no id of a message
