@@ -9,12 +9,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 from source_builders import mentalalign_cell, mentalalign_files, mirrored
 
+from data.make import mentalalign as mentalalign_module
 from data.make.mentalalign import ATTRIBUTES, find_blocks
 from data.make.official import PUBLISHED, derive
 from heart_utils.sources.load import load_responders, load_scores, load_verdicts
 from heart_utils.sources.pairs import scores_to_verdicts
 from heart_utils.tables import RESPONDER_KINDS, DataError, check_table
-from data.make import mentalalign as mentalalign_module
 
 # MT-Bench ---------------------------------------------------------------------------------------
 
