@@ -63,6 +63,7 @@ ASKS = {
     "conversation_replies",
     "open_ledger",
     "plan_questions",
+    "plan_verdicts",
 }
 
 

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 from functools import cache, partial
 from html import escape, unescape
+from io import StringIO
 from itertools import count
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote
 
 from docutils import nodes
@@ -203,6 +204,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     for kind in CHIPS:
         app.add_role(kind, draw_chip)
     leave_code_out()
+    keep_index_entries()
     app.add_role("figure-data", link_figure_data)
     app.parallel = max(
         app.parallel, int(os.environ.get("JOBS", "2"))
@@ -311,6 +313,27 @@ def leave_code_out() -> None:
 
     if collect_words.__name__ != collect_without_code.__name__:  # another book in the same process
         IndexBuilder._word_collector = collect_without_code
+
+
+def keep_index_entries() -> None:
+    """Let a build of some pages keep the index entries of the others in the search.
+
+    Sphinx keeps their words and titles and forgets these.
+    """
+    load = IndexBuilder.load
+
+    def load_with_entries(index: IndexBuilder, stream: IO[str], format: Any) -> None:
+        text = stream.read()
+        load(index, StringIO(text), format)
+        frozen = format.loads(text)
+        for entry, places in frozen["indexentries"].items():
+            for number, target, is_main in places:
+                if (page := frozen["docnames"][number]) in index.env.all_docs:
+                    kept = (entry, target, "main" if is_main else "")
+                    index._index_entries.setdefault(page, []).append(kept)
+
+    if load.__name__ != load_with_entries.__name__:  # another book in the same process
+        IndexBuilder.load = load_with_entries
 
 
 def describe_page(app: Sphinx, context: dict[str, Any], doctree: nodes.document) -> str:

@@ -34,7 +34,8 @@ def test_each_figure_of_a_chapter_is_on_the_screen(seen, chromium):
 
 
 def test_every_solution_of_every_chapter_opens_by_the_keyboard(seen):
-    assert [page for page, n in seen.n_solutions.items() if not n] == []
+    without = {page for page, n in seen.n_solutions.items() if not n}
+    assert without <= {"15_more_on_raters.html", "16_methods_tried.html"}  # no exercises there
     assert seen.closed == []
 
 
