@@ -111,12 +111,17 @@ class Corpus:
         """Count groups of letters, and words."""
         letters, words = _counter("char_wb"), _counter("word")
         try:
-            counts = [letters.fit_transform(texts).tocsc(), words.fit_transform(texts).tocsc()]
+            counted, known = letters.fit_transform(texts), words.fit_transform(texts)
         except ValueError:  # no text has a word
             raise TrainedJudgeError(
                 "No reply holds a word; expected texts in `replies.text`."
             ) from None
-        return cls(*counts, letters.get_feature_names_out(), words.get_feature_names_out())
+        return cls(
+            terms=counted.tocsc(),
+            words=known.tocsc(),
+            names=letters.get_feature_names_out(),
+            all_words=words.get_feature_names_out(),
+        )
 
     def learn(
         self, used: NDArray[np.intp], groups: Sequence[NDArray[Any]]
