@@ -74,6 +74,7 @@ def make_study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     Histories are repeated as often as needed; replies have 30 words.
     """
     from heart_collect.judging.design import pair_replies
+    from heart_collect.judging.respond import NOTHING
     from heart_utils.sources.load import load_histories
 
     sample, draw = load_histories("sample"), random.Random(2)
@@ -84,16 +85,6 @@ def make_study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     )
     copies["history_id"] = copies["history_id"] + "-" + copies.pop("copy").astype(str)
     histories = copies.head(n_histories).assign(twin_id=None)
-    nothing = [
-        "author_id",
-        "ttft_ms",
-        "total_ms",
-        "prompt_tokens",
-        "completion_tokens",
-        "cost_usd",
-        "typing_ms",
-        "call_id",
-    ]
     rows = [
         {
             "reply_id": f"{history}--r{i}",
@@ -103,7 +94,7 @@ def make_study(n: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
             "state": "valid",
             "text": " ".join(draw.choices(WORDS.split(), k=30)),
             "simulated": True,
-            **dict.fromkeys(nothing),
+            **dict.fromkeys(NOTHING),
         }
         for history in histories["history_id"]
         for i in range(13)
