@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from data.make.download import find_official
 from heart_utils.report.provenance import TableNote
 from heart_utils.runs import may_publish, strictest_licence, write_atomically
-from heart_utils.sources.catalogue import SOURCES, Source, find_data
+from heart_utils.sources.catalogue import SOURCES, Source
 from heart_utils.tables import DataError
 from tools.settings import contact_words, launch_words, read_settings
 
@@ -91,7 +92,7 @@ def absent_sets() -> set[str]:
     absent = set()
     for source in _unshipped():
         try:
-            find_data(source.name)
+            find_official(source.name)
         except DataError:
             absent.add(source.name)
     return absent

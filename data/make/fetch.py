@@ -18,11 +18,12 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+from data.make.download import fetch_data, find_official
 from data.make.official import PUBLISHED, derive
 from heart_utils.evidence.effects import read_quoted
 from heart_utils.runs import FORMAT, PUBLIC, RunError, find_root, open_run, write_atomically
 from heart_utils.settings import read_yaml
-from heart_utils.sources.catalogue import SOURCES, cache_folder, fetch_data, find_data
+from heart_utils.sources.catalogue import SOURCES, cache_folder
 from heart_utils.sources.load import load_responders
 from heart_utils.tables import DataError
 
@@ -192,7 +193,7 @@ def main(arguments: list[str]) -> int:
         ):
             if mirror:
                 print(f"{source.title}\n  licence: {source.terms}\n  cite: {source.citation}")
-            files = find_data(source.name) if mirror else fetch_data(source.name)
+            files = find_official(source.name) if mirror else fetch_data(source.name)
             print(
                 f"  {len(files)} files, checked, in"
                 f" {f'the mirror {mirror}' if mirror else cache_folder() / source.folder}"

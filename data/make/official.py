@@ -32,8 +32,9 @@ import pandas as pd
 
 from data.make.columns import keep_columns, need_score, need_words
 from data.make.conversations import CONVERSATIONS
+from data.make.download import find_official
 from data.make.mentalalign import read_mentalalign
-from heart_utils.sources.catalogue import Source, find_data, find_source
+from heart_utils.sources.catalogue import Source, find_source
 from heart_utils.sources.defaults import complete
 from heart_utils.sources.load import load_responders
 from heart_utils.tables import LEVELS, DataError, check_table
@@ -52,7 +53,8 @@ def derive(name: str, **options: Any) -> pd.DataFrame:
     """Derive the table of a published study from its official files."""
     source = find_source(name)
     return check_table(
-        source.table, complete(source.table, PUBLISHED[name](source, find_data(name), **options))
+        source.table,
+        complete(source.table, PUBLISHED[name](source, find_official(name), **options)),
     )
 
 

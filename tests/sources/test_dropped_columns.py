@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 from source_builders import know, mentalalign_files, mirrored, serving
 
+from data.make.download import fetch_data
 from data.make.official import PUBLISHED, derive
 from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import read_answers
 from heart_utils import load_histories, load_replies, load_scores, load_verdicts
 from heart_utils.sources import catalogue
-from heart_utils.sources.catalogue import SOURCES, fetch_data
+from heart_utils.sources.catalogue import SOURCES
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import DataError
 

@@ -339,7 +339,7 @@ def test_a_file_with_something_unknown_is_refused_with_its_row(
         rows[column] = rows[column].astype(object)
         rows.loc[0, column] = value
     rows.to_csv(tmp_path / name, index=False)
-    monkeypatch.setattr(catalogue, "_check", lambda source, file, path: path)
+    monkeypatch.setattr(catalogue, "_check", lambda source, file, path, keep: path)
     monkeypatch.setenv("HEART_DATA_MIRROR", str(tmp_path))
     with pytest.raises(DataError, match=said):
         derive(folder)

@@ -35,7 +35,7 @@ def raw(mirror):
 @pytest.fixture
 def spoilt(mirror, raw, tmp_path, monkeypatch):
     """Write a mirror in which one file was changed and its checksum is known."""
-    monkeypatch.setattr(catalogue, "_check", lambda source, file, path: path)
+    monkeypatch.setattr(catalogue, "_check", lambda source, file, path, keep: path)
 
     def write(name, change):
         folder, _, file = name.partition("/")

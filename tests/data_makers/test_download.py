@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 from source_builders import know, mirrored, serving
 
+from data.make import download as fetching
+from data.make.download import fetch_data, find_official
 from data.make.fetch import main
 from data.make.official import derive
 from heart_utils.runs import LICENCES
-from heart_utils.sources import catalogue as fetching
 from heart_utils.sources.catalogue import (
     SOURCES,
     DataUnavailableError,
     Source,
-    fetch_data,
     find_data,
 )
 from heart_utils.tables import DataError
@@ -314,7 +314,7 @@ def test_the_command_gets_the_sets_that_a_set_needs_too(mirror, monkeypatch, cap
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_file_of_the_mirror_is_the_one_known(mirror, name, monkeypatch):
     monkeypatch.setenv("HEART_DATA_MIRROR", str(mirror))
-    assert len(find_data(name)) == len(SOURCES[name].files)
+    assert len(find_official(name)) == len(SOURCES[name].files)
 
 
 def test_an_unknown_set_is_an_error_that_lists_those_there_are():

@@ -7,9 +7,10 @@ import tarfile
 
 import pytest
 
-from heart_utils.sources import catalogue
-from heart_utils.sources.catalogue import SOURCES, fetch_data
-from heart_utils.sources.cuts import cut_official, plain_form, read_words
+from data.make import download
+from data.make.cuts import cut_official, plain_form, read_words
+from data.make.download import fetch_data
+from heart_utils.sources.catalogue import SOURCES
 from heart_utils.tables import DataError
 
 SECRET = "a-word-that-nobody-may-keep"
@@ -241,10 +242,10 @@ def test_every_set_that_is_cut_has_a_cut_and_a_place():
 def test_an_official_file_that_has_changed_is_refused_and_nothing_is_kept(monkeypatch, tmp_path):
     monkeypatch.delenv("HEART_DATA_MIRROR", raising=False)
     monkeypatch.setenv("HEART_DATA_CACHE", str(tmp_path))
-    monkeypatch.setattr(catalogue, "_download", lambda source, url: OFFICIAL["ieval"]["x"])
+    monkeypatch.setattr(download, "_download", lambda source, url: OFFICIAL["ieval"]["x"])
     with pytest.raises(DataError, match="its checksum is not the one known"):
         fetch_data("ieval")
-    monkeypatch.setattr(catalogue, "_download", lambda source, url: b'[{"positive": 3}]')
+    monkeypatch.setattr(download, "_download", lambda source, url: b'[{"positive": 3}]')
     with pytest.raises(DataError, match=r"another layout.*Nothing was kept"):
         fetch_data("ieval")
     assert not list(tmp_path.rglob("*.csv"))
