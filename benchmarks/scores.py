@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import Figure, seconds
-from heart_utils.heartbench.formula import rubric_board, score_rubric, simulate_hits
+from heart_utils.heartbench import rubric_board, score_rubric, simulate_hits
 from heart_utils.simulate.coverage import NULLS, PATIENT_RULE, simulate_gate
 from heart_utils.sources.codebooks import load_rubric_items
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from benchmarks import Figure
-from heart_utils.evidence.effects import EffectError, share_between, share_clustered
+from heart_utils.evidence import EffectError, share_between, share_clustered
 from heart_utils.simulate.power import normal_nodes
 
 TIES, LEAST = 0.2, 94.0

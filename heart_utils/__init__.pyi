@@ -36,8 +36,8 @@ from .agreement.raters import (
     rater_quality as rater_quality,
 )
 from .agreement.writers import rate_writers as rate_writers
-from .evidence.claims import check_claims as check_claims
-from .evidence.effects import (
+from .claims import check_claims as check_claims
+from .evidence import (
     count_wins as count_wins,
     measured_effects as measured_effects,
     read_quoted as read_quoted,
@@ -50,13 +50,14 @@ from .gate import (
     compare_responders as compare_responders,
     GateRule as GateRule,
 )
-from .heartbench.formula import (
+from .heartbench import (
     ability_variance as ability_variance,
     rubric_board as rubric_board,
     score_rubric as score_rubric,
     simulate_hits as simulate_hits,
+    lint_rubric as lint_rubric,
+    lint_rule as lint_rule,
 )
-from .heartbench.linter import lint_rubric as lint_rubric, lint_rule as lint_rule
 from .judges.halo import measure_halo as measure_halo
 from .judges.position import (
     BiasError as BiasError,

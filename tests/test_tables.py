@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 from builders import histories, verdicts
 
-from heart_utils.evidence.effects import effect_row
+from heart_utils.evidence import effect_row
 from heart_utils.tables import TABLES, TableError, check_table, empty_table
 
 GOOD = verdicts([("d1", "x", "y", "a"), ("d1", "x", "y", "tie"), ("d2", "y", "z", "b")])

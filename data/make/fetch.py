@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from data.make.download import fetch_data, find_official
 from data.make.official import PUBLISHED, derive
-from heart_utils.evidence.effects import read_quoted
+from heart_utils.evidence import read_quoted
 from heart_utils.runs import FORMAT, PUBLIC, RunError, find_root, open_run, write_atomically
 from heart_utils.settings import read_yaml
 from heart_utils.sources.catalogue import SOURCES, cache_folder

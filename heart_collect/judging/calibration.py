@@ -110,7 +110,7 @@ def calibrate_judge(
     Notes
     -----
     The ends of agreement and lead cover dialogues and people like these, as those of
-    :func:`~heart_utils.evidence.effects.share_clustered` do. People whose tastes differ by one
+    :func:`~heart_utils.evidence.share_clustered` do. People whose tastes differ by one
     log-odds in each responder were simulated: of 95 % intervals over dialogues alone 80 % held for
     one person, 85 for three and 91 for five; of these 95 and 97 for three and five.
 

@@ -1,10 +1,12 @@
 """The claims ledger: what code finds for each published figure, and that it depends on the
 figure."""
 
+from graphlib import TopologicalSorter
+
 import pandas as pd
 import pytest
 
-from heart_utils.evidence.claims import FINDINGS, ClaimsError, check_claims
+from heart_utils.claims import FINDINGS, ClaimsError, check_claims
 from heart_utils.runs import find_root
 
 DATA = find_root() / "data"
@@ -119,8 +121,12 @@ def test_the_faults_of_the_release_are_counted_and_never_called_contradictions(t
     assert found.set_index("claim_id").loc[["F001", "F004"], "ours"].tolist() == [152, 12]
 
 
-def test_a_fact_is_claimed_once():
+def test_a_fact_is_claimed_once_and_not_checked_by_itself():
     """One source says a thing once; two sources that differ are two rows."""
+    for rows in LEDGERS.values():
+        assert rows["claim_id"].is_unique
+        named = rows.set_index("claim_id")["check"].fillna("").str.findall(r"claims\.(\w+)")
+        TopologicalSorter(named.to_dict()).prepare()
     assert not LEDGERS["claims"].duplicated(["about", "claim", "source_kind"]).any()
 
 
@@ -143,13 +149,7 @@ def test_a_value_holds_within_half_of_its_last_digit_or_within_its_tolerance():
 
 
 def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ClaimsError, match=r"has no column check"):
-        check_claims(pd.DataFrame([claim("x")]).drop(columns="check"), {})
-    with pytest.raises(ClaimsError, match="Unknown finding 'guessed'"):
-        find(claim("x", finding="guessed"))
-    with pytest.raises(ClaimsError, match="Claim x is listed twice"):
-        find(claim("x"), claim("x"))
-    with pytest.raises(ClaimsError, match="check of claim x, 'len\\(nobody\\)'"):
+    with pytest.raises(ClaimsError, match="check 'len\\(nobody\\)'"):
         find(claim("x", check="len(nobody)"))
     with pytest.raises(ClaimsError, match="gives no number"):
         find(claim("x", check="claims.y"), claim("y", "not found"))
@@ -163,10 +163,3 @@ def test_without_a_tolerance_a_value_holds_to_half_of_its_last_digit(value, comp
     checked = check_claims(ledger, {})
     assert checked["holds"].tolist() == [holds]
     assert list(checked) == [*ledger, "ours", "holds"]
-
-
-def test_a_claim_is_not_checked_by_itself():
-    rows = LEDGERS["claims"].head(2).assign(claim_id=["X1", "X2"], value="18.4")
-    for checks in (["claims.X1", ""], ["claims.X2 + 0", "claims.X1"]):
-        with pytest.raises(ClaimsError, match="may not be checked by itself"):
-            check_claims(rows.assign(check=checks), {})

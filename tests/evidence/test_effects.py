@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from heart_utils.evidence.effects import (
+from heart_utils.evidence import (
     CONVERSIONS,
     EffectError,
     effect_row,

@@ -9,7 +9,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from heart_utils.evidence.effects import (
+from heart_utils.evidence import (
     BOTS,
     EffectError,
     count_wins,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.heartbench.formula import (
+from heart_utils.heartbench import (
     RubricError,
     ability_variance,
     rubric_board,

@@ -5,8 +5,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.heartbench.formula import RubricError, rubric_board, score_rubric
-from heart_utils.heartbench.linter import REPLIES, degenerate_replies, lint_rubric, lint_rule
+from heart_utils.heartbench import (
+    REPLIES,
+    RubricError,
+    degenerate_replies,
+    lint_rubric,
+    lint_rule,
+    rubric_board,
+    score_rubric,
+)
 from heart_utils.sources.codebooks import load_rubric_items
 from heart_utils.tables import check_table
 

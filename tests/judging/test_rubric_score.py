@@ -16,7 +16,7 @@ from heart_collect.judging.judge import JudgeError
 from heart_collect.judging.prompts import ItemsTemplate
 from heart_collect.judging.readings import read_hits
 from heart_collect.judging.respond import collect_replies
-from heart_utils.heartbench.formula import score_rubric
+from heart_utils.heartbench import score_rubric
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import TableError, check_table
 

@@ -6,7 +6,7 @@ import pytest
 
 from heart_utils.agreement.agreement import pairwise_agreement
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.evidence.effects import share_between
+from heart_utils.evidence import share_between
 from heart_utils.gate import GateRule, compare_responders
 from heart_utils.judges.position import position_bias
 from heart_utils.ratings.consistency import consistency, head_to_head

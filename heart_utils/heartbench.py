@@ -1,11 +1,9 @@
-"""HeartBench scores from item-wise hits, and the leaderboard of their means.
-
-A score follows the published formula, with a veto, or a plainer rule.
-"""
+"""HeartBench: scores from item-wise hits, the leaderboard of their means, and a linter of rules."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,9 +18,18 @@ from heart_utils.ratings.resampling import (
     ratio,
 )
 from heart_utils.ratings.verdicts import Array
-from heart_utils.tables import need_columns
+from heart_utils.settings import read_yaml
+from heart_utils.tables import need_columns, needed_columns
 
-__all__ = ["RubricError", "ability_variance", "rubric_board", "score_rubric", "simulate_hits"]
+__all__ = [
+    "RubricError",
+    "ability_variance",
+    "lint_rubric",
+    "lint_rule",
+    "rubric_board",
+    "score_rubric",
+    "simulate_hits",
+]
 
 SPECIAL = "special"
 MEANS = ("ability", "question", "item")
@@ -41,21 +48,20 @@ def score_rubric(
     r"""Score every ability of every question, from 0 to 100, by HeartBench's formula.
 
     With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
-    the positive points of one ability in one question, the score is
-    :math:`100 \ln(r - l + 1) / \ln(h - l + 1)` [1]_. Hitting nothing is therefore worth more than
-    nothing wherever an ability has penalties, and all of 100 where it has only penalties.
+    the positive points of one ability in one question, the score is :math:`100 \ln(r - l + 1) /
+    \ln(h - l + 1)`. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at
+    6c79c080.
 
     Parameters
     ----------
-    questions : pandas.DataFrame
+    questions
         One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
         which only the veto item, whose ability is ``"special"``, may lack. Columns ``difficulty``
         and ``scene`` are carried along.
-    hits : pandas.DataFrame
+    hits
         Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit
-        and 0 for none. A question that was answered has all its items; failures keep their rows,
-        with a state and no score.
-    veto : str
+        and 0 for none; failures keep their rows, with a state and no score.
+    veto
         ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that
         item has positive points, which no item in the data has.
 
@@ -63,8 +69,8 @@ def score_rubric(
     -------
     pandas.DataFrame
         One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
-        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. Where an item, or with the
-        paper's rule the veto item, has no valid answer, the score is missing.
+        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. Where an item has no valid
+        answer, the score is missing.
 
     Raises
     ------
@@ -72,26 +78,16 @@ def score_rubric(
         If a question has no positive item, an item has 0 points, or hits are not 0 or 1 or not one
         for each item.
 
-    References
-    ----------
-    .. [1] Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at 6c79c080.
-
     Examples
     --------
+    >>> names = ["question_id", "item", "ability", "points"]
     >>> questions = pd.DataFrame(
-    ...     {"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]}
+    ...     [("q", "q-1", "warmth", 3), ("q", "q-2", "warmth", -4)], columns=names
     ... )
-    >>> hits = pd.DataFrame(
-    ...     {
-    ...         "responder": "quiet",
-    ...         "rater": "judge",
-    ...         "item": ["q-1", "q-2"],
-    ...         "score": 0,
-    ...         "state": "valid",
-    ...     }
-    ... )
-    >>> float(score_rubric(questions, hits)["score"].round(1)[0])  # ln 5 / ln 8: no hit at all
-    77.4
+    >>> hits = pd.DataFrame({"item": ["q-1", "q-2"], "score": 0, "state": "valid"})
+    >>> hits = hits.assign(responder="quiet", rater="judge")
+    >>> score_rubric(questions, hits)["score"].round(1).tolist()  # ln 5 / ln 8: no hit at all
+    [77.4]
     """
     if veto not in VETOES:
         raise RubricError(f"veto={veto!r} is not known; expected one of {', '.join(VETOES)}.")
@@ -133,7 +129,7 @@ def simulate_hits(
     """Draw hits for responders of known skill.
 
     A bonus is hit with log-odds skill minus difficulty, a penalty with minus skill minus
-    difficulty; difficulties are normal with spread 1, and veto items never hit.
+    difficulty; difficulties are standard normal, and veto items never hit.
 
     Parameters
     ----------
@@ -147,13 +143,13 @@ def simulate_hits(
     Returns
     -------
     pandas.DataFrame
-        `hits` for :func:`score_rubric`, by the rater ``simulated judge``, with a column
-        ``simulated``.
+        `hits` for :func:`score_rubric`, by the rater ``simulated judge``.
 
     Examples
     --------
+    >>> names = ["question_id", "item", "ability", "points"]
     >>> questions = pd.DataFrame(
-    ...     {"question_id": "q", "item": ["q-1", "q-2"], "ability": "warmth", "points": [3, -4]}
+    ...     [("q", "q-1", "warmth", 3), ("q", "q-2", "warmth", -4)], columns=names
     ... )
     >>> simulate_hits(questions, {"saint": 99.0}, rng=np.random.default_rng(1))["score"].tolist()
     [1.0, 0.0]
@@ -217,7 +213,7 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
     valid = hits["state"].to_numpy() == "valid"
     wrong = valid & ~np.isin(score, (0.0, 1.0))
     if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+        row = int(np.argmax(wrong))
         raise RubricError(
             f"hits.score: expected 0 or 1 where the state is valid; row {row} (item"
             f" {hits['item'].iloc[row]!r}) has {hits['score'].iloc[row]}. What could not be judged"
@@ -257,10 +253,7 @@ def _items_judged(questions: pd.DataFrame, hits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sum points by question and ability for each rater and responder.
-
-    The state is that of the first item that failed.
-    """
+    """Sum points by question and ability for each rater and responder, with the first failure."""
     points = rows["points"].astype(float)
     parts = rows.assign(
         raw=points * rows["hit"], lowest=points.clip(upper=0), highest=points.clip(lower=0)
@@ -271,8 +264,7 @@ def _ability_sums(rows: pd.DataFrame) -> pd.DataFrame:
         .sum()
         .assign(n_items=cells.size(), state=cells["failure"].first())
     )
-    ability_rows: pd.DataFrame = sums.assign(state=sums["state"].fillna("valid")).reset_index()
-    return ability_rows
+    return pd.DataFrame(sums.fillna({"state": "valid"}).reset_index())
 
 
 def _strata(rows: pd.DataFrame) -> list[str]:
@@ -306,8 +298,7 @@ def rubric_board(
     pandas.DataFrame
         One row per rater, responder and ability, best in ability ``"overall"`` first: ``score``,
         ``ci_low``, ``ci_high``, ``ci_level``, ``n_questions``, ``n_unscored`` (cells),
-        ``n_vetoed``, ``provisional`` (fewer than 30 questions). Intervals take replies and answers
-        as they are; all responders meet the same questions in a replicate.
+        ``n_vetoed``, ``provisional`` (fewer than 30 questions).
 
     Raises
     ------
@@ -317,37 +308,27 @@ def rubric_board(
     Examples
     --------
     >>> cells = pd.DataFrame(
-    ...     {
-    ...         "rater": "judge",
-    ...         "responder": "r",
-    ...         "question_id": ["p", "q", "q"],
-    ...         "n_items": 1,
-    ...         "ability": ["warmth", "warmth", "humor"],
-    ...         "state": "valid",
-    ...         "score": [100.0, 50.0, 15.0],
-    ...     }
+    ...     {"question_id": ["p", "q", "q"], "ability": ["warmth", "warmth", "humor"]}
     ... )
-    >>> rubric_board(cells, n_resamples=0).set_index("ability")[
-    ...     "score"
-    ... ].to_dict()  # 45 = (75 + 15) / 2
+    >>> cells = cells.assign(
+    ...     rater="judge", responder="r", n_items=1, state="valid", score=[100, 50, 15]
+    ... )
+    >>> board = rubric_board(cells, n_resamples=0).set_index("ability")
+    >>> board["score"].to_dict()  # 45 = (75 + 15) / 2
     {'overall': 45.0, 'humor': 15.0, 'warmth': 75.0}
     """
-    index, estimate = _replicates(cells, mean, 0, None)
-    low, high, counts = (
-        np.full_like(estimate[0], np.nan),
-        np.full_like(estimate[0], np.nan),
-        _counts(cells).reindex(index),
-    )
+    index, [estimate] = _replicates(cells, mean, 0, None)
+    counts = _counts(cells).reindex(index)
+    low = high = np.full_like(estimate, np.nan)
     if n_resamples:
         n = counts["n_questions"].fillna(0).to_numpy(int).reshape(low.shape)
         replicates = _replicates(cells, mean, n_resamples, rng)[1]
-        low, high = interval_ends(estimate[0], replicates, n, ci_level, least=0.0, most=100.0)
-    ends = {
-        "ci_low": low.ravel(),
-        "ci_high": high.ravel(),
-        "ci_level": ci_level if n_resamples else np.nan,
-    }
-    by_responder = pd.DataFrame({"score": estimate[0].ravel(), **ends}, index).join(counts)
+        low, high = interval_ends(estimate, replicates, n, ci_level, least=0.0, most=100.0)
+    ends = {"ci_low": low.ravel(), "ci_high": high.ravel()}
+    by_responder = pd.DataFrame({"score": estimate.ravel(), **ends}, index).assign(
+        ci_level=ci_level if n_resamples else np.nan
+    )
+    by_responder = by_responder.join(counts)
     by_responder["provisional"] = by_responder["n_questions"] < ENOUGH_CLUSTERS
     overall = (
         by_responder["score"]
@@ -364,8 +345,8 @@ def ability_variance(
 ) -> pd.DataFrame:
     """Compute how much of the uncertainty of the overall score each ability contributes.
 
-    The overall score is the abilities' mean; a share is an ability's covariance with it over
-    resampled questions, over the sum.
+    A share is an ability's covariance with the abilities' mean over resampled questions, over the
+    sum.
 
     Parameters
     ----------
@@ -381,16 +362,10 @@ def ability_variance(
     Examples
     --------
     >>> cells = pd.DataFrame(
-    ...     {
-    ...         "rater": "judge",
-    ...         "responder": "r",
-    ...         "question_id": list("abcd") * 2,
-    ...         "n_items": 1,
-    ...         "ability": ["warmth"] * 4 + ["humor"] * 4,
-    ...         "state": "valid",
-    ...         "score": [50.0] * 4 + [0, 100, 0, 100],
-    ...     }
+    ...     {"question_id": list("abcd") * 2, "score": [50.0] * 4 + [0, 100, 0, 100]}
     ... )
+    >>> cells = cells.assign(ability=["warmth"] * 4 + ["humor"] * 4, n_items=1, state="valid")
+    >>> cells = cells.assign(rater="judge", responder="r")
     >>> ability_variance(cells, rng=np.random.default_rng(1))[["ability", "share"]].values.tolist()
     [['humor', 1.0], ['warmth', 0.0]]
     """
@@ -411,10 +386,7 @@ def ability_variance(
 def _replicates(
     cells: pd.DataFrame, mean: str, n_resamples: int, rng: Rng
 ) -> tuple[pd.MultiIndex, Array]:
-    """Average each ability and all of them in every replicate, the overall mean first.
-
-    The index names the last two axes.
-    """
+    """Average each ability and all of them in every replicate, the overall mean first."""
     if mean not in MEANS:
         raise RubricError(f"mean={mean!r} is not known; expected one of {', '.join(MEANS)}.")
     valid = cells[cells["state"] == "valid"]
@@ -452,10 +424,7 @@ def _replicates(
 def _draws(
     cells: pd.DataFrame, question: NDArray[np.int64], size: int, n_resamples: int, rng: Rng
 ) -> Array:
-    """Draw how often each question counts, within difficulty and scene.
-
-    All count once where nothing is resampled.
-    """
+    """Draw how often each question counts, within difficulty and scene; once without resamples."""
     if not n_resamples:
         return np.ones((1, size))
     check_resamples(n_resamples)
@@ -498,9 +467,252 @@ def _counts(cells: pd.DataFrame) -> pd.DataFrame:
         .reset_index()
         .assign(ability="overall")
     )
-    counts: pd.DataFrame = (
-        pd.concat([table, overall])
-        .groupby(["rater", "responder", "ability"])[list(aggregations)]
-        .sum()
+    by_ability = pd.concat([table, overall]).groupby(["rater", "responder", "ability"])
+    return pd.DataFrame(by_ability[list(aggregations)].sum().astype(int))
+
+
+FEW_QUESTIONS = 30
+
+REPLIES: dict[str, str] = read_yaml(
+    Path(__file__).with_name("linter.yaml"), dict[str, str], RubricError
+)
+
+Rule = Callable[[pd.DataFrame, pd.DataFrame], pd.Series]
+Scorer = Callable[[pd.DataFrame, pd.DataFrame], pd.DataFrame]
+
+
+def lint_rule(
+    rule: Rule, questions: pd.DataFrame, *, n_questions: int = 20, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Test a scoring rule with degenerate hits, and check what every rule should keep.
+
+    Parameters
+    ----------
+    rule
+        Callable of questions and hits that gives a series of scores, 0 to 100, by responder.
+    questions
+        One row per rubric item.
+    n_questions
+        In how many of them, drawn, single items are flipped.
+    rng
+        Draws all.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per check: ``check``, ``found``, ``expected``, ``passed``.
+
+    Examples
+    --------
+    >>> names = ["question_id", "item", "ability", "points"]
+    >>> questions = pd.DataFrame(
+    ...     [("q", "q-1", "warmth", 1), ("q", "q-2", "warmth", -1)], columns=names
+    ... )
+    >>> def always_half(questions, hits):
+    ...     return pd.Series(50.0, index=hits["responder"].unique())
+    >>> found = lint_rule(always_half, questions, rng=np.random.default_rng(1))
+    >>> found.loc[0, ["check", "found"]].tolist()
+    ['no item hit', '50.00']
+    """
+    scores, floor = rule(questions, degenerate_hits(questions)), "0, the lowest score"
+    ends = {"no item hit": (0, f"{floor}: nothing was done"), "penalties only": (0, floor)}
+    ends["bonuses only"] = (100, "100, the highest score")
+    rows = [
+        _check(name, f"{scores[name]:.2f}", words, abs(scores[name] - end) <= 0.5)
+        for name, (end, words) in ends.items()
+    ]
+    everything, words = (
+        scores["everything at once"],
+        "at most 50, the middle: it triggers every penalty too",
     )
-    return counts.astype(int)
+    rows.append(_check("everything at once", f"{everything:.2f}", words, everything <= 50))
+    if (questions["ability"] == SPECIAL).any():
+        vetoed = scores["bonuses and the veto item"]
+        rows.append(_check("bonuses and the veto item", f"{vetoed:.2f}", floor, abs(vetoed) <= 0.5))
+    rows += _flips(rule, questions, n_questions, rng)
+    return pd.DataFrame([*rows, _reordered(rule, questions, rng), *_weights(questions)])
+
+
+def lint_rubric(score: Scorer, histories: pd.DataFrame, *, low: float, high: float) -> pd.DataFrame:
+    """Send replies that say nothing through anything that scores replies, and see what they earn.
+
+    Parameters
+    ----------
+    score
+        Callable that takes ``histories`` and ``replies`` and gives ``scores``, with any rubric.
+    histories
+        The table of histories.
+    low, high
+        The ends of the scale.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per rater, dimension and degenerate reply: ``mean``, ``n`` valid, ``n_failed`` and
+        ``passed``: the mean is below the middle of the scale (missing where failed answers could
+        turn it).
+
+    Examples
+    --------
+    >>> turns = [{"speaker": "seeker", "text": "Hi."}]
+    >>> histories = pd.DataFrame({"history_id": ["h"], "dialogue_id": ["d"], "turns": [turns]})
+    >>> def flatterer(histories, replies):
+    ...     return replies.assign(rater="ruler", dimension="overall", score=100)
+    >>> lint_rubric(flatterer, histories, low=0, high=100)["passed"].tolist()
+    [False, False, False, False]
+    """
+    probes = degenerate_replies(histories)
+    scores = score(histories, probes)
+    need_columns(scores, ["reply_id", "rater", "dimension", "score", "state"], RubricError)
+    mine = scores.merge(probes[["reply_id", "responder"]], on="reply_id", suffixes=("_given", ""))
+    mine["score"] = pd.to_numeric(mine["score"]).where(mine["state"] == "valid")
+    groups = mine.groupby(["rater", "dimension", "responder"])["score"]
+    table = pd.DataFrame(
+        {"mean": groups.mean(), "n": groups.count(), "n_failed": groups.size() - groups.count()}
+    )
+    n_all, total = table["n"] + table["n_failed"], groups.sum()
+    worst, best = ((total + end * table["n_failed"]) / n_all for end in (high, low))
+    middle = (low + high) / 2
+    decided = (table["n"] > 0) & ((worst < middle) | (best >= middle))
+    table["passed"] = (worst < middle).astype(object).where(decided, None)
+    return table.reset_index(names=["rater", "dimension", "reply"])
+
+
+def degenerate_hits(questions: pd.DataFrame) -> pd.DataFrame:
+    """Build patterns of hits that show a rule's floor, ceiling and veto, one a responder."""
+    special = (questions["ability"] == SPECIAL).to_numpy()
+    bonus = questions["points"].gt(0).to_numpy() & ~special
+    penalty = questions["points"].lt(0).to_numpy() & ~special
+    patterns = {
+        "no item hit": np.zeros_like(bonus),
+        "everything at once": ~special,
+        "bonuses only": bonus,
+    }
+    return _hits(
+        questions,
+        patterns | {"penalties only": penalty, "bonuses and the veto item": bonus | special},
+    )
+
+
+def degenerate_replies(histories: pd.DataFrame) -> pd.DataFrame:
+    """Write replies that deserve no points: empty, an echo, one line for all, all at once."""
+    last = histories["turns"].map(
+        lambda turns: next((t["text"] for t in reversed(turns) if t["speaker"] == "seeker"), "")
+    )
+    texts: dict[str, pd.Series | str] = {"echo": last, "empty": "", **REPLIES}
+    replies = pd.concat(
+        [
+            histories[["history_id"]].assign(responder=name, text=text)
+            for name, text in texts.items()
+        ]
+    )
+    replies["reply_id"] = replies["history_id"] + ":lint-" + replies["responder"]
+    replies["flags"] = [["degenerate"] for _ in range(len(replies))]
+    return (
+        replies.assign(state="valid", simulated=False)
+        .reindex(columns=needed_columns("replies"))
+        .reset_index(drop=True)
+    )
+
+
+def _hits(questions: pd.DataFrame, patterns: dict[str, np.ndarray]) -> pd.DataFrame:
+    items = np.tile(questions["item"].to_numpy(), len(patterns))
+    hits = pd.DataFrame(
+        {"responder": np.repeat(list(patterns), len(questions)), "rater": "linter", "item": items}
+    )
+    return hits.assign(score=np.concatenate(list(patterns.values())).astype(float), state="valid")
+
+
+def _check(check: str, found: str, expected: str, passed: bool) -> dict[str, object]:
+    return {"check": check, "found": found, "expected": expected, "passed": bool(passed)}
+
+
+def _flips(
+    rule: Rule, questions: pd.DataFrame, n_questions: int, rng: np.random.Generator
+) -> Iterator[dict[str, object]]:
+    """Flip each item of some questions alone, and check that the score moves as it should."""
+    ids = questions["question_id"].unique()
+    chosen = rng.choice(ids, size=min(n_questions, len(ids)), replace=False)
+    wrong, idle, tried = list[str](), list[str](), 0
+    for question in chosen:
+        one = questions[questions["question_id"] == question].reset_index(drop=True)
+        special = (one["ability"] == SPECIAL).to_numpy()
+        starts = {
+            "best": one["points"].gt(0).to_numpy() & ~special,
+            "random": (rng.random(len(one)) < 0.5) & ~special,
+        }
+        places = range(len(one))
+        patterns = {
+            (name, i): start ^ (np.arange(len(one)) == i)
+            for name, start in starts.items()
+            for i in [-1, *places]
+        }
+        scores = rule(
+            one, _hits(one, {f"{name} {i}": pattern for (name, i), pattern in patterns.items()})
+        )
+        moved = np.zeros(len(one), dtype=bool)
+        for name, start in starts.items():
+            change = np.array([scores[f"{name} {i}"] - scores[f"{name} -1"] for i in places])
+            helps = np.where(one["points"].gt(0) & ~special, 1, -1) * np.where(start, -1, 1)
+            wrong += one["item"][~(change * helps >= -1e-7)].tolist()  # no score is wrong, too
+            moved |= np.abs(change) > 1e-7
+        idle += one["item"][~moved].tolist()
+        tried += len(one)
+    checks = {
+        "more good never costs, more bad never pays": sorted(set(wrong)),
+        "every item can change the score": idle,
+    }
+    for check, items in checks.items():
+        some = f" (such as {', '.join(items[:3])})" if items else ""
+        yield _check(check, f"{len(items)} of {tried} items fail{some}", "0", not items)
+
+
+def _reordered(rule: Rule, questions: pd.DataFrame, rng: np.random.Generator) -> dict[str, object]:
+    """Shuffle rows and rename abilities: a score may hang on neither."""
+    patterns = {f"random {i}": rng.random(len(questions)) < 0.5 for i in range(3)}
+    hits = _hits(
+        questions,
+        {
+            name: hit & (questions["ability"] != SPECIAL).to_numpy()
+            for name, hit in patterns.items()
+        },
+    )
+    names = questions["ability"].unique()
+    renamed = {
+        name: SPECIAL if name == SPECIAL else f"z{i}"
+        for i, name in enumerate(rng.permutation(names))
+    }
+    shuffled = questions.assign(ability=questions["ability"].map(renamed)).iloc[
+        rng.permutation(len(questions))
+    ]
+    before, after = rule(questions, hits), rule(shuffled, hits.iloc[rng.permutation(len(hits))])
+    largest = float((before - after.reindex(before.index)).abs().fillna(np.inf).max())
+    check = "order of rows and names of abilities do not matter"
+    return _check(check, f"moves by {largest:.2g}", "0", largest <= 1e-7)
+
+
+def _weights(questions: pd.DataFrame) -> Iterator[dict[str, object]]:
+    scored = questions[questions["ability"] != SPECIAL]
+    cells = scored.groupby(["question_id", "ability"])["points"].max()
+    only = int((cells <= 0).sum())
+    yield _check(
+        "every ability of a question can be earned",
+        f"{only} of {len(cells)} have penalties only",
+        "0",
+        only == 0,
+    )
+    per_ability = scored.groupby("ability")["question_id"].nunique()
+    few = per_ability[per_ability <= FEW_QUESTIONS]
+    found = f"{len(few)} of {len(per_ability)} do not" + (
+        f" (down to {few.min()})" if len(few) else ""
+    )
+    yield _check(
+        f"every ability rests on more than {FEW_QUESTIONS} questions", found, "0", few.empty
+    )
+    if len(questions) != len(scored):
+        veto = questions.loc[questions["ability"] == SPECIAL, "points"]
+        positive = int((veto > 0).sum())
+        check = "veto items have points, as the released code asks"
+        yield _check(
+            check, f"{positive} of {len(veto)} above 0", f"{len(veto)}", positive == len(veto)
+        )

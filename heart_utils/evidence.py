@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -14,8 +15,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from heart_utils.evidence import SAID
 from heart_utils.ratings.resampling import check_level, clustered_error, error_ends
+from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.tables import TABLES, check_table, need_columns
 
 __all__ = [
@@ -58,34 +59,34 @@ CONVERSIONS: dict[str, Callable[[float], float]] = {
     "odds_ratio": _share_of_odds,
     "rank_biserial": lambda r: (1.0 + r) / 2.0,
 }
-"""What a paper prints -> the win share it implies: as it is; for two normal distributions of one
-variance; for two logistic ones (proportional odds); and by definition."""
+"""What a paper prints -> the win share it implies: as it is; normal distributions of one variance;
+logistic ones (proportional odds); by definition."""
 
 QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read_on")
 """Columns of ``data/published/effects.csv`` beside those of the table ``effects``."""
 
 
-ABOUT: dict[str, dict[str, str]] = SAID["effects"]
+ABOUT: dict[str, dict[str, str]] = read_yaml(
+    Path(__file__).with_name("evidence.yaml"), JsonObject, ValueError
+)["effects"]
 
 BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
-"""Therapy products, which people used by hand and people classed; the other models' replies were
-classed by GPT-4o."""
+"""Therapy products, whose replies people classed; the other models' were classed by GPT-4o."""
 
 
 def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.95) -> Share:
     """Compare scores of models' and people's replies, each reply with a rater of its own.
 
-    In such a study no rater saw two replies, so there are no pairs to count. The share asks of all
-    pairs of a model's and a person's score how often the model's is higher, a tie being half:
-    :math:`P(M > H) + P(M = H) / 2`. It needs no scale, only the order of scores, and 0.5 is
-    equality.
+    The share asks of all pairs of a model's and a person's score how often the model's is higher, a
+    tie being half. The interval is that of Brunner and Munzel (2000),
+    https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U.
 
     Parameters
     ----------
     models
-        Scores of models' replies, one a reply; at least two.
+        Scores of models' replies, one a reply.
     people
-        Scores of people's replies on the same scale; there is one reply a rater.
+        Scores of people's replies on the same scale.
     ci_level
         Level of the interval, such as 0.95.
 
@@ -93,27 +94,18 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     -------
     dict
         ``win_share`` (from 0 to 1), ``ci_low``, ``ci_high``, ``ci_level``, ``n_model_replies``,
-        ``n_people_replies`` and ``n_clusters`` (all scores, since each is independent).
+        ``n_people_replies`` and ``n_clusters`` (all scores).
 
     Raises
     ------
     EffectError
         If a side has fewer than two scores, or all comparisons go one way.
 
-    Notes
-    -----
-    The interval is that of Brunner and Munzel (2000),
-    https://doi.org/10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U. It allows for
-    unequal variances and for ties, and uses a t quantile with Satterthwaite's degrees of freedom.
-    Where all comparisons go one way there is no variance, hence the error.
-
     Examples
     --------
     >>> found = share_between([6, 5, 5], [5, 4, 6])
     >>> round(found["win_share"], 3)  # 5.5 of nine pairs
     0.611
-    >>> found["n_model_replies"], found["n_people_replies"]
-    (3, 3)
     """
     from statsmodels.stats.nonparametric import rank_compare_2indep
 
@@ -155,10 +147,10 @@ def share_clustered(
 ) -> Share:
     """Average wins that come in clusters, such as messages and the raters who read them.
 
-    The variance leaves out each cluster in turn (jackknife), and the degrees of freedom are the
-    fewer the more sizes differ. Over two crossed clusterings the two variances are added, less that
-    of their cells. Where one rater gave 15 to 70 % of the scores, 95 % intervals held in 95 to 99 %
-    of simulations (``make bench NAME=shares``).
+    The variance leaves out each cluster in turn (jackknife); over two crossed clusterings the two
+    variances are added, less that of their cells. The interval is Wilson's, with a t quantile.
+    Sources: Cameron et al. (2011), https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al.
+    (2023), https://doi.org/10.1016/j.jeconom.2022.04.001.
 
     Parameters
     ----------
@@ -175,30 +167,22 @@ def share_clustered(
     Returns
     -------
     dict
-        ``win_share``, ``ci_low``, ``ci_high`` (within 0 and 1), ``ci_level``, ``n_clusters`` (of
-        the clustering with fewer) and ``cluster`` (its name).
+        ``win_share``, ``ci_low``, ``ci_high`` (from 0 to 1), ``ci_level``, ``n_clusters`` (of the
+        clustering with fewer) and ``cluster`` (its name).
 
     Raises
     ------
     EffectError
         If there is one cluster, all have the same share between 0 and 1, or a value is absent.
 
-    Notes
-    -----
-    The interval is Wilson's, with a t quantile. Sources: Cameron et al. (2011),
-    https://doi.org/10.1198/jbes.2010.07136; MacKinnon et al. (2023),
-    https://doi.org/10.1016/j.jeconom.2022.04.001, and (2024), https://arxiv.org/abs/2406.08880.
-
     Examples
     --------
     >>> wins = pd.DataFrame({"post": ["p", "p", "q", "r"], "won": [1.0, 0.0, 1.0, 0.5]})
-    >>> found = share_clustered(wins, clusters=["post"])
-    >>> found["win_share"], found["n_clusters"]
-    (0.625, 3)
+    >>> share_clustered(wins, clusters=["post"])["win_share"]
+    0.625
     """
     columns = ["won", *clusters, *([weight] if weight else [])]
-    absent = int(wins[columns].isna().any(axis=1).sum())
-    if absent:
+    if absent := int(wins[columns].isna().any(axis=1).sum()):
         raise EffectError(
             f"{absent} of {len(wins)} rows lack {', '.join(columns[:-1])} or {columns[-1]}; drop"
             " them, and say so."
@@ -213,10 +197,8 @@ def share_clustered(
             f"There is {n_clusters} {fewest}; an interval needs two or more. Cluster by something"
             " else."
         )
-    won, weights = (
-        wins["won"].to_numpy(float),
-        np.ones(len(wins)) if weight is None else wins[weight].to_numpy(float),
-    )
+    won = wins["won"].to_numpy(float)
+    weights = np.ones(len(wins)) if weight is None else wins[weight].to_numpy(float)
     share = float(np.average(won, weights=weights))
     influence = weights * (won - share) / weights.sum()
     se, even_clusters = clustered_error(influence, weights, *codes)
@@ -244,8 +226,7 @@ def effect_row(found: Share, **words: Any) -> pd.DataFrame:
     found
         What :func:`share_between` or :func:`share_clustered` returns.
     **words
-        The other columns, some text and counts; what is not said is empty, and ``evidence`` is
-        ``"measured"``.
+        The other columns, some text and counts; what is not given is empty.
 
     Returns
     -------
@@ -254,18 +235,9 @@ def effect_row(found: Share, **words: Any) -> pd.DataFrame:
 
     Examples
     --------
-    >>> words = {
-    ...     "study": "s",
-    ...     "people": "friends",
-    ...     "models": "m",
-    ...     "raters": "expert",
-    ...     "label": "hidden",
-    ...     "outcome": "warmth",
-    ... }
-    >>> found = share_between([6, 5, 5], [5, 4, 6])
-    >>> effect_row(found, **words, cluster="rater", source="https://example.org")[
-    ...     "evidence"
-    ... ].tolist()
+    >>> words = {"study": "s", "people": "friends", "models": "m", "raters": "expert"}
+    >>> words |= {"label": "hidden", "outcome": "warmth", "cluster": "rater", "source": "x"}
+    >>> effect_row(share_between([6, 5, 5], [5, 4, 6]), **words)["evidence"].tolist()
     ['measured']
     """
     row = {
@@ -279,11 +251,9 @@ def effect_row(found: Share, **words: Any) -> pd.DataFrame:
 
 
 def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
-    r"""Read what papers print of people's replies against models', and convert it to win shares.
+    """Read what papers print of people's replies against models', and convert it to win shares.
 
-    Papers report win rates, mean differences, d values or odds. To compare them on one axis, each
-    is converted to the share of comparisons that the model's reply wins, a tie being half: 0.5 is
-    equality. Nothing is computed from raw data here; the rows are marked ``evidence="quoted"``.
+    Nothing is computed from raw data here; the rows are marked ``evidence="quoted"``.
 
     Parameters
     ----------
@@ -296,21 +266,15 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a finding, with the columns of the table ``effects``: ``study``, ``people``,
-        ``models``, ``raters``, ``label``, ``outcome``, counts, and ``win_share``, ``ci_low`` and
-        ``ci_high`` (from 0 to 1), empty where there is no `measure`; and the file's own columns.
+        One row a finding: the columns of the table ``effects``, with ``win_share``, ``ci_low`` and
+        ``ci_high`` (from 0 to 1) empty where there is no measure, and the file's own columns.
 
     Raises
     ------
     EffectError
-        If a column is missing, a measure is unknown, or `value` and `measure` do not come together.
-    heart_utils.tables.TableError
+        If a column is missing, a measure is unknown, or value and measure do not come together.
+    TableError
         If a row lacks its source or every count, or a share is outside 0 to 1.
-
-    Notes
-    -----
-    For two normal distributions of one variance, a standardised difference d is the win share
-    :math:`\Phi(d / \sqrt{2})`; see :data:`CONVERSIONS` for every measure and its formula.
 
     Examples
     --------
@@ -331,12 +295,9 @@ def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     )
     if wrong.any():
         row = quoted[wrong].iloc[0]
-        error_message = (
-            f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value"
-            f" {row['value']}"
-        )
         raise EffectError(
-            f"{error_message}; expected one of {', '.join(CONVERSIONS)} with its value, or neither."
+            f"Row {row.name} ({row['study']}): measure is {row['measure']!r} and value"
+            f" {row['value']}; expected one of {', '.join(CONVERSIONS)} with its value, or neither."
         )
     for share, printed in {"win_share": "value", "ci_low": "low", "ci_high": "high"}.items():
         known = zip(quoted["measure"], quoted[printed], strict=True)
@@ -364,10 +325,8 @@ def measured_effects(
     ----------
     recipients
         Scores by recipients.
-    welivita
+    welivita, resort
         Tallies in which a is a person and b a model.
-    resort
-        The same, of another study.
     therapists
         Classes of replies, as scores.
     ci_level
@@ -376,10 +335,8 @@ def measured_effects(
     Returns
     -------
     pandas.DataFrame
-        Effects: recipients by label (three rows), strangers (two), psychologists (two), hard
-        moments (two); intervals cover recipients like these; batches with their raters; posts and
-        psychologists; moments and the release's six numbers for its therapists, of which two stand
-        for several people.
+        The table ``effects``: recipients by label (three rows), strangers (two), psychologists
+        (two), hard moments (two).
 
     Raises
     ------
@@ -389,12 +346,8 @@ def measured_effects(
     Examples
     --------
     >>> from heart_utils import open_run
-    >>> kinds = {
-    ...     "recipients": "scores",
-    ...     "welivita": "tallies",
-    ...     "resort": "tallies",
-    ...     "therapists": "scores",
-    ... }
+    >>> kinds = {"recipients": "scores", "welivita": "tallies", "resort": "tallies"}
+    >>> kinds["therapists"] = "scores"
     >>> found = measured_effects(
     ...     **{name: open_run("public").read(kind, name) for name, kind in kinds.items()}
     ... )
@@ -475,12 +428,9 @@ def count_wins(tallies: pd.DataFrame, *, by: str, **chosen: str) -> pd.DataFrame
 
     Examples
     --------
-    >>> float(
-    ...     count_wins(
-    ...         pd.DataFrame({"by": ["batch"], "n_a": [1], "n_tie": [2], "n_b": [2]}), by="batch"
-    ...     )["won"][0]
-    ... )
-    0.6
+    >>> tallies = pd.DataFrame({"by": ["batch"], "n_a": [1], "n_tie": [2], "n_b": [2]})
+    >>> count_wins(tallies, by="batch")["won"].tolist()
+    [0.6]
     """
     kept = tallies[(tallies[["by", *chosen]] == pd.Series({"by": by, **chosen})).all(axis=1)]
     if kept.empty:

@@ -1,1 +1,0 @@
-"""HeartBench's formula, leaderboard and linter."""
