@@ -14,7 +14,7 @@ from scipy import stats
 
 from benchmarks import Figure
 from heart_utils import load_verdicts
-from heart_utils.simulate.asking import compare_designs, simulate_designs
+from heart_utils.simulate.coverage import compare_designs, simulate_designs
 from heart_utils.simulate.study import Panel, Spread
 
 PLACES = 0.6 * stats.norm.ppf((np.arange(17) + 0.5) / 17)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from benchmarks import Figure
 from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.ratings.consistency import head_to_head
+from heart_utils.ratings.standings import head_to_head
 
 STRENGTHS = np.array([0.5, 0.2, 0.1, 0.0, -0.3, -0.5])
 KINDS = ["human", "model", "model", "human", "model", "human"]

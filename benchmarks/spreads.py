@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.special import expit
 
 from benchmarks import Figure
-from heart_utils.ratings.consistency import consistency
+from heart_utils.ratings.standings import consistency
 
 # responders, dialogues, their standard deviation in log-odds, pairs a dialogue (0: all), votes a
 # pair

@@ -74,18 +74,23 @@ from .judges.retest import (
     repeat_reliability as repeat_reliability,
 )
 from .judges.self_preference import self_preference as self_preference
-from .ratings.consistency import consistency as consistency, head_to_head as head_to_head
-from .ratings.contrasts import twin_contrasts as twin_contrasts
-from .ratings.fragility import find_fragility as find_fragility
-from .ratings.judge_aware import fit_judge_aware as fit_judge_aware
-from .ratings.pooling import pool_strengths as pool_strengths
+from .ratings.other_models import (
+    fit_judge_aware as fit_judge_aware,
+    pool_strengths as pool_strengths,
+)
 from .ratings.ratings import (
     fit_boards as fit_boards,
     fit_ratings as fit_ratings,
     Ratings as Ratings,
+    simultaneous_quantile as simultaneous_quantile,
 )
 from .ratings.resampling import bootstrap_ci as bootstrap_ci, estimate_rng as estimate_rng
-from .ratings.spread import simultaneous_quantile as simultaneous_quantile
+from .ratings.standings import (
+    consistency as consistency,
+    find_fragility as find_fragility,
+    head_to_head as head_to_head,
+    twin_contrasts as twin_contrasts,
+)
 from .ratings.verdicts import (
     AgreementError as AgreementError,
     combine_orders as combine_orders,
@@ -159,10 +164,6 @@ from .scores import (
     sweep_weights as sweep_weights,
     weigh_scores as weigh_scores,
 )
-from .simulate.asking import (
-    compare_designs as compare_designs,
-    simulate_designs as simulate_designs,
-)
 from .simulate.conversations import (
     ConversationCosts as ConversationCosts,
     plan_conversations as plan_conversations,
@@ -170,7 +171,9 @@ from .simulate.conversations import (
 from .simulate.coverage import (
     check_coverage as check_coverage,
     check_saving as check_saving,
+    compare_designs as compare_designs,
     simulate_coverage as simulate_coverage,
+    simulate_designs as simulate_designs,
     simulate_gate as simulate_gate,
     simulate_power as simulate_power,
 )

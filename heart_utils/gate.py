@@ -17,9 +17,9 @@ import pandas as pd
 from scipy import stats
 
 from heart_utils.identities import show_rater
+from heart_utils.ratings.bradley_terry import FLAT
 from heart_utils.ratings.ratings import POINTS, fit_ratings
 from heart_utils.ratings.resampling import Rng, error_ends, holm, standard_error
-from heart_utils.ratings.spread import FLAT
 from heart_utils.ratings.verdicts import (
     BOTH,
     Array,

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import fit_strengths
-from heart_utils.ratings.pooling import pool_strengths
+from heart_utils.ratings.other_models import pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.simulate.coverage import limiting_strengths
 from heart_utils.simulate.power import normal_nodes

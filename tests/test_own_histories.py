@@ -18,7 +18,7 @@ from heart_collect.judging.recipe import read_recipe
 from heart_collect.people import raters
 from heart_collect.people.raters import import_study
 from heart_collect.people.study import write_study
-from heart_utils.ratings.consistency import head_to_head
+from heart_utils.ratings.standings import head_to_head
 from heart_utils.report.provenance import read_results
 from heart_utils.runs import open_run
 from heart_utils.sources.load import load_verdicts

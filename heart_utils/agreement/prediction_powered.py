@@ -18,22 +18,20 @@ from heart_utils.ratings.bradley_terry import (
     BradleyTerry,
     ConvergenceError,
     Truths,
+    centring,
     count_wins,
+    covariance,
+    effective_clusters,
     find_separated,
+    find_unvaried,
     fit_strengths,
     fit_weights,
     pairs_of,
-)
-from heart_utils.ratings.resampling import check_level, ratio, refuse_few_raters, sums_by
-from heart_utils.ratings.spread import (
-    Differences,
-    centring,
-    covariance,
-    effective_clusters,
-    find_unvaried,
     sums_of_scores,
     sums_of_sides,
 )
+from heart_utils.ratings.ratings import Differences
+from heart_utils.ratings.resampling import check_level, ratio, refuse_few_raters, sums_by
 from heart_utils.ratings.verdicts import (
     AgreementError,
     Array,
@@ -163,7 +161,7 @@ def prediction_powered_ratings(
         same from people alone (``people_...``) and from the judge (``judge_...``, without
         interval). ``weight`` is the mean lambda, ``saving`` the estimated share of people's
         verdicts that the judge saves. Intervals are for dialogues like these: a covariance that has
-        no bias for few dialogues a pair ("CV2", see ``heart_utils.ratings.spread.covariance``) and
+        no bias for few dialogues a pair ("CV2") and
         a t quantile on n - 1 degrees of freedom. A judge that does not help is not used.
 
     Raises

@@ -11,6 +11,7 @@ gap of one is odds of 2.72 a step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -18,10 +19,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import optimize
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
+from heart_utils.ratings.resampling import draw_weights, interaction_codes
 from heart_utils.ratings.verdicts import MAX_SHOWN, SHARES, Array, Codes, Entries, RatingsError
 
 __all__ = ["BradleyTerry", "ConvergenceError", "NotComparableError"]
@@ -43,6 +46,11 @@ TOLERANCE = 1e-9
 DENSE_CELLS = 30_000_000
 # dialogues a pair, on average, below which resamples keep the weight that each has in the data
 SPARSE = 15.0
+FLAT = 1e-3  # of a win: clusters whose standard deviation is below this say the same
+CHUNK_CELLS = 1_000_000
+# of a cluster's leverage, so that one which alone links somebody does not divide by zero
+NEARLY = 0.999
+LARGEST = 700.0  # beyond this no log-odds is looked for
 
 
 class ConvergenceError(RatingsError):
@@ -543,3 +551,204 @@ def _linked(beat: Truths) -> Truths:
     for _ in range((size - 1).bit_length()):
         reached = np.minimum(reached @ reached, 1.0)
     return np.asarray((reached > 0).all(axis=(1, 2)))
+
+
+def find_unvaried(model: BradleyTerry, groups: list[tuple[Codes, int]]) -> NDArray[np.bool_]:
+    """Find the responders of whom all clusters say the same.
+
+    On each opponent met in several clusters, as in the others; met in one, as expected.
+    """
+    entries, size = model.entries, len(model.theta)
+    pair, side = pairs_of(entries)
+    won = side * (2.0 * entries.share - 1.0) * model.scores[model.level]
+    varies = np.zeros(size, bool)
+    for group, _ in groups:
+        cell, cells = pd.factorize(group * size**2 + pair)
+        mean = np.bincount(cell, won) / np.bincount(cell)
+        _, of_pair, n_cells = np.unique(cells % size**2, return_inverse=True, return_counts=True)
+        beyond = mean - (np.bincount(of_pair, mean) / n_cells)[of_pair]
+        moved = (np.bincount(of_pair, beyond**2) > n_cells * FLAT**2)[of_pair[cell]]
+        once = (n_cells == 1)[of_pair[cell]] & (np.abs(model.residuals[:, 0]) > FLAT)
+        rows = moved | once
+        varies[entries.a[rows]] = varies[entries.b[rows]] = True
+    return ~varies
+
+
+def centring(penalised: NDArray[np.bool_]) -> Array:
+    """Build the matrix that sets the mean strength of two-way linked responders to zero."""
+    # If it were the mean of all, a strength held by the prior would move everybody's zero by more
+    # than their intervals allow for.
+    unit, linked = np.eye(len(penalised)), ~penalised
+    return np.asarray(unit if linked.all() or not linked.any() else unit - linked / linked.sum())
+
+
+def one_sided_ends(model: BradleyTerry, clusters_met: NDArray[np.int64], ci_level: float) -> Array:
+    """Bound the strength of who never lost or never won.
+
+    Clopper and Pearson (1934), https://doi.org/10.1093/biomet/26.4.404.
+    """
+    size, linked, wins = len(model.theta), ~model.penalised, model.counts[0].sum(axis=0)
+    ends, theta, tail = (
+        np.full((2, size), np.nan),
+        centring(model.penalised) @ model.theta,
+        np.log((1.0 - ci_level) / 2.0),
+    )
+    for one in np.flatnonzero(model.penalised):
+        others = np.arange(size) != one
+        mean, scale = (0.0, 1.0) if linked.any() else (theta[others].mean(), (size - 1.0) / size)
+        games = wins[one] + wins[:, one]
+        for side, sign, lost in ((0, 1.0, wins[:, one]), (1, -1.0, wins[one])):
+            clear = others & (games > 0) & (lost == 0)
+            weight = clusters_met[one] * games[clear] / games[others].sum()
+            # if nobody is linked, all keep mean zero: the others move against this one
+            gap = mean - theta[clear]
+
+            def excess(
+                x: float, sign: float = sign, weight: Array = weight, gap: Array = gap
+            ) -> float:
+                return float(-(weight * np.logaddexp(0.0, -(x + sign * gap))).sum() - tail)
+
+            bound = (
+                optimize.brentq(excess, -LARGEST, LARGEST)
+                if excess(-LARGEST) < 0.0 < excess(LARGEST)
+                else -np.inf
+            )
+            ends[side, one] = sign * bound * scale
+    return ends
+
+
+def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
+    """Fit the strengths to clusters drawn with replacement.
+
+    Where raters vary too, a verdict counts the product of the two numbers of draws.
+    """
+    # That is somewhat too wide, as variance within both enters more than once: Owen (2007),
+    # https://doi.org/10.1214/07-AOAS122
+    groups, cells = model.entries.groups(), None
+    codes_of_cells: list[Any] = [slice(None)]
+    if len(groups) > 1:
+        cells = interaction_codes(*groups[0], *groups[1])
+        codes_of_cells = [np.zeros(cells[1], np.intp) for _ in groups]
+        for cell_codes, (code, _) in zip(codes_of_cells, groups, strict=True):
+            cell_codes[cells[0]] = code
+    drawn = [draw_weights(n, n_resamples, rng) for _, n in groups]
+    matrices, draws = model.tally(cells).resampled(), np.empty((n_resamples, len(model.theta)))
+    # some rows at a time for the memory's sake
+    chunk = max(1, CHUNK_CELLS // (matrices.size**2 * matrices.n_levels))
+    for first in range(0, n_resamples, chunk):
+        rows = slice(first, first + chunk)
+        weights = reduce(
+            np.multiply,
+            (
+                weight[rows][:, cell_codes]
+                for weight, cell_codes in zip(drawn, codes_of_cells, strict=True)
+            ),
+        )
+        draws[rows] = model.refit(matrices.total(weights))
+    return draws
+
+
+def covariance(
+    model: BradleyTerry, added_scores: Array | float = 0.0, *, correction: float = 1.0
+) -> Array:
+    """Compute the covariance of strengths over new clusters, and new raters if they vary.
+
+    `added_scores` are scores of the clusters, shape (clusters, responders), that move the fit
+    without being part of it. A score is divided by what a cluster's leverage leaves of it, to the
+    power of `correction`: 1 is a jackknife and a little too wide, 1/2 is without bias where the
+    model is right.
+    """
+    # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023),
+    # https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
+    # ``two_way_error``.
+    groups, bread = model.entries.groups(), model.bread
+    meat = np.sum(
+        [
+            _meat(model, *group, also, correction)
+            for group, also in zip(groups, (added_scores, 0.0), strict=False)
+        ],
+        axis=0,
+    )
+    if len(groups) > 1:
+        by_cell = sums_of_scores(model, *interaction_codes(*groups[0], *groups[1]))
+        meat -= by_cell.T @ by_cell
+    size = len(model.theta)
+    estimated = (bread @ meat @ bread)[:size, :size]
+    values, vectors = np.linalg.eigh((estimated + estimated.T) / 2.0)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _meat(
+    model: BradleyTerry, group: Codes, n_groups: int, added_scores: Array | float, correction: float
+) -> Array:
+    """Sum the squared scores of each group (the meat of the sandwich).
+
+    Each is divided by one minus the group's leverage on the fit.
+    """
+    size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
+    root = np.linalg.cholesky(model.bread[:size, :size])
+    turned = (sums[:, :size] + added_scores) @ root  # here leverage is a symmetric matrix
+    for groups, information in _information_by(model, group, n_groups):
+        leverage, axes = np.linalg.eigh(root.T @ information @ root)
+        along = (turned[groups, None] @ axes) / (1.0 - NEARLY * leverage[:, None]) ** correction
+        turned[groups] = (along @ axes.swapaxes(1, 2))[:, 0]
+    sums[:, :size] = np.linalg.solve(root.T, turned.T).T
+    return np.asarray(sums.T @ sums * (n_groups - 1.0) / n_groups)
+
+
+def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> float:
+    """Count the equal clusters that would carry as much information.
+
+    Carter and others (2017), https://doi.org/10.1162/REST_a_00639.
+    """
+    size = len(model.theta)
+    bread, total, squares = (
+        model.bread[:size, :size],
+        np.zeros((size, size)),
+        np.zeros((size, size)),
+    )
+    for _, information in _information_by(model, group, n_groups):
+        part = bread @ information @ bread
+        own = np.diagonal(part, axis1=1, axis2=2)
+        share = own[:, :, None] + own[:, None, :] - 2.0 * part
+        total += share.sum(axis=0)
+        squares += (share**2).sum(axis=0)
+    pairs = np.triu_indices(size, 1)
+    return float(np.mean(total[pairs] ** 2 / squares[pairs]))
+
+
+def _information_by(
+    model: BradleyTerry, group: Codes, n_groups: int
+) -> Iterator[tuple[slice, Array]]:
+    """Compute the information on strengths in each group, some groups at a time.
+
+    All at once would need too much memory.
+    """
+    size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
+    chunk = max(1, CHUNK_CELLS // size**2)
+    for first in range(0, n_groups, chunk):
+        n = min(chunk, n_groups - first)
+        rows = (group >= first) & (group < first + n)
+        cells = (group[rows] - first) * size**2 + a[rows] * size + b[rows]
+        information = np.asarray(
+            -np.bincount(cells, slope[rows], n * size**2).reshape(n, size, size), dtype=float
+        )
+        information += information.swapaxes(1, 2)
+        information[:, np.arange(size), np.arange(size)] -= information.sum(axis=2)
+        yield slice(first, first + n), information
+
+
+def sums_of_scores(model: BradleyTerry, group: Codes, n_groups: int) -> Array:
+    """Sum the scores a group, shape (groups, parameters)."""
+    residual = model.residuals
+    gap = sums_of_sides(
+        group, model.entries.a, model.entries.b, residual[:, 0], n_groups, len(model.theta)
+    )
+    rest = [np.bincount(group, column, n_groups) for column in residual[:, 1:].T]
+    return np.column_stack([gap, *rest])
+
+
+def sums_of_sides(group: Codes, a: Codes, b: Codes, won: Array, n_groups: int, size: int) -> Array:
+    """Sum what each entry gives to its a and takes from its b, shape (groups, responders)."""
+    gained, given = (np.bincount(group * size + side, won, n_groups * size) for side in (a, b))
+    return np.asarray((gained - given).reshape(n_groups, size))

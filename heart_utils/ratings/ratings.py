@@ -5,24 +5,41 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 
-from heart_utils.ratings.bradley_terry import fit_model, fit_weights
+from heart_utils.ratings.bradley_terry import (
+    FLAT,
+    BradleyTerry,
+    centring,
+    covariance,
+    draw_strengths,
+    effective_clusters,
+    find_unvaried,
+    fit_model,
+    fit_weights,
+    one_sided_ends,
+)
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
+    as_rng,
+    check_clusters,
     check_level,
     check_resamples,
     estimate_rng,
+    interval_ends,
+    refuse_few_raters,
 )
-from heart_utils.ratings.spread import Differences, spread_of
 from heart_utils.ratings.verdicts import (
     Array,
+    Codes,
     Entries,
     RatingsError,
     is_simulated,
@@ -32,12 +49,23 @@ from heart_utils.ratings.verdicts import (
 )
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
-__all__ = ["POINTS", "Ratings", "fit_boards", "fit_ratings"]
+__all__ = ["POINTS", "Differences", "Ratings", "fit_boards", "fit_ratings", "simultaneous_quantile"]
 
 
 POINTS = 400.0 / np.log(10.0)  # rating points a unit of strength
 CENTRE = 1500.0
 LOWEST_RATING, HIGHEST_RATING = 500.0, 3000.0  # of what HEART released
+RELEASED_Z = 1.96
+# Degrees of freedom for which studies of equals are drawn; those between take the next smaller,
+# which is the wider. They are dense where the t quantile still falls fast, and sparse above, so
+# that a few cached draws serve every leaderboard.
+DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 25, 35, 50, 80, 150, 300)
+N_DRAWS = 10_000
+MOST_CELLS = 8_000_000
+
+#: Columns of the ratings table, an entry a responder; None where nothing can be said.
+#: Columns of the ratings table, an entry a responder; None where nothing can be said.
+Columns: TypeAlias = dict[str, NDArray[Any] | None]
 METHODS = ("bradley-terry", "davidson", "margins", "released-heart")
 WEIGHTS = ("pairs", "verdicts")
 
@@ -607,3 +635,225 @@ def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
 def _check_choice(name: str, value: str, choices: tuple[str, ...], where: str = "") -> None:
     if value not in choices:
         raise RatingsError(f"{name} is {value!r}, expected one of {', '.join(choices)}{where}.")
+
+
+def spread_of(
+    model: BradleyTerry,
+    clusters: tuple[str, ...],
+    interval: str | None,
+    n_resamples: int,
+    ci_level: float,
+    rng: Rng,
+) -> tuple[Differences, Columns]:
+    """Compute intervals and ranks of a model's strengths, as columns of the ratings table."""
+    entries, centre = model.entries, centring(model.penalised)
+    theta = centre @ model.theta
+    size, groups = len(theta), entries.groups()
+    unknown, unvaried = np.full(size, np.nan), np.zeros(size, bool)
+    estimates: Columns = {
+        "ci_low": unknown,
+        "ci_high": unknown,
+        "n_clusters": np.zeros(size, int),
+        "rank_low": None,
+        "rank_high": None,
+        "unvaried": unvaried,
+    }
+    if interval is None or interval == "released":
+        half_widths = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
+        return Differences(theta, np.empty((0, size)), 0, ci_level, 0.0), {
+            **estimates,
+            "ci_low": theta - half_widths,
+            "ci_high": theta + half_widths,
+        }
+    check_clusters(groups[0][1], clusters[0])
+    if len(groups) > 1:
+        refuse_few_raters(groups[0][0], groups[1][0], (clusters[0], clusters[1]))
+    clusters_met, n_clusters = (
+        np.min([entries.count_judged_in(*group) for group in groups], axis=0),
+        min(n for _, n in groups),
+    )
+    estimates["n_clusters"] = clusters_met
+    estimates["unvaried"] = unvaried = find_unvaried(model, groups) & ~model.penalised
+    if unvaried.all():
+        gaps = Differences(theta, np.empty((0, size)), n_clusters, ci_level, 0.0)
+        return gaps, estimates | dict(zip(("rank_low", "rank_high"), gaps.ranks(), strict=True))
+    alone = one_sided_ends(model, clusters_met, ci_level)
+    bounds = one_sided_ends(model, clusters_met, 1.0 - (1.0 - ci_level) / (size * (size - 1) // 2))
+    n_effective = min(effective_clusters(model, *group) for group in groups)
+    rng = as_rng(rng)
+    if interval == "sandwich":
+        robust = centre @ covariance(model) @ centre.T
+        half_widths = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
+        draws, ends = (
+            rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh"),
+            (theta - half_widths, theta + half_widths),
+        )
+    else:
+        draws = draw_strengths(model, n_resamples, rng) @ centre.T
+        ends = interval_ends(theta, draws, clusters_met, ci_level)
+    gaps = Differences(theta, draws, n_clusters, ci_level, n_effective, bounds, unvaried)
+    low, high = np.where(unvaried, np.nan, np.where(model.penalised, alone, ends))
+    return gaps, estimates | dict(
+        zip(("ci_low", "ci_high", "rank_low", "rank_high"), (low, high, *gaps.ranks()), strict=True)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Differences of strengths, with what resamples tell of them."""
+
+    strength: Array
+    replicates: Array
+    n_clusters: int
+    ci_level: float
+    #: clusters of even information, which set the degrees of freedom; where not known, `n_clusters`
+    n_effective: float
+    #: low and high where bounds are one-sided, or nan
+    ends: Array = field(default_factory=lambda: np.full((2, 1), np.nan))
+    #: of whom all clusters say the same, so that no error is known
+    unvaried: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, bool))
+
+    def take(self, order: Codes) -> Differences:
+        """Reorder the responders."""
+        ends = self.ends[:, order] if self.ends.shape[1] > 1 else self.ends
+        return replace(
+            self,
+            strength=self.strength[order],
+            replicates=self.replicates[:, order],
+            ends=ends,
+            unvaried=self.unvaried[order] if len(self.unvaried) > 1 else self.unvaried,
+        )
+
+    def errors(self) -> tuple[Array, Array]:
+        """Compute the standard errors of strengths and of all differences, from resamples.
+
+        That of a difference is ``nan`` where nothing varies between clusters.
+        """
+        covariance = (
+            np.atleast_2d(np.cov(self.replicates, rowvar=False))
+            * self.n_clusters
+            / (self.n_clusters - 1.0)
+        )
+        variance = np.diag(covariance)
+        squares = variance[:, None] + variance[None, :] - 2.0 * covariance
+        # the slope of a win by strength is a quarter at most
+        known = squares * self.n_clusters > (4.0 * FLAT) ** 2
+        known &= ~(self.unvaried[:, None] | self.unvaried)
+        np.fill_diagonal(known, True)
+        return np.sqrt(variance), np.sqrt(np.where(known, squares, np.nan))
+
+    def margins_of_error(self) -> Array:
+        """Compute the margin of error below each difference, row less column, all at once.
+
+        The margin above is the transpose.
+        """
+        spread, se = self.errors()
+        quantile, bounded = (
+            simultaneous_quantile(len(spread), self.n_effective, self.ci_level),
+            ~np.isnan(self.ends[0]),
+        )
+        below = np.where(bounded, self.strength - self.ends[0], quantile * spread)
+        above = np.where(bounded, self.ends[1] - self.strength, quantile * spread)
+        return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
+
+    def ranks(self, alone: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Compute the ranks that each responder may hold, all at once or one that is `alone`."""
+        # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024),
+        # https://doi.org/10.1093/restud/rdad006
+        size, bounded = len(self.strength), ~np.isnan(self.ends[0])
+        open_ = ~np.eye(size, dtype=bool)
+        if len(self.replicates) < 2:
+            return np.ones(size, np.int64), np.full(size, size)
+        gap, se, df = (
+            self.strength[:, None] - self.strength[None, :],
+            self.errors()[1],
+            self.n_effective - 1.0,
+        )
+        statistic = np.divide(gap, se, out=np.full(gap.shape, -np.inf), where=se > 0)
+        by_ends = np.where(gap > self.margins_of_error(), np.inf, -np.inf)
+        statistic = np.where(bounded[:, None] | bounded, by_ends, statistic)
+        if alone is not None:
+            open_[np.arange(size) != alone] = False
+            open_[:, alone] = np.arange(size) != alone
+        p_value, ahead = stats.t.sf(statistic, df), np.zeros((size, size), bool)
+        while (rejected := open_ & (p_value < level_of_one(open_, df, self.ci_level))).any():
+            ahead |= rejected
+            open_ &= ~rejected
+        return 1 + ahead.sum(axis=0), size - ahead.sum(axis=1)
+
+
+def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float) -> float:
+    """Compute the quantile for simultaneous intervals of all pairwise differences.
+
+    Parameters
+    ----------
+    n_responders : int
+        Number of responders.
+    n_clusters : float
+        Number of clusters, or of those that count in effect (``Ratings.n_effective``).
+    ci_level : float
+        Level of the intervals, such as 0.95.
+
+    Returns
+    -------
+    float
+        For two responders Student's t; for more, between Tukey's studentised range and Bonferroni's
+        t.
+
+    Examples
+    --------
+    >>> [round(simultaneous_quantile(size, 300, 0.95), 1) for size in (2, 17)]
+    [2.0, 3.5]
+    """
+    every = ~np.eye(n_responders, dtype=bool)
+    return float(stats.t.isf(level_of_one(every, n_clusters - 1.0, ci_level), n_clusters - 1.0))
+
+
+def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
+    """Compute the one-sided level of each hypothesis "row is not better than column".
+
+    All hypotheses that are open hold at once.
+    """
+    # From studies of equals with equal errors, which need the widest: Hayter (1984),
+    # https://doi.org/10.1214/aos/1176346392
+    shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
+    if len(open_) < 3 or not open_.any():
+        return shared
+    tabulated = max(known for known in DEGREES if known <= max(df, 1.0))
+    return max(shared, _level(len(open_), tabulated, ci_level, np.packbits(open_).tobytes()))
+
+
+@lru_cache(maxsize=512)
+def _level(size: int, df: int, ci_level: float, packed: bytes) -> float:
+    open_ = np.unpackbits(np.frombuffer(packed, np.uint8), count=size * size).astype(bool)
+    largest = _equals(size, df)[:, open_].max(axis=1)
+    return float(stats.t.sf(np.quantile(largest, ci_level), df))
+
+
+@lru_cache(maxsize=6)
+def _equals(size: int, df: int) -> NDArray[np.float32]:
+    """Draw studies of equal responders: every difference over its own standard error.
+
+    The shape is (studies, responders squared).
+    """
+    rng = np.random.default_rng([size, df])
+    n_draws = int(np.clip(MOST_CELLS // size**2, 1_000, N_DRAWS))
+    studentized = np.empty((n_draws, size * size), np.float32)
+    for first in range(0, n_draws, 1_000):
+        n = min(1_000, n_draws - first)
+        if df < size:
+            root = rng.normal(size=(n, size, df))
+        else:  # Bartlett's root of a Wishart matrix
+            root = np.tril(rng.normal(size=(n, size, size)), -1)
+            root[:, np.arange(size), np.arange(size)] = np.sqrt(
+                rng.chisquare(df - np.arange(size), size=(n, size))
+            )
+        product = root @ root.swapaxes(1, 2)
+        own = np.diagonal(product, axis1=1, axis2=2)
+        variance = (own[:, :, None] + own[:, None, :] - 2.0 * product) / df
+        strength = rng.normal(size=(n, size))
+        gap = strength[:, :, None] - strength[:, None, :]
+        studentized[first : first + n] = (
+            gap / np.sqrt(np.where(variance > 0, variance, 1.0))
+        ).reshape(n, -1)
+    return studentized

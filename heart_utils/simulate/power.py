@@ -9,9 +9,8 @@ import pandas as pd
 from scipy import optimize, stats
 from scipy.special import expit
 
-from heart_utils.ratings.ratings import POINTS
+from heart_utils.ratings.ratings import POINTS, simultaneous_quantile
 from heart_utils.ratings.resampling import FEW_RATERS
-from heart_utils.ratings.spread import simultaneous_quantile
 from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "NotReckonedError", "minimum_gap", "plan_study"]

@@ -9,9 +9,9 @@ from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.evidence import share_between
 from heart_utils.gate import GateRule, compare_responders
 from heart_utils.judges.position import position_bias
-from heart_utils.ratings.consistency import consistency, head_to_head
-from heart_utils.ratings.judge_aware import fit_judge_aware
+from heart_utils.ratings.other_models import fit_judge_aware
 from heart_utils.ratings.ratings import fit_boards, fit_ratings
+from heart_utils.ratings.standings import consistency, head_to_head
 from heart_utils.report.figures import plot_leaderboard
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.sources.load import load_verdicts

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from heart_utils.ratings.consistency import consistency
+from heart_utils.ratings.standings import consistency
 
 
 def duels(rng, n_dialogues, n_votes, spread):

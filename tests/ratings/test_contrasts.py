@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scipy.special import logit
 
-from heart_utils.ratings.contrasts import twin_contrasts
 from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.standings import twin_contrasts
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, Spread, simulate_study
 
@@ -98,7 +98,7 @@ def test_drawn_flips_give_the_p_value_that_all_of_them_give(monkeypatch):
     """With (1 + n as wide) / (1 + n drawn), here of 4,000 flips drawn where 256 exist."""
     verdicts = twins(12, 0.6, n_twins=8, n_responders=2).verdicts
     exact = twin_contrasts(verdicts, n_resamples=20).table["p_value"].item()
-    monkeypatch.setattr("heart_utils.ratings.contrasts.ALL_FLIPS", 4)
+    monkeypatch.setattr("heart_utils.ratings.standings.ALL_FLIPS", 4)
     drawn = twin_contrasts(verdicts, n_resamples=20, n_flips=4000)
     assert drawn.n_flips == 4000
     spread = np.sqrt(exact * (1 - exact) / 4000)

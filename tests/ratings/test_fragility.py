@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.fragility import find_fragility
 from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.standings import find_fragility
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, Spread, simulate_study
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.consistency import head_to_head
+from heart_utils.ratings.standings import head_to_head
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, Spread, simulate_study
 

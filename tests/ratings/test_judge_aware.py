@@ -8,11 +8,10 @@ import pytest
 from scipy import stats
 from scipy.optimize import approx_fprime
 
-from heart_utils.ratings import judge_aware as rater_model
-from heart_utils.ratings.bradley_terry import BradleyTerry, NotComparableError
-from heart_utils.ratings.judge_aware import fit_judge_aware
+from heart_utils.ratings import other_models as rater_model
+from heart_utils.ratings.bradley_terry import BradleyTerry, NotComparableError, sums_of_scores
+from heart_utils.ratings.other_models import fit_judge_aware
 from heart_utils.ratings.ratings import fit_ratings
-from heart_utils.ratings.spread import sums_of_scores
 from heart_utils.ratings.verdicts import RatingsError, name_codes, read_verdicts
 from heart_utils.simulate.study import Panel, Spread, simulate_study
 from heart_utils.tables import check_table

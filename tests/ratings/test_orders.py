@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.ratings.consistency import consistency
-from heart_utils.ratings.fragility import find_fragility
-from heart_utils.ratings.pooling import pool_strengths
+from heart_utils.ratings.other_models import pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.standings import consistency, find_fragility
 from heart_utils.ratings.verdicts import RatingsError, combine_orders
 from heart_utils.report.leaderboard import leaderboard_html
 from heart_utils.simulate.study import Panel, simulate_study

@@ -11,8 +11,8 @@ from agreement_tables import random_votes
 from scipy import stats
 
 from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
-from heart_utils.ratings.consistency import head_to_head
 from heart_utils.ratings.resampling import clustered_error, draw_weights, two_way_error
+from heart_utils.ratings.standings import head_to_head
 from heart_utils.ratings.verdicts import AgreementError, RatingsError, read_votes
 
 BOTH = ["dialogue_id", "rater"]

@@ -7,7 +7,7 @@ import pytest
 from drawn_votes import draw_votes, measure_pooled
 from scipy.special import expit
 
-from heart_utils.ratings.pooling import SPREADS, pool_strengths
+from heart_utils.ratings.other_models import SPREADS, pool_strengths
 from heart_utils.ratings.ratings import fit_ratings
 
 

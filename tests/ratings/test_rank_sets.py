@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from heart_utils.ratings.spread import Differences, level_of_one, simultaneous_quantile
+from heart_utils.ratings.ratings import Differences, level_of_one, simultaneous_quantile
 
 # Mean and standard error of the mathematics scores of PISA 2018, as R's csranks 1.3.0 ships them.
 PISA = """Australia 491.3600 1.9398, Austria 498.9423 2.9709, Belgium 508.0703 2.2626,

@@ -11,12 +11,17 @@ from scipy import stats
 from scipy.optimize import approx_fprime
 from scipy.special import expit, logit
 
-from heart_utils.ratings import bradley_terry, spread
-from heart_utils.ratings.bradley_terry import BradleyTerry, fit_model, prior_terms
-from heart_utils.ratings.fragility import deletions, influences
-from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings import bradley_terry
+from heart_utils.ratings.bradley_terry import (
+    BradleyTerry,
+    covariance,
+    fit_model,
+    prior_terms,
+    sums_of_scores,
+)
+from heart_utils.ratings.ratings import fit_ratings, spread_of
 from heart_utils.ratings.resampling import interaction_codes
-from heart_utils.ratings.spread import covariance, spread_of, sums_of_scores
+from heart_utils.ratings.standings import deletions, influences
 from heart_utils.ratings.verdicts import RatingsError, read_margins, read_verdicts
 from heart_utils.simulate.study import Panel, simulate_study
 from heart_utils.tables import check_table
@@ -97,7 +102,7 @@ def test_a_score_is_divided_by_what_leverage_leaves_to_the_power_of_the_correcti
     )
     rows = rows.assign(responder_a="x", responder_b="y", dimension="overall", state="valid")
     found = covariance(fitted(rows, rater=None), correction=correction)
-    scores = (won - 0.6 * sizes) / (1 - spread.NEARLY * sizes / 10) ** correction
+    scores = (won - 0.6 * sizes) / (1 - bradley_terry.NEARLY * sizes / 10) ** correction
     wanted = (scores**2).sum() / (10 * 0.6 * 0.4) ** 2 * 3 / 4
     assert found[0, 0] + found[1, 1] - 2 * found[0, 1] == pytest.approx(wanted)
 
@@ -390,7 +395,7 @@ def test_how_much_fits_in_memory_at_a_time_changes_no_number(
     }
     at_once = fit_ratings(rows, **options)
     # seven clusters, or three draws of two levels
-    monkeypatch.setattr(spread, "CHUNK_CELLS", 7 * 5**2)
+    monkeypatch.setattr(bradley_terry, "CHUNK_CELLS", 7 * 5**2)
     monkeypatch.setattr(bradley_terry, "DENSE_CELLS", 100)
     apart = fit_ratings(rows, **options)
     pd.testing.assert_frame_equal(at_once.table, apart.table, rtol=1e-6)

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
-from heart_utils.simulate.asking import CELL, ask_for_votes, compare_designs, simulate_designs
+from heart_utils.simulate.coverage import CELL, ask_for_votes, compare_designs, simulate_designs
 from heart_utils.simulate.study import Panel, simulate_study
 
 FOUR = {"v": 1.2, "w": 1.2, "x": -0.6, "y": -1.8}

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from heart_utils.ratings.bradley_terry import BradleyTerry
+from heart_utils.ratings.bradley_terry import BradleyTerry, effective_clusters
 from heart_utils.ratings.ratings import fit_ratings
-from heart_utils.ratings.spread import effective_clusters
 from heart_utils.simulate.coverage import draw_study
 from heart_utils.simulate.full_study import calibrate
 from heart_utils.simulate.power import (
