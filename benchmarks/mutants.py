@@ -47,7 +47,9 @@ WINGS = (
     "scores",
     "tables",
 )
-"""Folders of the package, and modules that belong to none."""
+"""Folders of the packages, and modules that belong to none."""
+
+PACKAGES = ("heart_utils", "heart_collect")
 
 QUICK = (
     "-m",
@@ -185,10 +187,11 @@ def run(quick: bool, only: str = "", seed: int = SEED) -> Iterator[Figure]:
 
 def _modules(wing: str) -> list[str]:
     """Name the modules of a wing."""
-    files = sorted(Path("heart_utils", wing).glob("[!_]*.py")) or [
-        Path("heart_utils", f"{wing}.py")
-    ]
-    return [".".join(file.with_suffix("").parts) for file in files]
+    for package in PACKAGES:
+        files = sorted(Path(package, wing).glob("[!_]*.py"))
+        if files:
+            return [".".join(file.with_suffix("").parts) for file in files]
+    return [f"{PACKAGES[0]}.{wing}"]
 
 
 def _nearest(name: str) -> list[str]:
@@ -198,7 +201,8 @@ def _nearest(name: str) -> list[str]:
     """
     modules = {
         ".".join(file.with_suffix("").parts): file.read_text(encoding="utf-8")
-        for file in Path("heart_utils").rglob("[!_]*.py")
+        for package in PACKAGES
+        for file in Path(package).rglob("[!_]*.py")
     }
     tests = {
         str(file): file.read_text(encoding="utf-8")

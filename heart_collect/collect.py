@@ -39,10 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.filterwarnings("ignore", "Item .* on TypedDict class", UserWarning)
             warnings.showwarning = partial(_show_warning, options.warned)
             # here, so that an extra that is not installed is told like any other fault
-            from heart_collect import terminal, upkeep
+            from heart_collect import collection
 
-            work = upkeep.look_after if upkeep.asks_nothing(options) else terminal.collect
-            return work(options)
+            return collection.work(options)
     except NotAllowedError as error:
         print(error, file=sys.stderr)
         return REFUSED

@@ -1,24 +1,41 @@
-"""A recipe at work on its run and its ledger: each step is planned before it is run."""
+"""A recipe at work on its run and its ledger, and what a terminal is told of it.
+
+Each step is planned before it is run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, Unpack
 
 import pandas as pd
 
-from heart_collect.calls.engine import Asking
-from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Request
-from heart_collect.calls.prices import BudgetError
+from heart_collect.calls.batch import can_batch
+from heart_collect.calls.database import LedgerError, ledger_file
+from heart_collect.calls.engine import Asking, ask_all
+from heart_collect.calls.keys import allow_hosts, key_fault, settle_hosts
+from heart_collect.calls.ledger import Ledger, restore_copy
+from heart_collect.calls.models import ModelError, Request
+from heart_collect.calls.prices import BudgetError, price_fault, settle_money
+from heart_collect.calls.records import check_calls, export_calls, merge_calls, open_ledger
+from heart_collect.judging.answers import write_answers
+from heart_collect.judging.design import DesignError
 from heart_collect.judging.prompts import load_protocol
 from heart_collect.judging.questions import note_schemas, question_requests, takes_schema
-from heart_collect.judging.recipe import Recipe
+from heart_collect.judging.recipe import Recipe, read_recipe
+from heart_collect.judging.respond import skipped_histories
 from heart_collect.judging.steps import JUDGING, Judging, Replies, Step, Tables, first_step
 from heart_collect.people.raters import add_people
-from heart_utils.runs import Run, strictest_licence
+from heart_utils.runs import Run, may_publish, open_run, strictest_licence
+from heart_utils.settings import read_yaml
 from heart_utils.tables import empty_table
 
 __all__: list[str] = []
@@ -28,6 +45,28 @@ PLANNED = ("n_calls", "n_recorded", "prompt_tokens", "completion_tokens", "cost_
 #: *What replies do* writes that table, with those that a program computes. Verdicts on probes and
 #: on pairs asked again are no part of the run's own.
 JUDGED = ("verdicts", "scores")
+
+INCOMPLETE = 3  #: The exit code where calls failed, or something is damaged or missing.
+WAITING = 4  #: The exit code where batches are out.
+ERRANDS = ("answers", "check", "export", "merge", "restore", "write_off")  #: Options, one at most.
+
+TOKENS = {
+    "prompt_tokens": "prompt tokens",
+    "cached_tokens": "of them cached",
+    "completion_tokens": "answer tokens",
+}
+USED = ("model", "status", "error", "served_model", "fingerprint", "estimated", "cost_usd", *TOKENS)
+"""Columns of the calls that the table at the end of a run is made of, tokens under other names."""
+
+TEXTS: dict[str, str] = read_yaml(
+    Path(__file__).with_name("collect.yaml"), dict[str, str], ValueError
+)
+CALLED = {"probes": "verdicts on probes", "again": "verdicts on pairs asked again"}
+
+#: Seconds that a quick and a slow call take to a model that the ledger has too few answers of.
+ASSUMED_S = (1.0, 30.0)
+
+COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 
 
 @dataclass
@@ -222,3 +261,373 @@ class Collection:
         }
         origins = self.tables["replies"]["responder"].map(kinds).map(written_by)
         return {str(origin): int(n) for origin, n in origins.value_counts().items()}
+
+
+def work(options: argparse.Namespace) -> int:
+    """Collect a run, or look after its ledger, as the options say; return the exit code."""
+    allow_hosts(options.allow_host)
+    recipe = read_recipe(options.run)
+    run = open_run(recipe.run)
+    if options.restore:
+        return _restore(run)
+    with closing(open_ledger(run, seed_file=recipe.seed_file)) as ledger:
+        collection = Collection(recipe, run, ledger, options.reply_concurrency)
+        if any(getattr(options, name) not in (None, False) for name in ERRANDS):
+            return _look_after(collection, options)
+        ledger.log = options.log
+        if options.log is not None:
+            options.log.touch()  # before anything is paid for
+        return _run_steps(collection, options)
+
+
+def _look_after(collection: Collection, options: argparse.Namespace) -> int:
+    """Do what one of :data:`ERRANDS` says, without asking anything."""
+    ledger = collection.ledger
+    if options.check:
+        return _check(collection)
+    if options.merge is not None:
+        n = merge_calls(ledger, options.merge)
+        print(f"{n} calls of {options.merge} are new in {ledger.url}.")
+    elif options.write_off:
+        print(
+            f"{ledger.write_off():.4f} USD for calls nobody heard the end of count against no"
+            " budget any more."
+        )
+    elif options.export is not None:
+        print(f"{export_calls(ledger, options.export)} calls written to {options.export}.")
+    else:
+        _write_answers(collection.run, ledger, options.answers)
+    return 0
+
+
+def _check(collection: Collection) -> int:
+    """Print what of a run is damaged, doubled or missing."""
+    ledger, plan = collection.ledger, collection.plan()
+    faults = check_calls(ledger)
+    missing = plan[plan["n"] > 0]
+    faults += [
+        f"{row.n} {row.step} of {row.model} are missing, failed or damaged."
+        for row in missing.itertuples()
+    ]
+    print(
+        "\n".join(faults)
+        if faults
+        else f"All {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}, and sound."
+    )
+    return INCOMPLETE if faults else 0
+
+
+def _restore(run: Run) -> int:
+    """Put the copy of a damaged ledger in its place."""
+    file = ledger_file(run)
+    if file is None:
+        raise LedgerError("The ledger is on a PostgreSQL server, which keeps copies of its own.")
+    damaged = restore_copy(file)
+    print(
+        f"The copy is in the place of {file}; the damaged file is kept as {damaged.name}. What was"
+        " asked since the copy is asked again, and what it cost counts against no budget."
+    )
+    return 0
+
+
+def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
+    """Write the raw answers of a run, and print what the file holds and whether to share it."""
+    written = write_answers(run, ledger, file)
+    lost = (
+        f" {written['lost']} answers that its tables name are not in {ledger.url}."
+        if written["lost"]
+        else ""
+    )
+    print(
+        f"{written['n']} answers of models are in {file}, a line each.{lost} They may quote the"
+        " conversations that they answer."
+    )
+    open_to_all = may_publish(written["licence"])
+    allowed = (
+        "may be passed on under it"
+        if open_to_all
+        else "may NOT be passed on, and only you can read the file"
+    )
+    print(f"The strictest licence of those is {written['licence']}: the answers {allowed}.")
+
+
+def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
+    """Estimate what the steps of a collection would take, and run them where that is allowed."""
+    _tell_what_is_there(collection)
+    plan = collection.plan()
+    to_ask = plan[plan["n"] > 0]
+    _tell_plan(collection, plan, to_ask)
+    recipe = collection.recipe
+    models = [model for model in recipe.models if model.name in set(to_ask["model"])]
+    if not options.dry_run:
+        settle_hosts(models)
+    faults = {fault for model in models if (fault := key_fault(model))}
+    faults |= {fault for model in models if (fault := price_fault(model))}
+    if options.dry_run:
+        print("".join(f"{fault[0].upper()}{fault[1:]}.\n" for fault in sorted(faults)), end="")
+        return 0
+    if faults:
+        raise ModelError(f"Nothing was asked: {'; '.join(sorted(faults))}.")
+    budgets = [usd for usd in (recipe.budget_usd, options.budget) if usd is not None]
+    budget = min(budgets, default=None)
+    budget = settle_money(models, to_ask, budget, options.yes)
+    collection.origin = "live" if models else "replayed"
+    return _ask(collection, budget, options)
+
+
+def _ask(collection: Collection, budget_usd: float | None, options: argparse.Namespace) -> int:
+    """Run the steps one after the other, and say how each ended."""
+    started = time.monotonic()
+    asking: Asking = {"budget_usd": budget_usd, "progress": not options.quiet}
+    replies, what = collection.answer(**asking), "replies"
+    if (talks := collection.tables.get("conversations")) is not None:
+        what = "conversations"
+        _tell_states(what, talks, ["responder", "seeker"], "stop_reason")
+    _tell_states(what, replies, "responder")
+    try:
+        collection.pair()
+    except DesignError as error:
+        causes = _causes(_used(collection), options.warned)
+        raise DesignError(f"{error}{causes}") from None
+    if options.batch:
+        return _batch(collection, budget_usd)
+    judging: Asking = {**asking, "scheduler": options.scheduler}
+    for step, table in collection.judge(**judging):
+        _tell_states(CALLED.get(step.name, step.name), table, step.by)
+    if talks is not None and len(talks):
+        # for a run with seekers, and no other: they bring SciPy
+        from heart_utils.replies.seekers import say_findings
+        from heart_utils.report.seekers import check_seekers
+
+        cards = check_seekers(collection.run)
+        print(
+            f"Report cards of the seekers: {say_findings(cards)}."
+            f" check_seekers({collection.run.name!r}) shows them."
+        )
+    return _tell_end(collection, options, time.monotonic() - started)
+
+
+def _tell_end(collection: Collection, options: argparse.Namespace, seconds: float) -> int:
+    """Print what the run took and what failed; return 3 if anything did."""
+    ledger, used = collection.ledger, _used(collection)
+    money = ledger.money()
+    spent = f"{money.spent:.4f} USD at list price"
+    if money.unsettled:
+        spent += f", and at most {money.unsettled:.4f} for calls nobody heard the end of"
+    print(_by_model(used))
+    print(f"Done in {seconds:.0f} s. Spent on this ledger so far: {spent}.")
+    ledger.keep_copy()
+    if options.record is not None:
+        n = export_calls(ledger, options.record, only_used=True)
+        print(f"{n} calls written to {options.record}.")
+    failed = collection.n_failed()
+    if not failed:
+        return 0
+    kept = _kept_without_words(collection.subjects.replies, ledger)
+    stopped = any("queue was stopped" in words for words in options.warned)
+    asks_again = stopped or bool((used["status"] == "error").any()) or not kept
+    again = "; the same command asks for them again" if asks_again else ""
+    without_words = ""
+    if kept:
+        without_words = (
+            f" {len(kept)} replies of {', '.join(sorted(set(kept)))} hold no words although their"
+            " calls were answered, and are not asked for again: other `options:` for it, such as"
+            " more `max_tokens` or a lower `reasoning_effort`, ask anew."
+        )
+    causes = _causes(used, options.warned)
+    print(f"{failed} rows are errors{again}.{without_words}{causes}", file=sys.stderr)
+    return INCOMPLETE
+
+
+def _batch(collection: Collection, budget_usd: float | None) -> int:
+    """Collect the batches that ended, submit what is missing, and say how it stands."""
+    requests = collection.requests()
+    able = [request for request in requests if can_batch(request.model)]
+    calls = ask_all(able, ledger=collection.ledger, mode="batch", budget_usd=budget_usd)
+    waiting = sum(call.status == "planned" for call in calls)
+    print(
+        f"{len(calls) - waiting} of {len(requests)} judging calls are answered, {waiting} are in"
+        " batches."
+    )
+    left = sorted({request.model.name for request in requests if not can_batch(request.model)})
+    if left:
+        print(f"Without batches: {', '.join(left)}.")
+    print(
+        "The same command collects them."
+        if waiting
+        else "Without --batch, the same command asks for the rest."
+    )
+    return WAITING if waiting else 0
+
+
+def _tell_what_is_there(collection: Collection) -> None:
+    """Print how many histories there are to answer, and what people wrote already."""
+    histories, written = collection.histories, collection.of_people
+    skipped = len(skipped_histories(histories))
+    without = f", {skipped} of them without a turn to answer" if skipped else ""
+    seekers = len(collection.recipe.seekers)
+    each = f", each start with each of {seekers} seekers" if seekers > 1 else ""
+    print(f"{collection.recipe.run}: {len(histories)} histories{without}{each}.")
+    if len(written):
+        tried = int(written["simulated"].sum())
+        rehearsal = f", {tried} of them to a rehearsal" if tried else ""
+        studies = ", ".join(collection.run.parts("replies"))
+        print(f"{len(written)} replies of people{rehearsal} take part ({studies}).")
+
+
+def _tell_plan(collection: Collection, plan: pd.DataFrame, to_ask: pd.DataFrame) -> None:
+    """Print what the steps would take: calls, money, time."""
+    recipe, ledger = collection.recipe, collection.ledger
+    print(_describe(plan, ledger))
+    if len(to_ask):
+        print(_describe_time(to_ask, collection))
+    if n := len(ledger.damaged):
+        print(
+            f"{n} stored answers are damaged: `make collect RUN={recipe.run}` asks again; with"
+            " ARGS=--check it says which."
+        )
+    if not recipe.judges:
+        print(
+            "The settings name no judges, so replies are collected and nobody is asked to judge"
+            " them."
+        )
+
+
+def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
+    """Write the plan as text."""
+    if not plan["n"].sum():
+        return (
+            f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
+        )
+    money = plan[["cost_usd", "at_most_usd"]]
+    total, most = money.sum()
+    if money.isna().any(axis=None):
+        cost = TEXTS["unpriced"] + (
+            f" (what is known comes to {total:.2f}, at most {most:.2f})" if most else ""
+        )
+    else:
+        cost = TEXTS["cost"].format(total=total, most=most)
+    priced = plan.drop(columns="n").assign(
+        **money.map(lambda usd: f"{usd:.2f}" if pd.notna(usd) else "price not known")
+    )
+    return f"{priced.to_string(index=False)}\n{int(plan['n'].sum())} calls to make, for {cost}."
+
+
+def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
+    """Bound the time of a plan: steps in sequence, the models of a step in parallel."""
+    models = {model.name: model for model in collection.recipe.models}
+    seconds = {
+        name: collection.ledger.quick_and_slow(models[name]) for name in plan["model"].unique()
+    }
+    plan = plan.assign(tokens=plan["prompt_tokens"] + plan["completion_tokens"])
+    ends = [0.0, 0.0]
+    for step, rows in (
+        plan.groupby(["step", "model"], as_index=False)[["n", "tokens"]].sum().groupby("step")
+    ):
+        together = collection.at_once(str(step))
+        # turns come one after the other
+        rounds = collection.recipe.exchanges if str(step).startswith("turns") else 1
+        # an answer that cannot be read is asked for once more: at the most, each is
+        for end in (0, 1):
+            busy, longest = 0.0, 0.0
+            for name, n, tokens in rows[["model", "n", "tokens"]].itertuples(index=False):
+                model, takes = models[name], (1 + end) * n * (seconds[name] or ASSUMED_S)[end]
+                minutes = max(
+                    n / (model.requests_per_minute or math.inf),
+                    tokens / (model.tokens_per_minute or math.inf),
+                )
+                at_once = min(model.max_concurrency, max(n / rounds, 1))
+                longest = max(longest, takes / at_once, 60 * (1 + end) * minutes)
+                busy += takes
+            ends[end] += max(longest, busy / (together or math.inf))
+    scale, unit = (3600, "hours") if ends[1] >= 3600 else (60, "minutes")
+    unknown = ", ".join(sorted(name for name, takes in seconds.items() if takes is None))
+    assumed = TEXTS["assumed"].format(models=unknown, quick=ASSUMED_S[0], slow=ASSUMED_S[1])
+    assumed = f" ({assumed})" if unknown else ""
+    return TEXTS["time"].format(
+        least=ends[0] / scale, most=ends[1] / scale, unit=unit, assumed=assumed
+    )
+
+
+def _tell_states(
+    what: str, table: pd.DataFrame, who: str | list[str], column: str = "state"
+) -> None:
+    """Print how many rows ended in which state."""
+    if len(table):
+        counts = table.pivot_table(index=who, columns=column, aggfunc="size", fill_value=0)
+        print(f"{len(table)} {what}\n{counts.to_string()}")
+    if unread := int(table["state"].eq("unparsed").sum()):
+        print(
+            f"{unread} of these could not be read as an answer to the protocol;"
+            " `--answers raw.jsonl` writes all answers as they came."
+        )
+
+
+def _used(collection: Collection) -> pd.DataFrame:
+    """Read how the calls that this run looked up ended, what they took and for which model."""
+    names: dict[str, dict[str, None]] = {}
+    for model in collection.recipe.models:
+        names.setdefault(model.identity_digest, {})[model.name] = None
+    table = pd.DataFrame(collection.ledger.read_used(USED), columns=list(USED))
+    return table.assign(
+        model=table["model"]
+        .map({digest: ", ".join(mine) for digest, mine in names.items()})
+        .fillna("(of an earlier recipe)")
+    )
+
+
+def _causes(used: pd.DataFrame, warned: Sequence[str]) -> str:
+    """List the commonest causes of calls that failed or were not made."""
+    causes = (
+        used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
+    )
+    lines = [
+        f"{n} times: {model}: {error}" for model, error, n in causes.head(COMMONEST).to_numpy()
+    ]
+    more = len(causes) - COMMONEST
+    lines += [f"and {more} causes more"] if more > 0 else []
+    lines += [words for words in warned if "queue was stopped" in words]
+    return "".join(f"\n  {line}" for line in lines)
+
+
+def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[str]:
+    """Name the responder of each empty reply whose call was answered."""
+    failed = replies[(replies["state"] == "error") & replies["call_id"].notna()]
+    ends = ledger.find(list(failed["call_id"]))
+    rows = failed[["responder", "call_id"]].itertuples(index=False)
+    return [name for name, key in rows if key in ends and ends[key].status != "error"]
+
+
+def _by_model(used: pd.DataFrame) -> str:
+    """Write a table of what this run's calls took, by model and by who answered under its name.
+
+    Calls count whenever they were made.
+    """
+    if used.empty:
+        return "No call of this run is recorded."
+    ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}
+    table = (
+        used.assign(calls=1, **ends)[["model", "calls", *TOKENS, "cost_usd", *ends]]
+        .groupby("model")
+        .sum()
+    )
+    usd = table["cost_usd"].map("{:.4f}".format)
+    table = (
+        table.map("{:,.0f}".format)
+        .assign(cost_usd=usd)
+        .rename(columns={**TOKENS, "cost_usd": "USD"})
+        .reset_index()
+    )
+    notes = [f"The calls of this run, whenever they were made\n{table.to_string(index=False)}"]
+    for name, rows in used.groupby("model"):
+        guessed = int(rows["estimated"].eq(True).sum())
+        if guessed:
+            notes.append(
+                f"{name}: of {guessed} answers no tokens were counted; their cost is an estimate."
+            )
+        for column, what in (("served_model", "model"), ("fingerprint", "system fingerprint")):
+            names_used = rows[column].value_counts()
+            if len(names_used) > 1:
+                changes = ", ".join(f"{word} ({n} calls)" for word, n in names_used.items())
+                notes.append(f"{name}: its {what} changed in the middle of the run: {changes}.")
+    return "\n".join(notes)

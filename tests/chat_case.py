@@ -19,8 +19,7 @@ from study_builders import small_run
 
 from heart_collect.calls.models import Call
 from heart_collect.judging.design import cross_seekers
-from heart_collect.people.chat_pages import HEADER_S, Pages, load_pages
-from heart_collect.people.chats import Chats
+from heart_collect.people.chats import HEADER_S, Chats, Pages
 from heart_collect.people.study import write_study
 from heart_utils.runs import Run, find_root
 
@@ -140,7 +139,7 @@ def serving_chats(folder, ask, seekers=(), budget_usd=None):
     where = []
 
     async def start():
-        pages = Pages(Chats(folder, seekers), ask, load_pages(folder), budget_usd)
+        pages = Pages(Chats(folder, seekers), ask, budget_usd)
         runner = web.AppRunner(pages.app(), access_log=None, keepalive_timeout=HEADER_S)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

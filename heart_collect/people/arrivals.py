@@ -123,21 +123,28 @@ class Door:
 
     def page(self, step: Step, sent: Mapping[str, str], folder: Path) -> str:
         """Fill in a page of the door."""
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
         from markupsafe import Markup
 
-        pages = Environment(
-            loader=FileSystemLoader(folder), undefined=StrictUndefined, autoescape=True
-        )
         stop = (folder / "pages" / "stop.html").read_text(encoding="utf-8")
         asked = {name: sent.get(name, "") for name in ("key", self.parameter, "person") if name}
-        return pages.get_template("arrive.html.jinja").render(
+        text: str = load_template("arrive.html.jinja", folder).render(
             step=step,
             code=self.code(step.person) if step.page == "enter" else "",
             asked={name: value for name, value in asked.items() if value},
             platform=self.platform,
             stop=Markup(stop),  # noqa: S704  filled in and escaped as the study was written
         )
+        return text
+
+
+def load_template(name: str, *folders: Path) -> Any:
+    """Load the template of pages from the first folder that has it."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    pages = Environment(
+        loader=FileSystemLoader(folders), undefined=StrictUndefined, autoescape=True
+    )
+    return pages.get_template(name)
 
 
 def same_name(person: str) -> str:

@@ -21,6 +21,7 @@ from heart_utils.settings import JsonObject
 from heart_utils.sources.files import read_rows
 from heart_utils.sources.formats import HALF, RawTable, is_whole_text, read_table, suffix_of
 from heart_utils.sources.guess import propose
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.sources.options import FileOptions, as_yaml, check_options
 from heart_utils.tables import DataError
 
@@ -31,6 +32,7 @@ HISTORY, AROUND = "annotation_history.jsonl", "__phase_page__"
 """Potato's file of every answer, and its name for the pages around the study."""
 #: Questions answered in words, which can be wiped; a side or a strength can only be changed.
 TEXTS = ("reply", "reason")
+LIMITS = f"1 to {MAX_SENTENCES} sentences, no more than {MAX_WORDS} words"  #: As pages say them.
 PASTED_SHARE = 0.5  #: A text of which so much was pasted is flagged.
 TYPING = """
 SELECT user_id, instance_id, schema_name || ':::' || label_name AS field, max(ended_at),

@@ -27,7 +27,14 @@ from heart_collect.people.assignment import StudyError
 from heart_collect.people.exports import PASTED_SHARE, check_people, read_answers, read_potato
 from heart_collect.people.withdrawal import forget, withdraw, withdrawn_people
 from heart_utils.identities import redact_contacts, redact_message, show_cell
-from heart_utils.runs import Run, code_people, open_run, read_csv_text
+from heart_utils.runs import (
+    Run,
+    code_people,
+    csv_text,
+    open_run,
+    read_csv_text,
+    write_atomically,
+)
 from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.sources.defaults import complete
 from heart_utils.sources.heart import flag_reply
@@ -374,15 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study = str(imported.raters["study"].iloc[0])
         withdraw(run, options.withdraw, [study])
         imported.write(run)
-        # for this command, and no other that reads what people gave: it brings SciPy
-        from heart_collect.people.payments import write_payments
-
-        payments, proposed = write_payments(
-            run,
-            imported.raters,
-            imported.verdicts,
-            withdrawn={*imported.withdrawn, *withdrawn_people(run, study)},
-        )
+        payments, proposed = write_payments(run, imported)
     except ValueError as error:
         print(f"error: {redact_message(str(error))}", file=sys.stderr)
         return 1
@@ -397,6 +396,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" {', '.join(f'{word} {n}' for word, n in counts.items())}."
     )
     return 0
+
+
+def write_payments(run: Run, imported: ImportedStudy) -> tuple[Path, pd.DataFrame]:
+    """Propose whom to pay, by name, in the run's folder of keys; a person decides.
+
+    Only failed attention checks propose a rejection: they are the one fault that somebody was told
+    of beforehand.
+    """
+    keys, study = run.folder / "keys", str(imported.raters["study"].iloc[0])
+    codes = [code_people([], keys / "people.csv", prefix=kind) for kind in ("rater", "writer")]
+    known = {code: person for kind in codes for person, code in kind.items()}
+    table = _propose(imported.raters, imported.verdicts)
+    table.insert(0, "person", table["rater"].map(known))
+    gone = pd.DataFrame({"person": sorted({*imported.withdrawn, *withdrawn_people(run, study)})})
+    gone = gone.assign(decision="approve", reason="withdrew their answers, having worked")
+    table = pd.concat([table, gone], ignore_index=True)
+    table = table.sort_values(["decision", "person"], ignore_index=True)
+    file = keys / f"payments-{study}.csv"
+    write_atomically(file, csv_text(table).encode(), private=True)
+    return file, table
+
+
+def _propose(raters: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Propose to approve, review or reject each rater, with the reason."""
+    # here, since no other command that reads what people gave needs SciPy
+    from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
+    from heart_utils.ratings.verdicts import AgreementError
+
+    rule = ExclusionRule()
+    try:
+        decided = decide_exclusions(rater_quality(verdicts, raters), rule).set_index("rater")
+        odd = decided.loc[decided["excluded"], "signs"].to_dict()
+    except AgreementError:  # nobody has given a verdict: they wrote replies, or stopped before
+        odd = {}
+    rows = []
+    for person in raters.to_dict("records"):
+        n_answered, n_shown = int(person["n_answered"]), int(person["n_shown"])
+        failed = int(person["n_checks"]) - int(person["n_checks_passed"])
+        decision = "review"
+        if failed > rule.max_failed_checks:
+            decision = "reject"
+            reason = f"failed {failed} of {person['n_checks']} attention checks;"
+            reason += f" the rule allows {rule.max_failed_checks}"
+        elif not person["completed"]:
+            reason = f"stopped after {n_answered} pages; pay what the first page promises"
+        elif n_answered < n_shown:
+            reason = f"answered {n_answered} of {n_shown} pages"
+        elif person["rater"] in odd:
+            signs = " and ".join(word.replace("_", " ") for word in odd[person["rater"]])
+            reason = f"left out of the analysis as {signs}, which is no proof that nobody read"
+        else:
+            decision, reason = "approve", "finished"
+        rows.append((person["rater"], decision, reason, n_answered, n_shown))
+    return pd.DataFrame(rows, columns=["rater", "decision", "reason", "n_answered", "n_shown"])
 
 
 def _summary(imported: ImportedStudy) -> str:

@@ -1,7 +1,4 @@
-"""A study with people, ready to run: ``heart-study RUN rating`` (or ``reply``, ``conversation``).
-
-In a checkout ``make study`` does the same.
-"""
+"""A study with people: its terms, its folder, its start (``heart-study RUN KIND``)."""
 
 from __future__ import annotations
 
@@ -19,15 +16,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 import requests
 import yaml
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from heart_collect.calls.keys import NotAllowedError, key_fault, settle_hosts
 from heart_collect.calls.prices import price_fault, settle_money
@@ -35,7 +34,7 @@ from heart_collect.judging.design import pair_replies
 from heart_collect.judging.prompts import AUTHORS, PROMPTS, REPLY_INSTRUCTIONS
 from heart_collect.judging.recipe import Recipe, read_recipe
 from heart_collect.people import arrivals
-from heart_collect.people.arrivals import PLATFORMS, Door
+from heart_collect.people.arrivals import PLATFORMS, Door, load_template
 from heart_collect.people.assignment import (
     StudyError,
     assign_conversations,
@@ -45,19 +44,8 @@ from heart_collect.people.assignment import (
     choose_pairs,
     largest_load,
 )
-from heart_collect.people.exports import hold_answers, load_json, restore_answers
-from heart_collect.people.raters import LABELS, TIE
-from heart_collect.people.terms import (
-    ASKED_OF_PUBLIC,
-    LIMITS,
-    Offer,
-    check_settings,
-    make_offer,
-    read_settings,
-    short_time,
-    unfinished,
-    wrong_language,
-)
+from heart_collect.people.exports import LIMITS, hold_answers, load_json, restore_answers
+from heart_collect.people.raters import LABELS, STATEMENT, TIE
 from heart_utils import __version__
 from heart_utils.extras import MissingExtraError
 from heart_utils.runs import (
@@ -70,11 +58,22 @@ from heart_utils.runs import (
     visible_text,
     write_together,
 )
-from heart_utils.settings import JsonObject, read_yaml
+from heart_utils.settings import JsonObject, Text, read_strictly, read_yaml
 
 __all__ = ["ASKED_OF_PUBLIC", "KINDS"]
 
 KINDS = ("rating", "reply", "conversation")
+ASKED_OF_PUBLIC = (
+    "support_line",
+    "researcher",
+    "review_board",
+    "withdraw_contact",
+    "withdraw_until",
+    "retention",
+    "pay",
+)
+CODES = ("completion_code", "stopped_code", "screened_out_code")
+PAIRED = ("rating", "conversation")  #: The kind of a study and the unit of who reads most.
 AT_THE_DOOR = ("arrive.html.jinja", "study.css", "chat.css")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SERVER_SECONDS = 60.0
@@ -86,20 +85,219 @@ OF_UNIT = ("checks.yaml", "practice.yaml", "instructions-rating.html", "debrief-
 """Texts that say what is rated: of whole conversations there is one more of each, named so."""
 Filler: TypeAlias = Callable[[str, Mapping[str, str]], str]
 """From the name of a text, and words for its braces, to the text."""
-MARKS = re.compile(r"<[^>]*>|\{\w+\}|\{\{.*?\}\}|\{#.*?#\}|\{%-?\s*(?!set\b).*?%\}", re.DOTALL)
-"""What is no word in the texts of pages: tags, words to be filled in, and what a template does."""
 CLOSED_TAG = "<\u2060"
-"""A less-than sign and a word joiner. Potato 2.12 copies items into a script element without
-escaping them, so that a reply holding a closing script tag would run in every rater's browser.
-With a joiner it looks the same and closes nothing."""
+"""A less-than sign and a word joiner: Potato 2.12 copies items into a script element without
+escaping them, and so no tag in a reply closes it."""
+
+
+def _share_of_seats(share: float) -> float:
+    if not 0 <= share <= 1:
+        raise ValueError(f"spare is {share:g}, expected a share of seats from 0 to 1.")
+    return share
+
+
+Words = Annotated[str, BeforeValidator(lambda given: "" if given is None else given)]
+"""A text, which may be left empty."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Slices = Annotated[list[Text], Field(min_length=1)]
+Share = Annotated[float, AfterValidator(_share_of_seats)]
+
+
+@dataclass(frozen=True)
+class _Statement:
+    population: Words
+    language: Words
+    pay: Words
+
+
+@dataclass(frozen=True)
+class _Pace:
+    rating: Positive
+    rating_conversation: Positive
+    reply: Positive
+    conversation: Positive  # a turn
+
+
+@dataclass(frozen=True)
+class _Cost:
+    currency: Text
+    pay_per_hour: NotNegative
+    fee_share: NotNegative
+    seconds_a_page: _Pace
+    minutes_around: NotNegative
+
+
+@dataclass(frozen=True)
+class _Overruled:
+    minutes: Words
+
+
+@dataclass(frozen=True)
+class _Rating:
+    slices: Slices
+    pairs_per_history: Literal["all"] | Count
+    raters_per_pair: Count
+    load: Count
+    n_checks: Annotated[int, Field(ge=0)]
+    spare: Share
+    ties: bool
+    dimension: Words
+    dimension_name: Words
+
+
+@dataclass(frozen=True)
+class _Writing:
+    slices: Slices
+    writers_per_history: Count
+    n_writers: Count
+    spare: Share
+
+
+@dataclass(frozen=True)
+class _Settings:
+    rehearsal: bool
+    language: Text
+    minutes: Positive | None
+    support_line: Words
+    researcher: Words
+    review_board: Words
+    withdraw_contact: Words
+    withdraw_until: Words
+    retention: Words
+    licence: Words
+    pay: Words
+    statement: _Statement
+    cost: _Cost
+    arrival: Literal["name", "link", "prolific", "mturk"]
+    completion_code: Words
+    stopped_code: Words
+    screened_out_code: Words
+    overruled: _Overruled
+    seed: int
+    rating: _Rating
+    reply: _Writing
+    conversation: _Writing
 
 
 def load_settings(run: Run) -> JsonObject:
-    """Read the settings of a study: ``study.yaml`` in the run, else the rehearsal's.
+    """Read the settings of a study: the project's defaults, replaced by those of the run."""
+    file = run.folder / "study.yaml"
+    defaults = read_yaml(run.root / "data" / "study" / "settings.yaml", JsonObject, StudyError)
+    given = read_yaml(file, JsonObject, StudyError) if file.is_file() else {}
+    return check_settings(_merged(defaults, given), file)
 
-    The rehearsal is in ``data/study``.
-    """
-    return read_settings(run.root / "data" / "study" / "settings.yaml", run.folder / "study.yaml")
+
+def _merged(settings: JsonObject, given: JsonObject) -> JsonObject:
+    """Replace settings by those given, within mappings too."""
+    merged = settings | given
+    for name, value in settings.items():
+        if isinstance(value, dict) and isinstance(merged[name], dict):
+            merged[name] = _merged(value, merged[name])
+    return merged
+
+
+def check_settings(settings: Mapping[str, Any], where: object) -> JsonObject:
+    """Return normalised settings, or refuse them with all their faults."""
+    faults = unfinished(settings) if settings.get("rehearsal") is not True else []
+    codes = [code for name in CODES if (code := str(settings.get(name) or "").strip().casefold())]
+    if len(set(codes)) < len(codes):
+        faults.append(
+            f"Two of {', '.join(CODES)} are the same, so who declines or stops would be paid as who"
+            " finished. Give each its own."
+        )
+    return asdict(read_strictly(_Settings, dict(settings), where, StudyError, faults=faults))
+
+
+def unfinished(settings: Mapping[str, Any]) -> list[str]:
+    """List what real people could not be told, or paid for, with these settings."""
+    faults = []
+    statement = settings.get("statement")
+    asked = {name: settings.get(name) for name in ASKED_OF_PUBLIC}
+    for name in STATEMENT:
+        asked[f"statement: {name}"] = statement.get(name) if isinstance(statement, dict) else None
+    missing = [name for name, text in asked.items() if not str(text or "").strip()]
+    if missing:
+        first = (
+            "Without a support line nobody in distress would know where to turn. "
+            if "support_line" in missing
+            else ""
+        )
+        faults.append(f"A study with real people needs {', '.join(missing)}. {first}Fill them in.")
+    codes = [name for name in CODES if not str(settings.get(name) or "").strip()]
+    arrival = settings.get("arrival")
+    if codes and arrival in PLATFORMS:
+        faults.append(
+            f"With arrival: {arrival} it needs {' and '.join(codes)}: completion_code proves to"
+            f" {PLATFORMS[arrival][0]} that somebody finished, stopped_code that they left earlier,"
+            " and screened_out_code that they declined. Without them nobody can be paid."
+        )
+    return faults
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What people are told that a study takes and brings, and what it should take."""
+
+    reckoned: float  #: Minutes of who has most pages, by ``cost:`` in the settings.
+    minutes: float  #: What the first page says.
+    reward: float  #: For each person, in the currency of the settings, to the hundredth above.
+    currency: str
+
+    @property
+    def wage(self) -> str:
+        """Describe the reward and its hourly rate; empty where nothing is paid."""
+        if not self.reward:
+            return ""
+        hourly = self.reward / self.minutes * 60
+        return (
+            f"You get {self.reward:.2f} {self.currency} for it, which is {hourly:.2f}"
+            f" {self.currency} an hour."
+        )
+
+
+def make_offer(
+    n_pages: Iterable[int], settings: Mapping[str, Any], kind: str, unit: str = "reply"
+) -> Offer:
+    """Compute minutes and reward from the pages of each seat; paid is the time people are told."""
+    cost = settings["cost"]
+    pace = cost["seconds_a_page"]["rating_conversation" if (kind, unit) == PAIRED else kind]
+    reckoned = max(n_pages) * pace / 60 + cost["minutes_around"]
+    minutes = settings["minutes"] or math.ceil(round(reckoned, 6))
+    reward = math.ceil(round(100 * cost["pay_per_hour"] * minutes / 60, 6)) / 100
+    return Offer(reckoned, minutes, reward, cost["currency"])
+
+
+def _short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
+    """Refuse to tell people less time than the study takes, unless somebody gave a reason."""
+    if offer.minutes >= round(offer.reckoned, 6) or settings["overruled"]["minutes"].strip():
+        return []
+    return [
+        f"minutes is {offer.minutes:g}, and the study takes {offer.reckoned:.0f} minutes a person"
+        " by its `cost:`. People would work longer than they agreed to, at a lower wage than they"
+        " were told. Leave minutes empty to tell the reckoned time, put under `cost:` what a pilot"
+        " took, or say under `overruled: minutes:` why it is right."
+    ]
+
+
+def _untranslated(
+    kind: str, settings: Mapping[str, Any], texts: Sequence[Path], unit: str
+) -> list[str]:
+    """Refuse the project's own English pages in a study in another language."""
+    if settings["language"].strip().casefold().startswith("en"):
+        return []
+    names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
+    names += {"conversation": ["chat.html.jinja"], "rating": list(OF_UNIT[:2])}.get(kind, [])
+    files = [_text_file(texts, name, unit) for name in names]
+    english = ", ".join(file.name for file in files if file.parent == texts[-1])
+    if not english:
+        return []
+    return [
+        f"language is {settings['language']}, and there is no translation of {english}: raters"
+        " would see which pages are checks. Put translated pages into `study-texts/` in the run's"
+        " folder, under the names that they have in data/study, or set `language: English`."
+    ]
 
 
 def write_study(
@@ -169,12 +367,7 @@ def write_study(
     items = _items(assignment, turns, texts_of_pair, checks, unit)
     assignment = assignment.assign(item_id=[str(item["id"]) for item in items])
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
-    talk = (turn["text"] for history in turns.values() for turn in history)
-    faults = [
-        *short_time(offer, settings),
-        *wrong_language(talk, _page_texts(kind, texts, unit), settings),
-    ]
-    if faults:
+    if faults := _short_time(offer, settings) + _untranslated(kind, settings, texts, unit):
         raise StudyError(f"{own}: {' '.join(faults)}")
     about = {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
     about["secret"] = secrets.token_hex(32)
@@ -261,10 +454,8 @@ def _chat_files(
     recipe: Recipe, texts: Sequence[Path], filled: Filler, n_conversations: int
 ) -> dict[str, bytes]:
     """Fill in the texts of the pages on which people talk with the seekers of a recipe."""
-    from heart_collect.people.chat_pages import load_pages
-
     makers = " and ".join(sorted({str(seeker.family) for seeker in recipe.seekers}))
-    page_texts: Any = load_pages(*texts)
+    page_texts = load_template("chat.html.jinja", *texts).module
     words = {
         "task": " ".join(
             page_texts.task(n_conversations, recipe.exchanges, makers).unescape().split()
@@ -510,13 +701,13 @@ def _serve(folder: Path, host: str, port: int) -> int:
 def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) -> int:
     """Say what the seekers' turns may cost, and let people in where that is allowed."""
     from heart_collect.calls.records import open_ledger
-    from heart_collect.people.chat_pages import serve_chats
     from heart_collect.people.chats import (
         Chats,
         ask_seeker,
         describe_turns,
         plan_turns,
         refuse_other_seekers,
+        serve_chats,
     )
 
     recipe = read_recipe(run.name)
@@ -655,16 +846,6 @@ def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
     if unit != "reply" and name in OF_UNIT:
         name = f"-{unit}.".join(name.split("."))
     return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
-
-
-def _page_texts(kind: str, texts: Sequence[Path], unit: str) -> list[str]:
-    """Read what people will be shown beside the conversations, without marks."""
-    names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
-    names += ["chat.html.jinja"] if kind == "conversation" else []
-    names += ["checks.yaml", "practice.yaml"] if kind == "rating" else []
-    return [
-        MARKS.sub(" ", _text_file(texts, name, unit).read_text(encoding="utf-8")) for name in names
-    ]
 
 
 def _check_free(folder: Path) -> None:

@@ -22,7 +22,7 @@ from chat_case import (
     serving_chats,
 )
 
-from heart_collect.people import chat_pages
+from heart_collect.people import chats as chats_module
 from heart_collect.people.arrivals import Door
 from heart_collect.people.chats import SILENT_S, Chats
 from heart_collect.people.study import write_study
@@ -251,7 +251,7 @@ def test_seekers_that_hang_stall_nobody_else(run):
 
 def test_half_open_connections_stall_nobody_and_are_closed(folder, monkeypatch):
     monkeypatch.setattr("chat_case.HEADER_S", 3.0)
-    monkeypatch.setattr(chat_pages, "BODY_S", 3.0)
+    monkeypatch.setattr(chats_module, "BODY_S", 3.0)
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 500\r\n\r\ndo="
     with serving_chats(folder, StandIn()) as address:
         host, port = address.removeprefix("http://").split(":")
@@ -299,8 +299,7 @@ def test_what_is_no_text_is_a_bad_request(folder, body, headers, capfd):
 SERVE = """
 import sys
 from pathlib import Path
-from heart_collect.people.chat_pages import serve_chats
-from heart_collect.people.chats import Chats
+from heart_collect.people.chats import Chats, serve_chats
 ready = lambda: print("ready", flush=True)
 serve_chats(Chats(Path(sys.argv[1])), None, host="127.0.0.1", port=int(sys.argv[2]), ready=ready)
 """

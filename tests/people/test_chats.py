@@ -388,18 +388,6 @@ def test_a_start_that_the_supporter_ended_is_not_shown(run):
     assert set(pd.read_csv(folder / "assignment.csv")["history_id"]) == {"h01--s", "h01--t"}
 
 
-def test_a_page_in_another_language_than_the_conversations_is_refused(run):
-    histories = run.read("histories")
-    german = [
-        [{**turn, "text": "Ich weiß nicht, was ich noch tun soll, und es wird nicht besser."}]
-        for talk in histories["turns"]
-        for turn in talk[-1:]
-    ]
-    run.write("histories", histories.assign(turns=german))
-    with pytest.raises(StudyError, match="the conversations seem to be in German"):
-        write_study(run, "conversation")
-
-
 def test_a_run_of_replies_has_nobody_to_talk_with(tmp_path):
     with pytest.raises(StudyError, match="has no seeker to talk with"):
         write_study(small_run(tmp_path / "run"), "conversation")

@@ -6,10 +6,8 @@ import stat
 import pytest
 from study_builders import answer_seat, assignment, note_history, seat_answers, small_run
 
-from heart_collect.people.payments import propose_payments, write_payments
-from heart_collect.people.raters import import_study, main
+from heart_collect.people.raters import import_study, main, write_payments
 from heart_collect.people.study import load_settings, write_study
-from heart_utils.agreement.raters import ExclusionRule
 from heart_utils.runs import read_csv_text
 
 
@@ -67,7 +65,7 @@ def test_the_file_of_payments_is_its_owner_s_alone_and_no_table_names_anybody(ru
     answer_seat(study, "seat-001", "5f1a2b3c4d5e6f7a8b9c0d1e", seat_answers(study, "seat-001"))
     imported = import_study(run, study)
     imported.write(run)
-    file, _ = write_payments(run, imported.raters, imported.verdicts)
+    file, _ = write_payments(run, imported)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert "5f1a2b3c4d5e6f7a8b9c0d1e" in file.read_text()
@@ -84,18 +82,6 @@ def test_who_withdrew_has_worked_and_is_paid(run, study):
         "approve",
         "withdrew their answers, having worked",
     ]
-
-
-def test_a_study_s_own_rule_decides(run, study):
-    answer_seat(study, "seat-001", "ann", seat_answers(study, "seat-001", pass_checks=False))
-    imported = import_study(run, study)
-    assert propose_payments(imported.raters, imported.verdicts)["decision"].item() == "reject"
-    assert (
-        propose_payments(imported.raters, imported.verdicts, ExclusionRule(max_failed_checks=3))[
-            "decision"
-        ].item()
-        != "reject"
-    )
 
 
 def test_an_answer_that_is_changed_after_another_page_is_flagged_and_told(run, study):

@@ -38,7 +38,6 @@ from heart_collect.people.study import (
     start_study,
     write_study,
 )
-from heart_collect.people.terms import wrong_language
 from heart_utils.runs import Run, find_root
 from tools.shoot_study import checksum_of_pages
 
@@ -540,8 +539,8 @@ def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written
 ):
     file, platform = run.folder / "study.yaml", CODES.replace("prolific", arrival)
     for codes, said in (
-        (platform.replace("C1", "''"), r"it needs completion_code, "),
-        (platform.replace("C2", "' '"), r"it needs screened_out_code, "),
+        (platform.replace("C1", "''"), r"it needs completion_code: "),
+        (platform.replace("C2", "' '"), r"it needs screened_out_code: "),
         (platform.replace("C2", "c1"), r"are the same, so who declines or stops would be paid"),
     ):
         file.write_text(filled_in() + codes)
@@ -570,7 +569,7 @@ def test_a_study_on_a_platform_needs_two_codes_that_differ_however_it_is_written
     about = json.loads((folder / "study.json").read_text())
     about["settings"]["completion_code"] = ""  # as an earlier version would have written it
     (folder / "study.json").write_text(json.dumps(about))
-    with pytest.raises(StudyError, match="needs completion_code, "):
+    with pytest.raises(StudyError, match="needs completion_code: "):
         start_study(folder)
 
 
@@ -583,8 +582,8 @@ def test_all_faults_of_the_settings_are_told_at_once(run):
         load_settings(run)
     said = str(error.value)
     for words in (
-        "foo is no setting",
-        "rating: bar is no setting. There are slices,",
+        "has unknown foo. The keys are rehearsal, ",
+        "rating: has unknown bar.",
         "needs researcher, review_board,",
         "minutes is 'thirty', expected a number.",
         "support_line is 40019, expected text (in quotes).",
@@ -631,7 +630,7 @@ def test_less_time_than_is_reckoned_is_refused_unless_a_reason_is_given_and_kept
     with pytest.raises(StudyError, match="minutes is 15, and the study takes 16 minutes a person"):
         write_study(run, "rating", settings=small(run) | {"minutes": 15})
     assert not (run.folder / "study" / "rating").exists()
-    overruled = {"overruled": {"minutes": "the pilot took 12", "language": ""}}
+    overruled = {"overruled": {"minutes": "the pilot took 12"}}
     write_study(run, "rating", settings=small(run) | {"minutes": 15} | overruled)
     assert main([str(run.folder), "rating", "--write-only", "--resume"]) == 0
     assert (
@@ -645,57 +644,15 @@ def test_less_time_than_is_reckoned_is_refused_unless_a_reason_is_given_and_kept
     }
 
 
-SPANISH = [
-    {
-        "speaker": "seeker",
-        "text": (
-            "Desde que murió mi perro ya no quiero volver a casa por la noche. Me quedo en el"
-            " tranvía hasta el final."
-        ),
-    },
-]
-
-
-def test_pages_in_another_language_than_the_conversations_are_refused(run):
-    histories = run.read("histories")
-    run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
-    with pytest.raises(StudyError, match="language is English, .*Spanish"):
-        write_study(run, "rating", settings=small(run))
+def test_pages_that_nobody_translated_are_refused(run):
     with pytest.raises(
-        StudyError, match=r"language is Spanish, and the pages .* seem to be in English"
+        StudyError, match=r"language is Spanish, and there is no translation of consent.html, "
     ):
         write_study(run, "rating", settings=small(run) | {"language": "Spanish"})
-    reason = {"minutes": "", "language": "raters read both"}
-    write_study(run, "rating", settings=small(run) | {"language": "Spanish", "overruled": reason})
-    assert run.manifest["studies"]["rating"]["overruled"] == {"language": "raters read both"}
-
-
-TEXTS = yaml.safe_load(Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("stated", [*TEXTS, "en-GB", "Brazilian Portuguese"])
-def test_each_language_passes_as_itself_and_as_no_other(stated):
-    settings = {"language": stated, "overruled": {"language": ""}}
-    own = {"en-GB": "English", "Brazilian Portuguese": "Portuguese"}.get(stated, stated)
-    assert wrong_language([TEXTS[own]], [TEXTS[own]], settings) == []
-    for other, text in TEXTS.items():
-        for talk, pages_of_it in ((text, TEXTS[own]), (TEXTS[own], text)):
-            assert bool(wrong_language([talk], [pages_of_it], settings)) == (other != own), other
-    assert wrong_language([TEXTS[own][:20]], [TEXTS[own]], settings) == []  # too short to tell
-
-
-def test_of_a_language_that_is_not_listed_only_the_script_and_english_are_told():
-    settings = {"language": "Serbian", "overruled": {"language": ""}}
-    assert wrong_language([TEXTS["Russian"]], [TEXTS["Russian"]], settings) == []
-    [said] = wrong_language([TEXTS["Russian"]], [TEXTS["German"]], settings)
-    assert "the conversations are in Cyrillic script, the pages in Latin" in said
-    [said] = wrong_language([TEXTS["English"]], [TEXTS["German"]], settings)
-    assert "the conversations seem to be in English" in said
+    write_study(run, "rating", settings=small(run) | {"language": "en-GB"})
 
 
 def test_translated_pages_in_the_run_take_the_place_of_the_project_s(run):
-    histories = run.read("histories")
-    run.write("histories", histories.assign(turns=[SPANISH] * len(histories)))
     theirs = run.folder / "study-texts"
     theirs.mkdir()
     for name in ("consent", "instructions-rating", "debrief-rating", "stop"):
@@ -747,11 +704,11 @@ def test_a_rehearsal_starts_on_this_machine_only(run):
 def test_settings_that_are_none_are_refused(run):
     (run.folder / "study.yaml").write_text("suport_line: 116 123\n")
     with pytest.raises(
-        StudyError, match="suport_line is no setting. There are rehearsal, language"
+        StudyError, match="has unknown suport_line. The keys are rehearsal, language"
     ):
         load_settings(run)
     (run.folder / "study.yaml").write_text("rating: {raters: 3}\n")
-    with pytest.raises(StudyError, match="raters is no setting"):
+    with pytest.raises(StudyError, match="rating: has unknown raters"):
         load_settings(run)
     (run.folder / "study.yaml").write_text("a: [1\n")
     with pytest.raises(StudyError, match="is not YAML"):
