@@ -130,7 +130,7 @@ from .report.figures import (
     use_book_style as use_book_style,
     use_cjk_font as use_cjk_font,
 )
-from .report.gate_report import read_sides as read_sides, write_reports as write_reports
+from .report.commands import read_sides as read_sides, write_reports as write_reports
 from .report.kept import kept as kept
 from .report.leaderboard import (
     leaderboard_html as leaderboard_html,

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from heart_collect import collect
 from heart_collect.people import raters, study
-from heart_utils.report import audit_report, gate_report
+from heart_utils.report import commands
 from heart_utils.runs import find_root
 
 FENCED = re.compile(
@@ -124,7 +124,7 @@ def _run_command(command: str, project: Path) -> str:
         ("python", "-m", "heart_collect.people.raters"): raters.main,
         ("python", "-m", "heart_collect.people.study"): study.main,
     }
-    steps |= {("heart-gate",): gate_report.main, ("heart-audit",): audit_report.main}
+    steps |= {("heart-gate",): commands.heart_gate, ("heart-audit",): commands.heart_audit}
     said = io.StringIO()
     for start, step in steps.items():
         if tuple(words[: len(start)]) != start:

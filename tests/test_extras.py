@@ -15,7 +15,7 @@ from heart_collect.calls import models
 from heart_collect.calls.ledger import Ledger
 from heart_utils import fit_ratings, plot_leaderboard
 from heart_utils.extras import PACKAGES, MissingExtraError
-from heart_utils.report import gate_report
+from heart_utils.report import commands
 from heart_utils.runs import find_root
 
 
@@ -119,6 +119,6 @@ def test_a_collection_closes_its_ledger(own, monkeypatch):  # noqa: F811
 
 def test_the_gate_says_its_version(capsys):
     with pytest.raises(SystemExit) as end:
-        gate_report.main(["--version"])
+        commands.heart_gate(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith("heart-gate 0.")

@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from heart_utils.gate import GateError, GateRule, compare_responders, describe_change, holm_levels
-from heart_utils.report.gate_report import report_text
+from heart_utils.report.commands import report_text
 from heart_utils.simulate.coverage import PATIENT_RULE, simulate_gate
 
 

@@ -37,7 +37,7 @@ from heart_utils import (  # noqa: E402
     load_verdicts,
     write_leaderboard,
 )  # noqa: E402
-from heart_utils.report import audit_report, gate_report  # noqa: E402
+from heart_utils.report import commands  # noqa: E402
 from heart_utils.runs import open_run  # noqa: E402
 from tools import pool, release  # noqa: E402
 
@@ -272,7 +272,7 @@ def report_gate(folder: Path) -> None:
         people = votes.head(9).assign(rater=PLANTED["full name of a rater"], rater_kind="human")
         pd.concat([votes, people]).to_csv(file, index=False)
     out = folder / "build" / "gate"
-    gate_report.main(
+    commands.heart_gate(
         [str(old), str(folder / "new.csv"), "--out", str(out), "--json", str(out / "gate.json")]
     )
 
@@ -285,7 +285,7 @@ def report_audit(folder: Path) -> None:
     out = folder / "build" / "audit"
     out.mkdir(parents=True)
     files = [part for kind in ("html", "json") for part in (f"--{kind}", f"{out}/audit.{kind}")]
-    assert audit_report.main([str(folder / "votes.csv"), *files]) == 1
+    assert commands.heart_audit([str(folder / "votes.csv"), *files]) == 1
 
 
 def release_run(folder: Path) -> None:

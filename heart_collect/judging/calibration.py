@@ -17,7 +17,7 @@ from heart_utils.judges.position import BiasError, compare_answers, position_bia
 from heart_utils.judges.retest import repeat_reliability
 from heart_utils.ratings.resampling import Rng, clustered_error, error_ends
 from heart_utils.ratings.verdicts import Array, combine_orders, read_votes
-from heart_utils.report.records import OVER, CalibrationError, CalibrationRecord, digest_parts
+from heart_utils.report.calibration import OVER, CalibrationError, CalibrationRecord, digest_parts
 from heart_utils.tables import need_columns
 
 __all__ = ["LabelSource", "calibrate_judge"]

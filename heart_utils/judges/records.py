@@ -11,7 +11,7 @@ NOT_CALIBRATED = "not calibrated"
 
 
 class Record(Protocol):
-    """What is read of a :class:`heart_utils.report.records.CalibrationRecord`."""
+    """What is read of a :class:`heart_utils.report.calibration.CalibrationRecord`."""
 
     @property
     def judge(self) -> str:

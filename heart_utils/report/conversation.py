@@ -15,8 +15,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report import WORDS
-from heart_utils.report.html import Html, fill_page
+from heart_utils.report import WORDS, Html, fill_page
 from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "practise_comparisons", "read_conversation"]

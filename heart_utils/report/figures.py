@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,18 +18,22 @@ from scipy import stats
 
 from heart_utils.extras import extra
 from heart_utils.ratings.verdicts import complete_starts, is_simulated
-from heart_utils.report import WORDS
-from heart_utils.report.drawn import keep_rows, show_numbers_with_figures
-from heart_utils.report.html import Html
-from heart_utils.runs import find_root
+from heart_utils.report import WORDS, Html
+from heart_utils.runs import csv_text, find_root
+from heart_utils.tables import need_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-__all__ = ["mark_simulated", "plot_boards", "plot_forest", "plot_intervals"]
-__all__ += [
+__all__ = [
+    "explore",
+    "keep_rows",
+    "mark_simulated",
+    "plot_boards",
+    "plot_forest",
+    "plot_intervals",
     "plot_leaderboard",
     "plot_measures",
     "plot_trend",
@@ -68,6 +74,7 @@ PLACES = (
 )
 """Where a point's name is tried, in this order: offsets in points, and what of the text lies
 there."""
+KEPT = "_heart_rows"  #: Where axes keep the rows that they were drawn from.
 CJK_FONT = "HeartBench Names SC"
 """A cut of Noto Sans CJK SC (SIL Open Font License 1.1, ``data/fonts/OFL.txt``) with the
 characters of the names only."""
@@ -76,22 +83,14 @@ characters of the names only."""
 def use_book_style() -> None:
     """Set size, fonts and colours of the figures that follow, and save them as SVG.
 
-    Every chapter calls it first, so that figures look alike and can be read on a phone. Colours are
-    seaborn's ``colorblind`` palette; plotting functions repeat each colour by the shape of its
-    marker. In a notebook, figures become SVG, which stays sharp at any size, and their numbers are
-    kept beside them as CSV, so that readers can download what a figure shows. Outside a notebook
-    only matplotlib's settings change.
+    Every chapter calls it first. It changes ``matplotlib.rcParams`` for the whole process: no
+    figure is wider than 4.8 inches, so that a phone shows its letters, and colours are seaborn's
+    ``colorblind``. In a notebook the rows behind a figure go with it as CSV (:func:`keep_rows`).
 
     Raises
     ------
     ImportError
-        If matplotlib or seaborn is missing. The message names the extra to install, ``plots``.
-
-    Notes
-    -----
-    It changes ``matplotlib.rcParams`` for the whole process. Use ``matplotlib.rc_context`` to keep
-    the change local, as in the example. No figure is wider than 4.8 inches, so that its letters
-    stay readable on a phone. The date is left out of the SVG, so that two builds give equal files.
+        If matplotlib or seaborn is missing (the extra ``plots``).
 
     Examples
     --------
@@ -108,13 +107,15 @@ def use_book_style() -> None:
     sns.set_theme(context="notebook", style="ticks", palette="colorblind")
     mpl.rcParams.update({**book_style(), "figure.hooks": ["heart_utils.report.figures:fit_width"]})
     if "ipykernel" in sys.modules:
+        from IPython.core.getipython import get_ipython
+        from matplotlib.figure import Figure
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
         set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
-        mpl.rcParams["svg.fonttype"] = (
-            "none"  # words that can be found and selected, and a smaller page
-        )
-        show_numbers_with_figures()
+        # words that can be found and selected, and a smaller page
+        mpl.rcParams["svg.fonttype"] = "none"
+        display: Any = get_ipython().display_formatter  # type: ignore[union-attr]
+        display.mimebundle_formatter.for_type(Figure, rows_as_csv)
 
 
 def book_style() -> dict[Any, Any]:
@@ -131,12 +132,48 @@ def fit_width(figure: Figure) -> None:
     figure.set_figwidth(min(WIDTH, figure.get_figwidth()))
 
 
+def keep_rows(axes: Axes, table: pd.DataFrame, *, first: Sequence[str | None] = ()) -> None:
+    """Keep the rows that axes were drawn from, which the book offers as CSV beside their figure.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where they were drawn. The rows of all axes of a figure go below each other.
+    table : pandas.DataFrame
+        The rows, with whatever they say of themselves: study, numbers of raters, source.
+    first : sequence of str
+        Columns that come first: names, estimate and interval.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> figure, ax = plt.subplots()
+    >>> keep_rows(ax, pd.DataFrame({"n": [80], "share": [2 / 3]}), first=["share"])
+    >>> rows_as_csv(figure)["text/csv"].split()
+    ['share,n', '0.666667,80']
+    """
+    leading = [name for name in first if name in table]
+    others = [name for name in table if name not in leading]
+    setattr(axes, KEPT, table[[*dict.fromkeys(leading), *others]])
+
+
+def rows_as_csv(figure: Figure) -> dict[str, str]:
+    """Return the rows that a figure keeps as CSV, with six digits; nothing if it keeps none."""
+    kept = [getattr(axes, KEPT) for axes in figure.axes if hasattr(axes, KEPT)]
+    if not kept:
+        return {}
+    table = pd.concat(kept, ignore_index=True).dropna(axis="columns", how="all")
+    numbers = table.select_dtypes("floating").columns
+    table[numbers] = table[numbers].map(lambda number: float(f"{number:.6g}"))
+    return {"text/csv": csv_text(table)}
+
+
 class Rated(Protocol):
     """What has a table of ratings, as :class:`~heart_utils.ratings.ratings.Ratings` does."""
 
     @property
     def table(self) -> pd.DataFrame:
-        """The table, one row a responder."""
+        """One row a responder."""
 
 
 def ratings_table(given: Rated | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFrame:
@@ -144,6 +181,14 @@ def ratings_table(given: Rated | pd.DataFrame | Mapping[Any, Any]) -> pd.DataFra
     if isinstance(given, Mapping):
         return pd.concat([ratings_table(board) for board in given.values()], ignore_index=True)
     return given if isinstance(given, pd.DataFrame) else given.table
+
+
+def _new_axes(height: float, width: float = WIDTH) -> Axes:
+    with extra("plots"):
+        import matplotlib.pyplot as plt
+
+    ax: Axes = plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return ax
 
 
 def plot_intervals(
@@ -160,16 +205,14 @@ def plot_intervals(
 ) -> Axes:
     """Draw one row for each label, with a marker for each estimate and a line for its interval.
 
-    The standard figure of the book: names on the vertical axis, which are easy to read, estimates
-    on the horizontal one. Several estimates for one label, such as two rater groups, lie below each
-    other in its row, and differ by colour and by marker.
+    Several estimates for one label, such as two rater groups, lie below each other in its row, and
+    differ by colour and by marker.
 
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
         One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``,
-        or else in ``ci_low`` and ``ci_high``, where there are such; an infinite one is drawn as an
-        arrow.
+        or else in ``ci_low`` and ``ci_high``, where there are such; an infinite one is an arrow.
     value : str
         Column of the estimates.
     label : str
@@ -181,8 +224,7 @@ def plot_intervals(
     reference : mapping of str to float, optional
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
     xlabel : str, optional
-        What is drawn, with its unit and what the interval covers; by default the name of the
-        column.
+        What is drawn, with its unit and what the interval covers; by default the column's name.
     simulated : bool
         Whether the figure says SIMULATED, as it also does if the column ``simulated`` says so.
     ax : matplotlib.axes.Axes, optional
@@ -191,37 +233,23 @@ def plot_intervals(
     Returns
     -------
     matplotlib.axes.Axes
-        The axes, to add a title or a line.
 
     Raises
     ------
     ValueError
         If the table has no row, or more kinds of `by` than there are colours.
-    ImportError
-        If matplotlib is missing (the extra ``plots``).
 
     Examples
     --------
-    >>> found = pd.DataFrame(
-    ...     {
-    ...         "judge": ["x", "y"],
-    ...         "n_eff": [1.2, 2.0],
-    ...         "n_eff_low": [1.0, 1.5],
-    ...         "n_eff_high": [1.5, 3.0],
-    ...     }
-    ... )
+    >>> found = pd.DataFrame({"judge": ["x", "y"], "n_eff": [1.2, 2.0]})
+    >>> found = found.assign(n_eff_low=[1.0, 1.5], n_eff_high=[1.5, 3.0])
     >>> ax = plot_intervals(found, value="n_eff", label="judge", reference={"one judge": 1.0})
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['x', 'y']
     """
-    with extra("plots"):
-        import matplotlib.pyplot as plt
-
     table = ratings_table(table)
-    rows, kinds = (
-        list(dict.fromkeys(table[label])),
-        [None] if by is None else list(dict.fromkeys(table[by])),
-    )
+    rows = list(dict.fromkeys(table[label]))
+    kinds = [None] if by is None else list(dict.fromkeys(table[by]))
     if not rows:
         raise ValueError("There is nothing to draw: the table has no row.")
     if len(kinds) > len(COLOURS):
@@ -236,12 +264,9 @@ def plot_intervals(
     if ax is None:
         row = max(0.3, 0.3 * 0.55 * n_shifts, 0.2 * n_lines)
         legend = 0.2 * (1 + len(kinds) // 2) if by is not None else 0.0
-        size = (WIDTH, 1.0 + row * (len(rows) + STAMP * stamped) + legend)
-        _, ax = plt.subplots(figsize=size, layout="constrained")
-    columns = (
-        value,
-        *((f"{value}_low", f"{value}_high") if f"{value}_low" in table else ("ci_low", "ci_high")),
-    )
+        ax = _new_axes(1.0 + row * (len(rows) + STAMP * stamped) + legend)
+    ends = value if f"{value}_low" in table else "ci"
+    columns = (value, f"{ends}_low", f"{ends}_high")
     shifts = np.linspace(-ROOM / 2, ROOM / 2, n_shifts) if n_shifts > 1 else np.zeros(len(kinds))
     for number, (kind, shift) in enumerate(zip(kinds, shifts, strict=True)):
         part = table if by is None else table[table[by] == kind]
@@ -250,11 +275,10 @@ def plot_intervals(
         _draw_rows(ax, heights, part, columns, table, look, label=kind)
     for words, position in (reference or {}).items():
         ax.axvline(position, color="0.6", linewidth=1, linestyle=":", zorder=0)
-        above = ("data", "axes fraction")
         ax.annotate(
             words,
             (position, 1.0),
-            xycoords=above,
+            xycoords=("data", "axes fraction"),
             fontsize=FINE_PRINT,
             color="0.35",
             ha="center",
@@ -291,10 +315,9 @@ def plot_leaderboard(
 ) -> Axes:
     """Draw ratings with their intervals, best responder on top.
 
-    What a leaderboard rests on is written inside the figure: numbers of verdicts and clusters, what
-    the intervals are over, and every caveat, such as few clusters or simulated verdicts. So the
-    picture stays honest where it is copied without its caption. A star marks a responder who never
-    won or never lost.
+    Inside the figure stands what it rests on: numbers of verdicts and clusters, and every caveat,
+    such as few clusters or simulated verdicts. A star marks a responder who never won or never
+    lost.
 
     Parameters
     ----------
@@ -310,15 +333,11 @@ def plot_leaderboard(
     Returns
     -------
     matplotlib.axes.Axes
-        Rating points on the horizontal axis, responders on the vertical one, with colour and marker
-        by who wrote. Intervals are those of the table (``rating_low``, ``rating_high``).
 
     Raises
     ------
     ValueError
         If there is no rating, or a responder has two.
-    ImportError
-        If matplotlib is missing (the extra ``plots``).
 
     Examples
     --------
@@ -328,13 +347,10 @@ def plot_leaderboard(
     >>> [label.get_text() for label in ax.get_yticklabels()]  # from the bottom
     ['y', 'x']
     """
-    with extra("plots"):
-        import matplotlib.pyplot as plt
-
-    _check_board(ratings_table(ratings))
-    table = ratings_table(ratings).sort_values("rating", ignore_index=True)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(WIDTH, 1.8 + 0.3 * len(table)), layout="constrained")
+    table = ratings_table(ratings)
+    _check_board(table)
+    table = table.sort_values("rating", ignore_index=True)
+    ax = _new_axes(1.8 + 0.3 * len(table)) if ax is None else ax
     _draw_board(ax, table, table["responder"], table)
     names = table["responder"].where(~table["penalised"].astype(bool), table["responder"] + " *")
     ax.set(yticks=list(table.index), yticklabels=list(names), ylim=(-0.6, len(table) - 0.4))
@@ -354,12 +370,11 @@ def plot_boards(
 
     Parameters
     ----------
-    boards
-        Mapping of Ratings from :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a
-        responder and `by`.
-    by
+    boards : pandas.DataFrame or mapping of Ratings
+        From :func:`heart_utils.fit_boards`, or rows of ``ratings``, one a responder and `by`.
+    by : str
         Such as ``"dimension"``, ``"group"`` or ``"rater"``.
-    origin
+    origin : str
         As in :func:`plot_leaderboard`.
 
     Returns
@@ -369,10 +384,8 @@ def plot_boards(
     Examples
     --------
     >>> from heart_utils.ratings.ratings import fit_ratings
-    >>> board = fit_ratings(
-    ...     pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]}),
-    ...     n_resamples=0,
-    ... ).table
+    >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b"]})
+    >>> board = fit_ratings(duel, n_resamples=0).table
     >>> len(plot_boards(pd.concat([board, board.assign(dimension="warmth")]), by="dimension").axes)
     2
     """
@@ -410,6 +423,7 @@ def plot_boards(
         mark_simulated(ax, panel_ratings)
     for ax in axs.flat[len(panels) :]:
         ax.set_axis_off()
+    keep_rows(axs[0, 0], boards, first=(by, "responder", *RATING))
     axs[0, 0].set_yticks(range(len(order)), list(order))
     figure.supxlabel(_fold(_interval_label(boards), LINE + 10), fontsize="small")
     evidence = "simulated" if is_simulated(boards) else origin
@@ -436,53 +450,37 @@ def plot_boards(
 def plot_forest(effects: pd.DataFrame) -> Axes:
     """Draw models' win shares over people with intervals, as a forest plot by group.
 
-    Each finding has a line, under the heading of its group. Models win more often to the right of
-    the dotted line at one half. Effects that were computed here have a filled marker, effects that
-    a paper prints a hollow one, so that the two are never confused.
+    What was computed here has a filled marker, what a paper prints a hollow one. Models win more
+    often to the right of the dotted line at one half.
 
     Parameters
     ----------
-    effects
-        Rows of the table ``effects``, top to bottom, and two columns more: ``group`` (the heading,
-        eight groups at most) and ``line`` (the words above each effect, of at most 50 characters).
-        An effect without an interval is a marker alone.
+    effects : pandas.DataFrame
+        Rows of the table ``effects``, top to bottom, with ``group`` (the heading, eight groups at
+        most) and ``line`` (the words above each effect, of at most 50 characters). An effect
+        without an interval is a marker alone.
 
     Returns
     -------
     matplotlib.axes.Axes
-        The share from 0 % to 100 % on the horizontal axis. The level in the label is the highest in
-        the table.
+        The share from 0 % to 100 % on the horizontal axis, with the highest level of the table.
 
     Raises
     ------
     ValueError
         If there is no group, or more of them than there are colours.
-    ImportError
-        If matplotlib is missing (the extra ``plots``).
 
     Examples
     --------
-    >>> row = {
-    ...     "line": "a study",
-    ...     "group": "Strangers",
-    ...     "win_share": 0.6,
-    ...     "ci_low": 0.5,
-    ...     "ci_high": 0.7,
-    ...     "ci_level": 0.95,
-    ... }
-    >>> ax = plot_forest(pd.DataFrame([{**row, "evidence": "measured"}]))
-    >>> ax.get_xlabel()
+    >>> row = {"line": "a study", "group": "Strangers", "win_share": 0.6, "ci_low": 0.5}
+    >>> row |= {"ci_high": 0.7, "ci_level": 0.95, "evidence": "measured"}
+    >>> plot_forest(pd.DataFrame([row])).get_xlabel()
     "Share that the model's reply wins; bars: 95 % interval"
     """
-    with extra("plots"):
-        import matplotlib.pyplot as plt
-
     groups = list(dict.fromkeys(effects["group"]))
     if not 0 < len(groups) <= len(COLOURS):
         raise ValueError(f"A forest has 1 to {len(COLOURS)} groups; this one has {len(groups)}.")
-    _, ax = plt.subplots(
-        figsize=(4.4, 0.9 + 0.46 * (len(effects) + 0.8 * len(groups))), layout="constrained"
-    )
+    ax = _new_axes(0.9 + 0.46 * (len(effects) + 0.8 * len(groups)), width=4.4)
     height = 0.0
     for group, colour, marker in zip(groups, COLOURS, MARKERS, strict=False):
         ax.text(0.0, height, group, weight="bold", color=colour, va="center")
@@ -493,8 +491,6 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
             label.set_in_layout(False)
             ax.hlines(height + 0.38, row["ci_low"], row["ci_high"], color=colour, linewidth=2)
             face = "white" if row["evidence"] == "quoted" else colour
-            # for the numbers that go with the figure: no legend is drawn
-            known_as = f"{group}: {row['line']}"
             ax.plot(
                 row["win_share"],
                 height + 0.38,
@@ -502,7 +498,6 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
                 color=colour,
                 markerfacecolor=face,
                 markersize=7,
-                label=known_as,
             )
             height += 1.0
     ax.axvline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=0)
@@ -515,7 +510,8 @@ def plot_forest(effects: pd.DataFrame) -> Axes:
         f"Share that the model's reply wins; bars: {100 * effects['ci_level'].max():.0f} % interval"
     )
     mark_simulated(ax, effects)
-    keep_rows(ax, effects, first=("study", "people", "models", *FOREST), without=("line",))
+    rows = effects.drop(columns="line")
+    keep_rows(ax, rows, first=("study", "people", "models", *FOREST))
     return ax
 
 
@@ -524,21 +520,17 @@ def plot_trend(
 ) -> Axes:
     """Draw models by their cost or size against their rating, each with its name.
 
-    No name covers another name or a point.
-
     Parameters
     ----------
-    models
+    models : pandas.DataFrame
         One row a model, with ``responder``, `x` (without it a model is not drawn) and ``rating``;
         if known, also ``rating_low``, ``rating_high``, ``responder_kind``, ``on_frontier``,
         ``simulated``.
-    x
+    x : str
         Column of the logarithmic scale.
-    x_label
-        Name of that scale, with its unit.
-    y_label
-        Name of the rating.
-    frontier
+    x_label, y_label : str
+        Names of that scale, with its unit, and of the rating.
+    frontier : bool
         Whether to join the models on the frontier by a line.
 
     Returns
@@ -551,17 +543,11 @@ def plot_trend(
     >>> plot_trend(models, x="size", x_label="Size", y_label="Rating").texts[0].get_text()
     'm'
     """
-    with extra("plots"):
-        import matplotlib.pyplot as plt
-        from matplotlib.ticker import LogLocator
+    ax = _new_axes(3.8)
+    from matplotlib.ticker import LogLocator
 
     table = models.dropna(subset=[x, "rating"]).sort_values(["rating", x])
-    _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
-    kinds = (
-        table["responder_kind"]
-        if "responder_kind" in table
-        else pd.Series("model", index=table.index)
-    )
+    kinds = table.get("responder_kind", pd.Series("model", index=table.index))
     if {"rating_low", "rating_high"} <= set(table):
         ax.vlines(
             table[x],
@@ -593,6 +579,7 @@ def plot_trend(
     ax.minorticks_off()
     _name_points(ax, table[x], table["rating"], table["responder"])
     mark_simulated(ax, table)
+    keep_rows(ax, table, first=("responder", x, *RATING))
     return ax
 
 
@@ -610,8 +597,7 @@ def plot_measures(
     Parameters
     ----------
     first, second : pandas.DataFrame
-        Scores by either measure, as :func:`~heart_utils.agreement.ranks.order_changes` takes them;
-        the same starts and responders enter.
+        Scores by either measure, as :func:`~heart_utils.agreement.ranks.order_changes` takes them.
     x_label, y_label : str
         What the first and the second measure are, with their units.
     cluster : str
@@ -637,45 +623,112 @@ def plot_measures(
     >>> [text.get_text() for text in ax.texts]
     ['m', 'n', 'o']
     """
-    with extra("plots"):
-        import matplotlib.pyplot as plt
-
-    both = complete_starts(first, second, cluster)
-    names = pd.Series(both["first"].columns)
-    scores = [both[name].to_numpy(dtype=float) for name in ("first", "second")]
-    x, y = (pd.Series(each.mean(axis=0)) for each in scores)
-    x_error, y_error = (stats.sem(each, axis=0) for each in scores)
+    both: Any = complete_starts(first, second, cluster)
     reach = float(stats.t.ppf((1 + ci_level) / 2, len(both) - 1))
-    _, ax = plt.subplots(figsize=(WIDTH, 3.8), layout="constrained")
-    ax.errorbar(
-        x,
-        y,
-        xerr=reach * x_error,
-        yerr=reach * y_error,
-        fmt="none",
-        ecolor="0.8",
-        zorder=1,
-    )
+    x, y = both["first"].mean(), both["second"].mean()
+    x_reach, y_reach = reach * both["first"].sem(), reach * both["second"].sem()
+    ax = _new_axes(3.8)
+    ax.errorbar(x, y, xerr=x_reach, yerr=y_reach, fmt="none", ecolor="0.8", zorder=1)
     colour, marker = KIND_LOOKS["model"]
     ax.plot(x, y, marker, color=colour, linestyle="none", zorder=2)
     bars = f"bars: {ci_level:.0%} over starts"
     ax.set(xlabel=x_label, ylabel=f"{y_label}; {bars}")
     ax.margins(x=0.24, y=0.1)
-    _name_points(ax, x, y, names)
+    _name_points(ax, x, y, x.index)
     mark_simulated(ax, is_simulated(first) or is_simulated(second))
+    means = {"first": x, "second": y}
+    for name, mean, half in (("first", x, x_reach), ("second", y, y_reach)):
+        means |= {f"{name}_low": mean - half, f"{name}_high": mean + half}
+    keep_rows(ax, pd.DataFrame(means).rename_axis("responder").reset_index())
     return ax
 
 
+KINDS = {
+    "forest": ("group", "line", "win_share", "ci_low", "ci_high", "evidence"),
+    "squares": ("group", "item"),
+    "matrix": ("panel", "row", "column", "wins", "ties", "losses"),
+    "guess": ("label", "value", "ci_low", "ci_high", "least", "most", "scores"),
+    "rubric": ("question", "item", "ability", "points"),
+    "raters": ("panel", "row", "rater", "icc", "scores"),
+}
+"""What :func:`explore` can draw -> the columns that it takes."""
+
+
+def explore(
+    table: pd.DataFrame,
+    *,
+    kind: str,
+    figure: str,
+    switches: Mapping[str, str],
+    shown: Mapping[str, str],
+    cards: pd.DataFrame | None = None,
+) -> Html:
+    """Write the rows behind a static figure, which a page's script lets readers filter and tap.
+
+    All rows are in the page itself, nothing is loaded, and without scripts the figure stays.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        One row a line, square or cell, with the columns that `KINDS` names. For ``"guess"`` the
+        first row is what a reader guesses; for ``"raters"`` a row holds one rater's scores of one
+        responder's replies, question by question.
+    kind : str
+        A key of `KINDS`.
+    figure : str
+        Name of the static figure that this takes the place of, or of the table that it joins.
+    switches : mapping of str to str
+        Column -> words beside the field that chooses among its values, or that colours by it.
+    shown : mapping of str to str
+        Column -> its name in what a tap shows.
+    cards : pandas.DataFrame, optional
+        For ``"matrix"`` the facts that a tap on a name shows, one line for each ``row``; for
+        ``"forest"`` studies without a size: ``study``, the side that it ``favours`` (``models``,
+        ``people``, ``both`` or ``neither``) and ``source``.
+
+    Returns
+    -------
+    Html
+
+    Raises
+    ------
+    ValueError
+        If the kind is not known, the table has no row, or a column is missing.
+
+    Examples
+    --------
+    >>> cells = pd.DataFrame({"panel": ["warmth"], "row": "x", "column": "y", "wins": 3})
+    >>> cells = cells.assign(ties=1, losses=0)
+    >>> explore(cells, kind="matrix", figure="fig-x", switches={}, shown={})._repr_html_()[:27]
+    '<div class="heart-explore" '
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; it can be {', '.join(KINDS)}.")
+    columns = list(dict.fromkeys([*KINDS[kind], *switches, *shown]))
+    need_columns(table, columns, ValueError)
+    if table.empty:
+        raise ValueError("There is nothing to ask for: the table has no row.")
+    rows = json.loads(table[columns].to_json(orient="values", double_precision=4))
+    payload = {"columns": columns, "rows": rows, "switches": {**switches}, "shown": {**shown}}
+    if cards is not None:
+        payload["cards"] = json.loads(cards.to_json(orient="records", double_precision=4))
+    # Within a script element only the sign that could close it must not appear.
+    words = json.dumps(payload, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    opening = (
+        f'<div class="heart-explore" data-kind="{kind}" data-figure="{escape(figure)}" hidden>'
+    )
+    return Html(f'{opening}<script type="application/json">{words}</script></div>')
+
+
 def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
-    """Write SIMULATED in a corner of a figure if any row behind it was simulated.
+    """Write SIMULATED in the lower right corner of a figure if any row behind it was simulated.
 
     Parameters
     ----------
     ax : matplotlib.axes.Axes
-        Where to write, in the lower right corner.
+        Where to write.
     table : pandas.DataFrame or bool
-        The table that was drawn, with the column ``simulated`` or without (then nothing is
-        written); or whether to write.
+        The table that was drawn, with the column ``simulated`` or without; or whether to write.
 
     Examples
     --------
@@ -702,9 +755,7 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
 
 
 def use_cjk_font() -> Html:
-    """Add a font for Chinese characters to the figures that follow and to the page.
-
-    The font is used only for characters that the figures' own font lacks.
+    """Add a font to the figures that follow and to the page, for Chinese characters alone.
 
     Returns
     -------
@@ -802,7 +853,6 @@ def _legend_below(ax: Axes, **options: Any) -> None:
 def _draw_board(
     ax: Axes, ratings: pd.DataFrame, order: Iterable[str], within: pd.DataFrame, **line_style: Any
 ) -> None:
-    """Draw the ratings of a leaderboard, each responder at its height in an order."""
     height_of = {responder: row for row, responder in enumerate(order)}
     for kind, rows in ratings.groupby("responder_kind"):
         look, height = KIND_LOOKS[str(kind)], rows["responder"].map(height_of)
@@ -877,12 +927,10 @@ def _say_what_it_rests_on(ax: Axes, ratings: pd.DataFrame, origin: str) -> None:
     mark_simulated(ax, ratings)
 
 
-def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: pd.Series) -> None:
-    """Write each point's name beside it where it covers no other name and no point.
-
-    The first place inside the axes is taken.
-    """
-    ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # so that the layout stands before places are tried
+def _name_points(ax: Axes, x: pd.Series, y: pd.Series, names: Iterable[str]) -> None:
+    """Write each name in the first place beside its point that covers nothing."""
+    # so that the layout stands before places are tried
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]
     points, room = ax.transData.transform(list(zip(x, y, strict=True))), ax.get_window_extent()
     taken: list[Bbox] = []
     for one, other, name, at in zip(x, y, names, points, strict=True):

@@ -25,7 +25,7 @@ from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
 from heart_utils.ratings.ratings import count_orders
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.seekers import fault_of_seekers, seekers_in_words
-from heart_utils.report import WORDS
+from heart_utils.report import WORDS, Html, fill_page
 from heart_utils.report.figures import (
     POPULATION_NAMES,
     book_style,
@@ -33,7 +33,6 @@ from heart_utils.report.figures import (
     plot_leaderboard,
     ratings_table,
 )
-from heart_utils.report.html import Html, fill_page
 from heart_utils.report.tables import as_workbook
 from heart_utils.runs import csv_text, known_people, write_together
 from heart_utils.scores import weigh_scores
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from heart_utils.ratings.ratings import Ratings
-    from heart_utils.report.records import CalibrationRecord
+    from heart_utils.report.calibration import CalibrationRecord
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 

@@ -11,10 +11,9 @@ import pandas as pd
 from heart_utils.judges.records import NOT_CALIBRATED
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.seekers import seekers_in_words
-from heart_utils.report import WORDS
-from heart_utils.report.html import fill_page
+from heart_utils.report import WORDS, fill_page
+from heart_utils.report.calibration import CalibrationRecord, load_calibration
 from heart_utils.report.provenance import versions_in_words
-from heart_utils.report.records import CalibrationRecord, load_calibration
 from heart_utils.runs import Run, open_run
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from heart_utils import (
     write_leaderboard,
 )
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.records import FORMAT, CalibrationError, load_calibration
+from heart_utils.report.calibration import FORMAT, CalibrationError, load_calibration
 from heart_utils.runs import write_sealed
 
 JUDGE = {

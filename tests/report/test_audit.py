@@ -19,9 +19,10 @@ from audit_case import (
 )
 
 from heart_utils.ratings.verdicts import RatingsError
-from heart_utils.report import audit_report
+from heart_utils.report import commands
 from heart_utils.report.audit import LEVELS, PAGES, audit_votes
-from heart_utils.report.audit_report import main, report_audit
+from heart_utils.report.commands import heart_audit as main
+from heart_utils.report.commands import report_audit
 
 ROOT = Path(__file__).parents[2]
 ALARMS = ["unsupported", "undecided"]
@@ -304,10 +305,10 @@ def test_each_finding_names_the_page_that_explains_it(votes, monkeypatch):
     audit = audit_votes(never_reads(votes, None), n_resamples=50)
     assert set(audit.findings["page"]) <= set(PAGES)
     assert "(see chapter 7)" in str(audit)
-    monkeypatch.setattr(audit_report, "addresses", dict)
+    monkeypatch.setattr(commands, "addresses", dict)
     assert "(chapter 7, Can judges be trusted?)" in report_audit(audit, "audit.md")
     links = {label: f"https://example.org/{file}" for label, (_, file) in PAGES.items()}
-    monkeypatch.setattr(audit_report, "addresses", lambda: links)
+    monkeypatch.setattr(commands, "addresses", lambda: links)
     address = "https://example.org/notebooks/07_can_judges_be_trusted.ipynb"
     assert f"[chapter 7, Can judges be trusted?]({address})" in report_audit(audit, "audit.md")
     assert f'<a href="{address}">chapter 7' in report_audit(audit, "audit.html")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
+from heart_utils.report.commands import LOOKS
 from heart_utils.report.figures import (
     COLOURS,
     KIND_LOOKS,
@@ -17,7 +18,6 @@ from heart_utils.report.figures import (
     plot_intervals,
     plot_leaderboard,
 )
-from heart_utils.report.gate_report import LOOKS
 from heart_utils.runs import find_root
 from tools.notebooks import read_cells
 

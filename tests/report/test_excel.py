@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.identities import IdentityError
-from heart_utils.report import gate_report
+from heart_utils.report import commands
 from heart_utils.report.tables import write_excel
 
 
@@ -99,11 +99,11 @@ def test_the_gate_writes_its_answer_as_a_workbook_or_says_what_to_install(
     )
     votes.to_csv(tmp_path / "votes.csv", index=False)
     sides = [f"{tmp_path / 'votes.csv'}:{who}" for who in ("ann", "bot")]
-    assert gate_report.main([*sides, "--xlsx", str(tmp_path / "gate.xlsx")]) == 3
+    assert commands.heart_gate([*sides, "--xlsx", str(tmp_path / "gate.xlsx")]) == 3
     sheets = pd.read_excel(tmp_path / "gate.xlsx", sheet_name=None, engine="calamine")
     assert sheets["gate"]["outcome"].tolist() == ["cannot tell"]
     assert set(sheets["ratings"]["responder"]) == {"ann", "bot"}
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    assert gate_report.main([*sides, "--xlsx", str(tmp_path / "other.xlsx")]) == 2
+    assert commands.heart_gate([*sides, "--xlsx", str(tmp_path / "other.xlsx")]) == 2
     assert "openpyxl is not installed. It comes with the extra excel" in capsys.readouterr().err
     assert not (tmp_path / "other.xlsx").exists()

@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 
-from heart_utils.report.explore import explore
+from heart_utils.report.figures import explore
 
 CELLS = pd.DataFrame(
     {
@@ -102,8 +102,8 @@ def test_it_is_hidden_where_no_script_shows_it():
             {"kind": "pie"},
             "kind is 'pie'; it can be forest, squares, matrix, guess, rubric, raters.",
         ),
-        ({"kind": "squares"}, "the table lacks group, item"),
-        ({"shown": {"source": "source"}}, "the table lacks source"),
+        ({"kind": "squares"}, "has no column group, item"),
+        ({"shown": {"source": "source"}}, "has no column source"),
         ({"table": CELLS.head(0)}, "the table has no row"),
     ],
 )

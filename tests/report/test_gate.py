@@ -9,7 +9,7 @@ import pytest
 from gate_case import DIMENSIONS, THETA, write_run
 
 from heart_utils.gate import GateFailedError, GateRule, compare_responders
-from heart_utils.report.gate_report import (
+from heart_utils.report.commands import (
     GateError,
     plot_drops,
     read_sides,

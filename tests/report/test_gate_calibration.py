@@ -15,9 +15,8 @@ from scipy import stats
 from heart_collect.judging.calibration import LabelSource, calibrate_judge
 from heart_utils import Panel, load_verdicts, prediction_powered_ratings, simulate_study
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.gate_calibration import check_calibration, compare_powered
-from heart_utils.report.gate_report import main
-from heart_utils.report.records import load_calibration
+from heart_utils.report.calibration import check_calibration, compare_powered, load_calibration
+from heart_utils.report.commands import heart_gate as main
 
 COLUMNS = [
     "history_id",

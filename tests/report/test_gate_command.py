@@ -16,7 +16,8 @@ from gate_case import THETA, write_run
 
 from heart_collect import collect
 from heart_utils.gate import GateRule
-from heart_utils.report.gate_report import _parser, main
+from heart_utils.report.commands import _gate_parser as _parser
+from heart_utils.report.commands import heart_gate as main
 from heart_utils.runs import find_root
 
 COLUMNS = [
