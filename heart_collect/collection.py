@@ -396,7 +396,7 @@ def _ask(collection: Collection, budget_usd: float | None, options: argparse.Nam
         _tell_states(CALLED.get(step.name, step.name), table, step.by)
     if talks is not None and len(talks):
         # for a run with seekers, and no other: they bring SciPy
-        from heart_utils.replies.seekers import say_findings
+        from heart_utils.replies.conversations import say_findings
         from heart_utils.report.seekers import check_seekers
 
         cards = check_seekers(collection.run)

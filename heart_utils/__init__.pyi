@@ -97,22 +97,22 @@ from .ratings.verdicts import (
     RatingsError as RatingsError,
     won_by_a as won_by_a,
 )
-from .replies.codes import code_by_words as code_by_words, theme_overlap as theme_overlap
-from .replies.sameness import (
+from .replies.codes import (
+    code_by_words as code_by_words,
     measure_overlap as measure_overlap,
     measure_sameness as measure_sameness,
+    theme_overlap as theme_overlap,
 )
 from .replies.scaling import (
     correlate_scale as correlate_scale,
     ScalingError as ScalingError,
     spearman_interval as spearman_interval,
 )
-from .replies.seekers import describe_seekers as describe_seekers
-from .replies.turns import (
+from .replies.conversations import (
+    describe_seekers as describe_seekers,
     drift_by_turn as drift_by_turn,
     path_by_turn as path_by_turn,
     stopping_paths as stopping_paths,
-    TurnsError as TurnsError,
 )
 from .report.audit import audit_votes as audit_votes
 from .report.conversation import (

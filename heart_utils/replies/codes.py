@@ -1,12 +1,10 @@
-"""Coding replies and reasons by the words of a codebook, and how codes overlap.
-
-It also counts how often reasons or safety failures recur.
-"""
+"""What replies and reasons say: codes by the words of a codebook, shared themes, and sameness."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,13 @@ from heart_utils.ratings.resampling import (
     Rng,
     draw_weights,
     interval_columns,
+    interval_of,
     ratio,
     sums_by,
 )
 from heart_utils.tables import need_columns
 
-__all__ = ["CodesError", "code_by_words", "theme_overlap"]
+__all__ = ["CodesError", "code_by_words", "measure_overlap", "measure_sameness", "theme_overlap"]
 
 
 class CodesError(ValueError):
@@ -32,46 +31,33 @@ class CodesError(ValueError):
 def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
     """Code replies by a lexicon: transparent, and blind to everything said in other words.
 
-    A code holds for a reply if one of its phrases occurs in it. Anyone can check why. But a reply
-    can promise, blame or validate in words that no list has, and a listed phrase can be negated, so
-    compare such codes with people's or a model's before you rest a result on them.
+    A code holds for a reply if one of its phrases occurs in it, whole and in any case.
 
     Parameters
     ----------
     replies
         The table of replies, with ``reply_id``, ``text``, ``state`` and ``simulated``.
     codes
-        Sequence of objects with ``name`` and ``words``, as in a codebook; those without words are
-        left out. A star matches any ending of a word; words in a row may be separated by
-        punctuation; case does not matter.
+        Objects with ``name`` and ``words``, as in a codebook; those without words are left out. A
+        star matches any ending of a word; punctuation may separate words.
 
     Returns
     -------
     pandas.DataFrame
-        The table of codes, one row a reply and code: ``reply_id``, ``coder`` (``"words"`` for the
-        lexicon), ``code``, ``probability`` (1 or 0, or missing for a reply that failed or has no
-        words), ``state`` (``abstained`` for a reply without words) and ``simulated``.
-
-    Notes
-    -----
-    Phrases are matched whole, as words: ``"you will"`` does not match "you willing". No stemming,
-    no spelling correction and no sense of context is applied.
+        The table of codes, one row a reply and code: ``reply_id``, ``coder`` (``"words"``),
+        ``code``, ``probability`` (1 or 0, or missing for a reply that failed or has no words),
+        ``state`` (``abstained`` for a reply without words) and ``simulated``.
 
     Examples
     --------
     >>> from types import SimpleNamespace
     >>> replies = pd.DataFrame(
-    ...     {
-    ...         "reply_id": ["r", "s"],
-    ...         "text": ["I promise it passes.", "That sounds hard."],
-    ...         "state": "valid",
-    ...         "simulated": False,
-    ...     }
+    ...     {"reply_id": ["r", "s"], "text": ["I promise it passes.", "How hard."]}
     ... )
     >>> promise = SimpleNamespace(name="false_promise", words=("i promise",))
-    >>> codes = code_by_words(replies, [promise])
-    >>> codes[["reply_id", "probability"]].values.tolist()
-    [['r', 1.0], ['s', 0.0]]
+    >>> codes = code_by_words(replies.assign(state="valid", simulated=False), [promise])
+    >>> codes["probability"].tolist()
+    [1.0, 0.0]
     """
     texts = replies.set_index(["reply_id", "state", "simulated"])["text"].astype("str").fillna("")
     nothing = texts.str.strip().eq("") | (texts.index.get_level_values("state") != "valid")
@@ -93,10 +79,7 @@ def code_by_words(replies: pd.DataFrame, codes: Sequence[Any]) -> pd.DataFrame:
 
 
 def _pattern(phrases: Sequence[str]) -> re.Pattern[str]:
-    """Build a pattern that finds any of some phrases whole, in any case.
-
-    A star matches any ending, and punctuation may separate words.
-    """
+    """Build a pattern that finds any of some phrases whole; a star matches any ending."""
 
     def ending(word: str) -> str:
         return re.escape(word.removesuffix("*")) + (r"\w*" if word.endswith("*") else r"(?!\w)")
@@ -134,8 +117,8 @@ def theme_overlap(
         One row: ``overlap`` :math:`o`, twice the common themes over all named (Dice); ``permuted``
         :math:`e`, a mean with the other party's reasons for pairs of other dialogues; ``excess``,
         the difference; ``corrected``, :math:`(o - e) / (1 - e)`; each with ``_low`` and ``_high``;
-        ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons left out, without a theme),
-        ``n_clusters``, ``provisional``.
+        ``ci_level``, ``n_reason_pairs``, ``n_empty`` (reasons without a theme), ``n_clusters``,
+        ``provisional``.
 
     Raises
     ------
@@ -144,28 +127,13 @@ def theme_overlap(
 
     Examples
     --------
-    >>> kinds = ["human", "model"] * 2
-    >>> reasons = pd.DataFrame(
-    ...     {
-    ...         "reason_id": list("hmHM"),
-    ...         "pair_id": list("ppqq"),
-    ...         "verdict": "a",
-    ...         "rater_kind": kinds,
-    ...     }
-    ... )
+    >>> reasons = pd.DataFrame({"reason_id": list("hmHM"), "pair_id": list("ppqq"), "verdict": "a"})
+    >>> reasons = reasons.assign(rater_kind=["human", "model"] * 2, dialogue_id=reasons["pair_id"])
     >>> codes = pd.DataFrame(
-    ...     {
-    ...         "reason_id": list("hmHM"),
-    ...         "code": ["warmth"] * 2 + ["advice", "warmth"],
-    ...         "probability": 1.0,
-    ...     }
+    ...     {"reason_id": list("hmHM"), "code": ["warmth"] * 2 + ["advice", "warmth"]}
     ... )
-    >>> float(
-    ...     theme_overlap(reasons.assign(dialogue_id=reasons["pair_id"]), codes, n_resamples=0)[
-    ...         "overlap"
-    ...     ][0]
-    ... )
-    0.5
+    >>> theme_overlap(reasons, codes.assign(probability=1.0), n_resamples=0)["overlap"].tolist()
+    [0.5]
     """
     need_columns(
         reasons, ["reason_id", "pair_id", "rater_kind", "dialogue_id", "verdict"], CodesError
@@ -182,25 +150,18 @@ def theme_overlap(
     )
     both = people.merge(models, on=keys)
     if both.empty:
-        error_message = f"{len(people)} reasons by people and {len(models)} by models name a theme"
         raise CodesError(
-            f"{error_message}; they share no pair on which they agree, so none can be compared."
+            f"{len(people)} reasons by people and {len(models)} by models name a theme; they share"
+            " no pair on which they agree, so none can be compared."
         )
-    named, (where, clusters) = (
-        themes.loc[rows["reason_id"]].to_numpy(float),
-        pd.factorize(rows["dialogue_id"]),
-    )
+    named = themes.loc[rows["reason_id"]].to_numpy(float)
+    where, clusters = pd.factorize(rows["dialogue_id"])
     # Only reasons that stand beside one of the other party are shuffled, so that both figures are
     # of the same reasons.
-    (first, one), (second, other) = (
-        np.unique(both[side], return_inverse=True) for side in ("place_x", "place_y")
-    )
-    dice = (
-        2.0
-        * named[first]
-        @ named[second].T
-        / (named[first].sum(axis=1)[:, None] + named[second].sum(axis=1))
-    )
+    first, one = np.unique(both["place_x"], return_inverse=True)
+    second, other = np.unique(both["place_y"], return_inverse=True)
+    n_named = named[first].sum(axis=1)[:, None] + named[second].sum(axis=1)
+    dice = 2.0 * named[first] @ named[second].T / n_named
     n = len(clusters)
     same = sums_by(where[first][one], np.column_stack([dice[one, other], np.ones(len(both))]), n)
     dialogue_pair, other_dialogue = (
@@ -225,3 +186,131 @@ def theme_overlap(
     return pd.DataFrame(
         {**columns, "ci_level": level, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}
     )
+
+
+COLUMNS = ["reply_id", "history_id", "responder", "overlap", "overlap_others", "longest_run"]
+TOKEN = r"\w+(?:'\w+)?"
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+
+
+def measure_overlap(replies: pd.DataFrame, truths: pd.DataFrame) -> pd.DataFrame:
+    """Compare each reply with the turn that really came next, and with turns that did not.
+
+    Parameters
+    ----------
+    replies
+        ``reply_id``, ``history_id``, ``responder``, ``text``; ``attrs["left_out"]`` of the result
+        counts rows left out.
+    truths
+        ``history_id`` and ``text``, one row per history; a turn without text is none.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per reply with text and a true turn: ``overlap``, the share of its runs of three
+        words that the turn has (none below three words); ``overlap_others``, a mean with turns of
+        other histories; ``longest_run`` of shared words.
+
+    Raises
+    ------
+    CodesError
+        If a column is missing, or a history has two true turns.
+
+    Examples
+    --------
+    >>> truths = pd.DataFrame({"history_id": ["h1"], "text": ["That must be very hard for you."]})
+    >>> replies = truths.assign(reply_id="r", responder="m", text="It must be very hard.")
+    >>> measure_overlap(replies, truths)["longest_run"].tolist()
+    [4]
+    """
+    need_columns(replies, ["reply_id", "history_id", "responder", "text"], CodesError)
+    need_columns(truths, ["history_id", "text"], CodesError)
+    if (twice := truths["history_id"].duplicated()).any():
+        raise CodesError(
+            f"truths: {truths.loc[twice, 'history_id'].iloc[0]} has more than one true next turn;"
+            " expected one row per history."
+        )
+    turns = truths.dropna(subset="text").set_index("history_id")["text"].map(_words)
+    runs, rows = turns.map(_runs), []
+    compared = replies[replies["text"].notna() & replies["history_id"].isin(turns.index)]
+    for row in compared.itertuples():
+        history, words = str(row.history_id), _words(str(row.text))
+        mine = _runs(words)
+        shares = runs.map(lambda turn, mine=mine: len(mine & turn) / len(mine) if mine else np.nan)
+        longest = SequenceMatcher(None, words, turns[history], autojunk=False).find_longest_match()
+        overlaps = shares[history], shares.drop(history).mean(), longest.size
+        rows.append((row.reply_id, history, row.responder, *overlaps))
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    table.attrs["left_out"] = len(replies) - len(compared)
+    return table
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())
+
+
+def _runs(words: list[str]) -> set[tuple[str, ...]]:
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+def measure_sameness(
+    replies: pd.DataFrame,
+    *,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Compare each author's replies with that author's replies to other dialogues.
+
+    Similarity is the cosine of word counts weighted by rarity (TF-IDF over the table).
+
+    Parameters
+    ----------
+    replies
+        Valid replies with ``text``, ``responder`` and ``dialogue_id``.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row an author, the most alike first: ``sameness``, ``ci_low``, ``ci_high``,
+        ``ci_level``, ``to_others`` (other authors' replies), ``n``, ``n_clusters``, ``n_repeated``
+        (given word for word elsewhere); ``nan`` with one dialogue.
+
+    Examples
+    --------
+    >>> texts = ["I am here for you", "I am here for you", "your dog", "that exam"]
+    >>> replies = pd.DataFrame(
+    ...     {"responder": list("xxyy"), "dialogue_id": list("dede"), "text": texts}
+    ... )
+    >>> same = measure_sameness(replies, rng=np.random.default_rng(1), n_resamples=20)
+    >>> same["sameness"].round(3).tolist()
+    [1.0, 0.0]
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    features = TfidfVectorizer(token_pattern=TOKEN).fit_transform(replies["text"])
+    alike = (features @ features.T).toarray()
+    codes, names = pd.factorize(replies["dialogue_id"])
+    across = codes[:, None] != codes
+    weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
+    rows = []
+    for name, mine in replies.groupby("responder", sort=True):
+        at = np.asarray(replies["responder"] == name)
+        own, others = np.ix_(at, at), np.ix_(at, ~at)
+        drawn, n_clusters = weights[:, codes[at]], len(np.unique(codes[at]))
+        pairs, sums = (
+            np.einsum("ri,ij,rj->r", drawn, part, drawn, optimize=True)
+            for part in (across[own].astype(float), alike[own] * across[own])
+        )
+        means, elsewhere = ratio(sums, pairs), alike[others][across[others]]
+        value = float(means[0])
+        low, high = interval_of(value, means[1:], n_clusters, ci_level, least=0.0, most=1.0)
+        row = {"responder": name, "sameness": value, "ci_low": low, "ci_high": high}
+        row |= {"to_others": float(ratio(elsewhere.sum(), np.array(len(elsewhere))))}
+        row |= {"n": len(mine), "n_clusters": n_clusters}
+        rows.append(row | {"n_repeated": int(mine["text"].duplicated(keep=False).sum())})
+    table = pd.DataFrame(rows).sort_values("sameness", ascending=False, ignore_index=True)
+    table.insert(4, "ci_level", ci_level)
+    return table

@@ -24,7 +24,7 @@ from heart_utils.identities import refuse_identities
 from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
 from heart_utils.ratings.ratings import count_orders
 from heart_utils.ratings.verdicts import is_simulated
-from heart_utils.replies.seekers import fault_of_seekers, seekers_in_words
+from heart_utils.replies.conversations import fault_of_seekers, seekers_in_words
 from heart_utils.report import WORDS, Html, fill_page
 from heart_utils.report.figures import (
     POPULATION_NAMES,

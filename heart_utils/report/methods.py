@@ -10,7 +10,7 @@ import pandas as pd
 
 from heart_utils.judges.records import NOT_CALIBRATED
 from heart_utils.ratings.verdicts import is_simulated
-from heart_utils.replies.seekers import seekers_in_words
+from heart_utils.replies.conversations import seekers_in_words
 from heart_utils.report import WORDS, fill_page
 from heart_utils.report.calibration import CalibrationRecord, load_calibration
 from heart_utils.report.provenance import versions_in_words

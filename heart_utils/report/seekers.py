@@ -8,8 +8,14 @@ from collections.abc import Mapping
 import pandas as pd
 
 from heart_utils.replies.codes import code_by_words
-from heart_utils.replies.seekers import LIMITS, STAYS, TOLD_APART, seeker_card
-from heart_utils.replies.turns import TurnsError, split_turns
+from heart_utils.replies.conversations import (
+    LIMITS,
+    STAYS,
+    TOLD_APART,
+    TurnsError,
+    seeker_card,
+    split_turns,
+)
 from heart_utils.runs import Run, open_run
 from heart_utils.sources.catalogue import DataUnavailableError
 from heart_utils.sources.codebooks import load_codebooks
@@ -50,21 +56,23 @@ def check_seekers(
         default from ESConv, where starts come from it and it is on this machine.
     guesses : pandas.DataFrame, optional
         Of raters who were shown turns of both kinds: as
-        :func:`~heart_utils.replies.seekers.told_by_raters` takes them, with ``seeker``.
+        :func:`~heart_utils.replies.conversations.told_by_raters` takes them, with ``seeker``.
     codes : pandas.DataFrame, optional
         The table of codes of seekers' turns by one coder, by the ``reply_id`` of
-        :func:`~heart_utils.replies.turns.split_turns`: the probability that a turn is adversarial.
-        By default by the words of the codebook ``seeker``, which miss much: the limit is then half
-        of the share that they find among the last turns of the adversarial starts themselves.
+        :func:`~heart_utils.replies.conversations.split_turns`: the probability that a turn is
+        adversarial. By default by the words of the codebook ``seeker``, which miss much: the limit
+        is then half of the share that they find among the last turns of the adversarial starts
+        themselves.
     limits : mapping
-        As in :func:`~heart_utils.replies.seekers.seeker_card`.
+        As in :func:`~heart_utils.replies.conversations.seeker_card`.
     ci_level : float
         Level of the intervals.
 
     Returns
     -------
     pandas.DataFrame
-        One row a seeker and check, as :func:`~heart_utils.replies.seekers.seeker_card` gives them.
+        One row a seeker and check, as :func:`~heart_utils.replies.conversations.seeker_card` gives
+        them.
 
     Raises
     ------

@@ -222,7 +222,7 @@ def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
     """Take from ESConv what the person said next, after the supporter's reply to a history.
 
     A model that plays the seeker goes on from the same place, so its first turn can be compared
-    with the person's (:func:`~heart_utils.replies.seekers.tell_from_real`).
+    with the person's (:func:`~heart_utils.replies.conversations.tell_from_real`).
 
     Parameters
     ----------

@@ -26,8 +26,7 @@ from heart_utils import (
     methods,
     write_leaderboard,
 )
-from heart_utils.replies.seekers import tell_from_real
-from heart_utils.replies.turns import TurnsError, split_turns
+from heart_utils.replies.conversations import TurnsError, split_turns, tell_from_real
 from heart_utils.runs import open_run
 from heart_utils.sources import heart
 from heart_utils.sources.heart import next_seeker_turns

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.replies.sameness import measure_sameness
+from heart_utils.replies.codes import measure_sameness
 
 
 def test_a_formula_is_the_same_and_particulars_are_not(rng):

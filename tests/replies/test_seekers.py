@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 from heart_utils import describe_seekers
-from heart_utils.replies.seekers import (
+from heart_utils.replies.conversations import (
     LIMITS,
+    TurnsError,
     agree_with_outside,
-    probes_lose,
+    probe_loses,
     seeker_card,
     tell_from_real,
     told_by_raters,
 )
-from heart_utils.replies.turns import TurnsError
 
 WORDS = [
     "work",
@@ -203,7 +203,7 @@ def test_ties_of_a_seeker_that_scores_nearly_all_alike_are_half_an_agreement():
     same = (scores["rater"] == "s") & (scores["dialogue_id"] >= 6)
     scores["score"] = scores["score"].mask(same, 3.0)
     real = scores[~scores["responder"].isin(PROBES)]
-    assert agree_with_outside(real, ["s"])["value"][0] < 0.6  # where it tells them apart, 0.8
+    assert agree_with_outside(real, "s")["value"] < 0.6  # where it tells them apart, 0.8
 
 
 def test_raters_are_compared_with_themselves_and_by_hand():
@@ -235,7 +235,7 @@ def test_pairs_are_of_one_start_even_where_two_starts_share_a_dialogue():
         }
     ).assign(rater="s")
     scores = pd.concat([own, own.assign(rater="ann")])
-    assert agree_with_outside(scores, ["s"])["n"].tolist() == [4]
+    assert agree_with_outside(scores, "s")["n"] == 4
 
 
 def test_what_is_not_given_is_not_checked():
@@ -276,9 +276,9 @@ def test_turns_of_one_dialogue_are_not_learnt_from_when_it_is_tried():
 def test_shares_by_hand():
     rows = {"responder": ["echo", "m"] * 4, "score": [1, 3, 3, 3, 4, 2, 1, 2]}
     scores = pd.DataFrame(rows).assign(rater="s", dialogue_id=sorted([*range(4)] * 2))
-    assert probes_lose(scores, ["echo"])["value"].tolist() == [2.5 / 4]  # a tie is half
+    assert probe_loses(scores, "echo")["value"] == 2.5 / 4  # a tie is half
     with pytest.raises(TurnsError, match="empty and a real supporter share 0 starts"):
-        probes_lose(scores, ["empty"])
+        probe_loses(scores, "empty")
 
 
 def test_names_alone_leave_out_the_start_itself():
@@ -287,7 +287,7 @@ def test_names_alone_leave_out_the_start_itself():
     )
     outside = own.assign(rater="ann", score=[3, 1, 3, 1, 1, 3])
     scores = pd.concat([own.assign(rater="s", score=[3, 1, 3, 1, 1, 3]), outside])
-    [row] = agree_with_outside(scores, ["s"]).to_dict("records")
+    row = agree_with_outside(scores, "s")
     assert row["value"] == 1.0
     # At starts 1 and 2 the other two even out and the names say nothing; at start 3 they are wrong.
     assert row["names_alone"] == 0.0

@@ -7,7 +7,7 @@ import statsmodels.formula.api as smf
 from scipy import stats
 
 from heart_utils import drift_by_turn, load_scores, path_by_turn, stopping_paths
-from heart_utils.replies.turns import TurnsError, describe_turns, split_turns
+from heart_utils.replies.conversations import TurnsError, split_turns
 
 
 def conversation(number, *texts, seeker="s"):
@@ -28,30 +28,6 @@ def test_an_exchange_is_the_supporters_turn_and_the_answer_to_it():
     wrong["turns"][0]["speaker"] = "seeker"
     with pytest.raises(TurnsError, match="c3 begins with the seeker"):
         split_turns(pd.DataFrame([wrong]))
-
-
-def test_repetition_counts_runs_said_before_in_this_conversation_alone():
-    said = ["I hear you, it is hard.", "yes", "I hear you, it is fine.", "no", "Go on please."]
-    table = describe_turns(
-        split_turns(pd.DataFrame([conversation(1, *said), conversation(2, said[0])]))
-    )
-    # "i hear you", "hear you it", "you it is" of four runs, then none of one; first turns have none
-    # before.
-    assert table["repetition"].tolist() == pytest.approx([np.nan, 3 / 4, 0.0, np.nan], nan_ok=True)
-    assert table["self_talk"].tolist() == pytest.approx([1 / 6, 1 / 6, 0, 1 / 6])
-
-
-def test_codes_of_turns_are_joined_and_of_one_coder_only():
-    turns = split_turns(pd.DataFrame([conversation(1, "a b c", "d", "e f g")]))
-    codes = turns[turns["speaker"] == "supporter"][["reply_id"]].assign(
-        coder="words", code="boundary", probability=[1.0, np.nan]
-    )
-    assert describe_turns(turns, codes)["boundary"].tolist() == pytest.approx(
-        [1.0, np.nan], nan_ok=True
-    )
-    two = pd.concat([codes, codes.assign(coder="judge")])
-    with pytest.raises(TurnsError, match="judge, words"):
-        describe_turns(turns, two)
 
 
 def drawn(rng, slope, n_starts=40, n_models=3, n_turns=8):
@@ -159,8 +135,6 @@ def test_the_changes_are_a_mean_by_hand_and_the_slope_a_regression():
     changes = table.groupby("conversation_id")["value"].diff().dropna()
     assert drift.loc[TALKING, "change"] == pytest.approx(changes.mean())
     assert drift["n_clusters"].tolist() == [12] * 3
-    path = path_by_turn(table, "value", changes_of="conversation_id")
-    assert np.average(path["value"], weights=path["n"]) == pytest.approx(changes.mean())
 
 
 def test_had_none_stopped_follows_the_increments_model_by_hand():
@@ -204,9 +178,8 @@ def test_everybody_stops_at_turn_two_and_all_rows_are_the_one_change():
 
 def test_conversations_of_one_turn_and_turns_twice_are_refused_by_name():
     table = stopped(np.random.default_rng(6), lambda *_: 1.0)
-    for ask in ({"changes_of": "conversation_id"}, None):
-        with pytest.raises(TurnsError, match="in two exchanges that follow one another"):
-            path_by_turn(table, "value", **ask) if ask else drift_by_turn(table, "value")
+    with pytest.raises(TurnsError, match="in two exchanges that follow one another"):
+        drift_by_turn(table, "value")
     twice = pd.concat([table, table])
     with pytest.raises(TurnsError, match="more than one 'value'"):
         drift_by_turn(twice, "value")
