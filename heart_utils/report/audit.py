@@ -114,14 +114,14 @@ LEAST_CHANGE = 0.05  # of wins, from one half of the dates to the other
 TURNED = 20  # pairs that come twice, from which on a rater that never contradicts itself is odd
 THREAD = 5  # dialogues by which two parts of a leaderboard hang together
 DATES = ("date", "position")
-ASKED = ["dialogue_id", "history_id", "responder_a", "responder_b", "rater", "dimension", "order"]
+SIDES = ["responder_a", "responder_b"]
+ASKED = ["dialogue_id", "history_id", *SIDES, "rater", "dimension", "order"]
 
 
 @dataclass(frozen=True)
 class Finding:
     """What one check says."""
 
-    check: str
     level: str
     sentence: str
     collect: str = ""  # what would decide it, where something can be collected
@@ -147,7 +147,7 @@ class Audit:
     def outcome(self) -> str:
         """Say the worst level: ``unsupported``, else ``undecided``, else ``sound``."""
         levels = set(self.findings["level"])
-        return next((level for level in ("unsupported", "undecided") if level in levels), "sound")
+        return next((level for level in ALARMS if level in levels), "sound")
 
     def __str__(self) -> str:
         """Lay out all that was found, as the command prints it."""
@@ -155,12 +155,10 @@ class Audit:
         lines += [", ".join(f"{name}: {number:,}" for name, number in self.counts.items())]
         for level, heading in LEVELS.items():
             rows = self.findings[self.findings["level"] == level]
-            if len(rows):
-                lines += ["", f"{heading}:"]
-                for row in rows.to_dict("records"):
-                    where = f" (see {PAGES[row['page']][0].split(',')[0]})"
-                    said = f"- {row['sentence']} {row['collect']}".rstrip()
-                    lines.append(said + (where if level != "sound" else ""))
+            lines += ["", f"{heading}:"] if len(rows) else []
+            for row in rows.to_dict("records"):
+                where = f" (see {PAGES[row['page']][0].split(',')[0]})" if level != "sound" else ""
+                lines.append(f"- {row['sentence']} {row['collect']}".rstrip() + where)
         for name, board in self.boards.items():
             lines += ["", f"Leaderboard, {name}:", str(board)]
         return "\n".join(lines)
@@ -176,10 +174,8 @@ def audit_votes(
 ) -> Audit:
     """Ask of votes what they can support, most serious first.
 
-    A judge that never reads or whose order is not known; copies of rows; a leaderboard that falls
-    apart; few dialogues; one rater or dialogue that carries all; ties; agreement no better than by
-    the authors' names; each judge beside people; length, family, drift; and how many dialogues a
-    wanted gap takes. Each check raises a false alarm about sound votes in 5 % of files at most.
+    Each check, such as whether a judge reads or a leaderboard hangs together, raises a false alarm
+    about sound votes in 5 % of files at most.
 
     Parameters
     ----------
@@ -202,11 +198,6 @@ def audit_votes(
     RatingsError
         If no verdict is there, or columns are missing.
 
-    See Also
-    --------
-    fit_ratings : Fit the leaderboard alone.
-    compare_responders : Test whether one responder is worse than another.
-
     Examples
     --------
     >>> votes = pd.DataFrame(
@@ -219,15 +210,16 @@ def audit_votes(
     ('unsupported', 'reading')
     """
     need_cluster(votes, "dialogue_id")
-    need(votes, ["responder_a", "responder_b", "rater", "rater_kind", "verdict"])
+    need(votes, [*SIDES, "rater", "rater_kind", "verdict"])
     if votes.empty:
         raise RatingsError("There is no vote to audit.")
     sheet = _Sheet(votes, replies, smallest_gap, n_resamples, rng)
-    found = [finding for check in CHECKS for finding in check(sheet)]
-    found += _in_one_dimension(sheet, {one.check for one in found if one.level in ALARMS})
-    rank = list(LEVELS)
-    findings = pd.DataFrame([vars(one) for one in sorted(found, key=lambda f: rank.index(f.level))])
+    found = [(name, one) for name, check in CHECKS.items() for one in check(sheet)]
+    found += _in_one_dimension(sheet, {name for name, one in found if one.level in ALARMS})
+    findings = pd.DataFrame([{"check": name, **vars(one)} for name, one in found])
     findings["page"] = findings["check"].map(EXPLAINED)
+    ranks = findings["level"].map(list(LEVELS).index)
+    findings = findings.loc[ranks.sort_values(kind="stable").index].reset_index(drop=True)
     return Audit(findings, sheet.boards, sheet.counts, sheet.agreement, is_simulated(votes))
 
 
@@ -261,12 +253,6 @@ class _Sheet:
         return self.votes.duplicated([name for name in key if name in self.votes]).to_numpy()
 
     @cached_property
-    def n_copies(self) -> int:
-        """Copies here, and those that were left out when the file was read."""
-        read = self.votes.attrs.get("notes", {}).get("copies of another row", 0)
-        return int(self.copies.sum()) + int(read)
-
-    @cached_property
     def joined(self) -> pd.DataFrame:
         """Verdicts that were given, the two orders of a pair joined."""
         joined = join_orders(self.rows)
@@ -285,7 +271,7 @@ class _Sheet:
     def question_key(self) -> list[str]:
         """Columns that tell two replies and the dimension."""
         about = [name for name in ("pair_id", "history_id", "dialogue_id") if name in self.joined]
-        return [about[0], "responder_a", "responder_b", "dimension"]
+        return [about[0], *SIDES, "dimension"]
 
     @cached_property
     def question(self) -> NDArray[np.int64]:
@@ -294,26 +280,37 @@ class _Sheet:
         return np.asarray(grouped.ngroup(), dtype=np.int64)
 
     @cached_property
+    def turn(self) -> Array:
+        """Of each joined verdict, 1 where a's name comes first in the alphabet, else -1."""
+        return np.where(self.joined["responder_a"] > self.joined["responder_b"], -1.0, 1.0)
+
+    @cached_property
+    def pair(self) -> NDArray[np.int64]:
+        """Of each joined verdict, a number of the two authors and the dimension."""
+        authors = np.sort(self.joined[SIDES].to_numpy(str), axis=1)
+        key = [authors[:, 0], authors[:, 1], self.joined["dimension"].to_numpy(str)]
+        return np.asarray(self.joined.groupby(key).ngroup(), dtype=np.int64)
+
+    @cached_property
     def people(self) -> NDArray[np.bool_]:
         """Which joined verdicts are people's."""
         return self.joined["rater_kind"].eq("human").to_numpy()
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """What the file is."""
+        """What the file is; copies may have been left out when it was read."""
         kinds = self.rows.drop_duplicates("rater")["rater_kind"].value_counts()
-        states = self.rows["state"].value_counts()
-        names = pd.unique(self.rows[["responder_a", "responder_b"]].to_numpy().ravel())
-        n_rows = len(self.votes) + self.n_copies - int(self.copies.sum())
-        counts = {"rows": n_rows, "copies": self.n_copies}
+        left_out = int(self.votes.attrs.get("notes", {}).get("copies of another row", 0))
+        counts = {"rows": len(self.votes) + left_out, "copies": int(self.copies.sum()) + left_out}
         counts |= {f"raters ({kind})": int(number) for kind, number in kinds.items()}
-        counts |= {"responders": len(names), "dialogues": self.rows["dialogue_id"].nunique()}
         counts |= {
+            "responders": len(pd.unique(self.rows[SIDES].to_numpy().ravel())),
+            "dialogues": self.rows["dialogue_id"].nunique(),
             "pairs in both orders": int(self.joined["order"].eq(BOTH).sum()),
             "votes of unknown order": int(self.joined["order"].isna().sum()),
         }
-        counts |= {str(state): int(number) for state, number in states.items()}
-        return counts
+        states = self.rows["state"].value_counts()
+        return counts | {str(state): int(number) for state, number in states.items()}
 
     @cached_property
     def judges(self) -> list[str]:
@@ -340,9 +337,8 @@ class _Sheet:
 
     def own_family(self, judge: str) -> Array:
         """Of each verdict, 1 where a alone is of the judge's family, -1 where b is, else 0."""
-        sides = [self.joined[side].map(_family_of) for side in ("responder_a", "responder_b")]
-        of_a, of_b = (side.eq(_family_of(judge)).to_numpy(float) for side in sides)
-        return np.asarray(of_a - of_b, dtype=float)
+        of_a, of_b = (self.joined[side].map(_family_of).eq(_family_of(judge)) for side in SIDES)
+        return of_a.to_numpy(float) - of_b.to_numpy(float)
 
     @cached_property
     def agreement(self) -> pd.DataFrame:
@@ -353,166 +349,173 @@ class _Sheet:
         """Which joined verdicts are one rater's."""
         return self.joined["rater"].eq(rater).to_numpy()
 
+    def n_dialogues(self, of: NDArray[np.bool_]) -> int:
+        """Count the dialogues of some verdicts."""
+        return int(self.joined.loc[of, "dialogue_id"].nunique())
+
     def generator(self, name: str) -> Rng:
         """Make the generator of one estimate."""
         return self.rng if isinstance(self.rng, np.random.Generator) else estimate_rng(0, name)
 
 
-def _in_one_dimension(sheet: _Sheet, named: set[str]) -> list[Finding]:
+def _in_one_dimension(sheet: _Sheet, named: set[str]) -> Iterator[tuple[str, Finding]]:
     """Ask of each dimension alone what was asked of all, where a check found nothing in all."""
     dimensions = sheet.rows["dimension"].unique()
-    checks = [check for name, check in OF_JUDGES.items() if name not in named]
-    found = []
     for dimension in dimensions if len(dimensions) > 1 else ():
         votes = sheet.rows[sheet.rows["dimension"].eq(dimension)]
         part = replace(sheet, votes=votes, error=ERROR / len(dimensions), boards={})
-        for finding in (one for check in checks for one in check(part)):
-            if finding.level in ALARMS:
-                sentence = finding.sentence.removeprefix(f"{dimension}: ")
-                found.append(replace(finding, sentence=f"{dimension}: {sentence}"))
-    return found
+        for name in (name for name in OF_JUDGES if name not in named):
+            for finding in CHECKS[name](part):
+                if finding.level in ALARMS:
+                    sentence = finding.sentence.removeprefix(f"{dimension}: ")
+                    yield name, replace(finding, sentence=f"{dimension}: {sentence}")
 
 
-def _mean(values: Array, dialogues: pd.Series, ci_level: float) -> tuple[float, float, float]:
+def _mean(values: Array, dialogues: pd.Series) -> tuple[float, float, float]:
     """Compute a mean with its interval over dialogues."""
     influence = (values - values.mean()) / len(values)
-    se, even = clustered_error(influence, np.ones(len(values)), pd.factorize(dialogues)[0])
-    low, high = error_ends(values.mean(), se, even, ci_level, least=-1.0, most=1.0)
-    return float(values.mean()), float(low), float(high)
+    return _interval(values.mean(), influence, dialogues, ERROR)
+
+
+def _interval(
+    estimate: float, influence: Array, dialogues: pd.Series, error: float
+) -> tuple[float, float, float]:
+    codes = pd.factorize(dialogues)[0]
+    se, even = clustered_error(influence, np.ones(len(codes)), codes)
+    low, high = error_ends(estimate, se, even, 1 - error, least=-1.0, most=1.0)
+    return float(estimate), float(low), float(high)
 
 
 def _doubled(sheet: _Sheet) -> Iterator[Finding]:
-    number = sheet.n_copies
-    if number:
+    if number := sheet.counts["copies"]:
         yield Finding(
-            "doubled",
             "unsupported",
             f"{number:,} of {sheet.counts['rows']:,} rows are copies of another row. They are left"
             " out here: counted, they would narrow every interval.",
             "Take them out, or number answers that were asked for again (repeat).",
         )
     else:
-        yield Finding("doubled", "sound", "No row comes twice.")
-    joined = sheet.joined.assign(both=sheet.joined["order"].eq(BOTH))
-    for name, rows in joined.groupby("rater"):
-        turned = rows[rows["both"] & rows["state"].isin(["valid", "inconsistent"])]
+        yield Finding("sound", "No row comes twice.")
+    for name, rows in sheet.joined.groupby("rater"):
+        turned = rows[rows["order"].eq(BOTH)]
         once = len(rows) - len(turned)
-        steady = turned["state"].eq("valid").all() and len(turned) >= TURNED
-        if steady and once >= len(turned):
-            said = f"{show_rater(str(name))} gave one answer in all {len(turned):,} pairs that come"
-            said += f" twice with the sides changed, and {once:,} pairs come once: asked again, or"
-            said += " copies of rows?"
-            collect = "Name the order of each answer (ab, ba), or take the copies out."
-            yield Finding("doubled", "undecided", said, collect)
+        if turned["state"].eq("valid").all() and TURNED <= len(turned) <= once:
+            yield Finding(
+                "undecided",
+                f"{show_rater(str(name))} gave one answer in all {len(turned):,} pairs that come"
+                f" twice with the sides changed, and {once:,} pairs come once: asked again, or"
+                " copies of rows?",
+                "Name the order of each answer (ab, ba), or take the copies out.",
+            )
 
 
 def _kinds(sheet: _Sheet) -> Iterator[Finding]:
     """Whether those who count as people may be judges."""
     for name, why in sheet.suspects.items():
-        said = f"{show_rater(name)} counts as a person and {why}. If it is a model, the checks of"
         yield Finding(
-            "kinds",
             "undecided",
-            f"{said} judges leave it out, and it is no standard for them.",
+            f"{show_rater(name)} counts as a person and {why}. If it is a model, the checks of"
+            " judges leave it out, and it is no standard for them.",
             "Say of each rater whether it is human or model (rater_kind).",
         )
 
 
 def _reading(sheet: _Sheet) -> Iterator[Finding]:
     """Judges that never read, and answers that follow the place."""
-    both = "Ask each pair in both orders, and name the order of each answer (ab, ba)."
     for name in [*sheet.judges, *sheet.suspects]:
-        rows, who = sheet.joined[sheet.of(name)], show_rater(name)
-        if "protocol" in rows and rows["protocol"].eq("from_scores").all():
-            said = f"Verdicts of {who} were made from scores of single replies"
-            yield Finding("reading", "not run", f"{said}, which are shown in no order.")
-            continue
-        answers = Answers(rows, (), MOST, READING_ERROR, anytime=False)
-        held, first = answers.held, answers.first
-        if len(held):
-            n_turned = int(held.lt(0).sum())
-            said = (
-                f"{who} contradicted itself in {n_turned:,} of the {len(held):,} pairs that it"
-                " decided in both orders. A judge that never reads does so in half or more"
-            )
-            share = n_turned / len(held)
-            if share > LEAST_TURNED and not answers.lowest(held) > 0:
-                said += ", and this may be one."
-                yield Finding("reading", "unsupported", said, "Use a judge that reads.")
-            else:
-                level = "look" if share > LEAST_TURNED or len(held) < TURNED else "sound"
-                yield Finding("reading", level, f"{said}.")
-        elif len(first):
-            share = float(first.gt(0).mean())
-            said = f"{who} was asked in one order a pair, and preferred the first in {share:.0%}"
-            follows = min(answers.lowest(first), answers.lowest(-first)) <= -MOST
-            if follows and abs(share - 0.5) > LEAST_FIRST:
-                yield Finding("reading", "unsupported", f"{said}: it may follow the place.", both)
-            else:
-                said += "; one that flips a coin would not be seen."
-                yield Finding("reading", "look", said, both)
-        else:
-            said = f"The order shown is not known for any verdict of {who}"
-            if rows["order"].notna().any():
-                said = f"{who} decided nothing"
-            said += ": whether it reads cannot be told."
-            yield Finding("reading", "undecided", said, both)
+        yield _reads(show_rater(name), sheet.joined[sheet.of(name)])
     people = sheet.joined[sheet.people]
     if len(people) and Answers(people, (), MOST, READING_ERROR, anytime=False).follow_place():
         said = "People's answers follow the place of the replies."
-        yield Finding("reading", "unsupported", said, "Show each reply first as often as second.")
+        yield Finding("unsupported", said, "Show each reply first as often as second.")
+
+
+def _reads(who: str, rows: pd.DataFrame) -> Finding:
+    """Whether one judge's answers show that it reads."""
+    if "protocol" in rows and rows["protocol"].eq("from_scores").all():
+        said = f"Verdicts of {who} were made from scores of single replies"
+        return Finding("not run", f"{said}, which are shown in no order.")
+    answers = Answers(rows, (), MOST, READING_ERROR, anytime=False)
+    held, first = answers.held, answers.first
+    if len(held):
+        share = held.lt(0).mean()
+        said = (
+            f"{who} contradicted itself in {held.lt(0).sum():,} of the {len(held):,} pairs that it"
+            " decided in both orders. A judge that never reads does so in half or more"
+        )
+        if share > LEAST_TURNED and not answers.lowest(held) > 0:
+            said = f"{said}, and this may be one."
+            return Finding("unsupported", said, "Use a judge that reads.")
+        level = "look" if share > LEAST_TURNED or len(held) < TURNED else "sound"
+        return Finding(level, f"{said}.")
+    both = "Ask each pair in both orders, and name the order of each answer (ab, ba)."
+    if len(first):
+        share = float(first.gt(0).mean())
+        said = f"{who} was asked in one order a pair, and preferred the first in {share:.0%}"
+        follows = min(answers.lowest(first), answers.lowest(-first)) <= -MOST
+        if follows and abs(share - 0.5) > LEAST_FIRST:
+            return Finding("unsupported", f"{said}: it may follow the place.", both)
+        return Finding("look", f"{said}; one that flips a coin would not be seen.", both)
+    said = f"The order shown is not known for any verdict of {who}"
+    if rows["order"].notna().any():
+        said = f"{who} decided nothing"
+    return Finding("undecided", f"{said}: whether it reads cannot be told.", both)
 
 
 def _board(sheet: _Sheet) -> Iterator[Finding]:
     """Leaderboards, and whether they hold together."""
     for dimension, rows in sheet.joined.groupby("dimension", sort=True):
         name = str(dimension)
-        if thread := _thread(rows):
-            yield Finding("board", thread[0], f"{name}: {thread[1]}", thread[2])
-            if thread[0] == "unsupported" and "never met" in thread[1]:
-                continue
-        if len(pd.unique(rows["dialogue_id"])) < 2:
-            yield Finding("board", "unsupported", f"{name}: one dialogue allows no interval.")
+        apart, thread = _thread(rows)
+        if thread:
+            yield replace(thread, sentence=f"{name}: {thread.sentence}")
+        if apart:
+            continue
+        if rows["dialogue_id"].nunique(dropna=False) < 2:
+            yield Finding("unsupported", f"{name}: one dialogue allows no interval.")
             continue
         try:
             board = fit_ratings(
                 rows, dimension=name, n_resamples=sheet.n_resamples, rng=sheet.generator(name)
             )
         except RatingsError as error:
-            yield Finding("board", "unsupported", f"{name}: {error}")
+            yield Finding("unsupported", f"{name}: {error}")
             continue
         sheet.boards[name] = board
-        apart = int((board.differences()["ci_low"] > 0).sum())
+        told_apart = int((board.differences()["ci_low"] > 0).sum())
         pairs = len(board.strength) * (len(board.strength) - 1) // 2
-        said = f"{name}: {apart} of {pairs} pairs of responders can be distinguished"
-        said += " (all compared at once)."
-        yield Finding("board", "sound" if apart else "look", said)
+        yield Finding(
+            "sound" if told_apart else "look",
+            f"{name}: {told_apart} of {pairs} pairs of responders can be distinguished (all"
+            " compared at once).",
+        )
 
 
-def _thread(rows: pd.DataFrame) -> tuple[str, str, str] | None:
+def _thread(rows: pd.DataFrame) -> tuple[bool, Finding | None]:
     """Find responders who never met the others, or over few dialogues."""
-    sides = ["responder_a", "responder_b"]
-    met = rows.groupby(sides, observed=True)["dialogue_id"].nunique().reset_index()
-    names = pd.unique(met[sides].to_numpy().ravel())
-    ends = [pd.Index(names).get_indexer(met[side]) for side in sides]
-    if (parts := _parts(ends, len(names)))[0] > 1:
-        apart = names[parts[1] != parts[1][0]]
-        said = f"{', '.join(map(str, apart[:3]))} never met the others: no common scale."
-        return "unsupported", said, "Let each part meet a responder of the other."
-    if len(names) < 3:
-        return None
-    for row in np.flatnonzero(met["dialogue_id"] < ENOUGH_CLUSTERS):
-        without = [np.delete(end, row) for end in ends]
-        if _parts(without, len(names))[0] > 1:
+    met = rows.groupby(SIDES, observed=True)["dialogue_id"].nunique().reset_index()
+    names = pd.unique(met[SIDES].to_numpy().ravel())
+    ends = np.array([pd.Index(names).get_indexer(met[side]) for side in SIDES])
+    number, part = _parts(ends, len(names))
+    if number > 1:
+        apart = ", ".join(map(str, names[part != part[0]][:3]))
+        said = f"{apart} never met the others: no common scale."
+        collect = "Let each part meet a responder of the other."
+        return True, Finding("unsupported", said, collect)
+    for row in np.flatnonzero(met["dialogue_id"] < ENOUGH_CLUSTERS) if len(names) > 2 else ():
+        if _parts(np.delete(ends, row, axis=1), len(names))[0] > 1:
             one, other, number = met.iloc[row]
-            said = f"two parts of the leaderboard meet in {number} dialogues alone, between"
-            level = "unsupported" if number < THREAD else "look"
-            return level, f"{said} {one} and {other}.", "Let more of both parts meet."
-    return None
+            return False, Finding(
+                "unsupported" if number < THREAD else "look",
+                f"two parts of the leaderboard meet in {number} dialogues alone, between {one} and"
+                f" {other}.",
+                "Let more of both parts meet.",
+            )
+    return False, None
 
 
-def _parts(ends: list[NDArray[np.int64]], size: int) -> tuple[int, NDArray[np.int64]]:
-    graph = coo_array((np.ones(len(ends[0])), (ends[0], ends[1])), shape=(size, size))
+def _parts(ends: NDArray[np.int64], size: int) -> tuple[int, NDArray[np.int64]]:
+    graph = coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(size, size))
     number, part = connected_components(graph, directed=False)
     return int(number), part
 
@@ -524,31 +527,28 @@ def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
     for name, dialogues in sheet.joined.groupby("dimension")["dialogue_id"]:
         sizes = dialogues.value_counts()
         largest = sizes.iloc[0] / sizes.sum()
+        even = sizes.sum() ** 2 / (sizes**2).sum()  # groups that would tell as much (Kish)
+        level = "unsupported"
         if len(sizes) > 1 and largest > MOST:
-            said = f"{name}: one dialogue of {len(sizes)} has {largest:.0%} of all votes and"
-            said += " carries the result."
-        elif len(sizes) >= ENOUGH_CLUSTERS > (even := _effective(sizes)):
-            said = f"{name}: {len(sizes)} dialogues have so unequal numbers of votes that they tell"
-            said += f" as much as {even:.0f} equal ones (the largest has {largest:.0%} of all"
-            said += f" votes); an interval needs {ENOUGH_CLUSTERS}."
-            if even >= LEAST_EVEN:
-                yield Finding("dialogues", "look", said, more)
-                continue
+            said = f"one dialogue of {len(sizes)} has {largest:.0%} of all votes and carries the"
+            said += " result."
         elif len(sizes) < ENOUGH_CLUSTERS:
             of = "1 dialogue" if len(sizes) == 1 else f"{len(sizes)} dialogues"
-            said = f"{name}: votes are on {of}; an interval needs {ENOUGH_CLUSTERS}."
+            said = f"votes are on {of}; an interval needs {ENOUGH_CLUSTERS}."
+        elif even < ENOUGH_CLUSTERS:
+            level = "look" if even >= LEAST_EVEN else level
+            said = (
+                f"{len(sizes)} dialogues have so unequal numbers of votes that they tell as much as"
+                f" {even:.0f} equal ones (the largest has {largest:.0%} of all votes); an interval"
+                f" needs {ENOUGH_CLUSTERS}."
+            )
         else:
             continue
-        alarmed = True
-        yield Finding("dialogues", "unsupported", said, more)
+        alarmed |= level == "unsupported"
+        yield Finding(level, f"{name}: {said}", more)
     if not alarmed:
         number = sheet.joined["dialogue_id"].nunique()
-        yield Finding("dialogues", "sound", f"Votes are on {number} dialogues.")
-
-
-def _effective(sizes: pd.Series) -> float:
-    """Count the equal groups that would tell as much (Kish)."""
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
+        yield Finding("sound", f"Votes are on {number} dialogues.")
 
 
 def _carried(sheet: _Sheet) -> Iterator[Finding]:
@@ -556,17 +556,19 @@ def _carried(sheet: _Sheet) -> Iterator[Finding]:
     votes = sheet.joined["rater"].value_counts()
     if len(votes) == 1:
         said = f"All votes are by {show_rater(votes.index[0])}: the result is that rater's."
-        yield Finding("carried", "look", said, "Ask others, and show how far they agree.")
+        yield Finding("look", said, "Ask others, and show how far they agree.")
         return
     for (name, kind), raters in sheet.joined.groupby(["dimension", "rater_kind"])["rater"]:
         shares = raters.value_counts(normalize=True)
         # Halfway from an equal share to all: of two raters one has half or more of the votes.
         most = (1 + 1 / len(shares)) / 2
         if len(shares) > 1 and shares.iloc[0] > most:
-            who = show_rater(shares.index[0])
-            said = f"{name}: of {len(shares)} raters ({kind}), {who} gave {shares.iloc[0]:.0%} of"
-            said += " the votes: the result is that rater's."
-            yield Finding("carried", "unsupported", said, "Deal votes evenly.")
+            yield Finding(
+                "unsupported",
+                f"{name}: of {len(shares)} raters ({kind}), {show_rater(shares.index[0])} gave"
+                f" {shares.iloc[0]:.0%} of the votes: the result is that rater's.",
+                "Deal votes evenly.",
+            )
             return
     for name, board in sheet.boards.items():
         apart = board.differences().query("ci_low > 0")
@@ -576,9 +578,9 @@ def _carried(sheet: _Sheet) -> Iterator[Finding]:
             if turned > len(apart) / 4:
                 said = f"{name}: without {show_rater(rater)}, {turned} of {len(apart)} pairs that"
                 said += " are told apart stand the other way round."
-                yield Finding("carried", "unsupported", said, "Ask more raters.")
+                yield Finding("unsupported", said, "Ask more raters.")
                 return
-    yield Finding("carried", "sound", "No rater carries the result alone.")
+    yield Finding("sound", "No rater carries the result alone.")
 
 
 def _turned(rows: pd.DataFrame, apart: pd.DataFrame, dimension: str) -> int:
@@ -599,17 +601,16 @@ def _ties(sheet: _Sheet) -> Iterator[Finding]:
         if many:
             said = f"Most verdicts ({kind}) are ties and say nothing of who is better:"
             collect = "Ask for the better of two, or compare replies that differ more."
-            yield Finding("ties", "unsupported", f"{said} {', '.join(many)}.", collect)
+            yield Finding("unsupported", f"{said} {', '.join(many)}.", collect)
         else:
-            share = rows["tied"].mean()
-            yield Finding("ties", "sound", f"{share:.0%} of verdicts ({kind}) are ties.")
+            yield Finding("sound", f"{rows['tied'].mean():.0%} of verdicts ({kind}) are ties.")
 
 
-def _names(sheet: _Sheet) -> Iterator[Finding]:
+def _names_alone(sheet: _Sheet) -> Iterator[Finding]:
     """Agreement with people, beside a guess from who wrote."""
     if not sheet.judges or not sheet.people.any():
         collect = "Let people and a judge decide on the same pairs."
-        yield Finding("names", "not run", "There are not both people and a judge.", collect)
+        yield Finding("not run", "There are not both people and a judge.", collect)
         return
     try:
         table = agreement_with_baselines(
@@ -619,154 +620,143 @@ def _names(sheet: _Sheet) -> Iterator[Finding]:
             rng=sheet.generator("names"),
         )
     except AgreementError as error:
-        yield Finding("names", "not run", str(error))
+        yield Finding("not run", str(error))
         return
-    told: dict[tuple[str, str], list[str]] = {}
+    leads: dict[tuple[str, str], list[str]] = {}
     for row in table[table["who"] == "author_only"].to_dict("records"):
-        judge, dimension = str(row["rater"]), str(row["dimension"])
-        level = "sound" if row["lead_low"] > 0 else "look"
-        unsure = row["lead_low"] <= LEAST_LEAD
-        if unsure and not _follows_people(sheet, judge, dimension):
+        judge, dimension, low = str(row["rater"]), str(row["dimension"]), row["lead_low"]
+        level = "sound" if low > 0 else "look"
+        if low <= LEAST_LEAD and not _follows_people(sheet, judge, dimension):
             level = "unsupported"
-        lead = f"{row['lead']:+.1%} [{row['lead_low']:+.1%}, {row['lead_high']:+.1%}]"
+        lead = f"{row['lead']:+.1%} [{low:+.1%}, {row['lead_high']:+.1%}]"
         if np.isnan(row["lead"]):
             level, lead = "not run", "no pair that both decided"
-        told.setdefault((judge, level), []).append(f"{dimension} {lead}")
+        leads.setdefault((judge, level), []).append(f"{dimension} {lead}")
     added = {
         "unsupported": ": nothing shows that it reads more than who wrote.",
         "look": ": less than the names, or not shown to be more.",
     }
-    for (judge, level), leads in told.items():
-        said = f"{show_rater(judge)}'s agreement with people, less that of a guess from the"
-        said += f" authors' names: {', '.join(leads)}{added.get(level, '.')}"
-        collect = "Compare replies by equals, or of one author." if level in added else ""
-        yield Finding("names", level, said, collect)
+    for (judge, level), of_judge in leads.items():
+        yield Finding(
+            level,
+            f"{show_rater(judge)}'s agreement with people, less that of a guess from the authors'"
+            f" names: {', '.join(of_judge)}{added.get(level, '.')}",
+            "Compare replies by equals, or of one author." if level in added else "",
+        )
 
 
 def _follows_people(sheet: _Sheet, judge: str, dimension: str) -> bool:
     """Whether a judge goes with people among pairs of the same two authors."""
-    of_dimension = sheet.joined["dimension"].eq(dimension).to_numpy()
-    parts = [
-        sheet.joined[of & of_dimension].assign(
-            share=sheet.share[of & of_dimension], question=sheet.question[of & of_dimension]
-        )
-        for of in (sheet.of(judge), sheet.people)
-    ]
-    authors = ["responder_a", "responder_b"]
-    own, people = (part.groupby("question")["share"].mean() for part in parts)
-    about = parts[0].drop_duplicates("question").set_index("question")
-    both = pd.DataFrame({"own": own, "people": people}).dropna().join(about)
+    rows = sheet.joined.assign(own=sheet.asked(sheet.of(judge)), people=sheet.asked(sheet.people))
+    rows = rows.assign(question=sheet.question)[sheet.of(judge)]
+    both = rows[rows["dimension"].eq(dimension)].drop_duplicates("question")
+    both = both.dropna(subset="people")
     if both["dialogue_id"].nunique() < THREAD:
         return False
-    centred = both[["own", "people"]] - both.groupby(authors)[["own", "people"]].transform("mean")
+    centred = both[["own", "people"]] - both.groupby(SIDES)[["own", "people"]].transform("mean")
     product = centred["own"].to_numpy() * centred["people"].to_numpy()
-    return _mean(product, both["dialogue_id"], 1 - ERROR)[1] > 0
+    return _mean(product, both["dialogue_id"])[1] > 0
 
 
 def _people(sheet: _Sheet) -> Iterator[Finding]:
     """Each judge's agreement with people beside people's with each other."""
     if sheet.agreement.empty:
         said = "No pair of replies was decided by two people and a judge."
-        yield Finding("people", "not run", said, "Let two people or more decide on each pair.")
+        yield Finding("not run", said, "Let two people or more decide on each pair.")
     for row in sheet.agreement.to_dict("records"):
-        said = f"{row['dimension']}: {show_rater(row['rater'])} agrees with a person in"
-        said += f" {row['with_people']:.1%}, people with each other in {row['people']:.1%} of the"
-        said += f" same {row['n_pairs']:,} pairs: {row['difference']:+.1%} [{row['ci_low']:+.1%},"
-        level = "look" if row["ci_high"] < 0 else "sound"
-        yield Finding("people", level, f"{said} {row['ci_high']:+.1%}].")
+        yield Finding(
+            "look" if row["ci_high"] < 0 else "sound",
+            f"{row['dimension']}: {show_rater(row['rater'])} agrees with a person in"
+            f" {row['with_people']:.1%}, people with each other in {row['people']:.1%} of the same"
+            f" {row['n_pairs']:,} pairs: {row['difference']:+.1%} [{row['ci_low']:+.1%},"
+            f" {row['ci_high']:+.1%}].",
+        )
 
 
 def _beside_people(sheet: _Sheet) -> pd.DataFrame:
     """Compute agreement on decided pairs, and its difference with an interval over dialogues."""
-    decided = sheet.share != 0.5
-    n_questions = int(sheet.question.max()) + 1 if len(sheet.question) else 0
-
-    def count(of: NDArray[np.bool_]) -> Array:
-        return np.bincount(sheet.question[of & decided], minlength=n_questions).astype(float)
-
-    a_won = sheet.share > 0.5
-    for_a, n = count(sheet.people & a_won), count(sheet.people)
-    first = pd.Series(sheet.question).drop_duplicates()
-    about = sheet.joined.loc[first.index].set_axis(first.to_numpy()).sort_index()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        agree = (for_a * (for_a - 1) + (n - for_a) * (n - for_a - 1)) / (n * (n - 1))
-        toward_a = for_a / n
-    rows = []
+    rows = sheet.joined[["dimension", "rater"]].assign(
+        question=sheet.question,
+        dialogue_id=sheet.joined.groupby(sheet.question)["dialogue_id"].transform("first"),
+        a_won=sheet.share > 0.5,
+    )
+    rows = rows[sheet.share != 0.5]
+    people = rows[sheet.people[rows.index]].groupby("question")["a_won"].agg(["sum", "size"])
+    people = people[people["size"] > 1]
+    for_a, n = people["sum"].astype(float), people["size"]
+    agree = (for_a * (for_a - 1) + (n - for_a) * (n - for_a - 1)) / (n * (n - 1))
+    known = pd.DataFrame({"toward_a": for_a / n, "agree": agree})
+    found = []
     for judge in sheet.judges:
-        own, own_a = count(sheet.of(judge)), count(sheet.of(judge) & a_won)
-        both = (own > 0) & (n > 1)
-        for dimension in about.loc[both, "dimension"].unique():
-            kept = both & about["dimension"].eq(dimension).to_numpy()
-            dialogues = about.loc[kept, "dialogue_id"]
-            if dialogues.nunique() < 2:
-                continue
-            lean = own_a[kept] / own[kept]
-            right = lean * toward_a[kept] + (1 - lean) * (1 - toward_a[kept])
-            mean, low, high = _mean(right - agree[kept], dialogues, 1 - ERROR)
-            numbers = (right.mean(), agree[kept].mean(), mean, low, high, int(kept.sum()))
-            rows.append((str(dimension), judge, *numbers))
+        own = rows[rows["rater"].eq(judge)].groupby("question")
+        both = own[["dimension", "dialogue_id"]].first()
+        both = both.assign(lean=own["a_won"].mean()).join(known, how="inner")
+        both["right"] = both["lean"] * both["toward_a"] + (1 - both["lean"]) * (
+            1 - both["toward_a"]
+        )
+        for dimension, part in both.groupby("dimension", sort=False):
+            if part["dialogue_id"].nunique() >= 2:
+                difference = (part["right"] - part["agree"]).to_numpy()
+                means = part["right"].mean(), part["agree"].mean()
+                interval = _mean(difference, part["dialogue_id"])
+                found.append((str(dimension), judge, *means, *interval, len(part)))
     columns = ["dimension", "rater", "with_people", "people", "difference", "ci_low", "ci_high"]
-    return pd.DataFrame(rows, columns=[*columns, "n_pairs"])
+    return pd.DataFrame(found, columns=[*columns, "n_pairs"])
 
 
 def _length(sheet: _Sheet) -> Iterator[Finding]:
     """Whether longer replies win, among replies of the same authors."""
     if sheet.replies is None or "history_id" not in sheet.joined:
         said = "Without the replies' texts nothing tells whether the longer one wins."
-        yield Finding("length", "not run", said, "Give the replies (history, responder, text).")
+        yield Finding("not run", said, "Give the replies (history, responder, text).")
         return
     key = sheet.replies["history_id"].astype(str) + "\n" + sheet.replies["responder"].astype(str)
     texts = pd.DataFrame({"reply_id": key, "text": sheet.replies["text"]})
     features = text_features(texts.drop_duplicates("reply_id"))[["log2_words"]]
     rows = sheet.joined.assign(pair_id=sheet.question.astype(str))
-    sides = {
-        f"reply_{side}": rows["history_id"].astype(str) + "\n" + rows[f"responder_{side}"]
-        for side in "ab"
-    }
-    compared = list(
-        _longer(sheet, [features["log2_words"].reindex(side) for side in sides.values()])
+    history = rows["history_id"].astype(str) + "\n"
+    pairs = rows[["pair_id"]].assign(
+        reply_a=history + rows["responder_a"], reply_b=history + rows["responder_b"]
     )
-    for judge, mean, low, high, sure in compared:
-        if sure:
-            which = "longer" if mean > 0 else "shorter"
-            said = f"{show_rater(judge)} gives the {which} of two replies more wins than people do:"
-            said += f" {mean:+.1%} [{low:+.1%}, {high:+.1%}] for twice the words, among replies of"
-            said += " the same authors."
-            collect = "Compare replies of equal length, or rewritten to another length."
-            yield Finding("length", "unsupported", said, collect)
-    beside = {judge for judge, *_ in compared}
-    rest = ~rows["rater"].isin(beside).to_numpy()
-    found = list(_by_length(sheet, rows[rest], rows[["pair_id"]].assign(**sides)[rest], features))
-    yield from found
-    if not found and not any(sure for *_, sure in compared):
+    words_a, words_b = (
+        features["log2_words"].reindex(pairs[side]).to_numpy() for side in ("reply_a", "reply_b")
+    )
+    alarmed = False
+    beside = []
+    for judge, mean, low, high in _longer(sheet, sheet.turn * (words_a - words_b)):
+        beside.append(judge)
+        if abs(mean) > LEAST_FAMILY and not low <= 0 <= high:
+            alarmed = True
+            yield Finding(
+                "unsupported",
+                f"{show_rater(judge)} gives the {'longer' if mean > 0 else 'shorter'} of two"
+                f" replies more wins than people do: {mean:+.1%} [{low:+.1%}, {high:+.1%}] for"
+                " twice the words, among replies of the same authors.",
+                "Compare replies of equal length, or rewritten to another length.",
+            )
+    rest = ~rows["rater"].isin(beside)
+    for finding in _by_length(sheet, rows[rest], pairs[rest], features):
+        alarmed = True
+        yield finding
+    if not alarmed:
         said = "Length does not decide among the same authors' replies"
         said += ", or no more than it does with people." if beside else "."
-        yield Finding("length", "sound", said)
+        yield Finding("sound", said)
 
 
-def _longer(
-    sheet: _Sheet, words: list[pd.Series]
-) -> Iterator[tuple[str, float, float, float, bool]]:
+def _longer(sheet: _Sheet, longer: Array) -> Iterator[tuple[str, float, float, float]]:
     """Compute how many more wins a judge gives to twice the words than people do."""
-    about = sheet.joined[["dimension", "responder_a", "responder_b"]].reset_index(drop=True)
-    turned = (about["responder_a"] > about["responder_b"]).to_numpy()
-    turn = np.where(turned, -1.0, 1.0)
-    longer = turn * (words[0].to_numpy() - words[1].to_numpy())
-    authors = np.sort(about[["responder_a", "responder_b"]].to_numpy(str), axis=1)
-    pair = [about["dimension"].to_numpy(str), authors[:, 0], authors[:, 1]]
     expected = sheet.asked(sheet.people) - 0.5
     known = ~np.isnan(expected) & ~np.isnan(longer)
     kept = {judge: sheet.of(judge) & known for judge in sheet.judges}
-    dialogues = sheet.joined["dialogue_id"]
-    kept = {judge: of for judge, of in kept.items() if dialogues[of].nunique() >= ENOUGH_PAIRS}
+    kept = {judge: of for judge, of in kept.items() if sheet.n_dialogues(of) >= ENOUGH_PAIRS}
     for judge, of in kept.items():
+        own = np.zeros(len(longer))
         within = pd.Series(longer[of])
-        within -= within.groupby([part[of] for part in pair]).transform("mean")
-        if not within.std() > 0:
-            continue
-        own, error = turn[of] * within.to_numpy(), sheet.error / len(kept)
-        mean, low, high, _ = _own_lead(sheet, of, own, expected[of], error)
-        yield judge, mean, low, high, abs(mean) > LEAST_FAMILY and not low <= 0 <= high
+        own[of] = within - within.groupby(sheet.pair[of]).transform("mean")
+        if own[of].std() > 0:
+            lead, _ = _own_lead(sheet, of, sheet.turn * own, expected, sheet.error / len(kept))
+            yield judge, *lead
 
 
 def _by_length(
@@ -778,22 +768,22 @@ def _by_length(
     try:
         table = feature_bias(rows, pairs, features)
     except BiasError as error:
-        yield Finding("length", "not run", str(error))
+        yield Finding("not run", str(error))
         return
     always = table["why"].str.contains("without exception")
     sure = (table["log_odds"].abs() > LEAST_LENGTH) & (holm(table["p"]) < sheet.error)
     for row in table.assign(always=always)[sure | always].to_dict("records"):
-        said = f"{row['dimension']}: with {show_rater(row['rater'])} the length of replies by the"
-        said += " same authors decides"
-        times = np.exp(abs(row["log_odds"]))
         which = "longer" if row["log_odds"] > 0 else "shorter"
-        said += ", always" if row["always"] else f": odds of the {which}, at twice, x {times:.1f}"
+        odds = f": odds of the {which}, at twice, x {np.exp(abs(row['log_odds'])):.1f}"
+        said = (
+            f"{row['dimension']}: with {show_rater(row['rater'])} the length of replies by the same"
+            f" authors decides{', always' if row['always'] else odds}."
+        )
         if row["rater"] in sheet.judges:
-            said += ". Whether it does so with people, too, nothing tells."
-            collect = "Let people decide on the same pairs."
-            yield Finding("length", "undecided", said, collect)
+            said += " Whether it does so with people, too, nothing tells."
+            yield Finding("undecided", said, "Let people decide on the same pairs.")
         else:
-            yield Finding("length", "look", f"{said}.")
+            yield Finding("look", said)
 
 
 def _family_of(name: str) -> str:
@@ -809,92 +799,99 @@ def _family(sheet: _Sheet) -> Iterator[Finding]:
         own, who = sheet.own_family(judge), sheet.of(judge)
         expected = sheet.asked(sheet.people if sheet.people.any() else ~who) - 0.5
         kept = who & ~np.isnan(expected)
-        if len(pd.unique(sheet.joined.loc[kept & (own != 0), "dialogue_id"])) > 1:
-            tried.append((judge, kept, own[kept], expected[kept]))
+        if sheet.n_dialogues(kept & (own != 0)) > 1:
+            tried.append((judge, kept, own, expected))
     if not tried:
         said = "No judge decided on a reply of its own family (by name) that others decided on too."
-        yield Finding("family", "not run", said)
+        yield Finding("not run", said)
     for judge, kept, own, expected in tried:
-        mean, low, high, allowed = _own_lead(sheet, kept, own, expected, sheet.error / len(tried))
-        said = f"Share of wins that {show_rater(judge)} gives its own family, less what the votes"
-        said += f" of {others} lead to expect: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
+        error = sheet.error / len(tried)
+        (mean, low, high), allowed = _own_lead(sheet, kept, own, expected, error)
+        said = (
+            f"Share of wins that {show_rater(judge)} gives its own family, less what the votes of"
+            f" {others} lead to expect: {mean:+.1%} [{low:+.1%}, {high:+.1%}]."
+        )
         level = "sound" if low <= 0 else "look"
         if level == "look" and mean > LEAST_FAMILY and allowed:
-            level, added = _beside_judges(sheet, judge, sheet.error / len(tried))
+            level, added = _beside_judges(sheet, judge, error)
             said += added
         collect = "Use a judge of another family, too." if level != "sound" else ""
-        yield Finding("family", level, said, collect)
+        yield Finding(level, said, collect)
 
 
 def _beside_judges(sheet: _Sheet, judge: str, error: float) -> tuple[str, str]:
     """Compare with judges of other families, who may share a taste that people do not have."""
-    if not sheet.people.any():
-        return "unsupported", ""
     families = sheet.joined["rater"].map(_family_of)
     others = sheet.asked(~sheet.people & families.ne(_family_of(judge)).to_numpy()) - 0.5
     own, kept = sheet.own_family(judge), sheet.of(judge) & ~np.isnan(others)
-    if sheet.joined.loc[kept & (own != 0), "dialogue_id"].nunique() < ENOUGH_PAIRS:
+    if not sheet.people.any() or sheet.n_dialogues(kept & (own != 0)) < ENOUGH_PAIRS:
         return "unsupported", ""
-    mean, low, high, _ = _own_lead(sheet, kept, own[kept], others[kept], error)
+    (mean, low, high), _ = _own_lead(sheet, kept, own, others, error)
     said = f" Less what judges of other families lead to expect: {mean:+.1%} [{low:+.1%},"
     return "unsupported" if mean > LEAST_FAMILY else "look", f"{said} {high:+.1%}]."
 
 
 def _own_lead(
     sheet: _Sheet, kept: NDArray[np.bool_], own: Array, expected: Array, error: float
-) -> tuple[float, float, float, bool]:
+) -> tuple[tuple[float, float, float], bool]:
     """Compute a family's lead with its interval, and whether a surer judge is allowed for.
 
     A judge that is surer than others gives every strong author more wins. How much more is found
     over pairs of authors, whose means are the instrument of single answers.
     """
-    rows, given = sheet.joined[kept], sheet.share[kept] - 0.5
-    turn = np.where(rows["responder_a"] > rows["responder_b"], -1.0, 1.0)
-    authors = np.sort(rows[["responder_a", "responder_b"]].to_numpy(str), axis=1)
-    pair = [rows["dimension"].to_numpy(str), authors[:, 0], authors[:, 1]]
-    of_pair = turn * pd.Series(turn * expected).groupby(pair).transform("mean").to_numpy()
+    own, expected, turn = own[kept], expected[kept], sheet.turn[kept]
+    given = sheet.share[kept] - 0.5
+    of_pair = turn * pd.Series(turn * expected).groupby(sheet.pair[kept]).transform("mean")
     found, instruments = np.column_stack([own, expected]), np.column_stack([own, of_pair])
-    allowed = np.linalg.matrix_rank(instruments.T @ instruments, tol=1e-6 * len(rows)) == 2
+    allowed = np.linalg.matrix_rank(instruments.T @ instruments, tol=1e-6 * len(own)) == 2
     if not allowed:  # two authors: as sure as the others
         given, found, instruments = given - expected, found[:, :1], instruments[:, :1]
     inverse = np.linalg.inv(instruments.T @ found)
     lead = inverse @ instruments.T @ given
     influence = (instruments * (given - found @ lead)[:, np.newaxis]) @ inverse[0]
-    codes = pd.factorize(rows["dialogue_id"])[0]
-    se, even = clustered_error(influence, np.ones(len(codes)), codes)
-    low, high = error_ends(lead[0], se, even, 1 - error, least=-1.0, most=1.0)
-    return float(lead[0]), float(low), float(high), bool(allowed)
+    dialogues = sheet.joined.loc[kept, "dialogue_id"]
+    return _interval(lead[0], influence, dialogues, error), bool(allowed)
 
 
 def _drift(sheet: _Sheet) -> Iterator[Finding]:
     """Whether a judge's answers changed between the earlier and the later half."""
-    column = next((name for name in DATES if name in sheet.joined), None)
-    when = sheet.joined[column] if column else pd.Series(dtype=object)
-    when = read_dates(when) if column == "date" else when
-    tried = []
-    for judge in sheet.judges:
-        mine = sheet.of(judge) & (when.notna().to_numpy() if column else True)
-        order = when[mine].rank(method="dense") if column else pd.Series(dtype=float)
-        if order.nunique() < 2:
-            continue
-        late = order.gt(order.median() if order.nunique() > 2 else 1.5).to_numpy()
-        tried += [(judge, *one) for one in _changes(sheet, mine, late)]
+    tried = [
+        (judge, *change)
+        for judge, mine, late in _halves(sheet)
+        for change in _changes(sheet, mine, late)
+    ]
     if not tried:
         said = "No judge decided on the same authors at two dates (column date)."
-        yield Finding("drift", "not run", said, "Keep when each vote was given, and ask again.")
+        yield Finding("not run", said, "Keep when each vote was given, and ask again.")
         return
-    p = holm(pd.Series([one[-1] for one in tried], dtype=float))
-    large = np.array([abs(one[2]) > LEAST_CHANGE for one in tried])
-    changed = large & (p < sheet.error / 2).to_numpy()
-    for (judge, responder, change, again, _), sure in zip(tried, changed, strict=True):
-        if sure:
-            said = f"With {show_rater(judge)}, {responder} won {change:+.0%} more often in the"
-            said += " later half of its votes, against the same authors"
-            said += " on the same pairs." if again else ": the judge changed, or its dialogues did."
-            collect = "" if again else "Ask one set of pairs again, on both dates."
-            yield Finding("drift", "unsupported" if again else "undecided", said, collect)
-    if not changed.any():
-        yield Finding("drift", "sound", "No judge's answers changed over time.")
+    table = pd.DataFrame(tried, columns=["judge", "responder", "change", "again", "p"])
+    changed = table[table["change"].abs().gt(LEAST_CHANGE) & holm(table["p"]).lt(sheet.error / 2)]
+    for row in changed.to_dict("records"):
+        again = row["again"]
+        added = " on the same pairs." if again else ": the judge changed, or its dialogues did."
+        yield Finding(
+            "unsupported" if again else "undecided",
+            f"With {show_rater(row['judge'])}, {row['responder']} won {row['change']:+.0%} more"
+            f" often in the later half of its votes, against the same authors{added}",
+            "" if again else "Ask one set of pairs again, on both dates.",
+        )
+    if changed.empty:
+        yield Finding("sound", "No judge's answers changed over time.")
+
+
+def _halves(sheet: _Sheet) -> Iterator[tuple[str, NDArray[np.bool_], NDArray[np.bool_]]]:
+    """Find each judge's votes, and which of them are in the later half."""
+    column = next((name for name in DATES if name in sheet.joined), None)
+    if column is None:
+        return
+    when = sheet.joined[column]
+    when = read_dates(when) if column == "date" else when
+    for judge in sheet.judges:
+        mine = sheet.of(judge) & when.notna().to_numpy()
+        order = when[mine].rank(method="dense")
+        if order.nunique() >= 2:
+            middle = order.median() if order.nunique() > 2 else 1.5
+            yield judge, mine, order.gt(middle).to_numpy()
 
 
 def _changes(
@@ -905,40 +902,32 @@ def _changes(
     On pairs asked in both halves where there are some; else against the same authors (Welch), less
     what people say of the same pairs where they decided most of them.
     """
-    rows, share, question = sheet.joined[mine], sheet.share[mine], sheet.question[mine]
-    halves = pd.Series(late).groupby(question).transform("nunique").to_numpy()
-    again = rows.loc[halves > 1, "dialogue_id"].nunique() >= THREAD
+    columns = [*SIDES, "dimension", "dialogue_id"]
+    rows = sheet.joined.loc[mine, columns].assign(share=sheet.share[mine], late=late)
+    halves = pd.Series(late).groupby(sheet.question[mine]).transform("nunique").to_numpy()
     told = sheet.asked(sheet.people)[mine]
-    kept = np.ones(len(rows), dtype=bool)
+    again = rows.loc[halves > 1, "dialogue_id"].nunique() >= THREAD
     if again:
-        kept = halves > 1
+        rows = rows[halves > 1]
     elif np.mean(~np.isnan(told)) > MOST:
-        share, kept = share - told + 0.5, ~np.isnan(told)
-    rows, share, late = rows[kept], share[kept], late[kept]
-    sides = [rows["responder_a"], rows["responder_b"]]
-    wins = pd.DataFrame(
-        {
-            "responder": pd.concat(sides),
-            "other": pd.concat(sides[::-1]),
-            "dimension": pd.concat([rows["dimension"]] * 2),
-            "won": np.concatenate([share, 1 - share]),
-            "late": np.tile(late, 2),
-            "dialogue_id": pd.concat([rows["dialogue_id"]] * 2),
-        }
-    )
+        rows["share"] += 0.5 - told
+        rows = rows.dropna(subset="share")
+    names = {"responder_a": "responder", "responder_b": "other"}
+    turned = {"responder_b": "responder", "responder_a": "other"}
+    other_side = rows.assign(share=1 - rows["share"]).rename(columns=turned)
+    wins = pd.concat([rows.rename(columns=names), other_side], ignore_index=True)
     pairs = wins.groupby(["responder", "other", "dimension"])
-    wins["won"] -= pairs["won"].transform("mean")
+    wins["share"] -= pairs["share"].transform("mean")
     wins = wins[pairs["late"].transform("nunique") > 1]
-    means = wins.groupby(["responder", "dialogue_id", "late"])["won"].mean().unstack()  # noqa: PD010
+    means = wins.pivot_table("share", ["responder", "dialogue_id"], "late")
     for responder, of in means.groupby("responder"):
         early, later = (of[half].dropna() for half in (False, True))
         change = later.mean() - early.mean()
         if min(len(early), len(later)) > 2 and early.std() + later.std() > 0:
+            test = stats.ttest_ind(later, early, equal_var=False)
             if again:
-                p = stats.ttest_1samp((of[True] - of[False]).dropna(), 0).pvalue
-            else:
-                p = stats.ttest_ind(later, early, equal_var=False).pvalue
-            yield str(responder), float(change), bool(again), float(p)
+                test = stats.ttest_1samp((of[True] - of[False]).dropna(), 0)
+            yield str(responder), float(change), bool(again), float(test.pvalue)
 
 
 def _gap(sheet: _Sheet) -> Iterator[Finding]:
@@ -953,27 +942,28 @@ def _gap(sheet: _Sheet) -> Iterator[Finding]:
         simultaneous = stats.t.ppf(1 - ERROR / (2 * len(spread)), n - 1)
         found = POINTS * width / simultaneous * quantile
         needed = int(np.ceil(n * (found / sheet.smallest_gap) ** 2))
-        said = f"{name}: between two responders named in advance a gap of {found:.0f} points would"
-        said += " be found four times in five"
-        level = "look" if needed > n else "sound"
         collect = f"{sheet.smallest_gap:.0f} points take about {needed:,} dialogues in all."
-        yield Finding("gap", level, f"{said} ({n} dialogues).", collect if needed > n else "")
+        yield Finding(
+            "look" if needed > n else "sound",
+            f"{name}: between two responders named in advance a gap of {found:.0f} points would be"
+            f" found four times in five ({n} dialogues).",
+            collect if needed > n else "",
+        )
 
 
-CHECKS: tuple[Callable[[_Sheet], Iterator[Finding]], ...] = (
-    _kinds,
-    _reading,
-    _doubled,
-    _board,
-    _dialogues,
-    _carried,
-    _ties,
-    _names,
-    _people,
-    _length,
-    _family,
-    _drift,
-    _gap,
-)
-OF_JUDGES = {"reading": _reading, "length": _length, "family": _family, "drift": _drift}
-"""Checks that ask of all dimensions at once."""
+CHECKS: dict[str, Callable[[_Sheet], Iterator[Finding]]] = {
+    "kinds": _kinds,
+    "reading": _reading,
+    "doubled": _doubled,
+    "board": _board,
+    "dialogues": _dialogues,
+    "carried": _carried,
+    "ties": _ties,
+    "names": _names_alone,
+    "people": _people,
+    "length": _length,
+    "family": _family,
+    "drift": _drift,
+    "gap": _gap,
+}
+OF_JUDGES = ("reading", "length", "family", "drift")  #: Asked of all dimensions at once.
