@@ -1,7 +1,4 @@
-"""Collect a run (``heart-collect RUN`` or ``make collect``).
-
-First what it would take, then replies and verdicts.
-"""
+"""Collect a run: ``heart-collect RUN`` or ``make collect``."""
 
 from __future__ import annotations
 
@@ -25,10 +22,7 @@ INTERRUPTED, REFUSED = 130, 2  #: Exit codes: after Ctrl-C, and where no one all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Collect a run; return 0 if all is recorded, 1 after an error, 3 if something failed.
-
-    3 means that calls failed or that ``--check`` found a fault.
-    """
+    """Collect a run; return 0 if all is recorded, 1 after an error, 3 if something failed."""
     options = _parser().parse_args(arguments)
     quieten_litellm()  # to the end of the process
     options.warned = []  # by warnings, such as why a queue was stopped: each is said once
@@ -147,7 +141,7 @@ def _show_warning(
 
 
 def command(arguments: Sequence[str] | None = None) -> int:
-    """Collect as a program of its own, which a service manager or a closed terminal may stop."""
+    """Collect as a program, which a service manager may stop."""
     for word in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(word) == signal.SIG_DFL:  # not under nohup
             signal.signal(word, signal.default_int_handler)

@@ -1,7 +1,4 @@
-"""A recipe at work on its run and its ledger, and what a terminal is told of it.
-
-Each step is planned before it is run.
-"""
+"""A recipe at work on its run and its ledger, and what a terminal is told of it."""
 
 from __future__ import annotations
 
@@ -73,8 +70,7 @@ COMMONEST = 5  #: So many causes of failure are told, the commonest first.
 class Collection:
     """A recipe, the run that it fills, and the ledger through which models are asked.
 
-    ``plan()`` counts what all steps would take. ``answer()``, ``pair()`` and ``judge()`` do the
-    work, in this order; ``tables`` holds what they made.
+    ``answer()``, ``pair()`` and ``judge()`` come in this order; ``tables`` holds what they made.
     """
 
     recipe: Recipe
@@ -93,7 +89,7 @@ class Collection:
 
     @cached_property
     def of_people(self) -> pd.DataFrame:
-        """Replies that people wrote in studies of this run; they take part beside the recipe's."""
+        """Replies that people wrote in studies of this run."""
         return add_people(self.run, empty_table("replies"), self.histories)
 
     @cached_property
@@ -107,14 +103,13 @@ class Collection:
         return [step(self.recipe) for step in JUDGING.values()]
 
     def at_once(self, step: str) -> int | None:
-        """Return how many calls of a step may be in flight together; None means no limit."""
+        """Return how many calls of a step may be in flight; None: no limit."""
         return self.reply_concurrency if step == Replies.name else self.recipe.max_concurrency
 
     def plan(self) -> pd.DataFrame:
-        """Count the calls of each step and model, those to make (``n``), and what they would take.
+        """Count the calls of each step and model, those to make (``n``), and their cost.
 
-        Replies that are not there yet are taken to have 40 words; for ``at_most_usd``, as many as
-        fit.
+        Replies that are not there yet have 40 words; for ``at_most_usd``, as many as fit.
         """
         drafts = self.replies.run(Tables(self.histories), self.ledger, mode="dry")
         replies = self._with_people(drafts)
@@ -160,7 +155,7 @@ class Collection:
         self._keep(*self.tables)
 
     def judge(self, **asking: Unpack[Asking]) -> Iterator[tuple[Judging, pd.DataFrame]]:
-        """Ask the questions of each further step, and yield its table as it comes.
+        """Ask the questions of each further step, and yield its table.
 
         Where the budget ends, what is free goes on, and the error is raised at the end.
         """
@@ -185,7 +180,7 @@ class Collection:
             raise short
 
     def requests(self) -> list[Request]:
-        """List the requests to judges and coders, without repairs, which depend on answers."""
+        """List the requests to judges and coders, without repairs."""
         questions = [
             question
             for step in self.judging
@@ -207,11 +202,7 @@ class Collection:
         return add_people(self.run, replies, self.histories) if len(self.of_people) else replies
 
     def _note_judges(self) -> None:
-        """Note in the manifest what each judge is, and in which form it is asked.
-
-        Records of calibration are bound to the first. The second decides requests, and other
-        ledgers need not agree.
-        """
+        """Note in the manifest what each judge is, and in which form it is asked."""
         models = (*self.recipe.judges, *self.recipe.coders)
         in_json = [model for model in models if model.answer_format == "json"]
         by_protocol = {name: load_protocol(name) for name in self.recipe.protocols}
@@ -228,7 +219,6 @@ class Collection:
         )
 
     def _keep(self, *names: str) -> None:
-        """Write tables of the run, and in its manifest what they rest on, as its chapters do."""
         licence = strictest_licence(list(self.histories["licence"].unique()))
         for name in names:
             rows = self.tables[name]
@@ -242,7 +232,7 @@ class Collection:
                 self.run.record(tables={name: about})
 
     def _origin_of(self, name: str) -> str | dict[str, int]:
-        """Describe where the words of a table come from; of replies, how many from where."""
+        """Say where the words of a table come from; of replies, how many from where."""
         if name in ("responders", "comparisons"):  # names and kinds, no one's words
             return "drafted"
         if name == "histories":
@@ -301,7 +291,6 @@ def _look_after(collection: Collection, options: argparse.Namespace) -> int:
 
 
 def _check(collection: Collection) -> int:
-    """Print what of a run is damaged, doubled or missing."""
     ledger, plan = collection.ledger, collection.plan()
     faults = check_calls(ledger)
     missing = plan[plan["n"] > 0]
@@ -318,7 +307,6 @@ def _check(collection: Collection) -> int:
 
 
 def _restore(run: Run) -> int:
-    """Put the copy of a damaged ledger in its place."""
     file = ledger_file(run)
     if file is None:
         raise LedgerError("The ledger is on a PostgreSQL server, which keeps copies of its own.")
@@ -331,7 +319,6 @@ def _restore(run: Run) -> int:
 
 
 def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
-    """Write the raw answers of a run, and print what the file holds and whether to share it."""
     written = write_answers(run, ledger, file)
     lost = (
         f" {written['lost']} answers that its tables name are not in {ledger.url}."
@@ -352,7 +339,6 @@ def _write_answers(run: Run, ledger: Ledger, file: str) -> None:
 
 
 def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
-    """Estimate what the steps of a collection would take, and run them where that is allowed."""
     _tell_what_is_there(collection)
     plan = collection.plan()
     to_ask = plan[plan["n"] > 0]
@@ -376,7 +362,6 @@ def _run_steps(collection: Collection, options: argparse.Namespace) -> int:
 
 
 def _ask(collection: Collection, budget_usd: float | None, options: argparse.Namespace) -> int:
-    """Run the steps one after the other, and say how each ended."""
     started = time.monotonic()
     asking: Asking = {"budget_usd": budget_usd, "progress": not options.quiet}
     replies, what = collection.answer(**asking), "replies"
@@ -408,7 +393,6 @@ def _ask(collection: Collection, budget_usd: float | None, options: argparse.Nam
 
 
 def _tell_end(collection: Collection, options: argparse.Namespace, seconds: float) -> int:
-    """Print what the run took and what failed; return 3 if anything did."""
     ledger, used = collection.ledger, _used(collection)
     money = ledger.money()
     spent = f"{money.spent:.4f} USD at list price"
@@ -440,7 +424,7 @@ def _tell_end(collection: Collection, options: argparse.Namespace, seconds: floa
 
 
 def _batch(collection: Collection, budget_usd: float | None) -> int:
-    """Collect the batches that ended, submit what is missing, and say how it stands."""
+    """Collect the batches that ended, and submit what is missing."""
     requests = collection.requests()
     able = [request for request in requests if can_batch(request.model)]
     calls = ask_all(able, ledger=collection.ledger, mode="batch", budget_usd=budget_usd)
@@ -461,7 +445,6 @@ def _batch(collection: Collection, budget_usd: float | None) -> int:
 
 
 def _tell_what_is_there(collection: Collection) -> None:
-    """Print how many histories there are to answer, and what people wrote already."""
     histories, written = collection.histories, collection.of_people
     skipped = len(skipped_histories(histories))
     without = f", {skipped} of them without a turn to answer" if skipped else ""
@@ -476,7 +459,6 @@ def _tell_what_is_there(collection: Collection) -> None:
 
 
 def _tell_plan(collection: Collection, plan: pd.DataFrame, to_ask: pd.DataFrame) -> None:
-    """Print what the steps would take: calls, money, time."""
     recipe, ledger = collection.recipe, collection.ledger
     print(_describe(plan, ledger))
     if len(to_ask):
@@ -494,7 +476,6 @@ def _tell_plan(collection: Collection, plan: pd.DataFrame, to_ask: pd.DataFrame)
 
 
 def _describe(plan: pd.DataFrame, ledger: Ledger) -> str:
-    """Write the plan as text."""
     if not plan["n"].sum():
         return (
             f"Nothing to do: all {int(plan['n_calls'].sum())} calls are recorded in {ledger.url}."
@@ -552,7 +533,6 @@ def _describe_time(plan: pd.DataFrame, collection: Collection) -> str:
 def _tell_states(
     what: str, table: pd.DataFrame, who: str | list[str], column: str = "state"
 ) -> None:
-    """Print how many rows ended in which state."""
     if len(table):
         counts = table.pivot_table(index=who, columns=column, aggfunc="size", fill_value=0)
         print(f"{len(table)} {what}\n{counts.to_string()}")
@@ -564,7 +544,7 @@ def _tell_states(
 
 
 def _used(collection: Collection) -> pd.DataFrame:
-    """Read how the calls that this run looked up ended, what they took and for which model."""
+    """Read how the calls that this run looked up ended."""
     names: dict[str, dict[str, None]] = {}
     for model in collection.recipe.models:
         names.setdefault(model.identity_digest, {})[model.name] = None
@@ -577,7 +557,6 @@ def _used(collection: Collection) -> pd.DataFrame:
 
 
 def _causes(used: pd.DataFrame, warned: Sequence[str]) -> str:
-    """List the commonest causes of calls that failed or were not made."""
     causes = (
         used[used["status"] == "error"].value_counts(["model", "error"], dropna=False).reset_index()
     )
@@ -599,10 +578,7 @@ def _kept_without_words(replies: pd.DataFrame, ledger: Ledger) -> list[str]:
 
 
 def _by_model(used: pd.DataFrame) -> str:
-    """Write a table of what this run's calls took, by model and by who answered under its name.
-
-    Calls count whenever they were made.
-    """
+    """Write a table of what this run's calls took, whenever they were made."""
     if used.empty:
         return "No call of this run is recorded."
     ends = {"refused": used["status"] == "refused", "failed": used["status"] == "error"}

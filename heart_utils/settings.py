@@ -40,6 +40,7 @@ EXPECTED = {
     "enum": "one of {expected}",
     "greater_than_equal": "{ge:g} or more",
     "greater_than": "more than {gt:g}",
+    "less_than_equal": "{le:g} or less",
 }
 """What pydantic found -> what was expected, in words."""
 

@@ -1,8 +1,7 @@
-"""Who may come in to a study, and how somebody comes back: the same for all kinds of studies.
+"""Who may come in to a study, and how somebody comes back.
 
-Whoever comes by a signed link gets in once, from one browser; from another one they need the code
-that they were handed out. Nothing is remembered of who only looks. The file is copied beside
-Potato, so it imports the standard library, itsdangerous and Jinja alone.
+A signed link lets a browser in once; another browser needs the code. Copied beside Potato, the
+file imports the standard library, itsdangerous and Jinja alone.
 """
 
 from __future__ import annotations
@@ -47,17 +46,7 @@ class Taken(Protocol):
 
 
 class Door:
-    """The door of one study.
-
-    Parameters
-    ----------
-    secret : str
-        The study's own, which signs its links and cookies.
-    arrival : str
-        ``name``, ``link`` (a link for each person) or a platform.
-    taken
-        Those who have a place.
-    """
+    """The door of one study, with the secret that signs its links and cookies."""
 
     def __init__(self, secret: str, arrival: str, taken: Taken) -> None:
         from itsdangerous import BadData, Signer, URLSafeSerializer
@@ -91,7 +80,7 @@ class Door:
         return (person, browser) if known in (None, (person, browser)) else None
 
     def knock(self, sent: Mapping[str, str], cookie: str) -> Step:
-        """Say what becomes of somebody who follows a link, or answers a page of the door."""
+        """Decide on somebody who follows a link, or answers a page of the door."""
         try:
             place = self._links.unsign(sent.get("key", "")).decode()
         except self._foreign:

@@ -1,7 +1,4 @@
-"""Assignment of raters and writers: balanced, counterbalanced, seeded and checked.
-
-A seat is the list of tasks that one person takes.
-"""
+"""Assignment of raters and writers to seats: balanced, counterbalanced, seeded and checked."""
 
 from __future__ import annotations
 
@@ -33,12 +30,9 @@ class StudyError(ValueError):
 def choose_pairs(
     comparisons: pd.DataFrame, *, pairs_per_history: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Choose pairs of each history so that responders meet about equally often.
+    """Choose pairs of each history so that responders, alone and by two, meet about equally often.
 
-    Each two responders too meet about equally often.
-
-    This is an incomplete block design: a history is a block, and the pairs met least so far are
-    taken next.
+    An incomplete block design: a history is a block, and the pairs met least so far come next.
 
     Parameters
     ----------
@@ -61,12 +55,8 @@ def choose_pairs(
 
     Examples
     --------
-    >>> met = {
-    ...     "pair_id": ["p", "q", "r"],
-    ...     "history_id": "h",
-    ...     "responder_a": ["x", "x", "y"],
-    ...     "responder_b": ["y", "z", "z"],
-    ... }
+    >>> met = {"pair_id": ["p", "q", "r"], "history_id": "h"}
+    >>> met = met | {"responder_a": ["x", "x", "y"], "responder_b": ["y", "z", "z"]}
     >>> len(choose_pairs(pd.DataFrame(met), pairs_per_history=2, rng=np.random.default_rng(1)))
     2
     """
@@ -116,18 +106,17 @@ def assign_raters(
     n_checks: int = 0,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Share comparisons out among the seats of a study; a seat is what one rater will do, in order.
+    """Share comparisons out among seats; a seat is what one rater will do, in order.
 
-    Loads, and how often a pair is shown in either order, differ by at most one, for each pair,
-    rater and pair of responders: a bipartite graph can be split in two with no vertex off by more
-    than one.
+    Loads, and how often either order of a pair is shown, differ by at most one for each pair, rater
+    and two responders.
 
     Parameters
     ----------
     comparisons
         Both orders of each pair (``pair_replies(..., orders="both")``).
     raters_per_pair
-        How many rate each pair; a mapping from ``pair_id`` gives some more, or tops up (0: none).
+        How many rate each pair; a mapping from ``pair_id`` gives some more, or none (0).
     load
         The most comparisons that one rater makes.
     n_checks
@@ -138,28 +127,21 @@ def assign_raters(
     Returns
     -------
     pandas.DataFrame
-        One row per page of a seat: ``seat`` (``seat-001`` on), ``position`` (from 1), ``task``
-        (``rate`` or ``check``), the comparison's columns, and ``check`` (the number of the check,
-        from 1; empty in rows to rate).
+        One row per page: ``seat``, ``position`` (from 1), ``task`` (``rate`` or ``check``), the
+        comparison's columns, and ``check`` (the number of the check, from 1).
 
     Raises
     ------
     StudyError
-        If a pair lacks an order, numbers are below 1, or a mapping names a pair that is not there.
+        If a pair lacks an order, numbers are below 1, or a mapping names an unknown pair.
 
     Examples
     --------
-    >>> both = {
-    ...     "comparison_id": ["c", "d"],
-    ...     "pair_id": "p",
-    ...     "history_id": "h",
-    ...     "responder_a": "x",
-    ...     "responder_b": "y",
-    ... }
-    >>> both = pd.DataFrame(both | {"order": ["ab", "ba"]})
-    >>> assign_raters(both, raters_per_pair=2, load=5, rng=np.random.default_rng(1))[
-    ...     ["seat", "order"]
-    ... ].to_numpy().tolist()
+    >>> both = {"comparison_id": ["c", "d"], "pair_id": "p", "history_id": "h"}
+    >>> both = both | {"responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]}
+    >>> rng = np.random.default_rng(1)
+    >>> seats = assign_raters(pd.DataFrame(both), raters_per_pair=2, load=5, rng=rng)
+    >>> seats[["seat", "order"]].to_numpy().tolist()
     [['seat-001', 'ab'], ['seat-002', 'ba']]
     """
     pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
@@ -198,18 +180,9 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> shown = {
-    ...     "seat": ["s1", "s2"],
-    ...     "task": "rate",
-    ...     "pair_id": "p1",
-    ...     "history_id": "h1",
-    ...     "order": ["ab", "ba"],
-    ... }
-    >>> bool(
-    ...     check_balance(pd.DataFrame(shown | {"responder_a": "x", "responder_b": "y"}))[
-    ...         "holds"
-    ...     ].all()
-    ... )
+    >>> shown = {"seat": ["s1", "s2"], "task": "rate", "pair_id": "p1", "history_id": "h1"}
+    >>> shown = shown | {"responder_a": "x", "responder_b": "y", "order": ["ab", "ba"]}
+    >>> bool(check_balance(pd.DataFrame(shown))["holds"].all())
     True
     """
     rated = assignment[assignment["task"] == "rate"]
@@ -275,17 +248,16 @@ def assign_writers(
     histories : pandas.DataFrame
         With a column ``history_id``.
     writers_per_history
-        Writers of each history; three in HEART's design, as secondary sources tell it.
+        Writers of each history.
     n_writers
-        Size of the pool; twelve in that design.
+        Size of the pool.
     rng
         The source of chance.
 
     Returns
     -------
     pandas.DataFrame
-        One row per page of a seat: ``seat``, ``position`` and ``history_id``; loads differ by at
-        most one.
+        One row per page: ``seat``, ``position`` and ``history_id``; loads differ by at most one.
 
     Raises
     ------
@@ -295,9 +267,8 @@ def assign_writers(
     Examples
     --------
     >>> four = pd.DataFrame({"history_id": ["h1", "h2", "h3", "h4"]})
-    >>> assign_writers(four, n_writers=6, rng=np.random.default_rng(1)).groupby(
-    ...     "seat"
-    ... ).size().tolist()
+    >>> seats = assign_writers(four, n_writers=6, rng=np.random.default_rng(1))
+    >>> seats.groupby("seat").size().tolist()
     [2, 2, 2, 2, 2, 2]
     """
     _check_columns(histories, ("history_id",))
@@ -323,7 +294,7 @@ def assign_writers(
 def assign_conversations(
     histories: pd.DataFrame, *, writers_per_history: int, n_writers: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Share starts out among the people who hold conversations, each start with each seeker.
+    """Share starts out among people who hold conversations, each start with each seeker.
 
     Nobody meets a start twice, and each meets the seekers about equally often.
     """
@@ -361,9 +332,7 @@ def study_cost(
 ) -> pd.DataFrame:
     """Compute the raters, hours and cost of a rating study, by raters a pair.
 
-    More raters for each pair cost in proportion, but reach a given precision only up to what
-    dialogues allow. Compare these rows with :func:`plan_study`, which states what each number can
-    detect, and pay for minutes that a pilot measured rather than hoped for.
+    Drop-outs and excluded raters are not in it.
 
     Parameters
     ----------
@@ -385,31 +354,12 @@ def study_cost(
     Returns
     -------
     pandas.DataFrame
-        One row for each number of raters a pair:
-
-        ``raters_per_pair``
-            As given.
-        ``verdicts``
-            Comparisons that are judged, over all raters.
-        ``raters``
-            People needed, rounded up.
-        ``minutes_each``
-            Minutes of one rater, all tasks together.
-        ``hours``
-            Hours of all raters.
-        ``cost``
-            Pay and fee, in the currency of `pay_per_hour`.
+        One row a number: ``raters_per_pair``, ``verdicts``, ``raters`` (rounded up),
+        ``minutes_each``, ``hours`` and ``cost`` (pay and fee).
 
     See Also
     --------
     plan_study : Compute the smallest gap that each design can detect.
-    assign_raters : Assign pairs to raters.
-    cheapest_design : List designs that reach a wanted reliability, the cheapest first.
-
-    Notes
-    -----
-    Drop-outs and excluded raters are not in it: add the share that your pilot lost. Who pays by the
-    task should still compute from the hour, so that a slow and careful rater is paid fairly.
 
     Examples
     --------
@@ -485,10 +435,7 @@ def _count_seats(votes: np.ndarray, load: int) -> int:
 
 
 def _most_visits(load: int, n_histories: int) -> int:
-    """Compute how often a rater may meet one history.
-
-    Once more than if the load were spread over all histories.
-    """
+    """Compute how often a rater may meet a history: once more than if spread over all."""
     return -(-load // n_histories) + 1
 
 
@@ -500,9 +447,9 @@ def _fill_seats(
     *,
     meetings: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Assign to each pair as many seats as it has votes.
+    """Assign each pair as many seats as it has votes, the emptiest first.
 
-    The emptiest seats are filled first, then those of raters new to its history, or to each other.
+    Then come those of raters new to its history, or (`meetings`) to each other.
     """
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     visits_of: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
@@ -592,10 +539,7 @@ def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]
 
 
 def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Order each seat's comparisons at random, and insert attention checks.
-
-    One history does not come twice in a row if that can be avoided.
-    """
+    """Order each seat at random, a history not twice in a row if possible, and insert checks."""
     pages: list[dict[Any, Any]] = []
     records, seats = rows.to_dict("records"), rows.groupby("seat").indices
     for seat, rows_of_seat in sorted(seats.items()):

@@ -93,7 +93,7 @@ class WrittenTalk(Talk):
         return None if speaker == "supporter" else super().request(speaker)
 
     def take(self, speaker: str, request: Request | None, call: Call | None) -> None:
-        """Read a seeker's turn; a supporter's is taken only in a plan, and then it is a guess."""
+        """Read a seeker's turn; a supporter's, in a plan, is a guess."""
         if speaker == "seeker":
             super().take(speaker, request, call)
             self.spent_usd += (call and call.cost_usd) or 0.0
@@ -115,7 +115,7 @@ class WrittenTalk(Talk):
         self._end(reason, by)
 
     def try_again(self) -> None:
-        """Forget that the seeker's turn failed, so that it is asked for once more."""
+        """Forget that the seeker's turn failed."""
         del self.calls[len(self.turns) :]  # the call that gave no turn
         self.reason = self.by = None
         self.tries += 1
@@ -187,10 +187,7 @@ class Writer:
 
 
 class Chats:
-    """A study of conversations in its folder: seats, those who took one, and what was said.
-
-    Each change is on the disk before anybody is shown its result.
-    """
+    """A study of conversations in its folder; each change is on the disk before it is shown."""
 
     def __init__(self, folder: Path, seekers: Sequence[Model] = ()) -> None:
         self.folder = folder
@@ -219,7 +216,7 @@ class Chats:
         return writer
 
     def _free_a_seat(self) -> None:
-        """Free the seat of who came first of those who have not written a word for long."""
+        """Free the seat of who came first of those silent for long."""
         silent = [one for one in self.writers.values() if one.silent]
         ages = {one.seat: time.time() - self._file(one.seat).stat().st_mtime for one in silent}
         if ages and ages[first := max(ages, key=ages.__getitem__)] > SILENT_S:
@@ -292,11 +289,7 @@ OF_WRITER = [one.name for one in fields(Writer) if one.name != "talks"]
 
 
 def read_chats(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read the conversations of a study: one row a person, and one row a conversation begun.
-
-    Of a conversation that nobody ended, its writer is taken to have left, or the seeker's turn to
-    have failed.
-    """
+    """Read the conversations of a study: one row a person, and one row a conversation begun."""
     study = Chats(folder)
     writers = list(study.writers.values())
     if not writers:
@@ -329,7 +322,7 @@ def read_chats(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def conversation_row(talk: WrittenTalk, study: str, code: str, *, simulated: bool) -> JsonObject:
-    """Return a conversation as a row of the table, under its writer's code."""
+    """Make a row of the table of conversations."""
     measured = iter(talk.measured)
     by_turn = [next(measured) if turn["speaker"] == "supporter" else {} for turn in talk.turns]
     typed = [one["typing_ms"] for one in talk.measured if one["typing_ms"] is not None]
@@ -356,7 +349,7 @@ def seeker_digests(recipe: Recipe) -> dict[str, str]:
 
 
 def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path) -> None:
-    """Refuse to go on with other seekers than those with which a study was written."""
+    """Refuse to go on with other seekers than a study was written with."""
     digests = seeker_digests(recipe)
     changed = [name for name, was in about["seekers"].items() if digests.get(name) != was]
     if changed:
@@ -368,7 +361,7 @@ def refuse_other_seekers(recipe: Recipe, about: Mapping[str, Any], folder: Path)
 
 
 def chat_settings(recipe: Recipe) -> JsonObject:
-    """Return what a study of conversations takes over from its recipe, to stay as it is."""
+    """Return what a study takes over from its recipe."""
     return {
         "exchanges": recipe.exchanges,
         "instructions": {
@@ -380,7 +373,7 @@ def chat_settings(recipe: Recipe) -> JsonObject:
 
 
 def plan_turns(chats: Chats, recipe: Recipe, ledger: Ledger) -> pd.DataFrame:
-    """Count the seekers' turns of a study whose seats are all taken, and what they may cost."""
+    """Count the seekers' turns, all seats taken, and their cost."""
     talks: list[Talk] = [talk for seat in chats.seats for talk in chats.talks(seat).values()]
     plan = plan_talks(talks, recipe.exchanges, ledger)
     return plan.rename(columns={"responder": "model"}).assign(n=plan["n_calls"])
@@ -402,7 +395,7 @@ def describe_turns(plan: pd.DataFrame) -> str:
 
 
 def ask_seeker(request: Request, *, ledger: Ledger, budget_usd: float | None) -> Call:
-    """Ask for a seeker's turn, or look it up where it is recorded."""
+    """Ask for a seeker's turn, or look it up."""
     return ask_all([request], ledger=ledger, budget_usd=budget_usd, progress=False)[0]
 
 
@@ -510,7 +503,7 @@ class Pages:
         return self._html("full") if writer is None else _go_on()
 
     def _do(self, does: str, writer: Writer, form: Form) -> str:
-        """Do what a button says, or return the name of the message that says why not."""
+        """Do what a button says, or name the message that says why not."""
         if does in PRESSED:
             setattr(writer, *PRESSED[does])
             return ""
@@ -579,7 +572,6 @@ class Pages:
         return self._html("talk", message=message, draft=draft, talk=about)
 
     def _about(self, writer: Writer, page: str) -> dict[str, object]:
-        """Return what the page of a conversation shows."""
         talk = writer.talks[page]
         over = talk.is_over(self.chats.exchanges)
         return {
@@ -597,14 +589,13 @@ class Pages:
         }
 
     async def _wait(self, writer: Writer, page: str) -> None:
-        """Have the seeker asked where it is its turn, and wait a moment for what it says."""
+        """Have the seeker asked, and wait a moment for what it says."""
         if writer.talks[page].waits and page not in self.asking:
             self.asking[page] = asyncio.create_task(self._answer(writer, page))
         if page in self.asking:
             await asyncio.wait({self.asking[page]}, timeout=WAIT_S)
 
     async def _answer(self, writer: Writer, page: str) -> None:
-        """Ask the seeker, and keep its turn or why there is none."""
         talk = writer.talks[page]
         try:
             request = talk.request("seeker")
@@ -649,7 +640,7 @@ def serve_chats(
     ready: Callable[[], None],
     budget_usd: float | None = None,
 ) -> None:
-    """Serve a study until a signal ends it; what was said is on the disk at any time."""
+    """Serve a study until a signal ends it."""
     # its own notes of a bad request hold the address and the cookie of who sent it
     logging.getLogger("aiohttp").disabled = True
     logging.getLogger("aiohttp.server").disabled = True
@@ -667,7 +658,7 @@ def serve_chats(
 
 
 async def _sent(request: web.Request) -> dict[str, str]:
-    """Read a form of words alone; whatever else comes is refused, or not waited for."""
+    """Read a form of words, bounded in size and time."""
     if request.content_type != "application/x-www-form-urlencoded":
         raise web.HTTPBadRequest(text="This page takes words, and no files.")
     if is_foreign(request.headers, request.host):
@@ -684,7 +675,7 @@ async def _sent(request: web.Request) -> dict[str, str]:
 
 
 def _texts(folder: Path) -> dict[str, Any]:
-    """Read the texts of a study, which were filled in and escaped as it was written."""
+    """Read the texts of a study, escaped as it was written."""
     from markupsafe import Markup
 
     files = (folder / "pages").glob("*.html")
@@ -697,12 +688,11 @@ def _spoken(turn: Mapping[str, str], supporter: str) -> dict[str, str]:
 
 
 def _go_on() -> web.Response:
-    """Lead to the page at which somebody is, so that a reload sends nothing twice."""
+    """Lead to the page at which somebody is."""
     return web.Response(status=303, headers={"Location": "/"})
 
 
 def _number(given: object) -> float | None:
-    """Read a number that a browser sent; None where it is none."""
     try:
         number = float(str(given))
     except ValueError:
@@ -711,7 +701,6 @@ def _number(given: object) -> float | None:
 
 
 def _tell(error: Exception) -> None:
-    """Tell whoever runs the study what went wrong."""
     print(f"warning: {redact_message(f'{type(error).__name__}: {error}')}", file=sys.stderr)
 
 
@@ -719,7 +708,7 @@ def _tell(error: Exception) -> None:
 async def _without_addresses(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Tell of a fault here, since the server's own note of it holds somebody's address."""
+    """Tell of a fault here: the server's own note holds an address."""
     try:
         return await handler(request)
     except web.HTTPException:

@@ -1,4 +1,4 @@
-"""Read people's answers as tools export them: Potato, Label Studio, or a plain CSV."""
+"""Read people's answers: from Potato's files, or from a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from heart_utils.identities import redact_message
 from heart_utils.runs import write_atomically
 from heart_utils.settings import JsonObject
 from heart_utils.sources.files import read_rows
-from heart_utils.sources.formats import HALF, RawTable, is_whole_text, read_table, suffix_of
+from heart_utils.sources.formats import HALF, is_whole_text, read_table
 from heart_utils.sources.guess import propose
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.sources.options import FileOptions, as_yaml, check_options
@@ -47,12 +47,14 @@ length, from the latest."""
 
 Answered = dict[str, dict[str, tuple[str, str]]]
 """By page and question, the label that Potato keeps an answer under, and the answer."""
+Typed: TypeAlias = dict[str, str | int | float | None]
+"""A row of the notes on how a text was typed, of which there is one a field."""
 
 
 def read_potato(folder: Path) -> pd.DataFrame:
-    """Read the answers of a Potato project: one row a consenting person and page.
+    """Read the answers of a Potato project: one row a consenting person and page shown or answered.
 
-    Pages that were shown to them or answered by them.
+    An ``item_id`` is "" if nothing was shown yet; ``swapped``: Potato itself turned the replies.
     """
     states = _load_states(folder)
     if not states:
@@ -75,12 +77,14 @@ def read_potato(folder: Path) -> pd.DataFrame:
             continue
         orders = state.get("instance_id_to_presentation_order") or {}
         for item in dict.fromkeys([*state["instance_id_ordering"], *answers]) or [""]:
-            page = {"person": str(state["user_id"]), "item_id": item, "answered": item in answers}
-            page["changed_later"] = item in changed
-            page["swapped"] = (orders.get(item) or {}).get("preference") == [1, 0]
+            page = {
+                "person": str(state["user_id"]),
+                "item_id": item,
+                "answered": item in answers,
+                "changed_later": item in changed,
+                "swapped": (orders.get(item) or {}).get("preference") == [1, 0],
+            }
             pages.append(page | _times(behaviour.get(item) or {}) | answers.get(item, {}))
-    # An item_id is "" if nothing was shown yet; swapped: Potato itself showed the replies the other
-    # way round.
     columns = [
         "person",
         "item_id",
@@ -96,10 +100,7 @@ def read_potato(folder: Path) -> pd.DataFrame:
 
 
 def restore_answers(folder: Path) -> int:
-    """Restore answers that a Potato project's states lack and its histories have.
-
-    Of two writes at once the older may remain in the state.
-    """
+    """Restore answers that the states lack, where an older write came last, from the histories."""
     typed = _typing(folder / "project.sqlite")
     restored = 0
     for file, state in _load_states(folder).items():
@@ -118,51 +119,30 @@ def restore_answers(folder: Path) -> int:
 
 
 def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame:
-    """Read a JSON export of Label Studio's pairwise template, or a table of answers.
-
-    The index says where in the file each answer is.
-    """
+    """Read a table of answers; the index says where in the file each is."""
     file_options, faults = reading or FileOptions(), list[str]()
     try:
         check_options(file_options)
-        content = load_json(file) if suffix_of(file) == ".json" and file.suffix == ".json" else None
-        if isinstance(content, list) and all(
-            isinstance(task, dict) and "annotations" in task for task in content
-        ):
-            raw = RawTable(_label_studio(file, content))
-        else:
-            table = read_table(
-                file,
-                sep=file_options.get("sep"),
-                encoding=file_options.get("encoding"),
-                header=file_options.get("header"),
-            )
-            raw = replace(
-                table,
-                rows=table.rows.set_axis(
-                    [f"line {row + 2} of {file.name}" for row in table.rows.index], axis=0
-                ),
-            )
+        table = read_table(
+            file,
+            sep=file_options.get("sep"),
+            encoding=file_options.get("encoding"),
+            header=file_options.get("header"),
+        )
     except DataError as error:
         raise StudyError(str(error)) from None
+    where = [f"line {row + 2} of {file.name}" for row in table.rows.index]
+    raw = replace(table, rows=table.rows.set_axis(where, axis=0))
     if raw.rows.empty:
         raise StudyError(f"{file} holds no answer.")
-    if halves := [where for where, row in raw.rows.iterrows() if not is_whole_text(row.tolist())]:
+    if halves := [line for line, row in raw.rows.iterrows() if not is_whole_text(row.tolist())]:
         raise StudyError(f"{halves[0]}: {HALF}")
     answers = read_rows("answers", raw, file_options, file.stem, faults)
     if faults:
-        called = (
-            " The rater is completed_by, left and right are left_reply and right_reply."
-            if file.suffix == ".json"
-            else ""
-        )
         options = propose("answers", raw, file_options).options
-        hint = (
-            f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}"
-            if options != file_options
-            else ""
-        )
-        raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{called}{hint}"))
+        hint = f"\nWhat may be meant, as a file for --reading:\n{as_yaml(options)}"
+        hint = hint if options != file_options else ""
+        raise StudyError(redact_message(f"{file.name}: {' '.join(faults)}{hint}"))
     return answers
 
 
@@ -199,18 +179,14 @@ def check_people(names: dict[str, str]) -> None:
         if not name.strip():
             raise StudyError(f"{where} names nobody.")
         if (other := first_place_of.setdefault(same_name(name), where)) != where:
-            error_message = f"The same rater appears twice: in {other} and in {where}"
             raise StudyError(
-                f"{error_message}. Give them one spelling, or move the one that does not count"
-                " away."
+                f"The same rater appears twice: in {other} and in {where}. Give them one spelling,"
+                " or move the one that does not count away."
             )
 
 
 def _position_of(file: Path) -> str:
-    """Name a file of someone's answers by its folder's position in the alphabet.
-
-    Potato names the folder after the person.
-    """
+    """Name a file of answers without the person after whom Potato names its folder."""
     answers = file.parent.parent
     if answers.name != "answers":
         return str(file)
@@ -226,44 +202,31 @@ def load_json(file: Path) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        error_message = f"{_position_of(file)} is not whole JSON ({error})"
         raise StudyError(
-            f"{error_message}. It was probably cut short; export or copy it again."
+            f"{_position_of(file)} is not whole JSON ({error}). It was probably cut short; export"
+            " or copy it again."
         ) from None
 
 
 def _load_states(folder: Path) -> dict[Path, JsonObject]:
-    """Read each person's state, by its file."""
     states = {}
     for file in sorted((folder / "answers").glob("*/user_state.json")):
         state = load_json(file)
-        if (
-            not isinstance(state, dict)
-            or "user_id" not in state
-            or "instance_id_ordering" not in state
-        ):
-            error_message = f"{_position_of(file)} lacks user_id or instance_id_ordering"
-            raise StudyError(f"{error_message}: it is no state of Potato 2.12, or was cut short.")
-        for label, _ in itertools.chain.from_iterable(
-            (state.get("instance_id_to_label_to_value") or {}).values()
-        ):
-            if not isinstance(label, dict) or "schema" not in label:
-                error_message = (
-                    f"{_position_of(file)}: an answer is stored under a {type(label).__name__}"
-                )
-                raise StudyError(
-                    f"{error_message}, expected a schema and a name, as by Potato 2.12."
-                )
+        try:
+            given = (state["user_id"], state["instance_id_ordering"])
+            kept = (state.get("instance_id_to_label_to_value") or {}).values()
+            given += tuple(label["schema"] for label, _ in itertools.chain(*kept))
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise StudyError(
+                f"{_position_of(file)} lacks user_id or instance_id_ordering, or a schema of an"
+                " answer: it is no state of Potato 2.12, or was cut short."
+            ) from None
         states[file] = state
     return states
 
 
-Typed: TypeAlias = dict[str, str | int | float | None]
-"""A row of the notes on how a text was typed, of which there is one a field."""
-
-
 def _behaviour(state: JsonObject, typed: dict[tuple[str, str], dict[str, Typed]]) -> JsonObject:
-    """Return what the state records of each page, with how its texts were typed."""
+    """Join what the state records of each page with how its texts were typed."""
     behaviour = dict(state.get("instance_id_to_behavioral_data") or {})
     for (person, item), summaries in typed.items():
         if person == str(state["user_id"]):
@@ -272,17 +235,15 @@ def _behaviour(state: JsonObject, typed: dict[tuple[str, str], dict[str, Typed]]
 
 
 def _agreed(state: JsonObject, history: Answered) -> bool:
-    """Check whether a person agreed to both questions of the first page."""
-    given = ((state.get("phase_to_page_to_label_to_value") or {}).get("consent") or {}).get(
-        "consent"
-    ) or []
+    around = state.get("phase_to_page_to_label_to_value") or {}
+    given = (around.get("consent") or {}).get("consent") or []
     consent = {label.get("schema"): value for label, value in given}
     consent |= {question: value for question, (_, value) in history.get(AROUND, {}).items()}
     return consent.get("consent_age") == consent.get("consent_agree") == "yes"
 
 
 def _history(file: Path) -> Answered:
-    """Read the last answer to each question of each page, from the appended history."""
+    """Read the last answer to each question of each page."""
     last: Answered = {}
     for action in _actions(file):
         word = (str(action["label_name"]), str(action["new_value"]))
@@ -291,34 +252,25 @@ def _history(file: Path) -> Answered:
 
 
 def _changed_later(file: Path) -> set[str]:
-    """List the pages whose answer changed after another page had been answered.
-
-    A rater may go back, or answer in a second tab.
-    """
+    """List the pages whose answer changed after another page had been answered."""
     answers: dict[tuple[str, str], str] = {}
     latest: dict[str, int] = {}
     changed = set()
     for number, action in enumerate(_actions(file)):
-        item, question, value = (
-            action["instance_id"],
-            action["schema_name"],
-            str(action["new_value"]),
-        )
-        before = answers.get((item, question))
+        item, value = action["instance_id"], str(action["new_value"])
+        before = answers.get((item, action["schema_name"]))
         if before == value:
             continue  # sent again
-        others = max(
-            (when for page, when in latest.items() if page not in (item, AROUND)), default=-1
-        )
-        if before is not None and others > latest[item]:
+        later = [page for page, when in latest.items() if when > latest.get(item, number)]
+        if before is not None and set(later) - {AROUND}:
             changed.add(item)
-        answers[item, question] = value
+        answers[item, action["schema_name"]] = value
         latest[item] = number
     return changed
 
 
 def _actions(file: Path) -> list[JsonObject]:
-    """Read what was answered, one question at a time, in the order in which it was."""
+    """Read the answers, one question at a time, in their order."""
     if not file.is_file():
         return []
     actions = []
@@ -341,7 +293,7 @@ def _actions(file: Path) -> list[JsonObject]:
 
 
 def _typing(file: Path) -> dict[tuple[str, str], dict[str, Typed]]:
-    """Sum up the notes on how each text was typed: person and item -> field -> counts."""
+    """Sum up how each text was typed: person and item -> field -> counts."""
     if not file.is_file():
         return {}
     notes: dict[tuple[str, str], dict[str, Typed]] = {}
@@ -394,9 +346,7 @@ def _last_words(
 
 
 def _times(behaviour: JsonObject) -> dict[str, float | None]:
-    typed = [
-        one for one in (behaviour.get("typing_summaries") or {}).values() if isinstance(one, dict)
-    ]
+    typed = list((behaviour.get("typing_summaries") or {}).values())
     chars = sum(one.get("final_chars") or 0 for one in typed)
     external = sum(
         max(one.get("pasted_chars") or 0, one.get("external_insert_chars") or 0) for one in typed
@@ -406,35 +356,3 @@ def _times(behaviour: JsonObject) -> dict[str, float | None]:
         "typing_ms": float(sum(one.get("active_ms") or 0 for one in typed)) if typed else None,
         "pasted_share": min(1.0, external / chars) if chars else 0.0,
     }
-
-
-def _label_studio(file: Path, tasks: list[JsonObject]) -> pd.DataFrame:
-    """Make each annotation of an export a row of answers."""
-    rows = dict[str, dict[str, object]]()
-    for task in tasks:
-        sides = {side: (task.get("data") or {}).get(f"{side}_reply") for side in ("left", "right")}
-        for annotation in task.get("annotations") or []:
-            who = annotation.get("completed_by")
-            who = (who.get("email") or who.get("id")) if isinstance(who, dict) else who
-            cells = {
-                "rater": None if who is None else str(who),
-                **sides,
-                "choice": None,
-                "seconds": annotation.get("lead_time"),
-            }
-            for result in [] if annotation.get("was_cancelled") else annotation.get("result") or []:
-                value, kind = result.get("value") or {}, result.get("type")
-                if kind == "pairwise":
-                    cells["choice"] = value.get("selected")
-                elif kind == "choices" and [
-                    str(word).lower() for word in value.get("choices") or []
-                ] == ["tie"]:
-                    cells["choice"] = "tie"
-                elif kind == "rating":
-                    cells["margin"] = value.get("rating")
-                elif kind == "textarea":
-                    cells["reason"] = "\n".join(value.get("text") or [])
-            rows[f"answer {len(rows)} of {file.name} (task {task.get('id', 'without an id')})"] = (
-                cells
-            )
-    return pd.DataFrame(list(rows.values()), index=list(rows))

@@ -1,7 +1,4 @@
-"""From people's answers to rows of a run (``python -m heart_collect.people.raters``).
-
-Arguments are RUN and SOURCE.
-"""
+"""From people's answers to rows of a run (``python -m heart_collect.people.raters RUN SOURCE``)."""
 
 from __future__ import annotations
 
@@ -61,10 +58,7 @@ SHARED = "people"  #: The part of comparisons and of responders that all studies
 
 @dataclass(frozen=True, eq=False)
 class ImportedStudy:
-    """Rows for the run, as in :mod:`heart_utils.tables`, of one study.
-
-    Tables that the kind of study does not fill are empty.
-    """
+    """Rows of one study for the run, as in :mod:`heart_utils.tables`; what it lacks is empty."""
 
     raters: pd.DataFrame
     #: People whose answers were left out because they asked for it, as they were named.
@@ -140,65 +134,47 @@ def import_study(
 ) -> ImportedStudy:
     """Read a study's answers as verdicts, replies or conversations, without writing them.
 
-    People saw left and right; the tables have a and b. The function reads what a study collected,
-    checks it against the replies that were shown, redacts free texts, counts attention checks, and
-    returns rows. Look at them, then call ``write``.
+    Look at what comes back, then call its ``write(run)``.
 
     Parameters
     ----------
     run : Run
         Whose histories and replies were shown.
     source
-        Folder of a study written here; or a ``.json`` of Label Studio or a table, whose replies
-        must be the run's.
+        Folder of a study written here, or a table of answers about the run's replies.
     statement : mapping, optional
-        The rater statement, ``population``, ``language`` and ``pay``; a study folder brings its
-        own.
+        ``population``, ``language`` and ``pay`` of the raters; a study folder brings its own.
     redact : str
         What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply,
         contacts alone).
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
-        Whether a program answered; the answers to a rehearsal are always simulated.
+        Whether a program answered; the answers to a rehearsal always are.
     **reading
-        Of a file, as in :func:`~heart_utils.sources.load.load_verdicts`, such as ``columns``,
-        ``words`` and ``only``; its columns are ``rater``, ``left``, ``right`` (ids of replies),
-        ``choice`` (``left``, ``right`` or ``tie``) and, where it has them, ``margin``, ``reason``,
-        ``dimension`` and ``seconds``.
+        Of a table, as in :func:`~heart_utils.sources.load.load_verdicts`. Its columns are
+        ``rater``, ``left``, ``right`` (ids of replies), ``choice`` (``left``, ``right``, ``tie``),
+        and perhaps ``margin``, ``reason``, ``dimension`` and ``seconds``.
 
     Returns
     -------
     ImportedStudy
-        ``verdicts`` and ``comparisons``, or ``replies`` and ``responders``, and ``conversations``
-        where people held some; ``raters``, one row a
-        person with ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed``;
-        ``n_withdrawn``. Its method ``write(run)`` stores them as a part of the run. A page answered
-        but for its side is ``abstained``; one never answered is counted in ``raters`` alone.
+        ``verdicts`` and ``comparisons``, or ``replies``, ``responders`` and ``conversations``; and
+        ``raters`` with ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed``. A page
+        answered but for its side is ``abstained``.
 
     Raises
     ------
     StudyError
-        If there is no statement, a comparison was judged twice or unseen, the export is cut short,
+        If there is no statement, a comparison was judged twice or unseen, files are cut short,
         or a name has two spellings.
-
-    See Also
-    --------
-    add_people : Add people's imported answers to a run's tables.
-    load_verdicts : Load people's verdicts from a file that names responders, not reply ids.
-    rater_quality : Describe how each rater worked.
-    decide_exclusions : Decide which raters to leave out, by a rule set beforehand.
 
     Examples
     --------
     >>> from heart_utils import open_run
-    >>> import_study(
-    ...     open_run("sample"),
-    ...     Path("votes.csv"),
-    ...     statement={"population": "students", "language": "English"},
-    ... )
+    >>> import_study(open_run("sample"), Path("votes.csv"), statement={"population": "students"})
     Traceback (most recent call last):
-    heart_collect.people.assignment.StudyError: The rater statement lacks pay: ...
+    heart_collect.people.assignment.StudyError: The rater statement lacks language, pay: ...
     """
     about: JsonObject = _about(source) if source.is_dir() else {"kind": "file", "settings": {}}
     settings, kind = about["settings"], about["kind"]
@@ -278,7 +254,7 @@ def import_study(
 
 
 def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
-    """Add what people wrote in studies of a run to the replies that its recipe brings together.
+    """Add what people wrote in studies of a run to the replies of its recipe.
 
     Parameters
     ----------
@@ -327,9 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m heart_collect.people.raters", description="Import what people answered."
     )
     parser.add_argument("run", help="a name under runs/, or a path")
-    parser.add_argument(
-        "source", help="a folder under runs/<run>/study, a Label Studio .json, or a .csv"
-    )
+    parser.add_argument("source", help="a folder under runs/<run>/study, or a table such as a .csv")
     parser.add_argument(
         "--redact",
         default="contacts",
@@ -353,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--statement",
         metavar="FILE",
-        help="YAML with population, language and pay, for a .json or .csv",
+        help="YAML with population, language and pay, for a table",
     )
     add_reading(parser)
     options = parser.parse_args(arguments)
@@ -401,8 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def write_payments(run: Run, imported: ImportedStudy) -> tuple[Path, pd.DataFrame]:
     """Propose whom to pay, by name, in the run's folder of keys; a person decides.
 
-    Only failed attention checks propose a rejection: they are the one fault that somebody was told
-    of beforehand.
+    Only failed checks, of which people were told, propose a rejection.
     """
     keys, study = run.folder / "keys", str(imported.raters["study"].iloc[0])
     codes = [code_people([], keys / "people.csv", prefix=kind) for kind in ("rater", "writer")]
@@ -419,7 +392,6 @@ def write_payments(run: Run, imported: ImportedStudy) -> tuple[Path, pd.DataFram
 
 
 def _propose(raters: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Propose to approve, review or reject each rater, with the reason."""
     # here, since no other command that reads what people gave needs SciPy
     from heart_utils.agreement.raters import ExclusionRule, decide_exclusions, rater_quality
     from heart_utils.ratings.verdicts import AgreementError
@@ -453,7 +425,6 @@ def _propose(raters: pd.DataFrame, verdicts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summary(imported: ImportedStudy) -> str:
-    """Count what people wrote; of conversations, by why they stopped."""
     if imported.conversations.empty:
         return f"{len(imported.replies)} replies"
     reasons = imported.conversations["stop_reason"].value_counts()
@@ -462,10 +433,7 @@ def _summary(imported: ImportedStudy) -> str:
 
 
 def _name(run: Run, source: Path) -> str:
-    """Name a study by its folder, and any other source by its place too.
-
-    Two files may have one name.
-    """
+    """Name a study by its folder, and another source by its place too: names may repeat."""
     if source.resolve().parent == (run.folder / "study").resolve():
         return source.name
     # a file may be called as its sender
@@ -474,7 +442,6 @@ def _name(run: Run, source: Path) -> str:
 
 
 def _refuse_known(run: Run, name: str, rows: pd.DataFrame, part: str) -> None:
-    """Refuse rows that another part has, since a table cannot hold them twice."""
     key = KEYS[name]
     for other in run.parts(name):
         both = (
@@ -536,7 +503,6 @@ def _without(
 
 
 def _match_pages(folder: Path) -> pd.DataFrame:
-    """Join each page that was shown or answered with the assignment."""
     assignment = read_csv_text(
         (folder / "assignment.csv").read_text(encoding="utf-8"), dtype={"check": "Int64"}
     )
@@ -571,10 +537,6 @@ def _match_pages(folder: Path) -> pd.DataFrame:
 
 
 def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
-    """Count the pages each person was shown and answered, and attention checks passed.
-
-    A check is passed by the side and the strength that it asks for.
-    """
     task, answered = pages["task"], pages["answered"]
     expected = pages.reindex(columns=["check_side", "check_strength"])
     passed = (pages["preference"] == expected["check_side"]) & (
@@ -595,7 +557,6 @@ def _count_pages(pages: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Read a rating study's pages as answers about comparisons, in the order shown."""
     rated = pages[(pages["task"] == "rate") & pages["answered"]].assign(question="overall")
     rated = rated.rename(columns={"strength": "margin", "preference": "choice"})
     if settings["dimension"]:
@@ -622,7 +583,6 @@ def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd
 
 
 def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Find the comparison that each answer of a file is about."""
     check_people(
         {str(where): person for where, person in answers["rater"].drop_duplicates().items()}
     )
@@ -658,7 +618,6 @@ def _refuse_second_answers(rows: pd.DataFrame) -> None:
 
 
 def _verdicts(rows: pd.DataFrame, redact: str) -> pd.DataFrame:
-    """Convert answers of left and right to a and b."""
     sided = rows["choice"].isin(["left", "right"])
     first = (rows["choice"] == "left") == (rows["order"] == "ab")
     rationale, flags = _screened(rows["reason"], rows, redact, "reasons")
@@ -709,7 +668,6 @@ def _replies(rows: pd.DataFrame, study: str, redact: str) -> pd.DataFrame:
 
 
 def _conversations(rows: pd.DataFrame, study: str, redact: str) -> dict[str, pd.DataFrame]:
-    """Make the conversations that people held, and the rows of replies that are judged."""
     from heart_collect.judging.converse import conversation_replies
     from heart_collect.people.chats import conversation_row
 
@@ -773,10 +731,7 @@ def redact_text(text: str | None, level: str = "contacts") -> str | None:
 
 
 def suspicious_text(text: str | None) -> list[str]:
-    """Flag a free text that a spreadsheet would compute or a page would run.
-
-    Whatever shows it must show it as text.
-    """
+    """Flag a free text that a spreadsheet would compute or a page would run."""
     return [word for word, pattern in SUSPICIOUS.items() if pattern.search(text or "")]
 
 

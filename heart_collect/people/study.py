@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import requests
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from heart_collect.calls.keys import NotAllowedError, key_fault, settle_hosts
 from heart_collect.calls.prices import price_fault, settle_money
@@ -90,34 +90,15 @@ CLOSED_TAG = "<\u2060"
 escaping them, and so no tag in a reply closes it."""
 
 
-def _share_of_seats(share: float) -> float:
-    if not 0 <= share <= 1:
-        raise ValueError(f"spare is {share:g}, expected a share of seats from 0 to 1.")
-    return share
-
-
 Words = Annotated[str, BeforeValidator(lambda given: "" if given is None else given)]
 """A text, which may be left empty."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Slices = Annotated[list[Text], Field(min_length=1)]
-Share = Annotated[float, AfterValidator(_share_of_seats)]
-
-
-@dataclass(frozen=True)
-class _Statement:
-    population: Words
-    language: Words
-    pay: Words
-
-
-@dataclass(frozen=True)
-class _Pace:
-    rating: Positive
-    rating_conversation: Positive
-    reply: Positive
-    conversation: Positive  # a turn
+Share = Annotated[float, Field(ge=0, le=1)]
+Statement = dict[Literal["population", "language", "pay"], Words]
+Pace = dict[Literal["rating", "rating_conversation", "reply", "conversation"], Positive]
 
 
 @dataclass(frozen=True)
@@ -125,13 +106,8 @@ class _Cost:
     currency: Text
     pay_per_hour: NotNegative
     fee_share: NotNegative
-    seconds_a_page: _Pace
+    seconds_a_page: Pace  # of a conversation, a turn
     minutes_around: NotNegative
-
-
-@dataclass(frozen=True)
-class _Overruled:
-    minutes: Words
 
 
 @dataclass(frozen=True)
@@ -168,13 +144,13 @@ class _Settings:
     retention: Words
     licence: Words
     pay: Words
-    statement: _Statement
+    statement: Statement
     cost: _Cost
     arrival: Literal["name", "link", "prolific", "mturk"]
     completion_code: Words
     stopped_code: Words
     screened_out_code: Words
-    overruled: _Overruled
+    overruled: dict[Literal["minutes"], Words]
     seed: int
     rating: _Rating
     reply: _Writing
@@ -190,7 +166,6 @@ def load_settings(run: Run) -> JsonObject:
 
 
 def _merged(settings: JsonObject, given: JsonObject) -> JsonObject:
-    """Replace settings by those given, within mappings too."""
     merged = settings | given
     for name, value in settings.items():
         if isinstance(value, dict) and isinstance(merged[name], dict):
@@ -308,16 +283,10 @@ def write_study(
     name: str | None = None,
     top_up: bool = False,
 ) -> Path:
-    """Write a complete study from a run into ``runs/<run>/study/<name>``: a Potato project.
+    """Write a complete study into ``runs/<run>/study/<name>``: a Potato project.
 
-    It shows the run's histories and replies, or its conversations, whole. In a study of the kind
-    ``conversation`` people hold them, on pages of our own, since Potato keeps a live chat in memory
-    alone.
+    Of the kind ``conversation`` it is one for our own pages: Potato keeps a live chat in memory.
     """
-    if kind not in KINDS:
-        raise StudyError(
-            f"There is no study of the kind {kind!r}; there are {' and '.join(KINDS)}."
-        )
     own = run.folder / "study.yaml"
     settings = load_settings(run) if settings is None else check_settings(settings, own)
     texts = [run.folder / "study-texts", run.root / "data" / "study"]
@@ -354,12 +323,13 @@ def write_study(
         extra["comparisons.parquet"] = comparisons.to_parquet(index=False)
     else:
         rules = settings[kind]
-        given = {
-            "writers_per_history": rules["writers_per_history"],
-            "n_writers": rules["n_writers"],
-        }
-        share = assign_writers if kind == "reply" else assign_conversations
-        draw = partial(share, histories, **given, rng=rng)
+        draw = partial(
+            assign_writers if kind == "reply" else assign_conversations,
+            histories,
+            writers_per_history=rules["writers_per_history"],
+            n_writers=rules["n_writers"],
+            rng=rng,
+        )
         assignment = _with_spares(draw(), draw, rules["spare"]).assign(task="write")
     recipe = read_recipe(run.name) if kind == "conversation" else None
     turns_each = 1 if recipe is None else recipe.exchanges
@@ -369,10 +339,10 @@ def write_study(
     seats = {str(seat): ids.tolist() for seat, ids in assignment.groupby("seat")["item_id"]}
     if faults := _short_time(offer, settings) + _untranslated(kind, settings, texts, unit):
         raise StudyError(f"{own}: {' '.join(faults)}")
-    about = {"run": run.name, "kind": kind, "unit": unit, "settings": dict(settings)}
-    about["secret"] = secrets.token_hex(32)
+    secret = secrets.token_hex(32)
+    about = {"run": run.name, "kind": kind, "unit": unit, "settings": settings, "secret": secret}
     filled = _filler(settings, texts, offer, unit)
-    door = Door(str(about["secret"]), settings["arrival"], {})
+    door = Door(secret, settings["arrival"], {})
     if settings["arrival"] == "link":
         links = pd.DataFrame({"person": [*seats], "link": [door.link(seat) for seat in seats]})
         extra["links.csv"] = csv_text(links).encode()
@@ -414,26 +384,17 @@ def write_study(
         part.replace(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    if reasons := {
-        name: reason for name, reason in settings["overruled"].items() if reason.strip()
-    }:
-        run.record(
-            studies={
-                folder.name: {
-                    "overruled": reasons,
-                    "minutes": offer.minutes,
-                    "reckoned": offer.reckoned,
-                }
-            }
-        )
+    if reason := settings["overruled"]["minutes"].strip():
+        overruled: JsonObject = {"overruled": {"minutes": reason}}
+        overruled |= {"minutes": offer.minutes, "reckoned": offer.reckoned}
+        run.record(studies={folder.name: overruled})
     return folder
 
 
 def _filler(settings: Mapping[str, Any], texts: Sequence[Path], offer: Offer, unit: str) -> Filler:
-    """Return what fills the words in braces of a text of the study."""
+    """Return what fills the words in braces of a text, as text."""
 
     def filled(name: str, words: Mapping[str, str]) -> str:
-        """Fill the words in braces, as text; what a rehearsal leaves empty is shown as empty."""
         all_words = {**words, "minutes": f"{offer.minutes:g}", "wage": offer.wage}
 
         def fill(match: re.Match[str]) -> str:
@@ -453,7 +414,7 @@ def _filler(settings: Mapping[str, Any], texts: Sequence[Path], offer: Offer, un
 def _chat_files(
     recipe: Recipe, texts: Sequence[Path], filled: Filler, n_conversations: int
 ) -> dict[str, bytes]:
-    """Fill in the texts of the pages on which people talk with the seekers of a recipe."""
+    """Fill in the texts of the pages on which people talk with seekers."""
     makers = " and ".join(sorted({str(seeker.family) for seeker in recipe.seekers}))
     page_texts = load_template("chat.html.jinja", *texts).module
     words = {
@@ -464,12 +425,10 @@ def _chat_files(
         "instructions": recipe.instructions,
         "exchanges": str(recipe.exchanges),
     }
-    templates = {
-        "consent": "consent.html",
-        "instructions": "instructions-conversation.html",
-        "debrief": "debrief-conversation.html",
+    names = ("consent.html", "instructions-conversation.html", "debrief-conversation.html")
+    pages = {
+        f"pages/{name.replace('-conversation', '')}": filled(name, words).encode() for name in names
     }
-    pages = {f"pages/{page}.html": filled(name, words).encode() for page, name in templates.items()}
     copied = ("chat.html.jinja", "chat.js")
     return pages | {name: _text_file(texts, name).read_bytes() for name in copied}
 
@@ -482,39 +441,34 @@ def study_pages(
     filled: Filler,
     unit: str,
 ) -> tuple[dict[str, list[JsonObject]], JsonObject]:
-    """Build the pages around a study, and Potato's configuration.
-
-    ``potato.yaml.jinja`` describes both.
-    """
+    """Build the pages around a study and Potato's configuration, by ``potato.yaml.jinja``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     pages = Environment(loader=FileSystemLoader(texts), undefined=StrictUndefined)
     pages.filters["escape"] = html.escape
     practice_file = _text_file(texts, "practice.yaml", unit)
     practice = read_yaml(practice_file, list[JsonObject], StudyError) if kind == "rating" else []
-    words = {
-        "instructions": REPLY_INSTRUCTIONS,
-        "limits": LIMITS,
-        "speakers": SPEAKERS,
-        "labels": LABELS[unit],
-        "tie": TIE,
-        "unit": unit,
-        "before": PROMPTS["units"][unit]["before"],
-    }
-    template = pages.get_template("potato.yaml.jinja")
     platform, parameter = PLATFORMS.get(settings["arrival"], ("", ""))
-    words |= {"platform": platform, "parameter": parameter}
-    given = {
-        "kind": kind,
-        "settings": settings,
-        "seats": seats,
-        "secret": secrets.token_hex(32),
-        "filled": filled,
-        "practice": practice,
-    }
+    text = pages.get_template("potato.yaml.jinja").render(
+        kind=kind,
+        settings=settings,
+        seats=seats,
+        secret=secrets.token_hex(32),
+        filled=filled,
+        practice=practice,
+        instructions=REPLY_INSTRUCTIONS,
+        limits=LIMITS,
+        speakers=SPEAKERS,
+        labels=LABELS[unit],
+        tie=TIE,
+        unit=unit,
+        before=PROMPTS["units"][unit]["before"],
+        platform=platform,
+        parameter=parameter,
+    )
     # by the parser in C, which takes a tenth of the time
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    made = yaml.load(template.render(**given, **words), loader)
+    made = yaml.load(text, loader)
     return made["pages"], made["config"]
 
 
@@ -525,10 +479,7 @@ def start_study(
     _check_start(folder, host)
     program = _find_potato()
     _check_port(host, port)
-    try:
-        restore_answers(folder)
-    except StudyError as error:
-        raise StudyError(f"The study cannot go on: {error}") from None
+    restore_answers(folder)
     folder.chmod(0o700)
     log = folder / "server.log"
     log.touch(0o600)
@@ -575,7 +526,6 @@ def start_study(
 
 
 def _check_start(folder: Path, host: str) -> None:
-    """Refuse to let people in before they can be told what they must be."""
     about = load_json(folder / "study.json")
     settings = about["settings"]
     if "secret" not in about:
@@ -594,10 +544,7 @@ def _check_start(folder: Path, host: str) -> None:
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[Callable[[], object]]:
-    """Delay signals to stop until the block ends.
-
-    The function it yields lets a child of the block receive them at once.
-    """
+    """Delay signals to stop until the block ends; what it yields ends that for a child."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         yield partial(signal.pthread_sigmask, signal.SIG_SETMASK, before)
@@ -606,17 +553,14 @@ def _held_back() -> Iterator[Callable[[], object]]:
 
 
 def _end(*_: object) -> None:
-    """Stop on a signal as Ctrl-C does, and only once.
-
-    `make` passes on what a whole terminal has received already.
-    """
+    """Stop on a signal as Ctrl-C does, and only once: `make` passes on what a terminal sent."""
     for word in ENDS:
         signal.signal(word, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def stop_study(server: subprocess.Popen[bytes]) -> None:
-    """End Potato and whatever it started; if it does not go within half a minute, by force."""
+    """End Potato and whatever it started, after half a minute by force."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -699,7 +643,6 @@ def _serve(folder: Path, host: str, port: int) -> int:
 
 
 def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) -> int:
-    """Say what the seekers' turns may cost, and let people in where that is allowed."""
     from heart_collect.calls.records import open_ledger
     from heart_collect.people.chats import (
         Chats,
@@ -743,7 +686,6 @@ def _serve_conversations(run: Run, folder: Path, options: argparse.Namespace) ->
 
 
 def _say_where(folder: Path, host: str, port: int) -> None:
-    """Say by which link people come in."""
     about = load_json(folder / "study.json")
     door = Door(about["secret"], about["settings"]["arrival"], {})
     address = f"http://{host}:{port}"
@@ -761,54 +703,34 @@ def _say_where(folder: Path, host: str, port: int) -> None:
 
 
 def _describe(folder: Path) -> str:
-    """Describe what a study asks of people and what it costs.
-
-    With checks and practice, whether spare seats stay empty or not.
-    """
-    about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+    """Describe what a study asks of people, and what it costs."""
+    about = load_json(folder / "study.json")
     rules = about["settings"]["cost"]
-    seats = (
-        pd.read_csv(folder / "assignment.csv")
-        .groupby("seat")
-        .agg(pages=("item_id", "size"), spare=("spare", "first"))
-    )
+    pages = pd.read_csv(folder / "assignment.csv").groupby("seat")
+    n_pages, n_spare = pages.size(), int(pages["spare"].first().sum())
+    turns_each = int(about.get("exchanges", 1))
     unit = about.get("unit", "reply")
-    each_page = int(about.get("exchanges", 1))  # turns
-    offer = make_offer(seats["pages"] * each_page, about["settings"], about["kind"], unit)
+    offer = make_offer(n_pages * turns_each, about["settings"], about["kind"], unit)
     each = offer.reward * (1 + rules["fee_share"])
-    n_spare = int(seats["spare"].sum())
-    n_needed = len(seats) - n_spare
-    spare = f" and {n_spare} spare seats" if n_spare else ""
-    most = (
-        f", and {len(seats) * each:,.2f} if all {n_spare} spare seats are taken too"
-        if n_spare
-        else ""
-    )
-    least = (
-        f"{n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f} {rules['currency']}"
-    )
-    reckoned = (
-        f" ({offer.reckoned:.0f} by the reckoning of `cost:`)"
-        if offer.minutes != math.ceil(offer.reckoned)
-        else ""
-    )
-    hourly = offer.reward / offer.reckoned * 60
-    short = (
-        f" By the reckoning it is {hourly:.2f} {offer.currency} an hour."
-        if offer.minutes < offer.reckoned
-        else ""
-    )
+    n_needed = len(n_pages) - n_spare
+    spare, most, reckoned = "", "", ""
+    if n_spare:
+        spare = f" and {n_spare} spare seats"
+        most = f", and {len(n_pages) * each:,.2f} if all {n_spare} spare seats are taken too"
+    if offer.minutes != math.ceil(offer.reckoned):
+        reckoned = f" ({offer.reckoned:.0f} by the reckoning of `cost:`)"
     return (
-        f"{folder}: {n_needed} people{spare}, {seats['pages'].sum()} pages between them,"
+        f"{folder}: {n_needed} people{spare}, {n_pages.sum()} pages between them,"
         f" {len(_begun(folder))} have begun.\n{offer.minutes:g} minutes a person{reckoned},"
-        f" {least}{most}, at {rules['pay_per_hour']:g} an hour and a fee of"
+        f" {n_needed * offer.minutes / 60:,.1f} hours: {n_needed * each:,.2f}"
+        f" {rules['currency']}{most}, at {rules['pay_per_hour']:g} an hour and a fee of"
         f" {100 * rules['fee_share']:g} % (`cost:` in the settings).\nThe first page says: about"
-        f" {offer.minutes:g} minutes. {offer.wage}{short}"
+        f" {offer.minutes:g} minutes. {offer.wage}"
     )
 
 
 def _run_of_texts(name: str) -> Run:
-    """Open a run; where it is not there but has settings, say which command makes it."""
+    """Open a run, or say which command makes it."""
     try:
         return open_run(name, create=False)
     except RunError as error:
@@ -827,7 +749,6 @@ def unit_of(histories: pd.DataFrame) -> str:
 
 
 def _check_unit(run: Run, kind: str, unit: str) -> None:
-    """Refuse to ask for replies where whole conversations are compared."""
     if kind == "reply" and unit == "conversation":
         raise StudyError(
             f"The run {run.name!r} is of conversations (`unit: conversation`), and one reply"
@@ -842,7 +763,7 @@ def _check_unit(run: Run, kind: str, unit: str) -> None:
 
 
 def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
-    """Find a text in the run's own folder of texts, or else among the project's."""
+    """Find a text in the run's own folder, or else among the project's."""
     if unit != "reply" and name in OF_UNIT:
         name = f"-{unit}.".join(name.split("."))
     return next((folder / name for folder in texts if (folder / name).is_file()), texts[-1] / name)
@@ -863,7 +784,7 @@ def _check_free(folder: Path) -> None:
 
 
 def _begun(folder: Path) -> set[Path]:
-    """List the files of those who took part, as Potato and as our own pages keep them."""
+    """List the files of those who took part."""
     answers = folder / "answers"
     return {*answers.glob("*/user_state.json"), *answers.glob("*.json")}
 
@@ -909,9 +830,7 @@ def _rating_assignment(
 def _with_spares(
     assignment: pd.DataFrame, draw: Callable[[], pd.DataFrame], share: float
 ) -> pd.DataFrame:
-    """Add seats of a second draw, which are handed out when the others are taken."""
-    if not 0 <= share <= 1:
-        raise StudyError(f"spare is {share}, expected a share of seats from 0 to 1.")
+    """Add seats of a second draw, handed out when the others are taken."""
     n_seats = assignment["seat"].nunique()
     n_spare = math.ceil(n_seats * share)
     if not n_spare:
@@ -942,10 +861,7 @@ def _missing_votes(run: Run, comparisons: pd.DataFrame, wanted: int) -> dict[str
 
 
 def _with_checks(assignment: pd.DataFrame, checks: list[JsonObject]) -> pd.DataFrame:
-    """Choose what each attention check asks for.
-
-    Seats begin at different checks, so that neighbours cannot help each other.
-    """
+    """Choose what each attention check asks for; neighbours begin at different ones."""
     number = assignment["check"].fillna(0).astype(int) + assignment["seat"].str.removeprefix(
         "seat-"
     ).astype(int)
@@ -965,10 +881,7 @@ def _items(
     checks: Mapping[str, str],
     unit: str,
 ) -> list[dict[str, object]]:
-    """Build the pages of all seats: the conversation, and replies in order for a rater.
-
-    Titles count the pages. How a conversation went on is a list of its turns.
-    """
+    """Build the pages of all seats; how a conversation went on is a list of its turns."""
 
     def as_shown(text: str) -> str | list[str]:
         return _inert(text) if unit == "reply" else [_inert(turn) for turn in text.split("\n")]
@@ -1004,7 +917,7 @@ def _items(
 
 
 def _texts_shown(replies: pd.DataFrame) -> dict[str, str]:
-    """Return each reply's words by its id, under the label it was shown with, if any."""
+    """Return each reply's words by its id, under the label it was shown with."""
     rows = replies.reindex(columns=["reply_id", "text", "label"]).itertuples(index=False)
     return {
         name: f"Written by {AUTHORS[label]}:\n{text}" if label in AUTHORS else text
@@ -1017,7 +930,6 @@ def _inert(text: str) -> str:
 
 
 def _json(value: object) -> bytes:
-    """Write a page or a list as JSON, in the order given."""
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
 

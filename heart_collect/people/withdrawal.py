@@ -1,7 +1,4 @@
-"""Withdrawal: who asked that their answers be left out, and what is deleted when they ask for it.
-
-The list is ``keys/withdrawn.csv`` in the run, for its owner alone. Every import reads it.
-"""
+"""Withdrawal: the list ``keys/withdrawn.csv`` that every import reads, and what is deleted."""
 
 from __future__ import annotations
 
@@ -58,7 +55,6 @@ def withdraw(run: Run, people: Sequence[str], studies: Sequence[str]) -> None:
 
 
 def _read_people(file: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Read a list of people from the folder of keys; empty where there is none."""
     if not file.is_file():
         return pd.DataFrame(columns=[*columns], dtype=str)
     return read_csv_text(file.read_text(encoding="utf-8"), dtype=str, keep_default_na=False)
@@ -87,8 +83,8 @@ class _Theirs:
 def forget(run: Run, people: Sequence[str]) -> list[str]:
     """Delete what people wrote from the ledger, the tables and the answers of a run.
 
-    They are put on the list first, so whatever fails after that, no import takes them in. Returns
-    sentences that say what was deleted, and which files still hold words of theirs.
+    They are put on the list first, so no later import takes them in. Returns sentences on what was
+    deleted, and which files still hold words of theirs.
     """
     studies = sorted(file.parent for file in (run.folder / "study").glob("*/study.json"))
     done: list[str] = []
@@ -118,7 +114,6 @@ def forget(run: Run, people: Sequence[str]) -> list[str]:
 
 
 def _find(run: Run, studies: Sequence[Path], people: set[str]) -> _Theirs:
-    """Find codes, answers and words of people."""
     theirs = _Theirs(people)
     known = _read_people(run.folder / "keys" / "people.csv", ["code", "person"])
     theirs.codes = set(known.loc[known["person"].map(same_name).isin(people), "code"])
@@ -148,7 +143,6 @@ def _find(run: Run, studies: Sequence[Path], people: set[str]) -> _Theirs:
 
 
 def _add_written(theirs: _Theirs, rows: pd.DataFrame) -> None:
-    """Add the ids and words of rows that people to forget wrote."""
     if "author_id" in rows:
         for column in ("reply_id", "conversation_id"):
             theirs.about |= set(rows.get(column, pd.Series(dtype=object)).dropna())
@@ -159,7 +153,7 @@ def _add_written(theirs: _Theirs, rows: pd.DataFrame) -> None:
 
 
 def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
-    """Take the words out of calls that hold some; what they cost stays counted."""
+    """Take the words out of calls; what they cost stays counted."""
     from heart_collect.calls.database import calls, chunks, keys_in, ledger_file
     from heart_collect.calls.models import Call
     from heart_collect.calls.records import open_ledger
@@ -226,7 +220,7 @@ def _compact(file: Path) -> None:
 
 
 def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
-    """Write tables, pages shown to raters and lists of people anew without them, all at once."""
+    """Write tables, pages and lists of people anew without them, all at once."""
     written: dict[Path, bytes] = {}
     done: list[str] = []
     for file in [*_tables(run), *(folder / "comparisons.parquet" for folder in studies)]:
@@ -259,7 +253,7 @@ def _clear_files(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator
 
 
 def _clear_answers(run: Run, studies: Sequence[Path], theirs: _Theirs) -> Iterator[str]:
-    """Delete their answers, and their lines in what the server of the pages keeps beside."""
+    """Delete their answers, and their lines in databases and logs."""
     for place in theirs.answers:
         if place.is_dir():
             shutil.rmtree(place)
@@ -307,7 +301,7 @@ def _names(line: str, theirs: _Theirs) -> bool:
 
 
 def _remains(run: Run, theirs: _Theirs) -> Iterator[str]:
-    """Name files that hold words of theirs in plain sight, and what was computed from them."""
+    """Name files that still hold words of theirs, and what was computed from them."""
     built = [run.root / "build" / "executed" / run.name, run.root / "build" / f"html-{run.name}"]
     spelt = {
         json.dumps(word, ensure_ascii=plain)[1:-1]
@@ -330,7 +324,6 @@ def _tables(run: Run) -> list[Path]:
 
 
 def _own(rows: pd.DataFrame, codes: Iterable[str]) -> pd.Series:
-    """Find the rows that people to forget wrote."""
     return _among(rows, ("author_id", "rater", "coder"), codes)
 
 

@@ -168,19 +168,6 @@ def test_answers_from_elsewhere_are_refused_by_the_names_of_their_columns(tmp_pa
     assert not [value for value in PRIVATE.values() if value in str(caught.value)]
 
 
-def test_an_export_of_label_studio_gives_the_answers_alone(tmp_path, outputs):
-    result = [{"type": "pairwise", "value": {"selected": "left"}, "meta": PRIVATE}]
-    annotation = {"completed_by": {"id": 7, **PRIVATE}, "result": result, **PRIVATE}
-    task = {
-        "id": 1,
-        "data": {"left_reply": "r1", "right_reply": "r2", **PRIVATE},
-        "annotations": [annotation],
-        "meta": PRIVATE,
-    }
-    (tmp_path / "export.json").write_text(json.dumps([task]))
-    assert outputs(read_answers(tmp_path / "export.json")) == []
-
-
 def test_labels_alone_are_kept_of_mt_bench_as_it_is_served(monkeypatch, tmp_path):
     vote = {
         "judge": "expert_1",
