@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -692,12 +693,8 @@ def _go_on() -> web.Response:
     return web.Response(status=303, headers={"Location": "/"})
 
 
-def _number(given: object) -> float | None:
-    try:
-        number = float(str(given))
-    except ValueError:
-        return None
-    return number if 0 <= number < 1e9 else None
+def _number(given: str | None) -> float | None:
+    return float(given) if given and re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", given) else None
 
 
 def _tell(error: Exception) -> None:
