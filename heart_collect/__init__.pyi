@@ -27,12 +27,12 @@ from .judging.rewriting import (
 )
 from .judging.trained import load_trained_judge as load_trained_judge, train_judge as train_judge
 from .people.assignment import (
+    add_people as add_people,
     assign_raters as assign_raters,
     assign_writers as assign_writers,
     check_balance as check_balance,
     choose_pairs as choose_pairs,
     study_cost as study_cost,
 )
-from .people.raters import add_people as add_people
 
 __version__: str

@@ -30,7 +30,7 @@ from heart_collect.judging.questions import note_schemas, question_requests, tak
 from heart_collect.judging.recipe import Recipe, read_recipe
 from heart_collect.judging.respond import skipped_histories
 from heart_collect.judging.steps import JUDGING, Judging, Replies, Step, Tables, first_step
-from heart_collect.people.raters import add_people
+from heart_collect.people.assignment import add_people
 from heart_utils.runs import Run, may_publish, open_run, strictest_licence
 from heart_utils.settings import read_yaml
 from heart_utils.tables import empty_table
@@ -88,11 +88,6 @@ class Collection:
         return self.recipe.choose_histories()
 
     @cached_property
-    def of_people(self) -> pd.DataFrame:
-        """Replies that people wrote in studies of this run."""
-        return add_people(self.run, empty_table("replies"), self.histories)
-
-    @cached_property
     def replies(self) -> Replies:
         """The first step, whose table the others ask about."""
         return first_step(self.recipe)
@@ -112,7 +107,7 @@ class Collection:
         Replies that are not there yet have 40 words; for ``at_most_usd``, as many as fit.
         """
         drafts = self.replies.run(Tables(self.histories), self.ledger, mode="dry")
-        replies = self._with_people(drafts)
+        replies = add_people(self.run, drafts, self.histories)
         likely = Tables(self.histories, replies, self.recipe.pair(replies))
         longest = self.replies.longest(likely, self.ledger)
         at_most = replace(likely, replies=longest)
@@ -144,7 +139,9 @@ class Collection:
             "responders": self.recipe.list_responders(),
             **made,
         }
-        self.subjects = Tables(self.histories, self._with_people(made["replies"]))
+        self.subjects = Tables(
+            self.histories, add_people(self.run, made["replies"], self.histories)
+        )
         return self.subjects.replies
 
     def pair(self) -> None:
@@ -197,9 +194,6 @@ class Collection:
         answers = [self.subjects.replies]
         answers += [self.tables[step.name] for step in self.judging if step.name in self.tables]
         return sum(int((table["state"] == "error").sum()) for table in answers)
-
-    def _with_people(self, replies: pd.DataFrame) -> pd.DataFrame:
-        return add_people(self.run, replies, self.histories) if len(self.of_people) else replies
 
     def _note_judges(self) -> None:
         """Note in the manifest what each judge is, and in which form it is asked."""
@@ -445,7 +439,8 @@ def _batch(collection: Collection, budget_usd: float | None) -> int:
 
 
 def _tell_what_is_there(collection: Collection) -> None:
-    histories, written = collection.histories, collection.of_people
+    histories = collection.histories
+    written = add_people(collection.run, empty_table("replies"), histories)
     skipped = len(skipped_histories(histories))
     without = f", {skipped} of them without a turn to answer" if skipped else ""
     seekers = len(collection.recipe.seekers)

@@ -1,4 +1,4 @@
-"""Assignment of raters and writers to seats: balanced, counterbalanced, seeded and checked."""
+"""What a study with people takes: balanced seats, their cost, and its replies in a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from heart_utils.tables import need_columns
+from heart_utils.runs import Run
+from heart_utils.tables import check_table, need_columns
 
 __all__ = [
     "StudyError",
+    "add_people",
     "assign_raters",
     "assign_writers",
     "check_balance",
@@ -70,16 +72,11 @@ def choose_pairs(
     kept: set[str] = set()
     for history in rng.permutation(np.array(list(by_history), dtype=object)):
         rows = by_history[history]
-        names = zip(
-            rows["pair_id"],
-            rows["responder_a"],
-            rows["responder_b"],
-            rng.random(len(rows)),
-            strict=True,
-        )
+        names = rows[["pair_id", "responder_a", "responder_b"]].to_numpy(dtype=str)
+        ties = rng.random(len(rows))
         free = [
-            (str(pair), min(str(a), str(b)), max(str(a), str(b)), float(tie))
-            for pair, a, b, tie in names
+            (pair, min(a, b), max(a, b), tie)
+            for (pair, a, b), tie in zip(names.tolist(), ties.tolist(), strict=True)
         ]
         for _ in range(min(pairs_per_history, len(free))):
             best = min(
@@ -385,6 +382,50 @@ def study_cost(
     return table
 
 
+def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
+    """Add what people wrote in studies of a run to the replies of its recipe.
+
+    Parameters
+    ----------
+    run
+        The run whose imported replies take part; each study is a part of ``replies``.
+    replies
+        The replies of the run's recipe.
+    histories
+        The histories of the run's recipe.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The table of replies, people's last.
+
+    Raises
+    ------
+    StudyError
+        If people answered a history that the recipe does not choose any more.
+
+    Examples
+    --------
+    >>> from heart_utils import load_histories, load_replies, open_run
+    >>> len(add_people(open_run("./a new run"), load_replies("sample"), load_histories("sample")))
+    36
+    """
+    tables = {part: run.read("replies", part) for part in run.parts("replies")}
+    for part, rows in tables.items():
+        lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
+        if len(lost):
+            raise StudyError(
+                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does"
+                f" not choose (any more), first {lost[0]!r}. Choose them again under `collect:`, or"
+                f" move {run.folder / 'replies' / part}.parquet away."
+            )
+    return (
+        check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True))
+        if tables
+        else replies
+    )
+
+
 def _check_columns(table: pd.DataFrame, needed: tuple[str, ...]) -> None:
     need_columns(table, needed, StudyError)
     if table.empty:
@@ -403,12 +444,10 @@ def _pairs_and_votes(
     )
     wrong = orders[orders != "ab ba"]
     if len(wrong):
-        error_message = (
-            f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with"
-            f" {wrong.iloc[0] or 'no order'}"
-        )
         raise StudyError(
-            f'{error_message}. Sides cannot be balanced without; pair replies with orders="both".'
+            f"{len(wrong)} pairs are not there once in each order, first {wrong.index[0]} with"
+            f" {wrong.iloc[0] or 'no order'}. Sides cannot be balanced without; pair replies with"
+            ' orders="both".'
         )
     pairs = comparisons.drop_duplicates("pair_id").sort_values(
         ["history_id", "pair_id"], ignore_index=True

@@ -38,7 +38,7 @@ from heart_utils.sources.heart import flag_reply
 from heart_utils.sources.options import FileOptions, add_reading, reading_of
 from heart_utils.tables import KEYS, check_table, empty_table
 
-__all__ = ["ImportedStudy", "REDACTIONS", "add_people", "import_study"]
+__all__ = ["ImportedStudy", "REDACTIONS", "import_study"]
 
 TIE = "No difference"
 #: What is judged -> what a page calls its two sides.
@@ -182,7 +182,7 @@ def import_study(
     simulated = simulated or rehearsal
     about_raters = _statement(statement or settings.get("statement") or {}, rehearsal)
     if kind == "file":
-        rows = _match_answers(read_answers(source, reading), run.read("comparisons"), source.name)
+        rows = _match_answers(read_answers(source, reading), run.read("comparisons"))
         raters = rows.groupby("person").size().rename("n_shown").reset_index()
         raters = raters.assign(
             n_answered=raters["n_shown"], n_checks=0, n_checks_passed=0, completed=True
@@ -251,50 +251,6 @@ def import_study(
             )
     raters = check_table("raters", raters.drop(columns="person").sort_values("rater"))
     return ImportedStudy(raters, left_out, licence=licence, rehearsal=rehearsal, **tables)
-
-
-def add_people(run: Run, replies: pd.DataFrame, histories: pd.DataFrame) -> pd.DataFrame:
-    """Add what people wrote in studies of a run to the replies of its recipe.
-
-    Parameters
-    ----------
-    run
-        The run whose imported replies take part; each study is a part of ``replies``.
-    replies
-        The replies of the run's recipe.
-    histories
-        The histories of the run's recipe.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of replies, people's last.
-
-    Raises
-    ------
-    StudyError
-        If people answered a history that the recipe does not choose any more.
-
-    Examples
-    --------
-    >>> from heart_utils import load_histories, load_replies, open_run
-    >>> len(add_people(open_run("./a new run"), load_replies("sample"), load_histories("sample")))
-    36
-    """
-    tables = {part: run.read("replies", part) for part in run.parts("replies")}
-    for part, rows in tables.items():
-        lost = rows.loc[~rows["history_id"].isin(histories["history_id"]), "history_id"].unique()
-        if len(lost):
-            raise StudyError(
-                f"In {part} people answered {len(lost)} histories that the run {run.name!r} does"
-                f" not choose (any more), first {lost[0]!r}. Choose them again under `collect:`, or"
-                f" move {run.folder / 'replies' / part}.parquet away."
-            )
-    return (
-        check_table("replies", pd.concat([replies, *tables.values()], ignore_index=True))
-        if tables
-        else replies
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -489,11 +445,10 @@ def _without(
     """Leave out who asks for it now, and who is on the run's list since they asked before."""
     names = raters["person"].map(same_name)
     if unknown := {same_name(one) for one in withdrawn} - set(names):
-        error_message = (
+        raise StudyError(
             f"{len(unknown)} of the {len(set(withdrawn))} names to leave out took no part, so"
-            " nobody was left out"
+            " nobody was left out. Look up how they are spelt in the study."
         )
-        raise StudyError(f"{error_message}. Look up how they are spelt in the study.")
     out = names.isin([same_name(one) for one in (*withdrawn, *listed)])
     if out.all():
         raise StudyError(
@@ -510,28 +465,23 @@ def _match_pages(folder: Path) -> pd.DataFrame:
     answered = pages[pages["answered"]]
     strange = answered[answered["seat"].isna()]
     if len(strange):
-        first = strange.iloc[0]
         raise StudyError(
             f"{len(strange)} answers are to pages that were never shown in this study, first"
-            f" {first['item_id']!r}. Are they from another folder, or was the assignment changed?"
+            f" {strange['item_id'].iloc[0]!r}. Are they from another folder, or was the"
+            " assignment changed?"
         )
-    seats, sitters = (
-        answered.groupby("person")["seat"].nunique(),
-        answered.groupby("seat")["person"].nunique(),
-    )
+    seats = answered.groupby("person")["seat"].nunique()
+    sitters = answered.groupby("seat")["person"].nunique()
     if (seats > 1).any():
-        theirs = ", ".join(
-            sorted(answered.loc[answered["person"] == seats.idxmax(), "seat"].dropna().unique())
-        )
+        theirs = answered.loc[answered["person"] == seats.idxmax(), "seat"].unique()
         raise StudyError(
-            f"Somebody answered pages of {seats.max()} seats ({theirs}); each person was shown"
-            " those of one."
+            f"Somebody answered pages of {seats.max()} seats ({', '.join(sorted(theirs))}); each"
+            " person was shown those of one."
         )
     if (sitters > 1).any():
-        question = "Did one rater come twice, under two names?"
         raise StudyError(
-            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one."
-            f" {question}"
+            f"{sitters.max()} people answered in {sitters.idxmax()}, which was made for one. Did"
+            " one rater come twice, under two names?"
         )
     return pages
 
@@ -564,10 +514,9 @@ def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd
         rated = pd.concat([rated, second.assign(margin=None, reason=None)], ignore_index=True)
     odd = rated[rated["choice"].notna() & ~rated["choice"].isin(list(SIDES))]
     if len(odd):
-        first = odd.iloc[0]
-        side = show_cell("choice", first["choice"])
+        side = show_cell("choice", odd["choice"].iloc[0])
         raise StudyError(
-            f"The page {first['item_id']!r} has the side {side}, expected A, B or tie."
+            f"The page {odd['item_id'].iloc[0]!r} has the side {side}, expected A, B or tie."
         )
     turned = rated["order"].map({"ab": "ba", "ba": "ab"})
     rated = rated.assign(
@@ -582,7 +531,7 @@ def _rated(folder: Path, pages: pd.DataFrame, settings: Mapping[str, Any]) -> pd
     return rated.assign(where=rated["item_id"]).join(protocol, on="comparison_id")
 
 
-def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) -> pd.DataFrame:
+def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame) -> pd.DataFrame:
     check_people(
         {str(where): person for where, person in answers["rater"].drop_duplicates().items()}
     )
@@ -596,9 +545,9 @@ def _match_answers(answers: pd.DataFrame, comparisons: pd.DataFrame, name: str) 
     lost = rows[rows["comparison_id"].isna()]
     if len(lost):
         first = lost.iloc[0]
-        error_message = f"{first['left']!r} on the left of {first['right']!r} was never shown"
         raise StudyError(
-            f"{first['where']}: {error_message}. Check the reply ids, and which side was which."
+            f"{first['where']}: {first['left']!r} on the left of {first['right']!r} was never"
+            " shown. Check the reply ids, and which side was which."
         )
     return rows.assign(
         position=rows.groupby("person").cumcount() + 1, pasted_share=0.0, changed_later=False
@@ -610,10 +559,9 @@ def _refuse_second_answers(rows: pd.DataFrame) -> None:
     key = ["person", "pair_id", "dimension", "order"]
     twice = rows[rows.duplicated(key, keep=False)].sort_values(key, kind="stable")
     if len(twice):
-        both = f"first {' and '.join(twice['where'].head(2))}, both by one person"
         raise StudyError(
-            f"{len(twice)} verdicts are second answers to one comparison, {both}. Remove one of"
-            " each two."
+            f"{len(twice)} verdicts are second answers to one comparison, first"
+            f" {' and '.join(twice['where'].head(2))}, both by one person. Remove one of each two."
         )
 
 

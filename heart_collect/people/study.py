@@ -526,20 +526,16 @@ def start_study(
 
 
 def _check_start(folder: Path, host: str) -> None:
-    about = load_json(folder / "study.json")
-    settings = about["settings"]
-    if "secret" not in about:
-        raise StudyError(
-            f"{folder} was written before links were signed, so anybody could come in under any"
-            " name. Write the study again, under another --name."
-        )
+    settings = load_json(folder / "study.json")["settings"]
     if (host not in LOOPBACK or settings["rehearsal"] is not True) and (
         faults := unfinished(settings)
     ):
         raise StudyError(f"{folder.parents[1] / 'study.yaml'}: {' '.join(faults)}")
     if host not in LOOPBACK and settings["rehearsal"] is True:
-        remedy = "Set rehearsal: false in study.yaml and write it again."
-        raise StudyError(f"This study is a rehearsal, so it starts on this machine only. {remedy}")
+        raise StudyError(
+            "This study is a rehearsal, so it starts on this machine only. Set rehearsal: false in"
+            " study.yaml and write it again."
+        )
 
 
 @contextlib.contextmanager
@@ -709,8 +705,7 @@ def _describe(folder: Path) -> str:
     pages = pd.read_csv(folder / "assignment.csv").groupby("seat")
     n_pages, n_spare = pages.size(), int(pages["spare"].first().sum())
     turns_each = int(about.get("exchanges", 1))
-    unit = about.get("unit", "reply")
-    offer = make_offer(n_pages * turns_each, about["settings"], about["kind"], unit)
+    offer = make_offer(n_pages * turns_each, about["settings"], about["kind"], about["unit"])
     each = offer.reward * (1 + rules["fee_share"])
     n_needed = len(n_pages) - n_spare
     spare, most, reckoned = "", "", ""
@@ -902,17 +897,17 @@ def _items(
             talk = turns[row["history_id"]]
             if row["task"] == "rate":
                 shown_texts = replies[row["pair_id"]][:: 1 if row["order"] == "ab" else -1]
-        page = f"{row['seat']}.{row['position']:03d}.{about}"
         item: dict[str, object] = {
-            "id": page,
+            "id": f"{row['seat']}.{row['position']:03d}.{about}",
             "title": f"{row['position']} of {length[row['seat']]}",
+            "conversation": [
+                {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])}
+                for turn in talk
+            ],
         }
-        item["conversation"] = [
-            {"speaker": SPEAKERS[turn["speaker"]], "text": _inert(turn["text"])} for turn in talk
-        ]
-        items.append(
-            item | ({"replies": [as_shown(text) for text in shown_texts]} if shown_texts else {})
-        )
+        if shown_texts:
+            item["replies"] = [as_shown(text) for text in shown_texts]
+        items.append(item)
     return items
 
 
@@ -936,12 +931,11 @@ def _json(value: object) -> bytes:
 def _find_potato() -> Path:
     program = Path(os.environ.get("HEART_POTATO") or find_root() / ".venv-study" / "bin" / "potato")
     if not program.is_file():
-        advice = (
-            "`make study` installs it, from requirements-study.txt. Outside a checkout, install"
-            " `potato-annotation` in an "
+        raise StudyError(
+            f"Potato is not installed (looked for {program}). `make study` installs it, from"
+            " requirements-study.txt. Outside a checkout, install `potato-annotation` in an"
+            " environment of its own, and name its program in HEART_POTATO."
         )
-        advice += "environment of its own, and name its program in HEART_POTATO."
-        raise StudyError(f"Potato is not installed (looked for {program}). {advice}")
     return program
 
 
@@ -951,9 +945,9 @@ def _check_port(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            remedy = f"Stop what uses it, or take another: PORT={port + 1}."
             raise StudyError(
-                f"Port {port} on {host} cannot be used ({error.strerror}). {remedy}"
+                f"Port {port} on {host} cannot be used ({error.strerror}). Stop what uses it, or"
+                f" take another: PORT={port + 1}."
             ) from None
 
 

@@ -169,8 +169,8 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
         return
     unpack = zstandard.ZstdDecompressor()
     columns = [calls.c[name] for name in ("key", "status", "messages", "answer", "cost_usd")]
-    nothing = dict.fromkeys(("tag", "asked", "messages", "owner"))
-    emptied: list[dict[str, Any]] = []
+    nothing = dict.fromkeys(("tag", "asked", "messages", "owner", "digest"))
+    emptied: dict[str, dict[str, Any]] = {}
     n_asked = 0
     with contextlib.closing(open_ledger(run)) as ledger:
         ledger.free_dead_claims()
@@ -184,7 +184,7 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
                 n_asked += row.status == "claimed"
                 if row.status != "claimed":
                     call = Call(secrets.token_hex(16), "error", cost_usd=row.cost_usd)
-                    emptied.append({**pack_call(call), **nothing, "error": GONE, "was": row.key})
+                    emptied[row.key] = {**pack_call(call), **nothing, "error": GONE}
         if n_asked:
             raise StudyError(
                 f"{n_asked} calls with their words are being asked by another process or a"
@@ -193,9 +193,7 @@ def _clear_ledger(run: Run, _: Sequence[Path], theirs: _Theirs) -> Iterator[str]
         with ledger.writing() as connection:
             if file is not None:
                 connection.execute(sa.text("PRAGMA secure_delete = ON"))
-            for values in emptied:
-                key = values.pop("was")
-                values["digest"] = None
+            for key, values in emptied.items():
                 connection.execute(
                     sa.update(calls).where(keys_in(ledger.engine, [key])).values(values)
                 )

@@ -299,10 +299,8 @@ def calibrate_abstention(
     both Clopper and Pearson's: one at the effective number of votes; and, since a judge may be
     wrong on whole questions, one on the share of clusters that are mostly wrong, to which the error
     of the others is added. At a risk of 10 % it takes 29 clusters of even size to accept anything,
-    and 56 if 5 % of votes are wrong here and there. The risk is exceeded in at most 5 % of
-    simulated studies, of errors by whole questions, by votes and of both (``make bench
-    NAME=abstain``). Source: Angelopoulos et al. (2021), https://arxiv.org/abs/2110.01052; Jung et
-    al. (2024), https://arxiv.org/abs/2407.18370
+    and 56 if 5 % of votes are wrong here and there. Source: Angelopoulos et al. (2021),
+    https://arxiv.org/abs/2110.01052; Jung et al. (2024), https://arxiv.org/abs/2407.18370
 
     Parameters
     ----------
