@@ -1,7 +1,4 @@
-"""Statistics of the release gate, which tests whether a candidate is worse than its baseline.
-
-The test is made once, or the drop is monitored after every dialogue.
-"""
+"""The release gate: is a candidate worse than its baseline, tested once or after every dialogue."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,8 +38,6 @@ __all__ = [
     "betting_bound",
     "compare_anytime",
     "compare_responders",
-    "describe_change",
-    "order_dialogues",
 ]
 
 MODES = ("regression", "non-inferiority")
@@ -78,13 +73,10 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 # Candidates for the bound of a mean drop, which is between -1 and 1. The bound is rounded down to
 # the grid, so a coarse grid costs power and never validity.
 GRID = np.arange(-200, 200) / 200
-# A second moment of 0.12 is a standard deviation of about 0.35, as drops of single dialogues have.
-# A wrong guess makes the bets too timid or too bold and the bound wider; it still holds.
+# Of drops of single dialogues; a wrong guess makes bets timid or bold and the bound wider.
 SECOND_MOMENT = 0.12
 PRIOR = 10.0  # So many dialogues the guess counts for.
 MOST = 0.95  # A bet of more could lose all capital on one dialogue.
-"""Bets start as if ten dialogues of this second moment had been seen; one risks at most 95 % of
-the capital."""
 
 
 # The chance to take a judge for one that reads although place alone decides.
@@ -106,10 +98,7 @@ class GateError(ValueError):
 
 
 class GateFailedError(AssertionError):
-    """The candidate did not pass.
-
-    Raised last, after all reports are written, so that the build exits non-zero.
-    """
+    """The candidate did not pass; raised last, after all reports are written."""
 
 
 MESSAGES: dict[str, str] = read_yaml(
@@ -127,10 +116,7 @@ def check_options(**given: Any) -> None:
 
 @dataclass(frozen=True)
 class GateRule:
-    """What a candidate must hold to in a test that is made once.
-
-    Raises :class:`GateError` where a value makes no sense.
-    """
+    """What a candidate must hold to in a test made once; senseless values are refused."""
 
     mode: str = "regression"  #: or ``"non-inferiority"``, as in :func:`compare_responders`
     max_drop: float = 25.0  #: rating points; 25 are 3.6 percentage points between equals
@@ -143,7 +129,6 @@ class GateRule:
     n_resamples: int = 1000  #: of dialogues, on which bounds rest
 
     def __post_init__(self) -> None:
-        """Refuse values that make no sense."""
         check_options(
             mode=self.mode,
             max_drop=self.max_drop,
@@ -159,14 +144,9 @@ DEFAULT_RULE = GateRule()
 class Comparison:
     """How far a candidate lies below its baseline, by dimension, and what that means for a gate."""
 
-    #: a row per dimension: ``drop`` in rating points (above 0: the candidate is worse), its ``se``,
-    #: bounds (at ``level``);
-    #: ``p``, ``p_holm``; ``detectable``, the true drop found, or for an equal candidate the margin
-    #: passed, four times in five;
-    #: ``outcome``, ``message``; ``n_dialogues`` of both, ``n_raters`` (0: not said),
-    #: ``n_verdicts``,
-    #: ``n_both_orders``, ``n_unknown_order``,
-    #: ``n_inconsistent``, ``n_failed``
+    #: a row per dimension: ``drop`` (rating points, above 0 if the candidate is worse), ``se``,
+    #: bounds at ``level``, ``p``, ``p_holm``; ``detectable``, the drop found four times in five;
+    #: ``outcome``, ``message``, and counts of dialogues, raters, verdicts and orders
     table: pd.DataFrame
     ratings: pd.DataFrame  #: the ratings tables of all dimensions
     baseline: str  #: as given
@@ -195,10 +175,7 @@ class Comparison:
         return 100 * self.max_drop if self.mode == "anytime" else self.max_drop
 
     def require_pass(self) -> None:
-        """Raise :class:`GateFailedError` unless the candidate passed.
-
-        Call it last, when the reports are written.
-        """
+        """Raise :class:`GateFailedError` unless the candidate passed; call it last."""
         if not self.passed:
             messages = "; ".join(self.table.loc[self.table["outcome"] != "passed", "message"])
             verb = "stops" if self.outcome == "failed" else "is inconclusive on"
@@ -220,41 +197,33 @@ def compare_responders(
 ) -> Comparison:
     r"""Test whether a candidate is rated below its baseline, in one fit against the same opponents.
 
-    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points;
-    bounds are a t quantile of its standard deviation over resamples of dialogues, for these raters.
-    ``"regression"`` fails where the lower bound lies above 0 on any dimension, by Holm's procedure:
-    an equal candidate fails with probability ``alpha`` at most. ``"non-inferiority"`` passes only
-    where the upper bound lies below ``max_drop`` on every dimension: a candidate ``max_drop`` worse
-    on one passes with probability ``alpha`` at most. A judge that answers without reading shows no
-    drop, so a pass needs evidence, with an error of 5 %, that each judge reads: asked in both
-    orders, it contradicts itself in a share of pairs whose upper bound, over dialogues, lies below
-    ``max_inconsistent`` (five dialogues without a contradiction are the fewest); asked in one, the
-    places of both sides are balanced, the share of verdicts that follow the place lies below the
-    same limit, and some opponent is told from the two. An unknown order is no evidence. People are
-    taken to read unless their answers show that they follow the place.
+    The drop is :math:`(\theta_{baseline} - \theta_{candidate}) \cdot 400 / \ln 10` rating points,
+    with t bounds over resampled dialogues, for these raters. ``"regression"`` fails where the lower
+    bound lies above 0 on any dimension, by Holm's procedure; ``"non-inferiority"`` passes only
+    where the upper bound lies below ``max_drop`` on all. Either errs with probability ``alpha`` at
+    most. A pass needs evidence that each judge reads: in two orders it seldom contradicts itself,
+    or in one order places are balanced, seldom followed, and some opponent is told from the two.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         The table ``verdicts``; the two orders of a pair count as one.
-    baseline : str
-        The responder that is in use.
-    candidate : str
-        The responder that is to take its place.
-    rule : GateRule
-        What is tested, as above, and how strictly.
-    dimensions : sequence of str, optional
+    baseline, candidate
+        The responder in use, and the one to take its place.
+    rule
+        What is tested, and how strictly.
+    dimensions
         Lines of the rubric, by default all.
-    responders : pandas.DataFrame, optional
+    responders
         The table of this name, for the kinds in the ratings.
-    rng : numpy.random.Generator
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+    rng
+        The source of chance.
 
     Returns
     -------
     Comparison
-        Where a judge told nobody apart, or would let a candidate pass but is not shown to read or
-        judged too little to find a drop, the outcome is ``"cannot tell"``, which does not pass.
+        The outcome is ``"cannot tell"``, which does not pass, where a judge told nobody apart, is
+        not shown to read, or judged too little to find a drop.
 
     Raises
     ------
@@ -308,19 +277,17 @@ def compare_anytime(
 ) -> Comparison:
     """Test whether a candidate is worse than its baseline, valid at any number of looks.
 
-    In each dialogue the drop, -1 to 1, is the baseline's share of comparisons won less the
-    candidate's, against the same opponents, histories and raters; where the two met, twice the
-    baseline's share less 1 counts like one opponent. Stop as soon as a confidence sequence for its
-    mean shows it above 0 (failed) or below `margin` (passed), both in the order of the table, so
-    that each look may continue the one before, and in that of :func:`order_dialogues`, so that a
-    table that was sorted by its answers decides nothing. A drop is one for these raters. Source:
-    Waudby-Smith and Ramdas (2024), https://doi.org/10.1093/jrsssb/qkad009
+    A dialogue's drop, -1 to 1, is the baseline's share of comparisons won less the candidate's,
+    against the same opponents, histories and raters. A confidence sequence for its mean
+    (Waudby-Smith and Ramdas 2024, https://doi.org/10.1093/jrsssb/qkad009) stops where it lies above
+    0 (failed) or below `margin` (passed), both in the table's order and in one that does not depend
+    on answers.
 
     Parameters
     ----------
     verdicts, baseline, candidate
         As in :func:`compare_responders`.
-    margin : float
+    margin
         The drop in win share, above 0 and below 1, that must be ruled out to pass.
     alpha
         Largest probability that any of `n_releases` equals is stopped, or that one worse by
@@ -402,42 +369,24 @@ def compare_anytime(
 
 
 def order_dialogues(dialogue_ids: Iterable[Any]) -> list[Any]:
-    """Order dialogues by a digest (SHA-256) of their ids, independent of the answers.
-
-    Parameters
-    ----------
-    dialogue_ids : iterable of str
-        Each dialogue once.
-
-    Returns
-    -------
-    list
-        The same ids, in the order in which :func:`compare_anytime` counts them.
-
-    Examples
-    --------
-    >>> order_dialogues(["a", "b", "c"])
-    ['c', 'b', 'a']
-    """
+    """Order dialogues by a digest (SHA-256) of their ids, independent of the answers."""
     return sorted(
         dialogue_ids, key=lambda dialogue_id: hashlib.sha256(str(dialogue_id).encode()).digest()
     )
 
 
 def betting_bound(values: Array, *, alpha: float, guess: float = 0.0) -> tuple[Array, Array]:
-    """Compute an anytime-valid lower bound of a mean, after each value, and its p value.
-
-    The p value is that of a mean of 0 or less.
+    """Compute an anytime-valid lower bound of a mean after each value, and its p value against 0.
 
     A gambler bets on higher values, at fair odds for each candidate mean, which is out once the
-    capital reaches 1 / `alpha`. Source: Waudby-Smith and Ramdas (2024),
-    https://doi.org/10.1093/jrsssb/qkad009
+    capital reaches 1 / `alpha` (Waudby-Smith and Ramdas 2024,
+    https://doi.org/10.1093/jrsssb/qkad009).
 
     Parameters
     ----------
-    values : numpy.ndarray
+    values
         From -1 to 1, independent or with a mean that does not depend on those before.
-    alpha : float
+    alpha
         Probability that the bound is ever above the mean.
     guess
         Mean that first bets expect (only power changes).
@@ -477,10 +426,7 @@ def holm_levels(p: pd.Series, alpha: float) -> pd.Series:
 def comparable_parts(
     verdicts: pd.DataFrame, baseline: str, candidate: str, dimensions: Sequence[str] | None
 ) -> list[pd.DataFrame]:
-    """Select by dimension the verdicts on both sides and on opponents that both met.
-
-    Sides that were not judged alike are refused.
-    """
+    """Select by dimension the verdicts on both sides and common opponents; refuse unlike sides."""
     if baseline == candidate:
         raise GateError(
             f"baseline and candidate are both {baseline!r}; name two responders, or the same one in"
@@ -524,20 +470,8 @@ def comparable_parts(
     return [kept[kept["dimension"] == name] for name in names]
 
 
-class RowCounts(TypedDict):
-    """Numbers of raters and of verdicts on a dimension."""
-
-    dimension: str
-    n_raters: int  #: 0 where the table does not say.
-    n_verdicts: int
-    n_both_orders: int
-    n_unknown_order: int
-    n_inconsistent: int
-    n_failed: int
-
-
-def count_rows(rows: pd.DataFrame) -> RowCounts:
-    """Name a dimension, and count its verdicts: entered, failed and changed with the order."""
+def count_rows(rows: pd.DataFrame) -> dict[str, Any]:
+    """Name a dimension, and count its verdicts and raters (0 where the table does not say)."""
     turned = rows["state"] == "inconsistent"
     entered = turned | (rows["state"] == "valid")
     order = rows["order"] if "order" in rows else pd.Series(None, rows.index, dtype=object)
@@ -561,10 +495,7 @@ def find_fault(
     *,
     anytime: bool = False,
 ) -> str:
-    """Say why the verdicts on the two sides do not show that those who gave them read.
-
-    Empty where they do. With `anytime` the error holds however often one looks.
-    """
+    """Say why the verdicts on two sides do not show that raters read; empty where they do."""
     joined = join_orders(rows)
     entered = _entered(rows if joined is None else joined)
     on_a_side = entered[["responder_a", "responder_b"]].isin([baseline, candidate]).any(axis=1)
@@ -597,7 +528,7 @@ def _by_rater(rows: pd.DataFrame) -> Iterable[tuple[str, pd.DataFrame]]:
 
 @dataclass(frozen=True)
 class Answers:
-    """One rater's answers, on two sides or on all, and what they say of how they came about."""
+    """One rater's answers, and what they say of how they came about."""
 
     rows: pd.DataFrame
     sides: tuple[str, ...]
@@ -646,8 +577,12 @@ class Answers:
 
     def fault(self) -> str:
         """Say what is missing before this judge is known to read, of `rater`."""
-        numbers: dict[str, float] = {"n": len(self.rows), "n_unknown": int(self.order.isna().sum())}
-        numbers |= {"max_inconsistent": self.max_inconsistent, "sure": 1 - self.level}
+        numbers: dict[str, float] = {
+            "n": len(self.rows),
+            "n_unknown": int(self.order.isna().sum()),
+            "max_inconsistent": self.max_inconsistent,
+            "sure": 1 - self.level,
+        }
         if len(self.held):
             least, key = self.lowest(self.held), "reads, turned"
             numbers |= {"n_decided": len(self.held), "n_turned": int(self.held.lt(0).sum())}
@@ -800,16 +735,16 @@ def decide_drops(table: pd.DataFrame, rule: GateRule) -> pd.DataFrame:
         "nothing": ~measured,
         f"{mode}, failed": failed,
         f"{mode}, not failed": measured & ~failed & ~flat,
-    }
-    applies |= {
         f"{mode}, power": power & ~failed if mode == "regression" else power,
         "alike": flat & ~failed,
+        "few": few & ~flat & ~failed,
+        "turned": measured & turned & failed,
     }
-    applies |= {"few": few & ~flat & ~failed, "turned": measured & turned & failed}
     table["needed"] = np.ceil(table["n_dialogues"] * (table["detectable"] / max_detectable) ** 2)
-    numbers = {"margin": rule.max_drop, "max_detectable": max_detectable}
     words = zip(pd.DataFrame(applies).to_dict("records"), table.to_dict("records"), strict=True)
-    table["message"] = [_say(keys, row, **numbers) for keys, row in words]
+    table["message"] = [
+        _say(keys, row, margin=rule.max_drop, max_detectable=max_detectable) for keys, row in words
+    ]
     table["message"] += (". " + table["fault"]).where(measured & unread & ~failed, "")
     return table[COLUMNS]
 
@@ -829,30 +764,7 @@ def _say(applies: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -
 
 
 def describe_change(drop: float, low: float, high: float) -> dict[str, str]:
-    """Write a drop and its bounds in words: a drop below zero is a rise.
-
-    Parameters
-    ----------
-    drop : float
-        Above 0 where the candidate is worse.
-    low : float
-        Its lower bound.
-    high : float
-        Its upper bound.
-
-    Returns
-    -------
-    dict of str
-        ``change`` is the drop or rise, ``least`` what the lower bound leaves, ``most`` what the
-        upper one does.
-
-    Examples
-    --------
-    >>> describe_change(-55.5, -108.7, -2.3)
-    {'change': 'rise 55.5', 'least': 'at most a rise of 108.7', 'most': 'at least a rise of 2.3'}
-    >>> describe_change(12.0, 3.0, 21.0)
-    {'change': 'drop 12.0', 'least': '3.0 or more', 'most': '21.0 or less'}
-    """
+    """Write a drop and its bounds in words: a drop below zero is a rise."""
     rises = round(drop, 1) < 0
     most = f"{high:.1f} or less"
     if rises:
@@ -865,10 +777,7 @@ def describe_change(drop: float, low: float, high: float) -> dict[str, str]:
 
 
 def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series, float]:
-    """Compute the mean drop of each dialogue judged alike on both sides, and its largest value.
-
-    The drops are in the table's order.
-    """
+    """Compute each dialogue's mean drop, in the table's order, and the largest it can be."""
     rows = _entered(rows)
     keys = [
         key
@@ -901,13 +810,10 @@ def _drops(rows: pd.DataFrame, baseline: str, candidate: str) -> tuple[pd.Series
 def follow_both_orders(
     drops: pd.Series, level: float, alpha: float, margin: float
 ) -> tuple[pd.DataFrame, int, str]:
-    """Monitor the drop in the table's order and in the order of digests.
+    """Monitor the drop in the table's order and in that of digests; stop where both have, alike.
 
-    Stop where both have stopped alike, at the later of the two.
-
-    Either alone can be led astray: the table's order by sorting, that of digests by dialogues that
-    come between two looks and are counted before those of the first. An equal candidate is stopped
-    only if both err.
+    Either alone can be led astray: the table by sorting, digests by dialogues that come between
+    looks.
     """
     paths = []
     for order in (drops.index, order_dialogues(drops.index)):
@@ -920,10 +826,7 @@ def follow_both_orders(
 
 
 def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
-    """Compute bounds of the drop after each dialogue, at the levels of a stop and of a pass.
-
-    Lower bounds are at the level of a stop, upper ones at that of a pass.
-    """
+    """Compute bounds of the drop after each dialogue: lower ones for a stop, upper for a pass."""
     low, p = betting_bound(drops, alpha=level, guess=0.1)
     high = -betting_bound(-drops, alpha=alpha)[0]
     number = np.arange(1, len(drops) + 1)
@@ -939,10 +842,7 @@ def follow(drops: Array, level: float, alpha: float) -> pd.DataFrame:
 
 
 def first_stop(path: pd.DataFrame, margin: float) -> tuple[int, str]:
-    """Find after how many dialogues, and how, the gate would have stopped.
-
-    All dialogues if it would not have stopped.
-    """
+    """Find after how many dialogues, and how, the gate would have stopped; else all of them."""
     stops = (path["drop_low"] >= 0) | (path["drop_high"] < margin)
     if not stops.any():
         return len(path), "cannot tell"

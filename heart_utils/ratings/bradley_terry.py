@@ -1,12 +1,10 @@
-r"""The Bradley-Terry model and its kin: one fit to the data, or thousands to its resamples at once.
+r"""The Bradley-Terry model and its kin: fits to data and to resamples, and the sandwich.
 
 An answer is a step of a ladder from "b by far" to "a by far", with equally spaced scores
-:math:`s_y` that change sign with the side:
-:math:`P(y \mid i, j) \propto \exp(\alpha_{|y|} + s_y (\theta_i - \theta_j))` (adjacent-category
-logit; Agresti 1992, https://doi.org/10.2307/2347562). Scores of 1/2 and -1/2 are Bradley-Terry;
-with a tie (score 0) between them it is Davidson's model (1970,
-https://doi.org/10.1080/01621459.1970.10481082); margins 1 to 5 score 1/2, 3/2, ..., 9/2, so that a
-gap of one is odds of 2.72 a step.
+:math:`s_y`: :math:`P(y \mid i, j) \propto \exp(\alpha_{|y|} + s_y (\theta_i - \theta_j))` (Agresti
+1992, https://doi.org/10.2307/2347562). Scores of 1/2 and -1/2 are Bradley-Terry; with a tie (score
+0) between them it is Davidson's model (1970, https://doi.org/10.1080/01621459.1970.10481082);
+margins 1 to 5 score 1/2, 3/2, ..., 9/2.
 """
 
 from __future__ import annotations
@@ -33,9 +31,8 @@ Truths = NDArray[np.bool_]
 Ladder = tuple[Codes, Array]  # the level of each entry, and the scores of levels
 
 WIN = np.array([0.5])  # scores of the levels, where there is no other than a win
-PRIOR = (
-    0.25  # wins and losses against the mean responder, added for who always wins or always loses
-)
+# wins and losses against the mean responder, added for who always wins or always loses
+PRIOR = 0.25
 RELEASED_RIDGE = 1e-6  # times the squared strengths, taken off HEART's log-likelihood
 # on squared alphas: invisible, but keeps a level finite that separates together with strengths
 LEVEL_RIDGE = 1e-6
@@ -58,21 +55,14 @@ class ConvergenceError(RatingsError):
 
 
 class NotComparableError(RatingsError):
-    """Comparisons do not link all responders; ``groups`` lists those they do link.
-
-    The largest group comes first.
-    """
+    """Comparisons do not link all responders; ``groups`` lists those they do, the largest first."""
 
     def __init__(self, groups: list[list[str]]) -> None:
         self.groups = sorted(groups, key=lambda group: (-len(group), group))
         separate = ", ".join(name for group in self.groups[1:] for name in group)
-        group_names = "; ".join(
-            ", ".join(group[:MAX_SHOWN]) + (", ..." if len(group) > MAX_SHOWN else "")
-            for group in self.groups
-        )
         super().__init__(
-            f"{separate} cannot be rated with the others: no comparison links them (groups:"
-            f" {group_names}). Drop them, or collect comparisons that do."
+            f"{separate} cannot be rated with the others: no comparison links them to"
+            f" {', '.join(self.groups[0][:MAX_SHOWN])}. Drop them, or collect comparisons that do."
         )
 
 
@@ -88,10 +78,7 @@ class WinMatrices:
     per_pair: float | None  # where pairs weigh the same, the verdicts to which each is scaled
 
     def total(self, weights: Array | None = None) -> Array:
-        """Sum over clusters, once for each row of `weights` (replicates, clusters).
-
-        Without `weights`, every cluster counts once.
-        """
+        """Sum over clusters, once for each row of `weights` (replicates, clusters)."""
         if weights is None:
             weights = np.ones((1, self.flat.shape[0]))
         wins: Array = np.asarray(weights @ self.flat).reshape(
@@ -107,10 +94,7 @@ class WinMatrices:
         return wins
 
     def resampled(self) -> WinMatrices:
-        """Return the matrices that resamples are summed from.
-
-        Where pairs have few dialogues, each pair keeps the weight it has in the data.
-        """
+        """Return what resamples sum; pairs with few dialogues keep their weight in the data."""
         # Else each resample that has one of a pair's few dialogues would find nearly the same mean.
         if self.per_pair is None:
             return self
@@ -141,10 +125,7 @@ def count_wins(
     levels: tuple[Codes, int] | None = None,
     cells: tuple[Codes, int] | None = None,
 ) -> WinMatrices:
-    """Sum verdicts into one win matrix for each cluster, or for each of the finer `cells`.
-
-    `levels` and `cells` each come with how many there are.
-    """
+    """Sum verdicts into a win matrix a cluster or cell; levels and cells come with their number."""
     size = len(entries.responders)
     level, n_levels = levels or (np.zeros(len(entries.rows), np.intp), 1)
     cell, n_cells = cells or (entries.cluster, len(entries.clusters))
@@ -168,10 +149,7 @@ def count_wins(
 
 
 def entry_weights(entries: Entries, weights: str) -> tuple[Array, float | None]:
-    """Weigh each entry within its cluster and pair.
-
-    Where all pairs weigh the same, also return the mean number of verdicts a pair; else None.
-    """
+    """Weigh each entry in its cluster and pair; also verdicts a pair, where pairs weigh alike."""
     if weights == "verdicts":
         return np.ones(len(entries.rows)), None
     pair, _ = pairs_of(entries)
@@ -235,10 +213,8 @@ class BradleyTerry:
             counts = count_wins(entries, weights=weights, levels=(level, len(scores))).total()
         check_comparable(counts[0].sum(axis=0), entries.responders)
         penalised = _separated(counts, scores)[0] & (ridge == 0.0)
-        estimates, size = (
-            fit_levels(counts, scores, penalised, ridge=ridge)[0],
-            len(entries.responders),
-        )
+        estimates = fit_levels(counts, scores, penalised, ridge=ridge)[0]
+        size = len(entries.responders)
         return cls(
             entries, weights, level, scores, counts, estimates[:size], estimates[size:], penalised
         )
@@ -250,10 +226,7 @@ class BradleyTerry:
         )
 
     def refit(self, counts: Array) -> Array:
-        """Fit the strengths to each of many sums of win matrices.
-
-        Where a responder separates in a sum, the weak prior applies to it there.
-        """
+        """Fit the strengths to each of many sums, with the prior where a responder separates."""
         penalised = _separated(counts, self.scores) | self.penalised
         return fit_levels(counts, self.scores, penalised, self._found())[:, : len(self.theta)]
 
@@ -264,10 +237,7 @@ class BradleyTerry:
 
     @cached_property
     def residuals(self) -> Array:
-        """Compute each entry's residual score and levels; shape (entries, 1 + alphas).
-
-        They are weighted as in the fit: the scores that a sandwich sums by cluster.
-        """
+        """Compute each entry's weighted residual score and levels, shape (entries, 1 + alphas)."""
         # Beyond what the strengths expect, not beyond the pair's own mean: that of a pair met once
         # is all there is of it.
         (up, down), pair, free = self._steps, (self.entries.a, self.entries.b), _free(self.scores)
@@ -280,10 +250,7 @@ class BradleyTerry:
 
     @cached_property
     def slopes(self) -> Array:
-        """Differentiate each entry's expected score by the difference of strengths.
-
-        Entries are weighted as in the fit.
-        """
+        """Differentiate each entry's weighted expected score by the difference of strengths."""
         up, down = self._steps
         spread = (
             np.tensordot(self.scores**2, up + down, 1)
@@ -305,10 +272,7 @@ class BradleyTerry:
 
     @cached_property
     def bread(self) -> Array:
-        """Invert the information matrix (the bread of the sandwich).
-
-        Along the direction that moves all strengths alike it has no meaning.
-        """
+        """Invert the information (the bread); along a move of all strengths it has no meaning."""
         return np.asarray(np.linalg.inv(self.information))
 
     def _found(self) -> Array:
@@ -350,10 +314,7 @@ def fit_model(entries: Entries, method: str, weights: str, margins: Codes | None
 def fit_strengths(
     wins: Array, penalised: Truths, start: Array | None = None, *, ridge: float | Array = 0.0
 ) -> Array:
-    """Fit Bradley-Terry strengths to each of many win matrices, with an optional ridge.
-
-    `ridge` times the sum of squared strengths is subtracted from the log-likelihood.
-    """
+    """Fit Bradley-Terry strengths to each of many win matrices, less `ridge` times squares."""
     return fit_levels(wins[:, None], WIN, penalised, start, ridge=ridge)
 
 
@@ -410,28 +371,21 @@ def _free(scores: Array) -> Codes:
 
 def _sums(counts: Array, scores: Array) -> tuple[Array, Array, Array]:
     """Sum counts into sufficient statistics: games a pair, scores a responder, answers a level."""
-    games, scored = (
-        counts.sum(axis=1),
-        (counts.sum(axis=3) - counts.sum(axis=2)).swapaxes(1, 2) @ scores,
-    )
+    games = counts.sum(axis=1)
+    scored = (counts.sum(axis=3) - counts.sum(axis=2)).swapaxes(1, 2) @ scores
     return games + games.swapaxes(1, 2), scored, counts[:, _free(scores)].sum(axis=(2, 3))
 
 
 def _steps(estimates: Array, base: Array, scores: Array) -> tuple[Array, Array]:
-    """Compute the probability of each level for either side.
-
-    Each has the shape (replicates, levels, responders, responders).
-    """
+    """Compute each level's probability for either side, by replicate, level and two responders."""
     free = _free(scores)
     theta, alpha = estimates[:, : estimates.shape[1] - len(free)], base.copy()
     alpha[:, free] += estimates[:, estimates.shape[1] - len(free) :]
-    gap, half = (
-        (theta[:, :, None] - theta[:, None, :])[:, None],
-        np.where(scores == 0.0, 0.5, 1.0)[:, None, None],
-    )
+    gap = (theta[:, :, None] - theta[:, None, :])[:, None]
     if len(scores) == 1:
         up = expit(2.0 * scores[0] * gap)
         return up, up.swapaxes(2, 3)
+    half = np.where(scores == 0.0, 0.5, 1.0)[:, None, None]
     up = half * np.exp(alpha[:, :, None, None] + scores[:, None, None] * gap)
     total = up.sum(axis=1, keepdims=True)
     up /= total + total.swapaxes(2, 3)
@@ -455,16 +409,8 @@ def _terms(
         up, down = _steps(estimates, base, scores)
         lead, level = up - down, up + down
         # Level by level: einsum, tensordot and matmul take two to four times as long.
-        mean = reduce(
-            np.add, (score * lead[:, level_number] for level_number, score in enumerate(scores))
-        )
-        spread = (
-            reduce(
-                np.add,
-                (score**2 * level[:, level_number] for level_number, score in enumerate(scores)),
-            )
-            - mean**2
-        )
+        mean = sum(score * lead[:, number] for number, score in enumerate(scores))
+        spread = sum(score**2 * level[:, number] for number, score in enumerate(scores)) - mean**2
     else:  # the same of one level, in half the time
         mean = scores[0] * np.tanh(scores[0] * (theta[:, :, None] - theta[:, None, :]))
         spread = scores[0] ** 2 - mean**2
@@ -501,10 +447,7 @@ def _terms(
 
 
 def prior_terms(theta: Array, prior: Array) -> tuple[Array, Array]:
-    """Compute gradient and negative Hessian of the pseudo-counts of the weak prior.
-
-    They are part-games against the mean responder, won as often as lost.
-    """
+    """Compute gradient and negative Hessian of the prior: part-games against the mean responder."""
     size = theta.shape[1]
     chance = 1.0 / (1.0 + np.exp(-theta))
     gradient = prior * (1.0 - 2.0 * chance)
@@ -554,10 +497,7 @@ def _linked(beat: Truths) -> Truths:
 
 
 def find_unvaried(model: BradleyTerry, groups: list[tuple[Codes, int]]) -> NDArray[np.bool_]:
-    """Find the responders of whom all clusters say the same.
-
-    On each opponent met in several clusters, as in the others; met in one, as expected.
-    """
+    """Find the responders of whom all clusters say the same on each opponent."""
     entries, size = model.entries, len(model.theta)
     pair, side = pairs_of(entries)
     won = side * (2.0 * entries.share - 1.0) * model.scores[model.level]
@@ -618,12 +558,8 @@ def one_sided_ends(model: BradleyTerry, clusters_met: NDArray[np.int64], ci_leve
 
 
 def draw_strengths(model: BradleyTerry, n_resamples: int, rng: np.random.Generator) -> Array:
-    """Fit the strengths to clusters drawn with replacement.
-
-    Where raters vary too, a verdict counts the product of the two numbers of draws.
-    """
-    # That is somewhat too wide, as variance within both enters more than once: Owen (2007),
-    # https://doi.org/10.1214/07-AOAS122
+    """Fit the strengths to clusters drawn with replacement; with raters too, weights multiply."""
+    # Somewhat too wide with raters: Owen (2007), https://doi.org/10.1214/07-AOAS122
     groups, cells = model.entries.groups(), None
     codes_of_cells: list[Any] = [slice(None)]
     if len(groups) > 1:
@@ -653,14 +589,11 @@ def covariance(
 ) -> Array:
     """Compute the covariance of strengths over new clusters, and new raters if they vary.
 
-    `added_scores` are scores of the clusters, shape (clusters, responders), that move the fit
-    without being part of it. A score is divided by what a cluster's leverage leaves of it, to the
-    power of `correction`: 1 is a jackknife and a little too wide, 1/2 is without bias where the
-    model is right.
+    `added_scores` of the clusters, (clusters, responders), move the fit without being part of it.
+    `correction` is the power of what leverage leaves of a score: 1 is a jackknife and a little too
+    wide, 1/2 is without bias where the model is right ("CV3" and "CV2" of MacKinnon, Nielsen and
+    Webb 2023, https://doi.org/10.1016/j.jeconom.2022.04.001).
     """
-    # "CV3" and "CV2" of MacKinnon, Nielsen and Webb (2023),
-    # https://doi.org/10.1016/j.jeconom.2022.04.001; two ways as
-    # ``two_way_error``.
     groups, bread = model.entries.groups(), model.bread
     meat = np.sum(
         [
@@ -681,10 +614,7 @@ def covariance(
 def _meat(
     model: BradleyTerry, group: Codes, n_groups: int, added_scores: Array | float, correction: float
 ) -> Array:
-    """Sum the squared scores of each group (the meat of the sandwich).
-
-    Each is divided by one minus the group's leverage on the fit.
-    """
+    """Sum the squared scores of each group, divided by what its leverage leaves."""
     size, sums = len(model.theta), sums_of_scores(model, group, n_groups)
     root = np.linalg.cholesky(model.bread[:size, :size])
     turned = (sums[:, :size] + added_scores) @ root  # here leverage is a symmetric matrix
@@ -720,10 +650,7 @@ def effective_clusters(model: BradleyTerry, group: Codes, n_groups: int) -> floa
 def _information_by(
     model: BradleyTerry, group: Codes, n_groups: int
 ) -> Iterator[tuple[slice, Array]]:
-    """Compute the information on strengths in each group, some groups at a time.
-
-    All at once would need too much memory.
-    """
+    """Compute the information on strengths in each group, some groups at a time."""
     size, slope, (a, b) = len(model.theta), model.slopes, (model.entries.a, model.entries.b)
     chunk = max(1, CHUNK_CELLS // size**2)
     for first in range(0, n_groups, chunk):

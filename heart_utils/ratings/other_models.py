@@ -1,9 +1,8 @@
-r"""Ratings that weigh each rater by how well they distinguish responders.
+r"""Other models of strengths: raters weighed by how well they distinguish, and partial pooling.
 
 Rater :math:`r` prefers i to j, shown first (:math:`z = 1`) or second (:math:`z = -1`), by the
 log-odds :math:`g = \gamma_r (\theta_i - \theta_j) + \delta_r z`, and calls a tie after Davidson
-with :math:`\nu_r`. The geometric mean of people's :math:`\gamma` is one, so strengths are in their
-log-odds; where no people judge it is that of all, a consensus of models.
+with :math:`\nu_r`. The geometric mean of people's :math:`\gamma` (without people, of all) is one;
 :math:`\log \gamma_r \sim N(0, 0.5^2)` keeps raters with few answers near one.
 """
 
@@ -139,10 +138,7 @@ class RaterModel:
         return float(likely.sum() + self.priors(estimates)[0])
 
     def priors(self, estimates: Array) -> tuple[float, Array, Array]:
-        """Compute value, gradient and negative Hessian of the priors.
-
-        Log gamma has a normal prior; the other parameters have pseudo-counts of games won and lost.
-        """
+        """Compute value, gradient and negative Hessian of the priors: a normal, or part-games."""
         size, n = self.size, len(self.anchors)
         games = np.concatenate([self.prior, np.zeros(n), np.full(n, PRIOR), PRIOR * self.ties_used])
         normal = np.repeat([0.0, LOG_GAMMA_SD**-2.0, 0.0], [size, n, 2 * n])
@@ -161,10 +157,7 @@ class RaterModel:
         )
 
     def design(self, estimates: Array) -> Any:
-        """Differentiate each answer's gap, and its rater's log nu, by each parameter.
-
-        The matrices are sparse.
-        """
+        """Differentiate each answer's gap, and its rater's log nu, by each parameter (sparse)."""
         theta, gamma, _, _ = self.split(estimates)
         row, slope, n = np.arange(len(self.rater)), gamma[self.rater], len(self.rater)
         of_gamma, of_delta, of_nu = (
@@ -182,10 +175,7 @@ class RaterModel:
         return sparse.csr_array((values, (rows, columns)), shape=(2 * n, len(estimates)))
 
     def residuals(self, estimates: Array) -> tuple[Array, Any]:
-        """Compute residuals by gap and by log nu, and the expected information of both.
-
-        The information is a sparse matrix.
-        """
+        """Compute residuals by gap and by log nu, and the expected information of both (sparse)."""
         up, down, tie = self.answers(estimates)
         mean = (up - down) / 2.0
         by_gap, by_both, by_tie = (sparse.diags_array(part) for part in (
@@ -196,10 +186,7 @@ class RaterModel:
 
 
 def fit_raters(model: RaterModel) -> tuple[Array, Array]:
-    """Maximise the penalised log-likelihood in a trust region.
-
-    Return the estimate and its sandwich covariance over clusters.
-    """
+    """Maximise the penalised log-likelihood in a trust region; also give the sandwich."""
     free, n_clusters = model.free, len(model.entries.clusters)
     n = len(model.anchors)
     start = np.concatenate([model.plain.theta, np.zeros(2 * n), np.full(n, -0.5)])
@@ -295,35 +282,26 @@ def fit_judge_aware(
 ) -> JudgeAware:
     r"""Fit strengths together with each rater's discrimination, position bias and readiness to tie.
 
-    An ordinary fit treats raters as equal. Here each rater :math:`r` has three parameters of their
-    own: how strongly answers follow the difference of strengths (discrimination :math:`\gamma_r`, 0
-    for a coin), how much the reply shown first gains (position bias :math:`\delta_r`, in log-odds),
-    and how readily the rater ties (:math:`\nu_r`). A careless or biased rater then moves the
-    strengths less. Read ``common_order`` first: if raters do not share one order, one leaderboard
-    for all hides it.
+    Each rater :math:`r` has a discrimination :math:`\gamma_r` (0 for a coin), a position bias
+    :math:`\delta_r` (log-odds that the reply shown first gains) and a readiness to tie
+    :math:`\nu_r` (Davidson 1970, https://doi.org/10.1080/01621459.1970.10481082): a wins by
+    :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`. Read ``common_order`` first: if raters do
+    not share one order, one leaderboard for all hides it.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        One row per verdict as in :func:`~heart_utils.ratings.ratings.fit_ratings`, and ``rater``,
-        ``rater_kind`` and ``order``. Each order of a pair is an answer of its own, since the fit
-        is about the order; what was joined before tells nothing of it.
-    responders : pandas.DataFrame, optional
-        Names the ``responder_kind`` of each ``responder``.
-    dimension : str
-        A line of the rubric.
-    ci_level : float
-        Level of the intervals, such as 0.95.
-    rng : numpy.random.Generator, optional
-        The source of chance for rank ranges.
+    verdicts
+        One row per verdict as in :func:`~heart_utils.ratings.ratings.fit_ratings`, with ``rater``,
+        ``rater_kind`` and ``order``. Each order of a pair is an answer of its own.
+    responders, dimension, ci_level, rng
+        As in :func:`~heart_utils.ratings.ratings.fit_ratings`; chance enters rank ranges.
 
     Returns
     -------
     JudgeAware
-        ``table`` (the ratings table; each verdict weighs the same); ``raters``, one row a rater:
-        ``discrimination``, ``position_bias`` and ``ties``, the first two with ends, a rater who
-        never ties having ``ties`` 0; ``anchor`` (whose scale the strengths have); ``common_order``
-        (a test with ``p_value``); ``left_out``.
+        ``table`` (the ratings table; intervals are sandwiches over dialogues); ``raters``, one row
+        a rater: ``discrimination`` and ``position_bias`` with ends, ``ties``; ``anchor`` (whose
+        scale the strengths have); ``common_order`` (a test with ``p_value``); ``left_out``.
 
     Raises
     ------
@@ -333,12 +311,6 @@ def fit_judge_aware(
         If comparisons do not link all responders.
     ConvergenceError
         If the steps run out before the fit has settled.
-
-    Notes
-    -----
-    In log-odds, a wins by :math:`\gamma_r (\theta_a - \theta_b) \pm \delta_r`; ties follow Davidson
-    (1970), https://doi.org/10.1080/01621459.1970.10481082. Strengths, and the anchors' log gamma,
-    have mean zero. Intervals are sandwiches over dialogues, raters being fixed.
 
     Examples
     --------
@@ -395,6 +367,7 @@ def fit_judge_aware(
         "method": "judge-aware",
         "population": "dialogues",
         "interval": "sandwich",
+        "ci_level": ci_level,
     }
     columns = {
         "strength": theta,
@@ -408,7 +381,7 @@ def fit_judge_aware(
         "n_clusters": entries.count_judged_in(entries.cluster, n_clusters),
     }
     return JudgeAware(
-        table=lay_out(responders, entries, {**settings, "ci_level": ci_level}, columns),
+        table=lay_out(responders, entries, settings, columns),
         raters=_raters(model, estimates, half_widths, kinds),
         anchor="people" if people.any() else "consensus",
         common_order=_test_common_order(model, estimates),
@@ -417,10 +390,7 @@ def fit_judge_aware(
 
 
 def _test_common_order(model: RaterModel, estimates: Array) -> CommonOrder:
-    """Test whether all raters share one order of strengths, by a score test.
-
-    The statistic is corrected for dialogues (Rao and Scott).
-    """
+    """Test for one order of all raters, by scores corrected for dialogues (Rao and Scott)."""
     gamma, size, n, entries = model.split(estimates)[1], model.size, len(model.rater), model.entries
     gradient, information, residual = scores(model, estimates)
     design, curvature = model.design(estimates), model.residuals(estimates)[1]
@@ -454,12 +424,20 @@ def _raters(
     delta = np.where(
         np.bincount(model.rater, weights=model.side != 0, minlength=n) > 0, delta, np.nan
     )
-    table = pd.DataFrame({"rater": kinds.index.astype("str"), "rater_kind": kinds.to_numpy()})
-    table["n_verdicts"] = np.bincount(model.rater, minlength=n)
-    ends = {"discrimination": gamma, "discrimination_low": gamma * np.exp(-log_reach)}
-    ends |= {"discrimination_high": gamma * np.exp(log_reach), "position_bias": delta}
-    ends |= {"position_bias_low": delta - delta_reach, "position_bias_high": delta + delta_reach}
-    return table.assign(**ends, ties=nu)
+    return pd.DataFrame(
+        {
+            "rater": kinds.index.astype("str"),
+            "rater_kind": kinds.to_numpy(),
+            "n_verdicts": np.bincount(model.rater, minlength=n),
+            "discrimination": gamma,
+            "discrimination_low": gamma * np.exp(-log_reach),
+            "discrimination_high": gamma * np.exp(log_reach),
+            "position_bias": delta,
+            "position_bias_low": delta - delta_reach,
+            "position_bias_high": delta + delta_reach,
+            "ties": nu,
+        }
+    )
 
 
 # of strengths between responders, those tried; the steps are even, so the prior is flat
@@ -471,11 +449,8 @@ class PooledRatings:
     """Strengths drawn towards their mean, and by what."""
 
     #: best responder first: ``plain`` (maximum likelihood), ``strength`` with interval,
-    #: ``n_verdicts``; ``flag``, whose interval
-    #: holds less often than it says: ``"leader"`` and ``"last"`` of the table (about 90 % instead
-    #: of
-    #: 95), ``"far"`` where the
-    #: plain strength lies outside the interval (below 70 % for one far from all others); else empty
+    #: ``n_verdicts``; ``flag``, whose interval holds less often than it says: ``"leader"``,
+    #: ``"last"``, ``"far"`` where the plain strength lies outside the interval, else empty
     table: pd.DataFrame
     #: standard deviation of strengths between responders, mean over what the votes leave possible
     spread: float
@@ -493,18 +468,15 @@ def pool_strengths(
     r"""Fit Bradley-Terry strengths that come from one normal distribution.
 
     Strengths are drawn from :math:`N(0, \tau^2)`; fits for many :math:`\tau` are weighed by how
-    probable the votes are (by Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A),
-    so intervals allow for not knowing it (Morris 1983,
-    https://doi.org/10.1080/01621459.1983.10477920). The votes of a cluster count less by the design
-    effect.
+    probable the votes are (by Laplace, flat prior: Gelman 2006, https://doi.org/10.1214/06-BA117A).
+    The votes of a cluster count less by the design effect.
 
     Parameters
     ----------
     verdicts, dimension, cluster
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`; every verdict counts the same.
-    ci_level : float
-        Of intervals that hold on average over responders, not for one that is far from all the
-        others.
+    ci_level
+        Of intervals that hold on average over responders, not for one far from all the others.
 
     Returns
     -------
@@ -548,15 +520,16 @@ def pool_strengths(
         )
     half_width = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(variance)
     table = pd.DataFrame(
-        {"responder": entries.responders.astype("str"), "plain": plain.theta, "strength": strength}
-    )
-    table = table.assign(
-        ci_low=strength - half_width,
-        ci_high=strength + half_width,
-        ci_level=ci_level,
-        n_verdicts=entries.n_verdicts(),
-    )
-    table = table.sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
+        {
+            "responder": entries.responders.astype("str"),
+            "plain": plain.theta,
+            "strength": strength,
+            "ci_low": strength - half_width,
+            "ci_high": strength + half_width,
+            "ci_level": ci_level,
+            "n_verdicts": entries.n_verdicts(),
+        }
+    ).sort_values(["strength", "responder"], ascending=[False, True], ignore_index=True)
     far = ~table["plain"].between(table["ci_low"], table["ci_high"])
     first, last = table.index == 0, table.index == size - 1
     table["flag"] = np.select([first, last, far], ["leader", "last", "far"], "")
@@ -564,10 +537,7 @@ def pool_strengths(
 
 
 def _design_effect(model: BradleyTerry) -> float:
-    """Compare the variance of cluster sums of scores with that of independent votes.
-
-    The ratio is at least one.
-    """
+    """Compare the variance of cluster sums of scores with that of independent votes."""
     n, bread = len(model.entries.clusters), np.linalg.pinv(model.information, hermitian=True)
     sums = sums_of_scores(model, model.entries.cluster, n)
     return max(1.0, float(np.trace(bread @ sums.T @ sums)) / (len(model.theta) - 1) * n / (n - 1.0))

@@ -56,9 +56,7 @@ POINTS = 400.0 / np.log(10.0)  # rating points a unit of strength
 CENTRE = 1500.0
 LOWEST_RATING, HIGHEST_RATING = 500.0, 3000.0  # of what HEART released
 RELEASED_Z = 1.96
-# Degrees of freedom for which studies of equals are drawn; those between take the next smaller,
-# which is the wider. They are dense where the t quantile still falls fast, and sparse above, so
-# that a few cached draws serve every leaderboard.
+# Degrees of freedom for which studies of equals are drawn; those between take the next smaller.
 DEGREES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 19, 25, 35, 50, 80, 150, 300)
 N_DRAWS = 10_000
 MOST_CELLS = 8_000_000
@@ -110,10 +108,7 @@ def lay_out(
     settings: Mapping[str, Any],
     estimates: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Build the ratings table, best responder first, from the estimates in `estimates`.
-
-    `estimates` is in the order of the responders' names.
-    """
+    """Build the ratings table, best responder first, from estimates in the order of names."""
     size, n_verdicts = len(entries.responders), entries.n_verdicts()
 
     def count(of: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -163,10 +158,7 @@ def lay_out(
 
 
 def _check_unit(entries: Entries) -> bool:
-    """Refuse replies and whole conversations on one leaderboard.
-
-    Return whether seekers were played, so that who plays them matters.
-    """
+    """Refuse replies and conversations on one leaderboard; return whether seekers were played."""
     verdicts = entries.table
     if "unit" in verdicts:
         units = verdicts["unit"].iloc[entries.rows].fillna("reply").unique()
@@ -215,8 +207,6 @@ def kinds_of(responders: pd.DataFrame, names: pd.Index) -> Any:
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
     """Strengths on the log-odds scale, best responder first, and how they were estimated.
-
-    The mean strength is zero, taken over responders who are not penalised.
 
     Examples
     --------
@@ -267,13 +257,11 @@ class Ratings:
             if self.settings["n_dimensions"] > 1
             else ""
         )
-        which, level = (
-            f"{self.settings['dimension']}{among}, {self.settings['method']}",
-            self.settings["ci_level"],
-        )
-        population = POPULATIONS[self.settings["population"]]
-        over = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
-        interval = over if population else "no interval"
+        which = f"{self.settings['dimension']}{among}, {self.settings['method']}"
+        interval = "no interval"
+        if population := POPULATIONS[self.settings["population"]]:
+            level = self.settings["ci_level"]
+            interval = f"{self.n_clusters:,} clusters, {level:.0%} intervals over {population}"
         weighing = WEIGHING.get(str(self.settings["weights"]), "")
         notes = "".join(f"\n{note}" for note in self._notes())
         return f"Ratings ({which}): {self.n_verdicts:,} verdicts, {interval}{weighing}{notes}"
@@ -298,36 +286,26 @@ class Ratings:
             f"{low:.0f} to {high:.0f}"
             for low, high in zip(rows["rating_low"], rows["rating_high"], strict=True)
         ]
-        first_columns = {
-            "Rank": rank,
-            "Written by": rows["responder"],
-            "Rating": rows["rating"].round().astype(int),
-        }
-        interval = pd.Series(ends).mask(rows["rating_low"].isna(), "")
-        return pd.DataFrame({**first_columns, "Interval": interval, "Verdicts": rows["n_verdicts"]})
+        return pd.DataFrame(
+            {
+                "Rank": rank,
+                "Written by": rows["responder"],
+                "Rating": rows["rating"].round().astype(int),
+                "Interval": pd.Series(ends).mask(rows["rating_low"].isna(), ""),
+                "Verdicts": rows["n_verdicts"],
+            }
+        )
 
-    def ranks(self, *, simultaneous: bool = True) -> pd.DataFrame:
-        """List the ranks that each responder may hold.
-
-        Parameters
-        ----------
-        simultaneous : bool
-            All ranges at once, as in ``table``; or each alone, for one responder chosen in advance.
+    def ranks(self) -> pd.DataFrame:
+        """List the ranks that each responder may hold, all at once, best responder first.
 
         Returns
         -------
         pandas.DataFrame
-            Columns ``responder``, ``rank_low`` and ``rank_high``, best responder first.
+            Columns ``responder``, ``rank_low`` and ``rank_high``.
         """
-        gaps, size = self.gaps, len(self.strength)
-        rank_ends = (
-            gaps.ranks()
-            if simultaneous
-            else np.stack([np.array(gaps.ranks(one))[:, one] for one in range(size)], axis=1)
-        )
-        return pd.DataFrame(
-            {"responder": self.strength.index, "rank_low": rank_ends[0], "rank_high": rank_ends[1]}
-        )
+        low, high = self.gaps.ranks()
+        return pd.DataFrame({"responder": self.strength.index, "rank_low": low, "rank_high": high})
 
     def differences(self) -> pd.DataFrame:
         """Compute the difference of every two strengths, with simultaneous intervals.
@@ -340,24 +318,21 @@ class Ratings:
         """
         names, theta = self.strength.index, self.strength.to_numpy()
         one, other = np.triu_indices(len(names), k=1)
-        margin = (
-            self.gaps.margins_of_error()
-            if len(self.replicates)
-            else np.full((len(names),) * 2, np.nan)
+        margin = np.full((len(names),) * 2, np.nan)
+        if len(self.replicates):
+            margin = self.gaps.margins_of_error()
+        gap = theta[one] - theta[other]
+        return pd.DataFrame(
+            {
+                "better": names[one],
+                "worse": names[other],
+                "difference": gap,
+                "ci_low": gap - margin[one, other],
+                "ci_high": gap + margin[other, one],
+                "ci_level": self.settings["ci_level"],
+                "win_probability": self.chance.to_numpy()[one, other],
+            }
         )
-        gap, chance = theta[one] - theta[other], self.chance.to_numpy()[one, other]
-        pairs = {
-            "better": names[one],
-            "worse": names[other],
-            "difference": gap,
-            "ci_low": gap - margin[one, other],
-        }
-        pairs |= {
-            "ci_high": gap + margin[other, one],
-            "ci_level": self.settings["ci_level"],
-            "win_probability": chance,
-        }
-        return pd.DataFrame(pairs)
 
 
 def fit_ratings(
@@ -375,61 +350,46 @@ def fit_ratings(
 ) -> Ratings:
     r"""Fit strengths to the verdicts on one dimension, with intervals from resampling clusters.
 
-    The model gives responder :math:`i` the preference over :math:`j` with probability
-    :math:`\sigma(\theta_i - \theta_j) = 1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie is half a
-    win to each, an inconsistent pair of orders too, and ``p_a``, where an answer gives it, is a
-    part of a win.
-
-    Whoever always wins or always loses (more exactly: is outside the largest group that is linked
-    by wins in both directions) has no finite maximum. Such a responder gets a weak prior, a
-    pseudo-count of a quarter of a win and a quarter of a loss against the mean responder, in the
-    data and in every resample, and is ``penalised`` and ``provisional``; the interval is one-sided
-    (``one_sided_ends``). Strengths have mean zero over the others. A responder that separates
-    in some resamples gets the prior in those alone.
+    Responder :math:`i` is preferred to :math:`j` with probability
+    :math:`1 / (1 + e^{\theta_j - \theta_i})` [1]_; a tie, or two orders that contradict each other,
+    is half a win to each, and ``p_a`` a part of one. Who always wins or always loses has no finite
+    maximum: they get a weak prior, a quarter of a win and of a loss against the mean responder, a
+    one-sided interval, and are ``penalised``; strengths have mean zero over the others.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or
-        ``"tie"``), `cluster` and, where there are several dimensions, states or soft wins,
-        ``dimension``, ``state`` and ``p_a``. Where ``order`` is known, the two orders of a pair
-        count as one verdict, as :func:`~heart_utils.ratings.verdicts.combine_orders` joins them.
-    responders : pandas.DataFrame, optional
-        Names the ``responder_kind`` of each ``responder``. Without it the kind is ``source``:
+        ``"tie"``), `cluster` and, if any, ``dimension``, ``state``, ``p_a`` and ``order``; the two
+        orders of a pair count as one (:func:`~heart_utils.ratings.verdicts.combine_orders`).
+    responders
+        Names the ``responder_kind`` of each ``responder``; without it the kind is ``source``:
         unknown.
-    dimension : str
+    dimension
         A line of the rubric.
     method : {"bradley-terry", "davidson", "margins", "released-heart"}
-        Ties as half wins; ties as an answer of their own, after Davidson; ties and margins as steps
-        of a ladder (:mod:`heart_utils.ratings.bradley_terry`); or the soft scores and the interval
-        that HEART released.
-    cluster : str or two of them
+        Ties as half wins; ties as an answer of their own; ties and margins as steps of a ladder; or
+        the soft scores and the interval that HEART released.
+    cluster
         Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too, and
-        ``["dialogue_id", "seeker"]``, of conversations, those who play the seeker: 20 of them or
-        more, since fewer cannot stand for others and are fixed. A table that has no ``dialogue_id``
-        gets no interval.
+        ``["dialogue_id", "seeker"]`` those who play the seeker: 20 of them or more. A table that
+        has no ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
-        Verdicts on a pair are averaged within a dialogue, then over dialogues, so that each pair
-        weighs the same, as in an even tournament; or every verdict counts once, as in published
-        tables and other programs.
+        Each pair of responders weighs the same, averaged within and then over dialogues; or every
+        verdict counts once, as in published tables.
     interval : {"bootstrap", "sandwich", "product"}, optional
         By default a bootstrap over one kind of cluster, and over two a two-way cluster-robust
-        sandwich, to which the product-weight bootstrap is the conservative neighbour.
+        sandwich; a bootstrap whose weights multiply is wider.
     n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of rank ranges
-        too.
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of ranks too.
 
     Returns
     -------
     Ratings
-        ``.table`` is the ratings table, one row a responder, best first: ``strength`` (log-odds)
-        with ``ci_low`` and ``ci_high``; ``rating`` (1500 plus 400 / ln 10 points a unit) with
-        ``rating_low`` and ``rating_high``; ``rank_low`` and ``rank_high``, which hold for all
-        responders at once; ``win_probability``, the mean over opponents of the fitted probability;
-        ``n_verdicts``, ``n_clusters``, ``tie_share``, ``penalised``, ``provisional``,
-        ``simulated``. Intervals follow the rule of ``interval_ends``, by the clusters in which
-        someone was met. Of whom all clusters say the same, there is no interval and any rank is
-        possible (``unvaried``), which the result says.
+        ``.table`` has one row a responder, best first: ``strength`` (log-odds) with ``ci_low`` and
+        ``ci_high``; ``rating`` (1500 plus 400 / ln 10 points a unit) with ends; ``rank_low`` and
+        ``rank_high``, which hold for all at once; ``win_probability``, the mean over opponents;
+        counts and flags. Of whom all clusters say the same (``unvaried``) there is no interval.
 
     Raises
     ------
@@ -480,29 +440,18 @@ def fit_ratings(
     # weights.
     model = fit_model(entries, method, weights, margins)
     gaps, estimates = spread_of(model, clusters, chosen, n_resamples, ci_level, rng)
-    varies = (
-        "benchmark"
-        if clusters == ("rater",)
-        else f"dialogues_and_{'seekers' if clusters[1] == 'seeker' else 'raters'}"
-        if len(clusters) > 1
-        else "dialogues_these_seekers"
-        if has_seekers
-        else "dialogues"
-    )
     settings: dict[str, str | float | tuple[str, ...] | None] = {
         "dimension": dimension,
         "method": method,
         "weights": model.weights,
         "interval": chosen,
-    }
-    settings |= {"ci_level": ci_level, "population": varies if resampled else "none"}
-    settings["n_dimensions"] = verdicts["dimension"].nunique() if "dimension" in verdicts else 1
-    settings |= {
+        "ci_level": ci_level,
+        "population": _population(clusters, has_seekers) if resampled else "none",
+        "n_dimensions": verdicts["dimension"].nunique() if "dimension" in verdicts else 1,
         "cluster": clusters if resampled else None,
         "n_resamples": n_resamples if resampled else 0,
     }
-    # The model and its gaps are in the order of names, the table in that of ranks; everything that
-    # a reader sees is brought into the table's order at the end.
+    # The model is in the order of names; what a reader sees is brought into that of ranks.
     chance = np.where(np.eye(len(model.theta), dtype=bool), np.nan, model.chance)
     estimates |= {"strength": gaps.strength, "chance": chance, "penalised": model.penalised}
     table = lay_out(responders, entries, settings, estimates)
@@ -528,31 +477,38 @@ def fit_ratings(
     )
 
 
+def _population(clusters: tuple[str, ...], has_seekers: bool) -> str:
+    """Name what the intervals are over, as in POPULATIONS."""
+    if clusters == ("rater",):
+        return "benchmark"
+    if len(clusters) > 1:
+        return f"dialogues_and_{'seekers' if clusters[1] == 'seeker' else 'raters'}"
+    return "dialogues_these_seekers" if has_seekers else "dialogues"
+
+
 def fit_boards(
     verdicts: pd.DataFrame, *, by: list[str], **settings: Any
 ) -> dict[tuple[Any, ...], Ratings]:
     """Fit one leaderboard for each group of verdicts: by dimension, slice, rater or block.
 
-    Each leaderboard is a fit of its own, with its own zero point. Compare responders within a
-    leaderboard, or differences between two leaderboards, but not a strength with a strength of
-    another one.
+    Each is a fit of its own, with its own zero point: compare differences between two leaderboards,
+    not a strength with a strength.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         As in :func:`fit_ratings`.
-    by : list of str
-        Columns; there is one leaderboard for each combination of their values that occurs. The
-        column ``group`` of its table names values for which the table has no column.
+    by
+        Columns; there is one leaderboard for each combination of their values. The column ``group``
+        of its table names values for which the table has no column.
     **settings
-        Options of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it. Each leaderboard
+        Options of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it; each leaderboard
         draws from a generator of its own, made from ``rng`` and the group's name.
 
     Returns
     -------
     dict of tuple to Ratings
-        The values of `by` in a group -> its ratings. ``pandas.concat`` of their tables is again a
-        ratings table.
+        The values of `by` in a group -> its ratings.
 
     Raises
     ------
@@ -583,10 +539,9 @@ def fit_boards(
     boards, rng = _Boards(), settings.pop("rng", None)
     seed = None if rng is None else int(rng.integers(2**62))
     for group, rows in verdicts.groupby(by, sort=True, observed=True, dropna=False):
-        chosen = {
-            **settings,
-            **({"dimension": group[by.index("dimension")]} if "dimension" in by else {}),
-        }
+        chosen = dict(settings)
+        if "dimension" in by:
+            chosen["dimension"] = group[by.index("dimension")]
         # a generator of its own, so that no leaderboard depends on which others there are
         if seed is not None:
             chosen["rng"] = estimate_rng(seed, ", ".join(map(str, group)))
@@ -618,10 +573,7 @@ class _Boards(dict[tuple[Any, ...], Ratings]):
 
 
 def check_interval(interval: str | None, clusters: tuple[str, ...]) -> str:
-    """Choose the interval if none is named.
-
-    It is a bootstrap over one kind of cluster, a sandwich over two.
-    """
+    """Choose the interval if none is named: a bootstrap over one cluster, else a sandwich."""
     if len(clusters) not in (1, 2):
         raise RatingsError(
             f"cluster names {len(clusters)} columns, expected one, or two of which the second is"
@@ -660,18 +612,13 @@ def spread_of(
     }
     if interval is None or interval == "released":
         half_widths = RELEASED_Z / np.sqrt(entries.n_verdicts()) if interval else np.nan
-        return Differences(theta, np.empty((0, size)), 0, ci_level, 0.0), {
-            **estimates,
-            "ci_low": theta - half_widths,
-            "ci_high": theta + half_widths,
-        }
+        estimates |= {"ci_low": theta - half_widths, "ci_high": theta + half_widths}
+        return Differences(theta, np.empty((0, size)), 0, ci_level, 0.0), estimates
     check_clusters(groups[0][1], clusters[0])
     if len(groups) > 1:
         refuse_few_raters(groups[0][0], groups[1][0], (clusters[0], clusters[1]))
-    clusters_met, n_clusters = (
-        np.min([entries.count_judged_in(*group) for group in groups], axis=0),
-        min(n for _, n in groups),
-    )
+    clusters_met = np.min([entries.count_judged_in(*group) for group in groups], axis=0)
+    n_clusters = min(n for _, n in groups)
     estimates["n_clusters"] = clusters_met
     estimates["unvaried"] = unvaried = find_unvaried(model, groups) & ~model.penalised
     if unvaried.all():
@@ -684,10 +631,8 @@ def spread_of(
     if interval == "sandwich":
         robust = centre @ covariance(model) @ centre.T
         half_widths = stats.t.ppf((1.0 + ci_level) / 2.0, n_clusters - 1) * np.sqrt(np.diag(robust))
-        draws, ends = (
-            rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh"),
-            (theta - half_widths, theta + half_widths),
-        )
+        draws = rng.multivariate_normal(theta, robust, size=n_resamples, method="eigh")
+        ends = (theta - half_widths, theta + half_widths)
     else:
         draws = draw_strengths(model, n_resamples, rng) @ centre.T
         ends = interval_ends(theta, draws, clusters_met, ci_level)
@@ -729,13 +674,10 @@ class Differences:
 
         That of a difference is ``nan`` where nothing varies between clusters.
         """
-        covariance = (
-            np.atleast_2d(np.cov(self.replicates, rowvar=False))
-            * self.n_clusters
-            / (self.n_clusters - 1.0)
-        )
-        variance = np.diag(covariance)
-        squares = variance[:, None] + variance[None, :] - 2.0 * covariance
+        drawn = np.atleast_2d(np.cov(self.replicates, rowvar=False))
+        drawn = drawn * self.n_clusters / (self.n_clusters - 1.0)
+        variance = np.diag(drawn)
+        squares = variance[:, None] + variance[None, :] - 2.0 * drawn
         # the slope of a win by strength is a quarter at most
         known = squares * self.n_clusters > (4.0 * FLAT) ** 2
         known &= ~(self.unvaried[:, None] | self.unvaried)
@@ -743,38 +685,27 @@ class Differences:
         return np.sqrt(variance), np.sqrt(np.where(known, squares, np.nan))
 
     def margins_of_error(self) -> Array:
-        """Compute the margin of error below each difference, row less column, all at once.
-
-        The margin above is the transpose.
-        """
+        """Compute the margin below each difference, row less column; above is its transpose."""
         spread, se = self.errors()
-        quantile, bounded = (
-            simultaneous_quantile(len(spread), self.n_effective, self.ci_level),
-            ~np.isnan(self.ends[0]),
-        )
+        quantile = simultaneous_quantile(len(spread), self.n_effective, self.ci_level)
+        bounded = ~np.isnan(self.ends[0])
         below = np.where(bounded, self.strength - self.ends[0], quantile * spread)
         above = np.where(bounded, self.ends[1] - self.strength, quantile * spread)
         return np.where(bounded[:, None] | bounded, below[:, None] + above, se * quantile)
 
-    def ranks(self, alone: int | None = None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Compute the ranks that each responder may hold, all at once or one that is `alone`."""
+    def ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Compute the ranks that each responder may hold, all at once."""
         # Stepdown tests of "not better": Mogstad, Romano, Shaikh and Wilhelm (2024),
         # https://doi.org/10.1093/restud/rdad006
         size, bounded = len(self.strength), ~np.isnan(self.ends[0])
         open_ = ~np.eye(size, dtype=bool)
         if len(self.replicates) < 2:
             return np.ones(size, np.int64), np.full(size, size)
-        gap, se, df = (
-            self.strength[:, None] - self.strength[None, :],
-            self.errors()[1],
-            self.n_effective - 1.0,
-        )
+        gap = self.strength[:, None] - self.strength[None, :]
+        se, df = self.errors()[1], self.n_effective - 1.0
         statistic = np.divide(gap, se, out=np.full(gap.shape, -np.inf), where=se > 0)
         by_ends = np.where(gap > self.margins_of_error(), np.inf, -np.inf)
         statistic = np.where(bounded[:, None] | bounded, by_ends, statistic)
-        if alone is not None:
-            open_[np.arange(size) != alone] = False
-            open_[:, alone] = np.arange(size) != alone
         p_value, ahead = stats.t.sf(statistic, df), np.zeros((size, size), bool)
         while (rejected := open_ & (p_value < level_of_one(open_, df, self.ci_level))).any():
             ahead |= rejected
@@ -787,11 +718,11 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
     Parameters
     ----------
-    n_responders : int
+    n_responders
         Number of responders.
-    n_clusters : float
+    n_clusters
         Number of clusters, or of those that count in effect (``Ratings.n_effective``).
-    ci_level : float
+    ci_level
         Level of the intervals, such as 0.95.
 
     Returns
@@ -810,10 +741,7 @@ def simultaneous_quantile(n_responders: int, n_clusters: float, ci_level: float)
 
 
 def level_of_one(open_: NDArray[np.bool_], df: float, ci_level: float) -> float:
-    """Compute the one-sided level of each hypothesis "row is not better than column".
-
-    All hypotheses that are open hold at once.
-    """
+    """Compute the one-sided level of each open hypothesis "row is not better than column"."""
     # From studies of equals with equal errors, which need the widest: Hayter (1984),
     # https://doi.org/10.1214/aos/1176346392
     shared = (1.0 - ci_level) / max(int(open_.sum()), 1)
@@ -832,10 +760,7 @@ def _level(size: int, df: int, ci_level: float, packed: bytes) -> float:
 
 @lru_cache(maxsize=6)
 def _equals(size: int, df: int) -> NDArray[np.float32]:
-    """Draw studies of equal responders: every difference over its own standard error.
-
-    The shape is (studies, responders squared).
-    """
+    """Draw studies of equals: all differences over their standard errors, a row a study."""
     rng = np.random.default_rng([size, df])
     n_draws = int(np.clip(MOST_CELLS // size**2, 1_000, N_DRAWS))
     studentized = np.empty((n_draws, size * size), np.float32)

@@ -1,14 +1,11 @@
-"""Intervals from resampling whole clusters, by one rule for intervals and p values.
-
-The rule is in ``interval_ends`` and ``p_value``.
-"""
+"""Intervals from resampling whole clusters, by one rule: ``interval_ends`` and ``p_value``."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,8 +18,7 @@ __all__ = ["Interval", "bootstrap_ci", "estimate_rng"]
 
 Rng = np.random.Generator | None  # the source of chance; where there is none, one with a fixed seed
 SEED = 20260109
-# from this number on, the interval's ends are percentiles; below, SD times a t quantile covers
-# better
+# from this number on, ends are percentiles; below, SD times a t quantile covers better
 MANY_CLUSTERS = 50
 ENOUGH_CLUSTERS = 30  # below this number a result is provisional
 NO_SPREAD = 1e-9  # a standard error below this part of what it is of is rounding: nothing varied
@@ -33,16 +29,13 @@ FEW_RATERS = 20  # below this number raters stand for themselves: they are fixed
 class Interval:
     """An estimate and how far it may be off, if clusters like these were drawn again."""
 
-    #: ``nan`` ends mean that no interval can be had. The standard error is ``standard_error``
     estimate: float
-    ci_low: float
+    ci_low: float  #: ``nan`` where no interval can be had
     ci_high: float
     se: float
     ci_level: float  #: such as 0.95
     n_clusters: int  #: what was resampled
-    #: resamples in which the statistic has no value (such as 0/0); they are left out and counted
-    #: here
-    n_undefined: int
+    n_undefined: int  #: resamples, left out, in which the statistic has no value (such as 0/0)
     provisional: bool  #: fewer than 30 clusters, or resamples that tell nothing
     replicates: Array  #: the statistic in each resample
 
@@ -50,23 +43,19 @@ class Interval:
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
     """Start the random generator of one estimate, independent of all others.
 
-    An analysis has one seed and many estimates. If they shared one generator, adding a figure would
-    change every number after it. With a generator for each, an estimate draws the same resamples
-    whatever else runs, in any order and in any process.
+    With one for each, an estimate draws the same resamples whatever else runs, in any order.
 
     Parameters
     ----------
-    seed : int
+    seed
         Seed of the whole analysis, zero or more; in the chapters the parameter ``seed``.
-    name : str
-        Name of the estimate, such as ``"ratings"``. Another name draws other resamples; two
-        estimates with one name draw the same ones.
+    name
+        Name of the estimate, such as ``"ratings"``; two estimates with one name draw the same.
 
     Returns
     -------
     numpy.random.Generator
-        A fresh generator, the same for the same seed and name. Pass it as `rng` to one function
-        only, since each draw moves it on.
+        The same for the same seed and name. Pass it to one function only: each draw moves it on.
 
     Examples
     --------
@@ -79,14 +68,6 @@ def estimate_rng(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(
         [seed, int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")]
     )
-
-
-class Resampling(TypedDict):
-    """How an interval is drawn; options that several functions take alike."""
-
-    rng: np.random.Generator
-    n_resamples: int
-    ci_level: float
 
 
 def as_rng(rng: Rng) -> np.random.Generator:
@@ -134,39 +115,33 @@ def bootstrap_ci(
 ) -> Interval:
     """Compute a statistic with a bootstrap interval over whole clusters.
 
-    Verdicts on one dialogue resemble each other, so rows must not be resampled one by one: whole
-    dialogues are drawn with replacement. The statistic must be a function of sums. A share is a sum
-    over a count; kappa and alpha are functions of the cells of a table of counts. Rows are
-    therefore summed once for each cluster, and every resample is a row of one matrix product.
+    Verdicts on one dialogue resemble each other, so dialogues are drawn with replacement, not rows.
+    The statistic must be a function of sums: rows are summed once for each cluster, and every
+    resample is a row of one matrix product.
 
     Parameters
     ----------
-    observations : pandas.DataFrame
+    observations
         One row per observation; every column but `cluster` is a number that may be summed.
-    statistic : callable
+    statistic
         Takes a table of sums, one row a resample, with the columns of `observations`; returns one
-        number a row. ``nan`` means that the statistic has no value there, such as 0/0.
-    cluster : str or pandas.Series
+        number a row, ``nan`` where it has no value, such as 0/0.
+    cluster
         What is resampled together: a column of `observations`, or one value a row.
-    rng : numpy.random.Generator, optional
-        The source of chance; by default one with a fixed seed, so that the same data give the same
-        interval.
-    n_resamples : int
+    rng
+        The source of chance; by default one with a fixed seed.
+    n_resamples
         Number of resamples; 0 for the estimate alone, and 1,000 or more for printed results.
-    ci_level : float
+    ci_level
         Level of the interval, between 0 and 1, such as 0.95.
-    least : float
-        Lowest possible value of the statistic, such as 0 for a share.
-    most : float
-        Highest possible value, such as 1 for a share. No end of the interval lies beyond the range.
+    least, most
+        The range of the statistic, such as 0 and 1 for a share; no end lies beyond it.
 
     Returns
     -------
     Interval
-        ``estimate``, ``ci_low``, ``ci_high``, ``se``, ``ci_level``, ``n_clusters``, ``n_undefined``
-        (resamples without a value, left out), ``provisional`` (fewer than 30 clusters) and
-        ``replicates`` (the statistic in each resample). Ends are ``nan`` where there is no
-        interval, as where all clusters say the same of a number without a range.
+        Ends are ``nan`` where there is no interval, as where all clusters say the same of a number
+        without a range; ``provisional`` below 30 clusters.
 
     Raises
     ------
@@ -176,12 +151,10 @@ def bootstrap_ci(
 
     Notes
     -----
-    The package has one rule for intervals. Where nothing varies between clusters, they do not tell
-    how far new ones may be off: there is no interval. With both `least` and `most`, it is Wilson's,
-    with the bootstrap's standard error (Franco et al. 2019, https://doi.org/10.1093/jssam/smy019).
-    Otherwise it is the estimate plus or minus a t quantile times the standard error, or from 50
-    clusters on the percentiles of the resamples, widened for their number (Hesterberg 2015,
-    https://doi.org/10.1080/00031305.2015.1089789).
+    With both `least` and `most` the interval is Wilson's, with the bootstrap's standard error
+    (Franco et al. 2019, https://doi.org/10.1093/jssam/smy019). Otherwise it is a t quantile times
+    the standard error, or from 50 clusters on percentiles, widened for their number (Hesterberg
+    2015, https://doi.org/10.1080/00031305.2015.1089789).
 
     Examples
     --------
@@ -243,10 +216,7 @@ def share_ci(
     n_resamples: int = 1000,
     ci_level: float = 0.95,
 ) -> Interval:
-    """Compute a share, the sum of `of` over that of `among`, with an interval over clusters.
-
-    `among` is 1 for all rows.
-    """
+    """Compute a share, the sum of `of` over that of `among`, with an interval over clusters."""
     # With two columns, dialogue and rater, or with few clusters, which may be of unequal size: by
     # an error, without replicates.
     counts = pd.DataFrame(
@@ -276,10 +246,7 @@ def share_ci(
 
 
 def standard_error(replicates: Array, n_clusters: ArrayLike) -> Array:
-    """Compute standard errors from replicates, as SD times sqrt(n / (n - 1)).
-
-    Efron (1982), section 5.6, https://doi.org/10.1137/1.9781611970319.
-    """
+    """Compute standard errors, SD times sqrt(n / (n - 1)) (Efron 1982, section 5.6)."""
     n = np.broadcast_to(np.asarray(n_clusters, dtype=float), replicates.shape[1:])
     is_known = ~np.isnan(replicates)
     count = is_known.sum(axis=0)
@@ -299,9 +266,7 @@ def interval_ends(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[Array, Array]:
-    """Turn replicates into the ends of intervals. This is the one rule of the package."""
-    # Franco et al. 2019, https://doi.org/10.1093/jssam/smy019; Hesterberg 2015,
-    # https://doi.org/10.1080/00031305.2015.1089789
+    """Turn replicates into the ends of intervals, by the rule that `bootstrap_ci` describes."""
     check_level(ci_level)
     n = np.broadcast_to(np.asarray(n_clusters), np.shape(estimate))
     if len(replicates) < 2:
@@ -328,11 +293,7 @@ def error_ends(
     least: float = -np.inf,
     most: float = np.inf,
 ) -> tuple[Array, Array]:
-    """Turn standard errors over clusters into the ends of intervals.
-
-    Wilson's interval where the number has a range, else t times the standard error; no interval
-    where the clusters do not vary.
-    """
+    """Turn standard errors into ends: Wilson's where there is a range, else t times the error."""
     check_level(ci_level)
     estimate, se, n = (np.asarray(part, dtype=float) for part in (estimate, se, n_clusters))
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n - 1, 1))
@@ -361,10 +322,7 @@ def error_ends(
 
 
 def known_error(se: ArrayLike, estimate: ArrayLike = 1.0) -> Array:
-    """Return standard errors, but ``nan`` where they are zero up to rounding.
-
-    Clusters that all say the same do not tell how much others would differ.
-    """
+    """Return standard errors, but ``nan`` where they are zero up to rounding: nothing varied."""
     se = np.asarray(se, dtype=float)
     return np.where(se > NO_SPREAD * np.maximum(np.abs(estimate), 1e-3), se, np.nan)
 
@@ -392,10 +350,7 @@ def interval_columns(
     n_clusters: ArrayLike,
     ci_level: float,
 ) -> dict[str, Array]:
-    """Build columns of several measures, each with ``_low`` and ``_high``.
-
-    `ranges` maps the name of a measure to its range; measures are in the last axis.
-    """
+    """Build columns of several measures with ``_low`` and ``_high``, of name -> range."""
     columns: dict[str, Array] = {}
     for number, (name, (least, most)) in enumerate(ranges.items()):
         value, again = estimate[..., number], replicates[..., number]
@@ -405,10 +360,7 @@ def interval_columns(
 
 
 def p_value(estimate: float, replicates: Array, n_clusters: int) -> float:
-    """Test a number without a range against zero, two-sided.
-
-    p is below 0.05 exactly where the 95 % interval excludes zero; ``nan`` where there is none.
-    """
+    """Test a number without a range against zero, two-sided, in accord with its interval."""
     # Percentiles cannot tell how far beyond the last resample zero lies; there the t distribution
     # of the standard error does.
     se = float(known_error(standard_error(replicates[:, None], n_clusters)[0], estimate))
@@ -446,7 +398,7 @@ def interaction_codes(one: Codes, n_one: int, other: Codes, n_other: int) -> tup
 
 
 def two_way_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
-    """Compute a two-way cluster-robust standard error, over dialogues and raters.
+    """Compute a two-way cluster-robust standard error.
 
     Cameron and others (2011), https://doi.org/10.1198/jbes.2010.07136.
     """
@@ -463,12 +415,10 @@ def two_way_error(influence: Array, dialogue: Codes, rater: Codes) -> float:
 
 
 def clustered_error(influence: Array, weight: Array, *clusters: Codes) -> tuple[float, float]:
-    """Compute the standard error of a weighted mean over clusters of any size, one or two ways.
+    """Compute the standard error of a weighted mean over clusters, one or two ways, and their size.
 
-    Also return the number of equal clusters that would carry as much information.
-
-    ``influence`` is a row's part of the mean's error: its weight times its distance from the mean,
-    over the sum of weights.
+    The size is the number of equal clusters with as much information. ``influence`` is a row's
+    weight times its distance from the mean, over the sum of weights.
     """
     if len(clusters) > 1:
         return _two_ways(influence, weight, *clusters)
@@ -485,11 +435,10 @@ def clustered_error(influence: Array, weight: Array, *clusters: Codes) -> tuple[
 
 
 def _two_ways(influence: Array, weight: Array, one: Codes, other: Codes) -> tuple[float, float]:
-    """Add the jackknife variances of two clusterings, less that of their cells.
+    """Add the jackknife variances of two clusterings, less that of their cells, never below either.
 
-    The sum is never below either (MacKinnon, Nielsen and Webb 2024,
-    https://arxiv.org/abs/2406.08880). Its degrees of freedom are Satterthwaite's for a sum of two;
-    where one clustering has two clusters, whose variance may be small by chance, the fewer.
+    MacKinnon, Nielsen and Webb (2024), https://arxiv.org/abs/2406.08880, with Satterthwaite's
+    degrees of freedom; where one clustering has two clusters, the fewer.
     """
     cell, _ = interaction_codes(one, one.max() + 1, other, other.max() + 1)
     errors, evens = np.transpose(
@@ -504,10 +453,7 @@ def _two_ways(influence: Array, weight: Array, one: Codes, other: Codes) -> tupl
 
 
 def _degrees(share: Array) -> float:
-    """Compute the degrees of freedom of that variance from the clusters' shares of weight.
-
-    With equal clusters it is one less than their number.
-    """
+    """Compute the degrees of freedom of that variance from the clusters' shares of weight."""
     # Satterthwaite's, if what is in a cluster agrees: Bell and McCaffrey (2002),
     # https://www150.statcan.gc.ca/n1/pub/12-001-x/
     # 2002002/article/9058-eng.pdf. The moved means have covariances scale_i scale_j (1[i = j] -

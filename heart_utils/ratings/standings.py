@@ -67,20 +67,17 @@ def consistency(
 ) -> pd.DataFrame:
     r"""Estimate how far each responder's win probability varies between dialogues.
 
-    Noise of single verdicts is removed; the low end of the spread is reported as well.
-
-    With :math:`p_{di}` the mean probability in dialogue :math:`d` that :math:`i` is preferred to
-    its :math:`m` opponents, and :math:`e` a verdict less what the fitted strengths expect of its
-    pair,
+    Noise of single verdicts is removed. With :math:`p_{di}` the mean probability in dialogue
+    :math:`d` that :math:`i` is preferred to its :math:`m` opponents, and :math:`e` a verdict less
+    what strengths expect of its pair,
 
     .. math::
 
         \text{var}_d(p_{di}) = \tfrac{1}{m} E[e e' \mid \text{same}]
         + \tfrac{m - 1}{m} E[e e' \mid \text{different}],
 
-    each a mean over two verdicts of a dialogue, on the same or different opponents, then over
-    dialogues. Where no two are on the same, the first term is taken from the second ones of both
-    sides, as if a dialogue moved each by an amount of its own.
+    means over two verdicts of a dialogue, on the same or different opponents, then over dialogues.
+    Where no two are on the same, the first term is taken from the second ones of both sides.
 
     Parameters
     ----------
@@ -90,11 +87,10 @@ def consistency(
     Returns
     -------
     pandas.DataFrame
-        One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these two with t
+        One row a responder: ``mean`` (against all others), ``sd`` and ``tenth``, these with t
         intervals. One dialogue in ten goes as badly as ``tenth`` or worse, by a beta distribution;
         ``n_clusters`` have two verdicts or more, ``n_single`` one (left out). ``nan`` where no
-        dialogue has two opponents of a responder that has several; no interval where nothing varies
-        between dialogues.
+        dialogue has two opponents of a responder that has several, or nothing varies.
 
     Raises
     ------
@@ -122,35 +118,34 @@ def consistency(
     tenth = mean - np.sign(spread) * (mean - _low_end(mean, np.abs(spread)))
     n_used = measured.sum(axis=0)
     quantile = stats.t.ppf((1.0 + ci_level) / 2.0, np.maximum(n_used - 1, 1))
-    half_widths = [
+    reach_sd, reach_tenth = (
         quantile * known_error(standard_error(replicates[1:], n_used))
         for replicates in (spread, tenth)
-    ]
-    table = pd.DataFrame(
-        {"responder": entries.responders, "mean": mean[0], "sd": np.maximum(spread[0], 0.0)}
     )
-    table["sd_low"], table["sd_high"] = (
-        np.maximum(spread[0] - half_widths[0], 0.0),
-        np.clip(spread[0] + half_widths[0], 0.0, 0.5),
-    )
-    table["tenth"] = np.minimum(tenth[0], mean[0])
-    table["tenth_low"], table["tenth_high"] = (
-        np.maximum(tenth[0] - half_widths[1], 0.0),
-        np.minimum(tenth[0] + half_widths[1], 1.0),
-    )
-    counts = {"ci_level": ci_level, "n_clusters": n_used, "n_single": (count == 1).sum(axis=0)}
-    return table.assign(
-        **counts,
-        provisional=(n_used < ENOUGH_CLUSTERS) | np.isnan(half_widths[0]),
-        simulated=is_simulated(entries.table.iloc[entries.rows]),
+    return pd.DataFrame(
+        {
+            "responder": entries.responders,
+            "mean": mean[0],
+            "sd": np.maximum(spread[0], 0.0),
+            "sd_low": np.maximum(spread[0] - reach_sd, 0.0),
+            "sd_high": np.clip(spread[0] + reach_sd, 0.0, 0.5),
+            "tenth": np.minimum(tenth[0], mean[0]),
+            "tenth_low": np.maximum(tenth[0] - reach_tenth, 0.0),
+            "tenth_high": np.minimum(tenth[0] + reach_tenth, 1.0),
+            "ci_level": ci_level,
+            "n_clusters": n_used,
+            "n_single": (count == 1).sum(axis=0),
+            "provisional": (n_used < ENOUGH_CLUSTERS) | np.isnan(reach_sd),
+            "simulated": is_simulated(entries.table.iloc[entries.rows]),
+        }
     )
 
 
 def _products(entries: Entries, chance: Array) -> tuple[Array, Array, Array, Array]:
     """Average residuals and their products by dialogue and responder.
 
-    Return the number of verdicts, the mean residual, and the mean product of two residuals with the
-    same opponent and with different ones.
+    Return numbers of verdicts, mean residuals, and mean products on the same and on other
+    opponents.
     """
     size, n_clusters = len(entries.responders), len(entries.clusters)
     residual = entries.share - chance[entries.a, entries.b]
@@ -182,10 +177,7 @@ def _spread(
     same_opponent: Array,
     other_opponents: Array,
 ) -> tuple[Array, Array]:
-    """Compute the mean residual and the spread under each row of weights.
-
-    The spread is below zero where the noise exceeds the variance that is seen.
-    """
+    """Compute mean residual and spread by row of weights, below 0 where noise exceeds it."""
 
     def average(values: Array) -> Array:
         known = measured & ~np.isnan(values)
@@ -243,9 +235,8 @@ def head_to_head(
         Columns to split by, such as ``slice``.
     dimension
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
-    cluster : str
-        Or ``["dialogue_id", "rater"]`` for a two-way variance with a t quantile of the smaller
-        number.
+    cluster
+        Or ``["dialogue_id", "rater"]`` for a two-way variance.
     n_resamples, ci_level
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
@@ -253,9 +244,8 @@ def head_to_head(
     -------
     pandas.DataFrame
         One row per group and ``outcome``: ``share`` with its interval, ``n_verdicts``,
-        ``n_clusters``. ``people``, ``models``, ``tie`` and ``inconsistent`` are shares of all;
-        ``models_of_decided`` is models' share where someone was preferred. Of two clusters,
-        ``n_clusters`` is the smaller number.
+        ``n_clusters`` (of two, the fewer). ``people``, ``models``, ``tie`` and ``inconsistent`` are
+        shares of all; ``models_of_decided`` of those where someone was preferred.
 
     Raises
     ------
@@ -285,11 +275,10 @@ def head_to_head(
     a_person = person[entries.a] & model[entries.b]
     meet = a_person | (model[entries.a] & person[entries.b])
     if not meet.any():
-        counted_kinds = (
-            f"there are {int(person.sum())} people and {int(model.sum())} models among"
-            f" {', '.join(entries.responders)}"
+        raise RatingsError(
+            f"No person's reply meets a model's on {dimension!r}: there are {int(person.sum())}"
+            f" people and {int(model.sum())} models among {', '.join(entries.responders)}."
         )
-        raise RatingsError(f"No person's reply meets a model's on {dimension!r}: {counted_kinds}.")
     to_person = np.where(a_person, entries.share, 1.0 - entries.share)
     neither = entries.tie | entries.inconsistent | (to_person == 0.5)
     outcome = np.select(
@@ -320,22 +309,16 @@ def head_to_head(
                 n_resamples=n_resamples,
                 ci_level=ci_level,
             )
-            of_share = {
-                "outcome": name,
-                "share": share.estimate,
-                "ci_low": share.ci_low,
-                "ci_high": share.ci_high,
-            }
-            counted = {
-                "ci_level": ci_level,
-                "n_verdicts": len(outcomes),
-                "n_clusters": share.n_clusters,
-            }
             parts.append(
                 {
                     **dict(zip(by, group, strict=True)),
-                    **of_share,
-                    **counted,
+                    "outcome": name,
+                    "share": share.estimate,
+                    "ci_low": share.ci_low,
+                    "ci_high": share.ci_high,
+                    "ci_level": ci_level,
+                    "n_verdicts": len(outcomes),
+                    "n_clusters": share.n_clusters,
                     "provisional": share.provisional,
                 }
             )
@@ -344,8 +327,8 @@ def head_to_head(
 
 TWINS = ("adversarial", "calm_twin")
 SAME = 1e-9
-# up to this number of dialogues every way to flip signs is tried; above, ways are drawn
-ALL_FLIPS = 14
+# up to this number of dialogues every way to flip signs is tried; above, so many are drawn
+ALL_FLIPS, N_FLIPS = 14, 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,35 +348,29 @@ def twin_contrasts(
     contrasts: Mapping[str, tuple[Sequence[str], Sequence[str]]] | None = None,
     dimension: str = "overall",
     n_resamples: int = 1000,
-    n_flips: int = 2000,
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Does a responder lose more than others when a seeker becomes hostile? Leaderboards of slices
-    have separate zero points, so only differences can be compared:
+    Does a responder lose more than others when a seeker becomes hostile? Slices have separate zero
+    points, so only differences can be compared:
 
     .. math::
 
         \Delta_{ij} = (\theta_i - \theta_j)_\text{adversarial} - (\theta_i - \theta_j)_\text{calm},
 
     both fitted to the same resampled dialogues. The test flips, dialogue by dialogue, which twin is
-    called adversarial: if the slice changes nothing, all ways of flipping are equally likely.
+    called adversarial.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         Of the slices ``adversarial`` and ``calm_twin``; ``dialogue_id`` is that of the original,
         which twins share.
-    contrasts : mapping of str to two lists, optional
-        Name -> two lists of responders, whose mean strengths are compared; by default every pair of
-        responders.
-    dimension, n_resamples
-        As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
-    n_flips : int
-        Ways to flip signs (all of them where dialogues are few).
-    ci_level, rng
+    contrasts
+        Name -> two lists of responders, whose mean strengths are compared; by default every pair.
+    dimension, n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
 
     Returns
@@ -403,8 +380,6 @@ def twin_contrasts(
         in either slice, log-odds), ``delta`` with ``se``, ``ci_low`` and ``ci_high``, ``p_value``,
         ``n_clusters``. Where someone won or lost every comparison of a slice, a contrast is
         ``penalised``: tested, but without interval, as is one that all dialogues put alike.
-        ``n_flips`` and ``n_unpaired`` count the ways of flipping used, and the verdicts without a
-        twin.
 
     Raises
     ------
@@ -413,18 +388,13 @@ def twin_contrasts(
     NotComparableError
         If the verdicts of a slice do not link all responders.
 
-    Notes
-    -----
-    A sign-flip test is exact if the two twins of a dialogue are exchangeable under the null
-    hypothesis; with all ways of flipping its p value does not depend on chance.
-
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
     >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), strengths=2, n_dialogues=1, n_twins=20, pairs="all"
     ... )
-    >>> found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=200).table
+    >>> found = twin_contrasts(study.verdicts, n_resamples=50).table
     >>> found[["contrast", "delta"]].round(2).values.tolist()
     [['human_01 - model_01', 0.3]]
     """
@@ -439,10 +409,9 @@ def twin_contrasts(
         )
     )
     if not paired.any():
-        slices_present = ", ".join(sorted(set(map(str, of_slice))))
         raise RatingsError(
             f"No dialogue has verdicts on both {' and '.join(TWINS)}; the slices here are"
-            f" {slices_present}. Judge both."
+            f" {', '.join(sorted(set(map(str, of_slice))))}. Judge both."
         )
     kept = twin & paired[entries.cluster]
     used = entries.table.iloc[entries.rows[kept]]
@@ -459,7 +428,7 @@ def twin_contrasts(
     matrix = _weights(chosen, entries.responders)
     rng = as_rng(rng)
     everyone, drawn = np.ones((1, n_clusters)), draw_weights(n_clusters, n_resamples, rng)
-    flips = _flips(n_clusters, n_flips, rng)
+    flips = _flips(n_clusters, rng)
     slices = [_cells(everyone, 0 * everyone), _cells(0 * everyone, everyone)]
     fits = [BradleyTerry.fit(entries, "pairs", counts=tally.total(cells)) for cells in slices]
 
@@ -490,11 +459,20 @@ def twin_contrasts(
     exact = len(flips) == 2**n_clusters
     p_value = as_wide.mean(axis=0) if exact else (1 + as_wide.sum(axis=0)) / (1 + len(flips))
     table = pd.DataFrame(
-        {"contrast": list(chosen), "calm": gaps[1], "adversarial": gaps[0], "delta": delta}
-    )
-    table = table.assign(se=se, ci_low=low, ci_high=high, ci_level=ci_level)
-    table = table.assign(
-        penalised=held, p_value=p_value, n_clusters=n_clusters, simulated=is_simulated(used)
+        {
+            "contrast": list(chosen),
+            "calm": gaps[1],
+            "adversarial": gaps[0],
+            "delta": delta,
+            "se": se,
+            "ci_low": low,
+            "ci_high": high,
+            "ci_level": ci_level,
+            "penalised": held,
+            "p_value": p_value,
+            "n_clusters": n_clusters,
+            "simulated": is_simulated(used),
+        }
     )
     return TwinContrasts(table, len(flips), int((twin & ~kept).sum()))
 
@@ -504,11 +482,11 @@ def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:
     return np.stack([adversarial, calm], axis=2).reshape(len(adversarial), -1).astype(float)
 
 
-def _flips(n_clusters: int, n_flips: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _flips(n_clusters: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Draw ways to flip signs, or list all of them if dialogues are few."""
     if n_clusters <= ALL_FLIPS:
         return np.asarray((np.arange(2**n_clusters)[:, None] >> np.arange(n_clusters)) % 2 == 1)
-    return rng.random((n_flips, n_clusters)) < 0.5
+    return rng.random((N_FLIPS, n_clusters)) < 0.5
 
 
 def _weights(
@@ -556,16 +534,15 @@ def find_fragility(
 ) -> Fragility:
     """Find a small set of verdicts, or of dialogues, without which another is first.
 
-    Those with most influence, to first order, on the gap to a rival are taken away, and the number
-    is settled by fitting without them, for the three nearest rivals. A smaller set may exist, so
-    the size is an upper bound (Broderick and others 2020, https://arxiv.org/abs/2011.14999; for
-    boards of models Huang and others 2025, https://arxiv.org/abs/2508.11847).
+    Those with most influence, to first order, on the gap to a near rival are taken away, and the
+    number is settled by fitting without them. A smaller set may exist (Broderick and others 2020,
+    https://arxiv.org/abs/2011.14999).
 
     Parameters
     ----------
     verdicts
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
-    unit : str
+    unit
         ``"verdict"``, or a column such as ``"dialogue_id"`` or ``"rater"``.
     dimension, weights
         As in :func:`~heart_utils.ratings.ratings.fit_ratings`.
@@ -637,10 +614,7 @@ def find_fragility(
 def _candidates(
     theta: Array, moved: Array, codes: Codes, n_units: int, order: Codes
 ) -> list[tuple[int | None, Codes]]:
-    """Order the units by how much each favours the leader over one of its nearest rivals.
-
-    Each order comes with the number of removals predicted to end the lead.
-    """
+    """Order units by how much each favours the leader over a near rival, and predict how many."""
     candidates: list[tuple[int | None, Codes]] = []
     for rival in order[1:]:
         shift = np.bincount(codes, moved[:, order[0]] - moved[:, rival], n_units)

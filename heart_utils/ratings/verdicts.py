@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from heart_utils.identities import looks_like_person, redact_message, show_rater
+from heart_utils.identities import redact_message, show_rater
 from heart_utils.tables import ORDERS, RATER_KINDS, STATES, need_columns
 
 __all__ = [
@@ -52,10 +52,7 @@ class VerdictsError(AgreementError, RatingsError):
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Verdicts on one dimension, one entry a verdict that enters a fit.
-
-    Codes are positions in the sorted names.
-    """
+    """Verdicts on one dimension, one entry a verdict in a fit; codes are places in sorted names."""
 
     responders: pd.Index
     clusters: pd.Index
@@ -91,16 +88,11 @@ class Entries:
         )
 
     def groups(self) -> list[tuple[Codes, int]]:
-        """Return each group that is resampled: clusters and, if they vary, raters.
-
-        Each is a pair: the codes of the entries and the number of groups.
-        """
-        of_clusters = [(self.cluster, len(self.clusters))]
-        return (
-            of_clusters
-            if self.rater is None or self.raters is None
-            else [*of_clusters, (self.rater, len(self.raters))]
-        )
+        """Return codes of the entries and their number, of each group that is resampled."""
+        groups = [(self.cluster, len(self.clusters))]
+        if self.rater is not None and self.raters is not None:
+            groups.append((self.rater, len(self.raters)))
+        return groups
 
     def count_judged_in(self, codes: Codes, n: int) -> NDArray[np.int64]:
         """Count the clusters, or other groups, in which each responder was judged."""
@@ -111,10 +103,7 @@ class Entries:
 
 @dataclass(frozen=True)
 class Votes:
-    """Verdicts or scores on units, one entry an answer that counts.
-
-    Codes are positions in the sorted names.
-    """
+    """Verdicts or scores on units, one entry an answer; codes are places in sorted names."""
 
     kind: str  #: "verdict" or "score"
     unit: Codes
@@ -146,8 +135,7 @@ def read_verdicts(
 ) -> Entries:
     """Read the verdicts of one dimension as numbers, and refuse what has none.
 
-    The two orders of a pair become one entry, unless the caller needs `single_orders`. Answers in
-    states that do not enter the fit are counted.
+    The two orders of a pair become one entry, unless the caller needs `single_orders`.
     """
     rows = _rows_of(verdicts, dimension, cluster)
     if not single_orders and (joined := join_orders(verdicts.iloc[rows])) is not None:
@@ -192,15 +180,8 @@ def read_margins(entries: Entries) -> Codes:
     return np.where(needed, np.floor(np.nan_to_num(margin) + 0.5), 1).astype(np.intp)
 
 
-def read_votes(
-    table: pd.DataFrame, *, cluster: str | None = "dialogue_id", inconsistent: str = "tie"
-) -> Votes:
-    """Turn verdicts or scores into votes on units, and refuse what cannot be compared.
-
-    The two orders of a pair become one vote.
-    """
-    if inconsistent not in ("tie", "drop"):
-        raise AgreementError(f"inconsistent must be 'tie' or 'drop'; got {inconsistent!r}.")
+def read_votes(table: pd.DataFrame, *, cluster: str | None = "dialogue_id") -> Votes:
+    """Turn verdicts, their orders joined, or scores into votes on units, refusing others."""
     kind = _kind_of(table)
     if kind == "verdict" and "pair_id" not in table and (columns := _meeting_columns(table)):
         table = table.assign(pair_id=_number_pairs(table, columns))
@@ -211,7 +192,7 @@ def read_votes(
     need_cluster(table, cluster)
     rows = np.arange(len(table))
     state = _states(table, rows) if "state" in table else _answered(table, kind)
-    turned = (state == INCONSISTENT) & (kind == "verdict") & (inconsistent == "tie")
+    turned = (state == INCONSISTENT) & (kind == "verdict")
     counts = (state == VALID) | turned
     left_out = _left_out(state, counts, "answer can be compared")
     rows, turned = rows[counts], turned[counts]
@@ -245,30 +226,25 @@ def read_votes(
 def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     """Compute how much of a win each verdict is for responder a.
 
-    This is the one place where a verdict becomes a number. A win of a is 1, a win of b is 0, and a
-    tie is half a win to each. A judge that reports probabilities (``p_a``) gives a part of a win.
-    When a judge contradicts itself after the two replies change places, the pair is
-    ``inconsistent`` and counts as half. A failed answer, such as a refusal or an unreadable text,
-    is missing and never a tie.
+    A win of a is 1, of b 0, a tie and an ``inconsistent`` pair of orders a half; a judge's
+    probability (``p_a``) is a part of a win. A failed answer is missing, never a tie.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         The verdicts table, or some of its rows, with ``verdict`` and, where there are any,
         ``state`` and ``p_a``.
 
     Returns
     -------
     pandas.Series
-        One number from 0 to 1 for each row, with the index of `verdicts`: ``p_a`` where it is
-        present, else 1, 0.5 or 0 by the verdict; 0.5 for an inconsistent pair of orders; ``nan``
-        for an answer that does not count.
+        One number from 0 to 1 for each row; ``nan`` for an answer that does not count.
 
     Raises
     ------
     VerdictsError
         If a word is not in the vocabulary, a valid row has no answer, or ``p_a`` is not from 0 to 1
-        or contradicts its verdict. The message names the row.
+        or contradicts its verdict.
 
     Examples
     --------
@@ -289,10 +265,7 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
 
 
 def unit_values(votes: Votes, column: str | pd.Series) -> pd.Series:
-    """Look up a column's value for each unit, and refuse one that differs within a unit.
-
-    The column is one of the votes' table, or has a value for each of its rows.
-    """
+    """Look up a column's value for each unit, and refuse one that differs within a unit."""
     column = votes.table[column] if isinstance(column, str) else column
     codes = pd.factorize(column, use_na_sentinel=False)[0][votes.rows]
     first = np.unique(votes.unit, return_index=True)[1]
@@ -320,29 +293,8 @@ def rater_group(rows: Codes, table: pd.DataFrame, who: str) -> NDArray[np.bool_]
     mask = (table[column] == who).to_numpy(dtype=bool)[rows]
     if not mask.any():
         present = ", ".join(map(show_rater, sorted(table[column].dropna().unique())[:8]))
-        raise AgreementError(
-            f"No answer that counts is by {who!r}. {column} is:"
-            f" {present}.{_other_parties(rows, table)}"
-        )
+        raise AgreementError(f"No answer that counts is by {who!r}. {column} is: {present}.")
     return mask
-
-
-def _other_parties(rows: Codes, table: pd.DataFrame) -> str:
-    """List two rater groups of the table that could be compared."""
-    if "rater" not in table:
-        return ""
-    names = [str(name) for name in table["rater"].iloc[rows].value_counts().index]
-    if len(names) < 2:
-        return " There is one rater alone, and agreement takes two."
-    examples = [name for name in names if not looks_like_person(name)][:2] or [
-        "one rater",
-        "another",
-    ]
-    both = ", ".join(map(repr, examples)) if len(examples) == 2 else "'one rater', 'another'"
-    return (
-        f" {len(names)} raters are there: between=({both}) compares two, krippendorff_alpha(rows)"
-        " all at once."
-    )
 
 
 def is_simulated(rows: pd.DataFrame) -> bool:
@@ -358,10 +310,7 @@ def word_codes(
     *,
     nullable: bool = False,
 ) -> Codes:
-    """Read a column of words as positions in a vocabulary, and refuse other words.
-
-    Where the column may be empty, an empty cell is -1.
-    """
+    """Read a column of words as positions in a vocabulary; an empty cell is -1 if `nullable`."""
     codes, names = pd.factorize(verdicts[column])
     positions = np.array(
         [*(vocabulary.index(name) if name in vocabulary else -2 for name in names), -1]
@@ -528,20 +477,16 @@ def _left_out(state: Codes, counts: NDArray[np.bool_], what: str) -> pd.Series:
 
 def _kind_of(table: pd.DataFrame) -> str:
     kinds = [kind for kind in ("verdict", "score") if kind in table]
-    present = [kind for kind in kinds if table[kind].notna().any()]
-    if len(present) == 2:
-        row = table.index[table["score"].notna() & table["verdict"].isna()]
-        where = f" (row {row[0]} has a score)" if len(row) else ""
+    if not kinds:
+        present = ", ".join(map(str, table.columns))
+        raise VerdictsError(f"The table has neither a column verdict nor score. It has {present}.")
+    answered = [kind for kind in kinds if table[kind].notna().any()]
+    if len(answered) == 2:
         raise VerdictsError(
-            f"The table mixes verdicts and scores{where}. Compare verdicts with verdicts; "
+            "The table mixes verdicts and scores. Compare verdicts with verdicts; "
             "`scores_to_verdicts` turns scores into verdicts made from scores."
         )
-    if not kinds:
-        raise VerdictsError(
-            "The table has neither a column verdict nor score. It has"
-            f" {', '.join(map(str, table.columns))}."
-        )
-    return (present or kinds)[0]
+    return (answered or kinds)[0]
 
 
 def _scores(table: pd.DataFrame, rows: Codes) -> tuple[Codes, Array]:
@@ -589,31 +534,22 @@ def _refuse_repeats(
     raters: pd.Index,
     rows: Codes,
 ) -> None:
-    """Refuse two answers of one rater to one unit.
-
-    Two orders, repeats and formats are joined or chosen before.
-    """
+    """Refuse two answers of one rater to one unit; orders and repeats are joined before."""
     key = unit * len(raters) + rater
     again = pd.Series(key).duplicated().to_numpy()
     if not again.any():
         return
     second = int(np.argmax(again))
     pair = rows[[int(np.argmax(key == key[second])), second]]
-    here = [
-        column
-        for column in ("order", "repeat", "protocol", "answer_format", "group")
-        if column in table
+    told_by = [
+        name for name in ("order", "repeat", "protocol", "answer_format", "group") if name in table
     ]
-    differ = [column for column in here if len(set(map(str, table[column].iloc[pair]))) > 1]
-    advice = "Keep one of them."
-    if differ:
-        advice = (
-            f"They differ in {', '.join(differ)}: keep one of them, or name each apart in `rater`."
-        )
+    differ = [column for column in told_by if len(set(map(str, table[column].iloc[pair]))) > 1]
+    differences = f"They differ in {', '.join(differ)}. " if differ else ""
     raise VerdictsError(
         f"{show_rater(raters[rater[second]])} answers {dict(units.iloc[unit[second]])} more than"
         f" once (rows {table.index[pair[0]]} and {table.index[pair[1]]}; {int(again.sum())} such"
-        f" repeats). {advice}"
+        f" repeats). {differences}Keep one of them, or name each apart in `rater`."
     )
 
 
@@ -634,9 +570,9 @@ BOTH = "both"  # the order of an answer that was joined from two
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    A judge is asked twice about a pair: with a shown first, and with b shown first. Two orders are
-    not two raters, so they become one answer before anything is counted. :func:`fit_ratings`,
-    agreement and whatever else reads verdicts does so by itself; call this to see the joined rows.
+    A judge is asked twice about a pair, with a and with b shown first. Two orders are not two
+    raters: :func:`fit_ratings`, agreement and whatever else reads verdicts join them; call this to
+    see the rows.
 
     =======================  ============  ===========  =================================
     the two orders           state         verdict      p_a
@@ -649,18 +585,15 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     both failed              the worse     none         none
     =======================  ============  ===========  =================================
 
-    Of two failures, an error is worse than an unparsed answer, that than a refusal, that than an
-    abstention. Where one order failed the row keeps the order it rests on. Another joined row has
-    ``order`` ``"both"``, the ``comparison_id`` of the first order, the flags of both, the mean
-    margin of the answers that name its winner, and neither rationale nor call. A pair shown in one
-    order only passes unchanged, and so does a table that was joined before.
+    A joined row has ``order`` ``"both"`` (or that of the one valid answer), the ``comparison_id``
+    of the first order, the flags of both and their mean margin for the winner, neither rationale
+    nor call.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         The verdicts table, with ``order`` (``"ab"``, ``"ba"`` or empty), ``verdict``, and
-        ``pair_id`` or what names a pair: ``history_id`` or ``dialogue_id`` and the two responders,
-        which may change places from row to row.
+        ``pair_id`` or what names a pair: ``history_id`` or ``dialogue_id`` and the two responders.
 
     Returns
     -------
@@ -686,10 +619,10 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     >>> combine_orders(both)[["pair_id", "state", "verdict"]].values.tolist()
     [['p', 'inconsistent', nan], ['q', 'valid', 'a']]
     """
-    advice = "Orders are joined by them."
-    need(verdicts, ["order", "verdict"], advice)
-    if not _meeting_columns(verdicts):
-        need(verdicts, ["pair_id"], advice)
+    columns = (
+        ["order", "verdict"] if _meeting_columns(verdicts) else ["order", "verdict", "pair_id"]
+    )
+    need(verdicts, columns, "Orders are joined by them.")
     joined = join_orders(verdicts, strict=True)
     return (verdicts if joined is None else joined).reset_index(drop=True)
 
@@ -697,7 +630,6 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
 def join_orders(verdicts: pd.DataFrame, *, strict: bool = False) -> pd.DataFrame | None:
     """Join the two orders of each pair by the rule of :func:`combine_orders`; None if none has two.
 
-    This is the one place where orders are joined; a joined row has the label of its first order.
     Answers in one order that came twice are refused where they cannot be joined, or if `strict`.
     """
     columns = _meeting_columns(verdicts)
@@ -753,10 +685,7 @@ def _code_sides(verdicts: pd.DataFrame) -> tuple[Codes, Codes]:
 
 
 def _group_pairs(verdicts: pd.DataFrame, columns: list[str]) -> tuple[Codes, NDArray[np.bool_]]:
-    """Code what one rater said of a pair, and find rows whose responders changed places.
-
-    They changed places if the group's first row names them the other way round.
-    """
+    """Code what one rater said of a pair, and find rows that name its sides the other way round."""
     more = [verdicts[column] for column in KEY[1:] if column in verdicts]
     group = _number(verdicts, [_number_pairs(verdicts, columns), *more])
     (a, b), lead = _code_sides(verdicts), np.unique(group, return_index=True)[1][group]
@@ -797,15 +726,15 @@ def _find_pairs(
         again = pd.DataFrame({"group": group[known], "shown": shown[known]}).duplicated().to_numpy()
         again = known[again & wrong[group[known]]]
         row = verdicts.iloc[again[0]]
-        cells = {column: row[column] for column in (*KEY[:4], *SIDES) if column in verdicts}
-        cells |= {"rater": show_rater(cells["rater"])} if "rater" in cells else {}
-        key_values = redact_message(
-            ", ".join(f"{column} {cell!r}" for column, cell in cells.items())
-        )
+        cells = row.reindex([column for column in (*KEY[:4], *SIDES) if column in verdicts])
+        if "rater" in cells:
+            cells["rater"] = show_rater(cells["rater"])
+        key_values = ", ".join(f"{column} {cell!r}" for column, cell in cells.items())
         advice = "" if "rater" in verdicts else "Name who answered in `rater`. "
         raise VerdictsError(
-            f"One rater answered the same order twice: {key_values}, order {row['order']!r}"
-            f" ({len(again)} such rows). {advice}Number repeated answers with `repeat`."
+            f"One rater answered the same order twice: {redact_message(key_values)},"
+            f" order {row['order']!r} ({len(again)} such rows). {advice}Number repeated answers"
+            " with `repeat`."
         )
     row_of = np.full((len(number), len(ORDERS)), -1)
     row_of[group[known], shown[known]] = known
@@ -832,10 +761,8 @@ def _join(
         [None, "ab", "ba", BOTH], np.select([both, valid, other_valid], [3, 1, 2], 0)
     )
     p_a, other_p_a = _numbers(one, "p_a", valid), _numbers(two, "p_a", other_valid)
-    share, other_share = (
-        np.where(np.isnan(p_a), word, p_a),
-        np.where(np.isnan(other_p_a), other_word, other_p_a),
-    )
+    share = np.where(np.isnan(p_a), word, p_a)
+    other_share = np.where(np.isnan(other_p_a), other_word, other_p_a)
     soft = both & (~np.isnan(p_a) | ~np.isnan(other_p_a) | (np.abs(word - other_word) == 0.5))
     joined["p_a"] = np.select(
         [soft, both, valid], [(share + other_share) / 2.0, np.nan, p_a], other_p_a

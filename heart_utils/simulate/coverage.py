@@ -1,4 +1,4 @@
-"""Coverage of intervals and error rates of the gate, in studies from known strengths."""
+"""Methods tried in studies of known strengths: coverage, the gate's errors, what a judge saves."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def simulate_coverage(
     design: Design,
     *,
     rng: np.random.Generator,
-    n_studies: int = 200,
     n_resamples: int = 400,
     ci_level: float = 0.95,
+    n_studies: int = 200,
 ) -> pd.DataFrame:
     r"""Draw studies of one design and count how often each kind of interval holds the truth.
 
@@ -63,18 +63,16 @@ def simulate_coverage(
     ----------
     design
         A design without ties.
-    rng
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
     n_studies
         Number of studies, two or more.
-    n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
         One row a kind of ``interval``, ``population`` and ``quantity`` (``"strength"`` or
-        ``"difference"`` of two): ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``,
+        ``"difference"``): ``coverage``, ``mc_error`` (Monte Carlo), ``width``, ``promised``,
         ``n_studies``, ``simulated``.
 
     Raises
@@ -223,10 +221,7 @@ def draw_study(
 
 
 def limiting_strengths(strengths: Array, spread: float, pairs: Pairs, nu: float = 0.0) -> Array:
-    """Compute the limiting strengths of averaged win probabilities, for this panel of raters.
-
-    Raters are the rows.
-    """
+    """Compute the limiting strengths of averaged win probabilities; raters are the rows."""
     gap = strengths[..., pairs[0]] - strengths[..., pairs[1]]
     share = (expected_share(gap[..., None] + np.sqrt(2.0) * spread * NODES, nu)[0] @ WEIGHTS).mean(
         axis=0
@@ -244,10 +239,7 @@ def place_strengths(
     pairs: Pairs,
     nu: float = 0.0,
 ) -> Array:
-    """Find strengths for which the fit converges to a given gap between the first two.
-
-    It would do so with infinitely many dialogues of noisy replies.
-    """
+    """Find strengths for which a fit to endless replies has a given gap between the first two."""
 
     def missed(distance: float) -> float:
         fitted = limiting_strengths(strengths_at(distance)[None], spread, pairs, nu)
@@ -275,32 +267,28 @@ def simulate_power(
 ) -> pd.DataFrame:
     """Simulate studies with a known gap, and record where the leaderboard finds it.
 
-    The leaderboard's interval of the difference must leave out zero on the right side: over
-    dialogues and raters, or over dialogues alone where raters do not differ or are fewer than 20
-    and so fixed.
+    The interval of the difference must leave out zero on the right side: over dialogues and raters,
+    or over dialogues alone where raters do not differ or are fewer than 20.
 
     Parameters
     ----------
-    design : Design
+    design
         Ties follow Davidson's model.
-    gap : float
+    gap
         On the scale of the fit, above zero.
-    rng : numpy.random.Generator
+    rng
         The source of chance.
-    n_studies : int
+    n_studies
         How many are drawn.
-    n_resamples : int
-        Behind each leaderboard's intervals, as in :func:`heart_utils.ratings.ratings.fit_ratings`.
-    ci_level : float
-        The level of the interval.
-    n_contrasts : int, optional
+    n_resamples, ci_level
+        As in :func:`heart_utils.ratings.ratings.fit_ratings`.
+    n_contrasts
         As in :func:`heart_utils.simulate.power.minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a study: ``estimate``, ``se``, ``found``, ``n_effective``, ``simulated``. The share
-        found estimates the power.
+        One row a study: ``estimate``, ``se``, ``found``, ``n_effective``, ``simulated``.
 
     Raises
     ------
@@ -359,10 +347,7 @@ def simulate_power(
 def label_some(
     verdicts: pd.DataFrame, n: int, rng: np.random.Generator, *, among: ArrayLike | None = None
 ) -> pd.DataFrame:
-    """Keep people's verdicts on n random dialogues, and the judges' on all of them.
-
-    The dialogues are drawn from `among`, by default from all.
-    """
+    """Keep people's verdicts on n random dialogues, and the judges' on all of `among`."""
     dialogues = np.asarray(
         sorted(verdicts["dialogue_id"].unique()) if among is None else among, dtype=object
     )
@@ -403,8 +388,8 @@ def check_saving(
     -------
     pandas.DataFrame
         One row a size: ``n_labelled``, ``n_pool`` (dialogues not set aside), ``saved``,
-        ``saved_se`` (Monte Carlo); means over draws of ``estimated`` (by the method itself),
-        ``at_most``, ``rho_squared`` and ``weight``.
+        ``saved_se``; means of ``estimated`` (by the method itself), ``at_most``, ``rho_squared``
+        and ``weight``.
 
     Raises
     ------
@@ -425,9 +410,9 @@ def check_saving(
     dialogues = np.array(sorted(verdicts["dialogue_id"].unique()), dtype=object)
     n_pool = len(dialogues) - n_held_out
     if max(n_labelled) >= n_pool:
-        left = f"Of {len(dialogues)} dialogues {n_held_out} are set aside: {n_pool} are left"
         raise AgreementError(
-            f"{left}, too few to label {max(n_labelled)} and leave one to the judge. Label fewer."
+            f"Of {len(dialogues)} dialogues {n_held_out} are set aside: {n_pool} are left, too few"
+            f" to label {max(n_labelled)} and leave one to the judge. Label fewer."
         )
     people = verdicts[verdicts["rater_kind"] == "human"]
     rows = []
@@ -489,10 +474,8 @@ def check_coverage(
         Numbers of dialogues that people label, one row each.
     rng
         The source of chance.
-    n_dialogues
-        Number of dialogues of a study.
-    n_studies
-        Number of studies.
+    n_dialogues, n_studies
+        Number of dialogues of a study, and of studies.
     ci_level
         Level of the intervals.
     panels
@@ -501,9 +484,8 @@ def check_coverage(
     Returns
     -------
     pandas.DataFrame
-        One row a size: ``n_labelled``; of the share of responders whose interval holds the truth,
-        ``powered mean`` and ``powered sem`` over studies, and ``people mean`` and ``people sem``
-        from people alone.
+        One row a size: ``n_labelled``; the share of responders whose interval holds the truth,
+        ``powered mean`` and ``powered sem`` over studies, and from people alone.
 
     Examples
     --------
@@ -568,24 +550,20 @@ def simulate_gate(
 
     Parameters
     ----------
-    null : {"regenerated", "re-asked"}
-        Whether an equal candidate's replies are written anew, or judged anew.
-    drop : float
+    null
+        Whether an equal candidate's replies are ``"regenerated"``, or ``"re-asked"`` (judged anew).
+    drop
         Rating points by which it truly lies below.
-    rule : GateRule, optional
+    rule
         As in :func:`heart_utils.gate.compare_responders`; None asks ``compare_anytime``.
-    n_studies
-        Number of studies.
-    n_runs
-        Number of candidates that are tested in turn in a study.
-    n_dimensions
-        Number of dimensions that are tested at once.
-    n_dialogues
-        Number of dialogues of a study.
-    direct : bool
+    n_studies, n_runs
+        Number of studies, and of candidates that are tested in turn in each.
+    n_dimensions, n_dialogues
+        Number of dimensions that are tested at once, and of dialogues of a study.
+    direct
         Whether baseline and candidate meet.
     rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+        The source of chance.
 
     Returns
     -------
@@ -665,14 +643,19 @@ def _verdicts(
     ids = np.array([f"d{number}" for number in range(len(quality))], dtype=object)
     lines = np.array([f"dimension {k + 1}" for k in range(n_dimensions)], dtype=object)
     sides = np.array(SIDES, dtype=object)
-    where = {
-        "history_id": ids[dialogue],
-        "dialogue_id": ids[dialogue],
-        "dimension": lines[dimension],
-    }
-    who = {"responder_a": sides[one[pair]], "responder_b": sides[other[pair]], "rater": "judge 1"}
-    said = {"verdict": verdict, "state": np.where(same, "valid", "inconsistent"), "order": BOTH}
-    return pd.DataFrame({**where, **who, **said})
+    return pd.DataFrame(
+        {
+            "history_id": ids[dialogue],
+            "dialogue_id": ids[dialogue],
+            "dimension": lines[dimension],
+            "responder_a": sides[one[pair]],
+            "responder_b": sides[other[pair]],
+            "rater": "judge 1",
+            "verdict": verdict,
+            "state": np.where(same, "valid", "inconsistent"),
+            "order": BOTH,
+        }
+    )
 
 
 # of all votes, what a design asks for; and of these, what the first of two waves does
@@ -686,13 +669,11 @@ LEAST = 0.2
 def ask_for_votes(
     verdicts: pd.DataFrame, n_votes: float, *, first: float = 1.0, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Keep about so many of people's votes, spread evenly, and all of the judges'.
-
-    They are spread over all dialogues and pairs.
+    """Keep about so many of people's votes, over all dialogues and pairs, and all of the judges'.
 
     After a share `first` of them a second wave asks where differences are still open.
-    ``stands_for`` is one over the known chance of having been asked, over the votes there; with two
-    waves their mean, by weights fixed beforehand.
+    ``stands_for`` is one over the chance of having been asked, over the votes there; with two waves
+    their mean.
     """
     people, judges = (
         verdicts[(verdicts["rater_kind"] == "human") == human] for human in (True, False)
@@ -751,10 +732,7 @@ def _spread(worth: Array, n: float, low: Array, most: Array) -> Array:
 
 
 def _worth_of_pairs(estimate: PoweredRatings) -> pd.DataFrame:
-    """Compute how far votes on each pair change the differences that are still open.
-
-    It is the root of the summed squares.
-    """
+    """Compute how far votes on each pair change the open differences: root of summed squares."""
     ranks = estimate.ranks()
     low, high, theta = (
         ranks["rank_low"].to_numpy(),
@@ -783,7 +761,7 @@ def compare_designs(
     ----------
     verdicts
         Verdicts of people and a judge.
-    sizes : sequence of int
+    sizes
         For further designs: all votes on so many random dialogues.
     truth
         Strengths by responder, if known.
@@ -809,15 +787,14 @@ def compare_designs(
     """
     people = verdicts["rater_kind"] == "human"
     dialogues, n_votes = verdicts.loc[people, "dialogue_id"].nunique(), int(people.sum())
+    asked = SHARE * n_votes
     designs = {
         "all votes": verdicts,
         "half of the dialogues": label_some(verdicts, round(SHARE * dialogues), rng),
+        "every dialogue": ask_for_votes(verdicts, asked, rng=rng),
+        "every dialogue, two waves": ask_for_votes(verdicts, asked, first=FIRST, rng=rng),
+        **{f"{n} dialogues": label_some(verdicts, n, rng) for n in sizes},
     }
-    designs["every dialogue"] = ask_for_votes(verdicts, SHARE * n_votes, rng=rng)
-    designs["every dialogue, two waves"] = ask_for_votes(
-        verdicts, SHARE * n_votes, first=FIRST, rng=rng
-    )
-    designs |= {f"{n} dialogues": label_some(verdicts, n, rng) for n in sizes}
     rows = []
     for design, sampled in designs.items():
         stands_for = "stands_for" if "stands_for" in sampled else None
@@ -838,8 +815,6 @@ def _known(estimate: PoweredRatings, judge: bool, truth: pd.Series | None) -> di
     row = {
         "apart": float((ranks["rank_low"] - 1).sum()),
         "range": float((ranks["rank_high"] - ranks["rank_low"] + 1).mean()),
-    }
-    row |= {
         "width": float((high - low).mean()),
         "saving": estimate.saving,
         "most_saving": estimate.most_saving,
@@ -863,9 +838,9 @@ def simulate_designs(
     *,
     n_studies: int,
     rng: np.random.Generator,
+    sizes: Sequence[int] = (),
     people: Panel,
     judge: Panel,
-    sizes: Sequence[int] = (),
     **design: Any,
 ) -> pd.DataFrame:
     """Compare designs in studies with known truth.
@@ -876,14 +851,10 @@ def simulate_designs(
         Responder -> strength.
     n_studies
         How many studies are drawn.
-    rng
+    rng, sizes
         As in :func:`compare_designs`.
-    people
-        The people who judge; all of their votes are the full design.
-    judge
-        The judge.
-    sizes
-        As in :func:`compare_designs`.
+    people, judge
+        Who judges; all votes of the people are the full design.
     **design
         Options of :func:`heart_utils.simulate.study.simulate_study`.
 

@@ -1,7 +1,4 @@
-"""A judge with known faults, drawn to see whether the measures of a judge's steadiness find them.
-
-All of it is simulated.
-"""
+"""A judge with known faults, to see whether the measures of a judge's steadiness find them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from heart_utils.judges.position import compare_answers, position_bias
-from heart_utils.ratings.resampling import Interval, Resampling, bootstrap_ci, share_ci
+from heart_utils.ratings.resampling import Interval, bootstrap_ci, share_ci
 from heart_utils.ratings.verdicts import combine_orders
 
 __all__ = ["PLANTED", "Faults", "recover_faults"]
@@ -98,24 +95,21 @@ def simulate_judge(faults: Faults, *, rng: np.random.Generator, n_pairs: int = 2
 
 
 def recover_faults(
-    *, rng: np.random.Generator, n_pairs: int = 280, n_resamples: int = 1000, ci_level: float = 0.95
+    *, rng: np.random.Generator, n_resamples: int = 1000, ci_level: float = 0.95, n_pairs: int = 280
 ) -> pd.DataFrame:
     """Measure judges with one known fault each, and compare what is found with what was planted.
 
     Parameters
     ----------
-    rng
+    rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
     n_pairs
         Number of pairs of each judge.
-    n_resamples, ci_level
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
     Returns
     -------
     pandas.DataFrame
-        By judge of :data:`PLANTED` and ``measure`` its ``fault`` moves: ``planted``, ``found`` with
-        its interval.
+        By judge and ``measure`` its ``fault`` moves: ``planted``, ``found`` with its interval.
 
     Examples
     --------
@@ -125,7 +119,7 @@ def recover_faults(
     >>> round(float(found.loc["forgets", "planted"]), 2)  # the same answer to the same question
     0.82
     """
-    resampling: Resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+    resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
     rows = []
     for name, faults in PLANTED:
         drawn = simulate_judge(faults, rng=rng, n_pairs=n_pairs)
@@ -178,12 +172,9 @@ def _lay_out(
 
 
 def _measure(
-    name: str, drawn: pd.DataFrame, faults: Faults, resampling: Resampling
+    name: str, drawn: pd.DataFrame, faults: Faults, resampling: dict[str, Any]
 ) -> Iterator[tuple[str, float, Any]]:
-    """Compute the measures that one fault changes: in words, expected and estimated.
-
-    The estimate comes with its interval; the expected value is arithmetic.
-    """
+    """Compute the measures that one fault changes: in words, expected, and estimated."""
     one = drawn[drawn["dimension"] == DIMENSIONS[0]]
     alone = one[one["protocol"] == "heart-single"]
     if name == "forgets":

@@ -1,11 +1,8 @@
-"""A simulated study of HEART's size with the published margins.
-
-How far models differ, and raters' tastes, are assumed.
-"""
+"""A simulated study of HEART's size with the published margins; models' SD is assumed."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from scipy import optimize, stats
@@ -53,12 +50,10 @@ class Settings:
 
 
 def calibrate() -> Settings:
-    """Find the settings under which the simulation's margins are the published ones.
+    """Find the settings under which a simulated study shows the shares that HEART published.
 
-    HEART published shares of wins, ties and agreement, but not the verdicts. This finds the
-    strength of people's replies, the spread between dialogues, the readiness to tie and the judges'
-    discrimination with which a simulated study shows the same four shares (:class:`Margins`). How
-    far models differ, and how tastes differ between raters, is not published and is assumed.
+    These are shares of wins, ties and agreement (:class:`Margins`); how far models and raters'
+    tastes differ is not published and is assumed.
 
     Returns
     -------
@@ -96,19 +91,18 @@ def simulate_heart(
     Parameters
     ----------
     rng
-        As in :func:`heart_utils.simulate.study.simulate_study`.
+        The source of chance.
     layout
-        One of :data:`LAYOUTS`, how the published 42,000 votes may be spread.
+        How the published 42,000 votes are spread: ``"fifteen raters"`` or ``"one rater"``.
     settings
         :func:`calibrate`'s, if not given.
     scores
-        As in :func:`heart_utils.simulate.study.simulate_study`.
+        Whether raters also score replies from 1 to 5.
 
     Returns
     -------
     Study
-        Every row is marked as simulated; the responder ``human`` stands for whoever wrote for
-        people.
+        Every row is marked as simulated; ``human`` stands for whoever wrote for people.
 
     Raises
     ------
@@ -128,12 +122,11 @@ def simulate_heart(
     strengths = dict(
         zip([f"model_{k + 1:02d}" for k in range(N_MODELS)], _models().tolist(), strict=True)
     )
-    panels: tuple[Panel, ...] = (
-        Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties),
-        Panel("model", N_JUDGES, N_JUDGES, discrimination=chosen.discrimination),
+    discrimination = chosen.discrimination
+    panels = (
+        Panel("human", N_RATERS, votes, rater_sd=RATER_SD, ties=chosen.ties, scores=scores),
+        Panel("model", N_JUDGES, N_JUDGES, discrimination=discrimination, scores=scores),
     )
-    if scores:
-        panels = tuple(replace(panel, scores=True) for panel in panels)
     # no published figure says how far anybody moves in adversarial histories
     spread = Spread(dialogues=chosen.dialogue_sd, adversarial=0.0)
     return simulate_study(

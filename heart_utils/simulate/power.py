@@ -15,11 +15,7 @@ from heart_utils.ratings.verdicts import Array
 
 __all__ = ["Design", "NotReckonedError", "minimum_gap", "plan_study"]
 
-LEAST_A_PAIR = (
-    # dialogues in which a pair is compared on average, below which no simulated studies were
-    # compared with the formula
-    6
-)
+LEAST_A_PAIR = 6  # dialogues a pair, on average, below which the formula was not simulated
 LARGEST_GAP = 16.0
 OTHERS = 0.5  # how far the other responders lie above or below the middle, on the scale of the fit
 PLANNED = (
@@ -112,22 +108,21 @@ def minimum_gap(
 ) -> float:
     r"""Return the smallest true gap of strengths that is found with some probability.
 
-    A gap counts as found if the interval of the difference excludes zero. The gap is
-    :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard errors, with c from
-    ``critical_value`` on the :math:`\nu` degrees of freedom that the leaderboard will have (its
-    effective clusters less one), and r for how much its standard error exceeds that of the
-    estimates. The two lie half a gap above and below the middle, half of the others 0.5 above and
-    half 0.5 below.
+    A gap is found if the interval of the difference excludes zero. It is
+    :math:`c\, r + z_\text{power} \sqrt{1 + c^2 / 2 \nu}` standard errors, with c the critical value
+    on :math:`\nu` degrees of freedom, and r for how much the leaderboard's standard error exceeds
+    that of the estimates. The two lie half a gap above and below the middle, half of the others 0.5
+    above and half 0.5 below.
 
     Parameters
     ----------
-    design : Design
+    design
         Who judges what, and how much replies and raters vary.
-    power : float
+    power
         The probability of finding the gap.
-    ci_level : float
+    ci_level
         The level of the interval.
-    n_contrasts : int, optional
+    n_contrasts
         How many differences must hold at once (Bonferroni), 1 for one chosen beforehand; by default
         all pairs of responders.
 
@@ -141,8 +136,7 @@ def minimum_gap(
     ValueError
         If the design cannot be.
     NotReckonedError
-        If a pair is compared in fewer than six dialogues, where the formula does not hold, or no
-        gap is large enough.
+        If a pair is compared in fewer than six dialogues, or no gap is large enough.
 
     Notes
     -----
@@ -155,10 +149,8 @@ def minimum_gap(
         (U - S (C_2 + 2 C_r)) + 2 C_r \left(\frac{1}{R} + \frac{1 - v / R}{N} M E(1 / M)\right)
 
     without 1 / R where raters are fixed. :math:`C_1`, :math:`C_2`, :math:`C_r` are 16 times the
-    covariance of two verdicts that share one reply, both, or the rater's taste, ties as in Davidson
-    (1970), https://doi.org/10.1080/01621459.1970.10481082; U and S are sums over pairs of a
-    verdict's variance and of its squared slope, over the squared sum of slopes. The formula is
-    compared with simulations in ``make bench NAME=power``.
+    covariance of two verdicts that share one reply, both, or the rater's taste; U and S are sums
+    over pairs of a verdict's variance and of its squared slope, over the squared sum of slopes.
 
     Examples
     --------
@@ -202,10 +194,7 @@ def minimum_gap(
 def critical_value(
     n_responders: int, df: float, *, ci_level: float = 0.95, n_contrasts: int | None = None
 ) -> float:
-    """Compute how many standard errors a difference must exceed to be found.
-
-    The rule is that of a leaderboard.
-    """
+    """Compute how many standard errors a difference must exceed to be found on a leaderboard."""
     if n_contrasts is None:
         return simultaneous_quantile(n_responders, df + 1.0, ci_level)
     return float(stats.t.isf((1.0 - ci_level) / (2.0 * max(n_contrasts, 1)), df))
@@ -225,10 +214,7 @@ def davidson(gap: Array, nu: float) -> tuple[Array, Array, Array]:
 
 
 def expected_share(gap: Array, nu: float) -> tuple[Array, Array]:
-    """Compute the expected share of a verdict for one ahead by a gap, and how often they tie.
-
-    A tie is half a win.
-    """
+    """Compute the expected share of a verdict for one ahead by a gap, and how often they tie."""
     wins, _, ties = davidson(gap, nu)
     return wins + ties / 2.0, ties
 
@@ -244,33 +230,17 @@ def plan_study(
 
     Parameters
     ----------
-    designs : list of Design
-        One row each: numbers of dialogues, responders, pairs, votes and raters, and how much they
-        vary.
-    power : float
-        Probability of finding the gap, such as 0.8.
-    ci_level : float
-        Level of the interval that must exclude zero, such as 0.95.
-    n_contrasts : int, optional
-        Number of differences that must hold at once; 1 for one chosen beforehand, by default all
-        pairs of responders.
+    designs
+        Numbers of dialogues, responders, pairs, votes and raters, and how much they vary.
+    power, ci_level, n_contrasts
+        As in :func:`minimum_gap`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a design, with the designs' own columns and:
-
-        ``n_verdicts``
-            Verdicts that the study collects.
-        ``gap``, ``gap_points``
-            The smallest gap, in log-odds and in rating points.
-        ``win_probability``
-            How often the better responder wins at that gap, from 0.5 to 1.
-        ``verdicts``, ``dialogues``, ``raters``
-            Shares of the variance of a difference that come from each; they sum to 1.
-        ``why``
-            The reason, in words, where a design has no gap, because it compares a pair in too few
-            dialogues; else empty.
+        The designs' own columns and ``n_verdicts``; ``gap``, ``gap_points`` (log-odds, rating
+        points); ``win_probability`` at that gap; ``verdicts``, ``dialogues``, ``raters``: shares of
+        the variance of a difference; ``why`` there is no gap, else empty.
 
     Raises
     ------
@@ -297,13 +267,9 @@ def plan_study(
         parts = _parts(design, gap)
         total = sum(parts.values())
         shares = {name: part / total for name, part in parts.items()}
-        detectable = {
-            "n_verdicts": design.n_verdicts,
-            "gap": gap,
-            "gap_points": POINTS * gap,
-            "win_probability": expit(gap),
-        }
-        rows.append(asdict(design) | detectable | shares | {"why": ""})
+        detectable = {"gap": gap, "gap_points": POINTS * gap, "win_probability": expit(gap)}
+        planned = asdict(design) | {"n_verdicts": design.n_verdicts, "why": ""}
+        rows.append(planned | detectable | shares)
     return pd.DataFrame(rows, columns=[*(field.name for field in fields(Design)), *PLANNED])
 
 
@@ -325,10 +291,7 @@ def _excess(design: Design) -> float:
 
 
 def inverse_met(design: Design) -> float:
-    """Compute the mean of one over the number of dialogues in which a pair meets.
-
-    Chance makes that number uneven.
-    """
+    """Compute the mean of one over the number of dialogues of a pair, uneven by chance."""
     n_dialogues = design.dialogues_a_pair
     uneven = (1.0 - design.pairs / design.n_compared) / n_dialogues
     return (1.0 + uneven + 2.0 * uneven**2 + 6.0 * uneven**3) / n_dialogues
@@ -368,10 +331,7 @@ def _parts(design: Design, gap: float) -> dict[str, float]:
 
 
 def shared_covariances(design: Design) -> dict[str, float]:
-    """Compute 16 times the covariance of two verdicts, between equals, that share something.
-
-    What is shared is a reply, both replies, or a rater's taste.
-    """
+    """Compute 16 times the covariance of two verdicts on equals that share replies or a taste."""
     reply, taste = design.dialogue_sd**2, design.rater_sd**2
     variance = 2.0 * (reply + taste)
     if variance == 0:

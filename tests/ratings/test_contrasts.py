@@ -35,7 +35,7 @@ def study():
 
 
 def test_delta_is_the_gap_of_gaps_of_two_boards(study):
-    found = twin_contrasts(study.verdicts, n_resamples=50, n_flips=50)
+    found = twin_contrasts(study.verdicts, n_resamples=50)
     boards = {
         name: fit_ratings(study.verdicts[study.verdicts["slice"] == name], n_resamples=0).strength
         for name in ("adversarial", "calm_twin")
@@ -56,7 +56,7 @@ def test_a_known_shift_comes_back():
         index="responder", columns="slice", values="marginal"
     )
     shift = truth["adversarial"] - truth["calm_twin"]
-    table = twin_contrasts(study.verdicts, n_resamples=300, n_flips=200).table
+    table = twin_contrasts(study.verdicts, n_resamples=300).table
     for row in table.itertuples():
         one, other = row.contrast.split(" - ")
         assert abs(row.delta - (shift[one] - shift[other])) < 3 * row.se
@@ -99,7 +99,8 @@ def test_drawn_flips_give_the_p_value_that_all_of_them_give(monkeypatch):
     verdicts = twins(12, 0.6, n_twins=8, n_responders=2).verdicts
     exact = twin_contrasts(verdicts, n_resamples=20).table["p_value"].item()
     monkeypatch.setattr("heart_utils.ratings.standings.ALL_FLIPS", 4)
-    drawn = twin_contrasts(verdicts, n_resamples=20, n_flips=4000)
+    monkeypatch.setattr("heart_utils.ratings.standings.N_FLIPS", 4000)
+    drawn = twin_contrasts(verdicts, n_resamples=20)
     assert drawn.n_flips == 4000
     spread = np.sqrt(exact * (1 - exact) / 4000)
     assert 0 < exact < 1
@@ -108,7 +109,7 @@ def test_drawn_flips_give_the_p_value_that_all_of_them_give(monkeypatch):
 
 def test_one_verdict_a_slice_makes_a_pair_of_twins(study):
     once = study.verdicts.drop_duplicates(["dialogue_id", "slice"])
-    found = twin_contrasts(once, n_resamples=20, n_flips=20)
+    found = twin_contrasts(once, n_resamples=20)
     assert found.n_unpaired == 0
     assert found.table["n_clusters"].unique().tolist() == [18]
 
@@ -116,7 +117,7 @@ def test_one_verdict_a_slice_makes_a_pair_of_twins(study):
 def test_dialogues_without_a_twin_are_counted(study):
     lone = study.histories.query("slice == 'calm_twin'")["history_id"].iloc[0]
     rows = study.verdicts[study.verdicts["history_id"] != lone]
-    found = twin_contrasts(rows, n_resamples=20, n_flips=20)
+    found = twin_contrasts(rows, n_resamples=20)
     assert found.table["n_clusters"].unique().tolist() == [17]
     assert found.n_unpaired == (study.verdicts["history_id"] == lone).sum()
 
@@ -142,7 +143,7 @@ def test_pairs_weigh_the_same_however_often_they_were_judged(study):
     ]
     more = pd.concat([study.verdicts, *[often] * 9], ignore_index=True)
     deltas = [
-        twin_contrasts(rows, n_resamples=20, n_flips=20).table["delta"].tolist()
+        twin_contrasts(rows, n_resamples=20).table["delta"].tolist()
         for rows in (study.verdicts, more)
     ]
     assert deltas[0] == pytest.approx(deltas[1])
@@ -154,7 +155,7 @@ def test_a_gap_to_who_won_all_in_a_slice_has_no_interval_and_says_so(study):
     there = rows["slice"] == "adversarial"
     verdict = rows["verdict"].mask(there & (rows["responder_a"] == best), "a")
     rows = rows.assign(verdict=verdict.mask(there & (rows["responder_b"] == best), "b"))
-    table = twin_contrasts(rows, n_resamples=50, n_flips=50).table
+    table = twin_contrasts(rows, n_resamples=50).table
     concerned = table["contrast"].str.contains(best, regex=False)
     assert table["penalised"].tolist() == concerned.tolist()
     assert table.loc[concerned, ["ci_low", "ci_high"]].isna().all(axis=None)
@@ -167,9 +168,9 @@ def test_a_contrast_of_groups_is_the_mean_of_the_contrasts_of_its_members(study)
         "both": (["human_01"], ["model_01", "model_02"]),
         "turned": (["model_01", "model_02"], ["human_01"]),
     }
-    delta = twin_contrasts(
-        study.verdicts, contrasts=both, n_resamples=20, n_flips=20
-    ).table.set_index("contrast")["delta"]
+    delta = twin_contrasts(study.verdicts, contrasts=both, n_resamples=20).table.set_index(
+        "contrast"
+    )["delta"]
     assert delta["both"] == pytest.approx(delta[list(pairs)].mean())
     assert delta["turned"] == pytest.approx(-delta["both"])
 
@@ -214,8 +215,8 @@ def test_the_error_of_a_contrast_is_that_of_dialogues_drawn_again(rng):
 
 def test_a_drawn_test_counts_the_data_as_one_way():
     """No way to flip 16 dialogues that all say the same is as wide but two of 65,536."""
-    found = twin_contrasts(shares([[9, 1]] * 16), n_resamples=20, n_flips=99)
-    assert (found.n_flips, found.table["p_value"].item()) == (99, 1 / 100)
+    found = twin_contrasts(shares([[9, 1]] * 16), n_resamples=20)
+    assert (found.n_flips, found.table["p_value"].item()) == (2000, 1 / 2001)
 
 
 def test_the_slices_that_are_there_are_named(study):
@@ -231,7 +232,7 @@ def test_a_standard_history_is_no_twin_and_fifteen_dialogues_have_too_many_ways(
     rows["slice"] = rows["slice"].mask(
         (rows["dialogue_id"] == "0") & (rows["slice"] == "calm_twin"), "standard"
     )
-    found = twin_contrasts(rows, n_resamples=20, n_flips=99)
+    found = twin_contrasts(rows, n_resamples=20)
     assert found.table["n_clusters"].item() == 15
     # of a dialogue's adversarial history, whose twin was not judged
-    assert (found.n_flips, found.n_unpaired) == (99, 10)
+    assert (found.n_flips, found.n_unpaired) == (2000, 10)

@@ -257,7 +257,7 @@ def test_where_nothing_varies_between_dialogues_nothing_is_certain(kind, interva
     assert table[["rank_low", "rank_high"]].drop_duplicates().to_numpy().tolist() == [[1, 3]]
     assert table[["provisional", "unvaried"]].all(axis=None)
     assert ratings.differences()[["ci_low", "ci_high"]].isna().all(axis=None)
-    assert ratings.ranks(simultaneous=False)["rank_high"].eq(3).all()
+    assert ratings.ranks()["rank_high"].eq(3).all()
     for page in (repr(ratings), ratings._repr_html_(), leaderboard_html(table)):
         assert "all dialogues say the same" in page
 

@@ -562,22 +562,6 @@ def test_intervals_of_differences_hold_all_at_once(study):
     assert fit_ratings(study.verdicts, n_resamples=0).differences()["ci_low"].isna().all()
 
 
-def test_one_rank_alone_is_known_better_than_all_at_once(study):
-    ratings = fit_ratings(study.verdicts.head(300), n_resamples=400)
-    alone, together = ratings.ranks(simultaneous=False), ratings.ranks()
-    assert (
-        together[["rank_low", "rank_high"]]
-        .astype("Int64")
-        .equals(ratings.table[["rank_low", "rank_high"]])
-    )
-    assert (
-        (alone["rank_low"] >= together["rank_low"]) & (alone["rank_high"] <= together["rank_high"])
-    ).all()
-    assert (alone["rank_high"] - alone["rank_low"]).sum() < (
-        together["rank_high"] - together["rank_low"]
-    ).sum()
-
-
 def test_boards_by_rater_kind_are_the_boards_of_their_rows(study):
     boards = fit_boards(study.verdicts, by=["dimension", "rater_kind"], n_resamples=0)
     assert set(boards) == {("overall", "human"), ("overall", "model")}
