@@ -130,14 +130,17 @@ from .report.figures import (
     use_book_style as use_book_style,
     use_cjk_font as use_cjk_font,
 )
-from .report.commands import read_sides as read_sides, write_reports as write_reports
+from .report.commands import (
+    methods as methods,
+    read_sides as read_sides,
+    write_reports as write_reports,
+)
 from .report.kept import kept as kept
 from .report.leaderboard import (
     leaderboard_html as leaderboard_html,
     weigh_by_hand as weigh_by_hand,
     write_leaderboard as write_leaderboard,
 )
-from .report.methods import methods as methods
 from .report.provenance import (
     note_tables as note_tables,
     read_results as read_results,

@@ -25,7 +25,7 @@ import yaml
 
 from heart_utils.identities import looks_like_person, redact_message, refuse_identities
 from heart_utils.ratings.ratings import fit_boards
-from heart_utils.report.methods import methods
+from heart_utils.report.commands import methods
 from heart_utils.runs import (
     Run,
     find_root,

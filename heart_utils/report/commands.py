@@ -1,4 +1,4 @@
-"""The commands ``heart-gate`` and ``heart-audit``: what they read, and the reports that they write.
+"""The commands ``heart-gate`` and ``heart-audit``, their reports, and the methods paragraph.
 
 ``heart-gate BASELINE CANDIDATE``: did a candidate get worse? Each side is a file of votes or a run.
 ``heart-audit VOTES``: what can these votes support?
@@ -11,6 +11,7 @@ import contextlib
 import importlib.metadata
 import io
 import json
+import os
 import re
 import sys
 import warnings
@@ -35,18 +36,23 @@ from heart_utils.gate import (
     describe_change,
 )
 from heart_utils.identities import redact_message, refuse_identities
+from heart_utils.judges.records import NOT_CALIBRATED
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
+from heart_utils.replies.conversations import seekers_in_words
 from heart_utils.report import WORDS, fill_page
 from heart_utils.report.audit import HEADLINES, LEVELS, PAGES, Audit, audit_votes
 from heart_utils.report.calibration import (
     LEAST_LABELS,
+    CalibrationRecord,
     check_calibration,
     compare_powered,
     decide_nothing,
+    load_calibration,
 )
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
+from heart_utils.report.provenance import versions_in_words
 from heart_utils.report.tables import as_workbook
-from heart_utils.runs import RunError, find_home, known_people, open_run, write_together
+from heart_utils.runs import Run, RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.files import read_file
 from heart_utils.sources.formats import COMPRESSED, SUFFIXES
 from heart_utils.sources.load import load_replies, load_verdicts
@@ -57,11 +63,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from heart_utils.ratings.ratings import Ratings
+
 __all__ = [
     "GateError",
     "Sides",
     "heart_audit",
     "heart_gate",
+    "methods",
     "read_sides",
     "report_audit",
     "write_reports",
@@ -570,6 +579,109 @@ def _board_figure(audit: Audit, board: str) -> Markup:
     figure, ax = plt.subplots(figsize=(5.5, 1.4 + 0.35 * len(table)), layout="constrained")
     plot_leaderboard(table, title=board, ax=ax)
     return _svg(figure, "audit")
+
+
+def methods(
+    run: Run | str | os.PathLike[str],
+    ratings: Ratings,
+    *,
+    records: Sequence[CalibrationRecord] | None = None,
+    cards: pd.DataFrame | None = None,
+) -> str:
+    """Write the paragraph of a paper's methods section on the verdicts of a run and a fit to them.
+
+    Parameters
+    ----------
+    run : Run or str
+        A run with the table ``verdicts``, or its name or folder.
+    ratings : Ratings
+        What was fitted to these verdicts.
+    records : sequence of CalibrationRecord, optional
+        Of the judges; by default those in the run's folder ``calibration``. A judge without one is
+        called "not calibrated".
+    cards : pandas.DataFrame, optional
+        Of the simulated seekers of a run of conversations, from
+        :func:`~heart_utils.report.conversation.check_seekers`.
+
+    Returns
+    -------
+    str
+        What was recorded, citing keys of ``book/references.bib`` as ``[@key]``; who the raters were
+        is yours to add.
+
+    Examples
+    --------
+    >>> from heart_utils import fit_ratings, open_run
+    >>> run = open_run("public")
+    >>> methods(run, fit_ratings(run.read("verdicts"), n_resamples=0)).split(",")[0]
+    '6 responders were compared on 160 histories (80 dialogues) by 65 people and 1 model judge
+    (gpt-4)'
+    """
+    opened, settings = run if isinstance(run, Run) else open_run(run), ratings.settings
+    rows = opened.read("verdicts")
+    rows = rows[rows["dimension"] == settings["dimension"]]
+    raters = rows.groupby("rater_kind")["rater"].unique()
+    people = len(raters.get("human", ()))
+    judges = sorted({*raters.get("model", ()), *raters.get("trained", ())})
+    protocols = sorted(rows["protocol"].unique())
+    if records is None:
+        files = sorted((opened.folder / "calibration").glob("*.json"))
+        records = [load_calibration(file) for file in files]
+    counts = {
+        "responders": len({*rows["responder_a"], *rows["responder_b"]}),
+        "people": people,
+        "verdicts": len(rows),
+        "histories": rows["history_id"].nunique(),
+        "dialogues": rows["dialogue_id"].nunique(),
+        "entered": ratings.n_verdicts,
+        "inconsistent": ratings.n_inconsistent,
+        "simulated": int(rows["simulated"].sum()),
+    }
+    how = ""
+    if settings["population"] != "none" and settings["interval"] in WORDS["intervals"]:
+        clusters = " and ".join(str(name).removesuffix("_id") + "s" for name in settings["cluster"])
+        how = WORDS["intervals"][settings["interval"]].format(
+            n_resamples=settings["n_resamples"], clusters=clusters
+        )
+    page = fill_page(
+        "methods.txt",
+        fit=settings,
+        words=WORDS,
+        people=people,
+        judges=judges,
+        protocols=protocols,
+        calibration={
+            judge: _calibration_of(judge, settings["dimension"], records, opened, protocols)
+            for judge in judges
+        },
+        seekers=seekers_in_words(str(settings["population"]), cards),
+        n={name: f"{count:,}" for name, count in counts.items()},
+        left_out=[(state, f"{count:,}") for state, count in ratings.left_out.items() if count],
+        how=how,
+        shown=rows.dropna(subset="order").groupby(["pair_id", "rater"])["order"].nunique(),
+        simulated=is_simulated(rows),
+        provisional=ratings.table["provisional"].any(),
+        commit=opened.manifest.get("commit", "not recorded"),
+        versions=versions_in_words(),
+    )
+    return " ".join(page.split())
+
+
+def _calibration_of(
+    judge: str,
+    dimension: str,
+    records: Sequence[CalibrationRecord],
+    run: Run,
+    protocols: Sequence[str],
+) -> str:
+    """Describe a judge's record, compared with what the run's manifest says of it."""
+    own = [record for record in records if (record.judge, record.dimension) == (judge, dimension)]
+    if not own:
+        return NOT_CALIBRATED
+    # votes from a file have no note that says what the judge is
+    noted = run.manifest.get("judges", {}).get(judge, {})
+    now = noted.get(protocols[0]) if len(protocols) == 1 else None
+    return "; ".join(record.describe(bound_to=now) for record in own)
 
 
 def _as_json(record: Mapping[str, Any]) -> bytes:

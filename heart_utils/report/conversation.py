@@ -1,7 +1,4 @@
-"""Pages of conversations to read, and practice for raters, all offline.
-
-Words of a conversation are shown as text in speech bubbles and never interpreted as HTML.
-"""
+"""Conversations to read, and practice for raters, as pages that work offline."""
 
 from __future__ import annotations
 
@@ -20,6 +17,11 @@ from heart_utils.runs import may_publish, strictest_licence, visible_text
 
 __all__ = ["WRITTEN_BY", "practise_comparisons", "read_conversation"]
 
+#: What a reader is told about a reply, by its ``responder_kind``.
+WRITTEN_BY: dict[str, str] = WORDS["written_by"]
+SEEN_AS = {"a": "Reply A", "b": "Reply B", "tie": "neither"}
+TURNED = {"a": "b", "b": "a", "tie": "tie"}
+
 
 def read_conversation(
     history: Mapping[str, object] | pd.Series,
@@ -33,9 +35,9 @@ def read_conversation(
     ----------
     history : mapping or pandas.Series
         A row of the histories table.
-    replies
+    replies : mapping of str to str, optional
         What is above each reply -> its text.
-    who_wrote
+    who_wrote : str
         Who wrote the words, for the reader.
 
     Returns
@@ -50,34 +52,21 @@ def read_conversation(
 
     Examples
     --------
-    >>> "&lt;b&gt;" in read_conversation(
-    ...     {"history_id": "<b>", "licence": "CC0-1.0", "turns": []}, who_wrote="me"
-    ... )._repr_html_()
+    >>> history = {"history_id": "<b>", "licence": "CC0-1.0", "turns": []}
+    >>> "&lt;b&gt;" in read_conversation(history, who_wrote="me")._repr_html_()
     True
     """
     if not may_publish(str(history["licence"])):
-        error_message = (
+        raise ValueError(
             f"The words of {history['history_id']} are under {history['licence']!r} and may not be"
-            " shown in a page"
+            " shown in a page; show counts, or choose a history under a free licence."
         )
-        raise ValueError(f"{error_message}; show counts, or choose a history under a free licence.")
     turns: Sequence[Mapping[str, str]] = history["turns"]  # type: ignore[assignment]
     bubbles = [(turn["speaker"], turn["speaker"], turn["text"]) for turn in turns]
     bubbles += [("supporter heart-reply", label, text) for label, text in (replies or {}).items()]
-    visible_bubbles = [
-        (kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles
-    ]
-    return Html(
-        fill_page(
-            "conversation.html",
-            bubbles=visible_bubbles,
-            caption=f"{history['history_id']}: {who_wrote}",
-        )
-    )
-
-
-#: What a reader is told about a reply, by its ``responder_kind``.
-WRITTEN_BY: dict[str, str] = WORDS["written_by"]
+    shown = [(kind, visible_text(label), visible_text(text)) for kind, label, text in bubbles]
+    caption = f"{history['history_id']}: {who_wrote}"
+    return Html(fill_page("conversation.html", bubbles=shown, caption=caption))
 
 
 def practise_comparisons(
@@ -91,8 +80,8 @@ def practise_comparisons(
 ) -> Html:
     """Build a page of at most twelve comparisons to practise on, one a dialogue.
 
-    The page stores and sends nothing. Two probes are never compared with each other. Where people
-    have judged a pair, the page tells a reader whether most of them chose the same.
+    The page stores and sends nothing. Two probes are never compared. After the choice it shows what
+    judges said, and whether most people who judged the pair chose the same.
 
     Parameters
     ----------
@@ -103,11 +92,11 @@ def practise_comparisons(
         What the manifest records.
     who_wrote : str
         As in :func:`read_conversation`.
-    cautions
-        Mapping of rater to what must stand beside its verdicts.
+    cautions : mapping of str to str, optional
+        Rater -> what must stand beside its verdicts.
     differs : mapping of str to str, optional
         Responder -> in what its reply differs from the one beside it, told after the choice.
-    rng
+    rng : numpy.random.Generator
         Draws conversations, pairs and sides.
 
     Returns
@@ -119,10 +108,10 @@ def practise_comparisons(
     --------
     >>> one = pd.DataFrame({"licence": ["CC-BY-NC-4.0"]})
     >>> names = ["histories", "replies", "comparisons", "verdicts", "responders"]
-    >>> rng = np.random.default_rng(1)
-    >>> practise_comparisons(
-    ...     dict.fromkeys(names, one), licences=[], who_wrote="me", rng=rng
-    ... )._repr_html_()[:62]
+    >>> page = practise_comparisons(
+    ...     dict.fromkeys(names, one), licences=[], who_wrote="me", rng=np.random.default_rng(1)
+    ... )
+    >>> page._repr_html_()[:62]
     '<p>There is no practice here: words under CC-BY-NC-4.0 may not'
     """
     names = ("histories", "replies", "comparisons", "verdicts", "responders")
@@ -144,7 +133,7 @@ def practise_comparisons(
             " words.</p>"
         )
     flips = rng.permutation(np.arange(len(chosen)) % 2 == 1)
-    kinds = {
+    writers = {
         who: f"{who} ({WRITTEN_BY[kind]})"
         for who, kind in responders[["responder", "responder_kind"]].to_numpy()
     }
@@ -160,17 +149,17 @@ def practise_comparisons(
                     openings.loc[pair["history_id"]], who_wrote=who_wrote
                 )._repr_html_()
             ),
-            "sides": _sides(pair, flip, texts, kinds),
+            "sides": _sides(pair, flip, texts, writers),
             "said": _what_was_said(rated := verdicts[verdicts["pair_id"] == pair["pair_id"]], flip),
             "people": _peoples_choices(rated, flip),
             "differs": " ".join(
                 (differs or {}).get(pair[f"responder_{side}"], "") for side in "ab"
             ).strip(),
-            "cautions": (
-                [cautions[rater] for rater in rated["rater"].unique() if rater in cautions]
-                if cautions
-                else []
-            ),
+            "cautions": [
+                cautions[rater]
+                for rater in rated["rater"].unique()
+                if cautions and rater in cautions
+            ],
         }
         for pair, flip in zip(chosen.to_dict("records"), flips, strict=True)
     ]
@@ -185,23 +174,15 @@ def _choose(
     rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Draw one pair a dialogue, of the two responders who met least so far."""
-    shown_replies = set(
-        replies.loc[
-            (replies["state"] == "valid") & replies["text"].fillna("").str.strip().ne(""),
-            "reply_id",
-        ]
-    )
+    written = replies["state"].eq("valid") & replies["text"].fillna("").str.strip().ne("")
+    shown = replies.loc[written, "reply_id"]
     pairs = comparisons.drop_duplicates("pair_id")
-    pairs = pairs[pairs["reply_a"].isin(shown_replies) & pairs["reply_b"].isin(shown_replies)]
+    pairs = pairs[pairs["reply_a"].isin(shown) & pairs["reply_b"].isin(shown)]
     openings = histories[histories["history_id"].isin(pairs["history_id"])]
-    drawn = (
-        openings.iloc[rng.permutation(len(openings))]
-        .drop_duplicates("dialogue_id")["history_id"]
-        .head(12)
-    )
+    openings = openings.iloc[rng.permutation(len(openings))].drop_duplicates("dialogue_id")
     times_met: Counter[tuple[str, str]] = Counter()
     rows = []
-    for history in drawn:
+    for history in openings["history_id"].head(12):
         those = pairs[pairs["history_id"] == history]
         who = list(zip(those["responder_a"], those["responder_b"], strict=True))
         least_met = min(rng.permutation(len(those)), key=lambda row: times_met[who[row]])
@@ -211,79 +192,55 @@ def _choose(
 
 
 def _sides(
-    pair: Mapping[Any, Any], flip: bool, texts: pd.Series, kinds: Mapping[str, str]
+    pair: Mapping[Any, Any], flip: bool, texts: pd.Series, writers: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
     both = [
-        (kinds[pair[f"responder_{one}"]], visible_text(str(texts[pair[f"reply_{one}"]])))
-        for one in "ab"
+        (writers[pair[f"responder_{side}"]], visible_text(str(texts[pair[f"reply_{side}"]])))
+        for side in ("ba" if flip else "ab")
     ]
-    return dict(zip("AB", both[::-1] if flip else both, strict=True))
+    return dict(zip("AB", both, strict=True))
 
 
 def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, bool]]:
-    """Convert the verdicts on one pair to the sides of this page.
-
-    Judges are shown one by one; people are counted.
-    """
-    side = (
-        {"a": "Reply B", "b": "Reply A", "tie": "neither"}
-        if flip
-        else {"a": "Reply A", "b": "Reply B", "tie": "neither"}
-    )
+    """List the answers on one pair by the sides of this page: of judges each, of people counts."""
+    side = {choice: SEEN_AS[TURNED[choice] if flip else choice] for choice in SEEN_AS}
     lines = []
-    for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
-        answers = Counter(
-            side[row["verdict"]] if row["state"] == "valid" else row["state"]
-            for row in rows.to_dict("records")
-        )
-        counts = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
-        lines.append(
-            (f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any()))
-        )
-    models = verdicts[verdicts["rater_kind"] == "model"]
-    for (rater, dimension, protocol), rows in models.groupby(
-        ["rater", "dimension", "protocol"], sort=False
-    ):
+    people = verdicts[verdicts["rater_kind"] == "human"]
+    for dimension, rows in people.groupby("dimension", sort=False):
+        choices = rows["verdict"].map(side).where(rows["state"] == "valid", rows["state"])
+        counts = ", ".join(f"{count} {choice}" for choice, count in Counter(choices).most_common())
+        who = f"People ({rows['rater'].nunique()}), {dimension}"
+        lines.append((who, counts, bool(rows["simulated"].any())))
+    judged = verdicts[verdicts["rater_kind"] == "model"]
+    for key, rows in judged.groupby(["rater", "dimension", "protocol"], sort=False):
         each = [_answer(row, side) for row in rows.to_dict("records")]
-        joined = combine_orders(rows)
-        if len(joined) < len(rows):
-            each += [
-                f"both orders joined: {_answer(row | {'order': None}, side)}"
-                for row in joined.to_dict("records")
-            ]
-        lines.append(
-            (
-                f"{rater} (a model), {dimension}, protocol {protocol}",
-                "; ".join(each),
-                bool(rows["simulated"].any()),
-            )
-        )
+        joined = combine_orders(rows).assign(order=None)
+        for row in joined.to_dict("records") if len(joined) < len(rows) else ():
+            each.append(f"both orders joined: {_answer(row, side)}")
+        who = "{} (a model), {}, protocol {}".format(*key)
+        lines.append((who, "; ".join(each), bool(rows["simulated"].any())))
     return lines
 
 
 def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
     """Count people's choices by the sides of this page; empty where no person judged."""
     people = verdicts[verdicts["rater_kind"].eq("human") & verdicts["state"].eq("valid")]
-    if "simulated" in people:
-        people = people[~people["simulated"].fillna(False).astype(bool)]
+    people = people[~people["simulated"].fillna(False).astype(bool)]
     on_overall = people["dimension"].eq("overall")
     people = people[on_overall] if on_overall.any() else people
-    side = {"a": "b", "b": "a", "tie": "tie"} if flip else {"a": "a", "b": "b", "tie": "tie"}
-    return {side[str(verdict)]: int(n) for verdict, n in people["verdict"].value_counts().items()}
+    choices = people["verdict"].map(TURNED) if flip else people["verdict"]
+    return {str(choice): int(n) for choice, n in choices.value_counts().items()}
 
 
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
     """Describe one answer: the choice, its order, and the probability of the choice."""
     first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
-    when = (f" with {side[first]} shown first" if first else "") + (
-        ", asked again" if row["repeat"] else ""
-    )
+    shown = f" with {side[first]} shown first" if first else ""
+    when = f"{shown}, asked again" if row["repeat"] else shown
     if row["state"] != "valid":
         return f"{row['state']}{when}"
     share = row.get("p_a")
     if pd.isna(share) or row["verdict"] == "tie":
         return f"{side[row['verdict']]}{when}"
-    return (
-        f"{side[row['verdict']]} (probability"
-        f" {share if row['verdict'] == 'a' else 1 - share:.2f}){when}"
-    )
+    chance = share if row["verdict"] == "a" else 1 - share
+    return f"{side[row['verdict']]} (probability {chance:.2f}){when}"

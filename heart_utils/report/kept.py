@@ -52,10 +52,9 @@ def kept(
 ) -> pd.DataFrame:
     """Run a simulation, or read its kept table if neither call nor code has changed.
 
-    Simulations take minutes and give the same table each time, so a chapter reads the table where
-    it can. Code is all that the function reaches by imports, without comments and docstrings. After
-    a change, and where the table is not at hand, the simulation simply runs; ``make simulations``
-    keeps the tables anew.
+    Code is all that the function reaches by imports, without comments and docstrings, and the
+    versions of numpy, pandas and scipy. ``make simulations`` keeps the tables anew
+    (``HEART_KEPT=write``); ``HEART_KEPT=ignore`` computes everything.
 
     Parameters
     ----------
@@ -77,14 +76,7 @@ def kept(
     ------
     ValueError
         If a generator was used before, or a function of a chapter uses a variable that is not among
-        its arguments and may therefore change unseen.
-
-    Notes
-    -----
-    The manifest beside the tables holds for each name the call as text and the SHA-256 of the code,
-    of the versions of numpy, pandas and scipy, and of the file. If any of them differs, the
-    simulation runs. The environment variable ``HEART_KEPT=ignore`` computes everything, and
-    ``write`` keeps what had to be computed.
+        its arguments.
 
     Examples
     --------

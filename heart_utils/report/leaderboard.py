@@ -1,7 +1,4 @@
-"""The leaderboard as files and as a page that sorts and searches offline.
-
-It also ranks under a reader's own weights.
-"""
+"""The leaderboard as files and as an offline page, and a ranking under a reader's own weights."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from scipy import stats
 
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
-from heart_utils.judges.records import NOT_CALIBRATED, words_of_record
+from heart_utils.judges.records import NOT_CALIBRATED, Record, words_of_record
 from heart_utils.ratings.ratings import count_orders
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.conversations import fault_of_seekers, seekers_in_words
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from heart_utils.ratings.ratings import Ratings
-    from heart_utils.report.calibration import CalibrationRecord
 
 __all__ = ["leaderboard_html", "weigh_by_hand", "write_leaderboard"]
 
@@ -59,7 +55,7 @@ LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
 
 
 def leaderboard_rows(
-    ratings: pd.DataFrame | Mapping[str, pd.DataFrame], records: Sequence[CalibrationRecord] = ()
+    ratings: pd.DataFrame | Mapping[str, pd.DataFrame], records: Sequence[Record] = ()
 ) -> pd.DataFrame:
     """Turn a ratings table into rows of a leaderboard, with records of its judges."""
     if isinstance(ratings, Mapping):
@@ -73,40 +69,31 @@ def leaderboard_rows(
         **{column: table.get(column, 0) for column in COUNTED},
         unvaried=table.get("unvaried", False),
     )
-    low, high = table["rank_low"], table["rank_high"]
-    rank = (
-        low.astype("string")
-        .where(low == high, low.astype("string") + "-" + high.astype("string"))
-        .fillna("")
+    low, high = table["rank_low"].astype("string"), table["rank_high"].astype("string")
+    kinds = table[["rater_kind", "rater", "dimension"]].to_dict("records")
+    rows = table.assign(
+        rank=low.where(low == high, low + "-" + high).fillna("").astype("str"),
+        kind=table["responder_kind"],
+        notes=[
+            ", ".join(word for word in NOTES if row[word])
+            for row in table[list(NOTES)].to_dict("records")
+        ],
+        calibration=pd.Series(
+            [_of_judges(row, records) for row in kinds], table.index, dtype="str"
+        ),
     )
-    notes = [
-        ", ".join(word for word in NOTES if row[word])
-        for row in table[list(NOTES)].to_dict("records")
-    ]
-    rows = table.assign(rank=rank.astype("str"), kind=table["responder_kind"], notes=notes)
-    calibration = [
-        _of_judges(row, records)
-        for row in table[["rater_kind", "rater", "dimension"]].to_dict("records")
-    ]
-    return rows[[*SETTINGS, *HEADINGS, *COUNTED]].assign(
-        calibration=pd.Series(calibration, index=rows.index, dtype="str")
-    )
+    return rows[[*SETTINGS, *HEADINGS, *COUNTED, "calibration"]]
 
 
-def _of_judges(board: Mapping[Hashable, Any], records: Sequence[CalibrationRecord]) -> str:
-    """Describe what records hold of the judges behind a row.
-
-    Empty where people judged, or nothing names the judges.
-    """
+def _of_judges(board: Mapping[Hashable, Any], records: Sequence[Record]) -> str:
+    """Describe records of the judges behind a row; empty where people judged."""
     if board["rater_kind"] not in ("model", "trained"):
         return ""
+    dimension = board["dimension"]
     if board["rater"] != "all":
-        return words_of_record(records, board["rater"], dimension=board["dimension"])
-    named = sorted({record.judge for record in records if record.dimension == board["dimension"]})
-    known = [
-        f"{judge}: {words_of_record(records, judge, dimension=board['dimension'])}"
-        for judge in named
-    ]
+        return words_of_record(records, board["rater"], dimension=dimension)
+    named = sorted({record.judge for record in records if record.dimension == dimension})
+    known = [f"{judge}: {words_of_record(records, judge, dimension=dimension)}" for judge in named]
     return "; ".join([*known, "any other judge: not calibrated"] if known else [NOT_CALIBRATED])
 
 
@@ -115,27 +102,25 @@ def leaderboard_html(
     *,
     title: str = "Leaderboard",
     whole_page: bool = True,
-    records: Sequence[CalibrationRecord] = (),
+    records: Sequence[Record] = (),
     cards: pd.DataFrame | None = None,
 ) -> str:
     """Build a page of leaderboards that sorts and searches, without loading anything.
 
     Parameters
     ----------
-    ratings : pandas.DataFrame
-        The table ``ratings``, or mapping of several by the name of their data; each board gets a
-        table.
+    ratings : pandas.DataFrame or mapping
+        The table ``ratings``, or several by the name of their data; each board gets a table.
     title : str
         Title of the page.
     whole_page : bool
         Whether to give a page or only the part to put into one.
-    records : sequence of CalibrationRecord
+    records : sequence of Record
         Of the judges, from :func:`~heart_collect.judging.calibration.calibrate_judge`; a judge
         without one is called "not calibrated".
     cards : pandas.DataFrame, optional
-        Of the simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`. What
-        they show is said above each leaderboard of conversations; without them, that nothing was
-        checked.
+        Of the simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`, for
+        what is said above each leaderboard of conversations.
 
     Returns
     -------
@@ -170,23 +155,20 @@ def write_leaderboard(
     folder: str | os.PathLike[str],
     *,
     title: str = "Leaderboard",
-    records: Sequence[CalibrationRecord] = (),
+    records: Sequence[Record] = (),
     cards: pd.DataFrame | None = None,
 ) -> list[Path]:
     """Write the leaderboard as files for programs, for a reader and for a paper.
 
     Parameters
     ----------
-    ratings
-        Ratings, mapping of them as from :func:`heart_utils.fit_boards`, or pandas.DataFrame, the
-        table ``ratings``.
+    ratings : Ratings, mapping or pandas.DataFrame
+        A fit, several as from :func:`heart_utils.fit_boards`, or the table ``ratings``.
     folder : str or path
         Made if need be.
     title : str
         Title of the page and of the tables.
-    records : sequence of CalibrationRecord
-        As in :func:`leaderboard_html`.
-    cards : pandas.DataFrame, optional
+    records, cards
         As in :func:`leaderboard_html`.
 
     Returns
@@ -199,20 +181,17 @@ def write_leaderboard(
     Warns
     -----
     UserWarning
-        If matplotlib or seaborn is not installed: then there are no figures; openpyxl: then no
-        ``.xlsx``. And if conversations were rated whose seekers models played, without `cards`, or
-        with one that is not to be trusted: then the ratings may be of the seeker.
+        If what draws figures or writes ``.xlsx`` is not installed, and of conversations whose
+        seekers models played, without `cards` or with one that is not to be trusted.
 
     Examples
     --------
     >>> import tempfile
     >>> from heart_utils import fit_ratings
-    >>> ratings = fit_ratings(
-    ...     pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]}),
-    ...     n_resamples=0,
-    ... )
+    >>> duel = pd.DataFrame({"responder_a": "x", "responder_b": "y", "verdict": ["a", "b", "a"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = write_leaderboard(ratings, folder)
+    ...     write_leaderboard(fit_ratings(duel, n_resamples=0), folder)[0].name
+    'leaderboard.csv'
     """
     table = ratings_table(ratings)
     rows = leaderboard_rows(table, records)
@@ -224,48 +203,46 @@ def write_leaderboard(
             warnings.warn(f"{folder}: {fault}.", stacklevel=2)
     contents = {ending: content for ending, _, content in _as_text(rows, title)}
     contents["html"] = leaderboard_html(table, title=title, records=records, cards=cards)
-    level, words = (
-        f"{table['ci_level'].max():.0%}",
-        {"heads": HEADINGS, "tex": lambda text: text.translate(LATEX)},
-    )
     contents["tex"] = fill_page(
-        "leaderboard.tex", title=title, boards=_boards(rows, cards), level=level, **words
+        "leaderboard.tex",
+        title=title,
+        boards=_boards(rows, cards),
+        level=f"{table['ci_level'].max():.0%}",
+        heads=HEADINGS,
+        tex=lambda text: text.translate(LATEX),
     )
-    files = {
-        Path(folder) / f"leaderboard.{ending}": content.encode()
-        for ending, content in contents.items()
-    }
+    stem = Path(folder) / "leaderboard"
+    files = {stem.with_suffix(f".{ending}"): text.encode() for ending, text in contents.items()}
     try:
-        files[Path(folder) / "leaderboard.xlsx"] = as_workbook({"leaderboard": rows})
+        files[stem.with_suffix(".xlsx")] = as_workbook({"leaderboard": rows})
     except MissingExtraError as error:
         warnings.warn(f"{folder} has no .xlsx: {error}", stacklevel=2)
     try:
-        with extra("plots"):
-            import matplotlib as mpl
-            import matplotlib.pyplot as plt
-            import seaborn  # noqa: F401
+        files |= _figures(table, stem)
     except MissingExtraError as error:
         warnings.warn(f"{folder} has no PDF and no SVG: {error}", stacklevel=2)
-        write_together(files)
-        return list(files)
+    write_together(files)
+    return list(files)
+
+
+def _figures(table: pd.DataFrame, stem: Path) -> dict[Path, bytes]:
+    with extra("plots"):
+        import matplotlib as mpl
+        import matplotlib.pyplot as plt
+        import seaborn  # noqa: F401
+
+    files = {}
     for name, width in WIDTHS.items():
-        with mpl.rc_context(
-            {**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}
-        ):
+        style = {**book_style(), "figure.hooks": [], "font.size": 7 if name == "column" else 9}
+        with mpl.rc_context(style):
             figure = _figure(table, width)
             for ending, dated in (("pdf", "CreationDate"), ("svg", "Date")):
                 drawn = io.BytesIO()
-                figure.savefig(
-                    drawn,
-                    format=ending,
-                    bbox_inches="tight",
-                    pad_inches=0.02,
-                    metadata={dated: None},
-                )
-                files[Path(folder) / f"leaderboard-{name}.{ending}"] = drawn.getvalue()
+                tight: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.02}
+                figure.savefig(drawn, format=ending, metadata={dated: None}, **tight)
+                files[stem.with_name(f"leaderboard-{name}.{ending}")] = drawn.getvalue()
             plt.close(figure)
-    write_together(files)
-    return list(files)
+    return files
 
 
 def _figure(table: pd.DataFrame, width: float) -> Figure:
@@ -296,8 +273,8 @@ def weigh_by_hand(
     scores : pandas.DataFrame
         One row per responder, dialogue and dimension; intervals need two dialogues of each
         responder.
-    profiles
-        Mapping of a name, which becomes a button, to weights of dimensions with the sum 1.
+    profiles : mapping
+        Name, which becomes a button -> weights of dimensions with the sum 1.
     scale : str
         What the scores are.
     ci_level : float
@@ -316,11 +293,10 @@ def weigh_by_hand(
     Examples
     --------
     >>> scores = pd.DataFrame(
-    ...     {"responder": list("aabb"), "dialogue_id": "d", "dimension": ["safety", "warmth"] * 2}
+    ...     {"responder": list("aabb"), "dialogue_id": "d", "score": [5, 1, 3, 4]}
     ... )
-    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(
-    ...     scores.assign(score=[5, 1, 3, 4]), {}, scale=""
-    ... )._repr_html_()
+    >>> scores["dimension"] = ["safety", "warmth"] * 2
+    >>> "<td>1</td><td>b</td><td>3.50</td>" in weigh_by_hand(scores, {}, scale="")._repr_html_()
     True
     """
     means = scores.groupby(["responder", "dimension"])["score"].mean().reset_index()
@@ -337,31 +313,24 @@ def weigh_by_hand(
     known = bool(each.groupby("responder").size().min() > 1)
     for row in ranking:
         row["scores"] = means.loc[means["responder"] == row["responder"], "score"].tolist()
-        # the covariance of the mean scores over dialogues, times the squared quantile of an
-        # interval
         if known:
             own = each.loc[row["responder"]]
-            spread = (
-                own.cov().to_numpy() / len(own) * stats.t.ppf((1 + ci_level) / 2, len(own) - 1) ** 2
-            )
-            row |= {
-                "spread": spread.round(8).tolist(),
-                "reach": float(np.sqrt(equal @ spread @ equal)),
-            }
-    values = {
-        "dimensions": dimensions,
-        "choices": choices,
-        "ranking": ranking,
-        "scale": scale,
-        "ci_level": ci_level,
-    }
+            quantile = stats.t.ppf((1 + ci_level) / 2, len(own) - 1)
+            # the covariance of the mean scores over dialogues, for an interval
+            spread = own.cov().to_numpy() / len(own) * quantile**2
+            reach = float(np.sqrt(equal @ spread @ equal))
+            row |= {"spread": spread.round(8).tolist(), "reach": reach}
     return Html(
         fill_page(
             "leaderboard_weights.html",
+            dimensions=dimensions,
+            choices=choices,
+            ranking=ranking,
+            scale=scale,
+            ci_level=ci_level,
             simulated=is_simulated(scores),
             known=known,
             json=json.dumps,
-            **values,
         )
     )
 
@@ -433,10 +402,7 @@ def _cell(name: str, value: Any) -> tuple[str, str | None]:
 
 
 def _plus_minus(rating: float, low: float, high: float) -> str:
-    """Format a rating with its interval in LaTeX.
-
-    The error is one number where both sides round to the same, else two.
-    """
+    """Format a rating with its interval in LaTeX; one error where both sides round alike."""
     if math.isnan(low) or math.isnan(high):
         return f"${rating:.0f}$"
     below, above = (

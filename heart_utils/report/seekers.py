@@ -24,7 +24,6 @@ from heart_utils.tables import need_columns
 
 __all__ = ["check_seekers"]
 
-BOOK, CODE = "seeker", "pushes_back"
 SILENT = ["conversation_id", "dialogue_id", "seeker"]
 
 
@@ -40,10 +39,10 @@ def check_seekers(
 ) -> pd.DataFrame:
     """Make the report card of each simulated seeker of a run, before any leaderboard.
 
-    The card has four questions. Are the seeker's first turns told from what people said at the same
-    places? Does it stay adversarial where it began so? Do probes in the supporter's place get lower
-    scores from it than real supporters? And do outside raters of the same transcripts agree with
-    it? What the run does not have is not checked, and the card says what is missing.
+    Are its first turns told from what people said at the same places? Does it stay adversarial
+    where it began so? Do probes get lower scores from it than real supporters? Do outside raters of
+    the same transcripts agree with it? What the run does not have is not checked, and the card says
+    so.
 
     Parameters
     ----------
@@ -55,24 +54,21 @@ def check_seekers(
         What people said next: ``history_id`` (or ``start_id``), ``dialogue_id`` and ``text``. By
         default from ESConv, where starts come from it and it is on this machine.
     guesses : pandas.DataFrame, optional
-        Of raters who were shown turns of both kinds: as
-        :func:`~heart_utils.replies.conversations.told_by_raters` takes them, with ``seeker``.
+        Of raters who were shown turns of both kinds, with ``seeker``.
     codes : pandas.DataFrame, optional
-        The table of codes of seekers' turns by one coder, by the ``reply_id`` of
-        :func:`~heart_utils.replies.conversations.split_turns`: the probability that a turn is
-        adversarial. By default by the words of the codebook ``seeker``, which miss much: the limit
-        is then half of the share that they find among the last turns of the adversarial starts
-        themselves.
+        Of seekers' turns by one coder: the probability that a turn is adversarial. By default by
+        the words of the codebook ``seeker``, which miss much: the limit is then half of the share
+        that they find among the last turns of the adversarial starts themselves.
     limits : mapping
-        As in :func:`~heart_utils.replies.conversations.seeker_card`.
+        Check -> limit and its direction, as :func:`~heart_utils.replies.conversations.seeker_card`
+        takes them.
     ci_level : float
         Level of the intervals.
 
     Returns
     -------
     pandas.DataFrame
-        One row a seeker and check, as :func:`~heart_utils.replies.conversations.seeker_card` gives
-        them.
+        One row a seeker and check.
 
     Raises
     ------
@@ -93,16 +89,15 @@ def check_seekers(
     supported = talks[~talks["responder"].isin(probes)]
     turns = split_turns(supported)
     seeker_turns = turns[turns["speaker"] == "seeker"]
+    why_not = "no real turn is of a start of this seeker"
     if real is None:
         real, why_not = _real_turns(histories)
-    else:
-        why_not = "no real turn is of a start of this seeker"
     coded, limit = _codes(seeker_turns, histories, codes)
     # A seeker that ended without a word has no last turn: nothing shows what it was.
     spoke = supported["conversation_id"].isin(seeker_turns["conversation_id"])
     silent = supported.loc[~spoke & (supported["slice"] == "adversarial"), SILENT]
     coded = pd.concat([coded, silent.assign(exchange=0)], ignore_index=True)
-    scores = _scores(opened, dimension)
+    stays = limits[STAYS] if limit is None else (limit, "at least")
     cards = []
     for seeker in sorted(talks["seeker"].dropna().unique()):
         own = seeker_turns[seeker_turns["seeker"] == seeker]
@@ -113,9 +108,9 @@ def check_seekers(
             real=people,
             guesses=None if guesses is None else guesses[guesses["seeker"] == seeker],
             adversarial=coded[coded["seeker"] == seeker],
-            scores=_of_seeker(scores, seeker, set(talks["seeker"])),
+            scores=_scores(opened, dimension, seeker, set(talks["seeker"]) - {seeker}),
             probes=probes,
-            limits={**limits, STAYS: limits[STAYS] if limit is None else (limit, "at least")},
+            limits={**limits, STAYS: stays},
             ci_level=ci_level,
         )
         unknown = (card["check"] == TOLD_APART) & (card["of"] == "classifier") & (first is None)
@@ -146,58 +141,41 @@ def _same_places(
         return None, None
     key = "start_id" if "start_id" in real else "history_id"
     need_columns(real, [key, "dialogue_id", "text"], TurnsError)
-    of = talks.set_index("conversation_id")[key]
     first = own[own["exchange"] == 1]
-    first = first.assign(**{key: first["conversation_id"].map(of)})
-    people = real[real[key].isin(set(first[key]))].drop_duplicates([key])
-    if people.empty:
-        return None, None
-    return people, first[first[key].isin(set(people[key]))]
+    start = first["conversation_id"].map(talks.set_index("conversation_id")[key])
+    people = real[real[key].isin(set(start))].drop_duplicates([key])
+    first = first.assign(**{key: start})[start.isin(set(people[key]))]
+    return (None, None) if people.empty else (people, first)
 
 
 def _codes(
     seeker_turns: pd.DataFrame, histories: pd.DataFrame, codes: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, float | None]:
     """Join codes to seekers' turns from adversarial starts; by words, with the limit for words."""
+    columns = ["reply_id", "coder", "probability"]
     adversarial = seeker_turns[seeker_turns["slice"] == "adversarial"]
     if codes is not None:
-        need_columns(codes, ["reply_id", "coder", "probability"], TurnsError)
-        return adversarial.merge(codes[["reply_id", "coder", "probability"]], "left"), None
+        need_columns(codes, columns, TurnsError)
+        return adversarial.merge(codes[columns], "left"), None
     begun = histories[histories["slice"] == "adversarial"]
-    starts = pd.DataFrame(
-        {
-            "reply_id": begun["history_id"],
-            "text": [
-                next(turn["text"] for turn in reversed(turns) if turn["speaker"] == "seeker")
-                for turns in begun["turns"]
-            ],
-        }
-    )
-    codings = [
-        code_by_words(
-            texts[["reply_id", "text"]].assign(state="valid", simulated=False),
-            [code for code in load_codebooks()[BOOK] if code.name == CODE],
-        )
-        for texts in (adversarial, starts)
+    last_words = [
+        next(turn["text"] for turn in reversed(turns) if turn["speaker"] == "seeker")
+        for turns in begun["turns"]
     ]
-    coded = adversarial.merge(codings[0][["reply_id", "coder", "probability"]], "left")
-    known = codings[1]["probability"].mean()
-    return coded, 0.5 * float(known) if len(starts) else None
+    starts = pd.DataFrame({"reply_id": begun["history_id"], "text": last_words})
+    words = [code for code in load_codebooks()["seeker"] if code.name == "pushes_back"]
+    of_turns, of_starts = (
+        code_by_words(texts[["reply_id", "text"]].assign(state="valid", simulated=False), words)
+        for texts in (adversarial, starts)
+    )
+    coded = adversarial.merge(of_turns[columns], "left")
+    return coded, 0.5 * float(of_starts["probability"].mean()) if len(starts) else None
 
 
-def _scores(run: Run, dimension: str) -> pd.DataFrame | None:
-    """Read the scores of whole conversations on one dimension."""
-    if not run.has("scores"):
-        return None
-    scores = run.read("scores")
+def _scores(run: Run, dimension: str, seeker: str, other_seekers: set[str]) -> pd.DataFrame | None:
+    """Read scores of a seeker's own conversations, by itself and by those who are no seekers."""
+    scores = run.read("scores") if run.has("scores") else pd.DataFrame()
     if "seeker" not in scores:
         return None
-    return scores[(scores["dimension"] == dimension) & scores["seeker"].notna()]
-
-
-def _of_seeker(scores: pd.DataFrame | None, seeker: str, seekers: set[str]) -> pd.DataFrame | None:
-    """Keep scores of a seeker's own conversations, by itself and by those who are no seekers."""
-    if scores is None:
-        return None
-    others = seekers - {seeker}
-    return scores[(scores["seeker"] == seeker) & ~scores["rater"].isin(others)]
+    own = scores["seeker"].eq(seeker) & scores["dimension"].eq(dimension)
+    return scores[own & ~scores["rater"].isin(other_seekers)]

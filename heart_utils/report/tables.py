@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from heart_utils.extras import extra
-from heart_utils.identities import refuse_identities
 from heart_utils.report import WORDS
-from heart_utils.runs import known_people, visible_text, write_atomically
+from heart_utils.runs import visible_text
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["in_words", "record_results", "show_table", "write_excel"]
+__all__ = ["as_workbook", "in_words", "record_results", "show_table"]
 
 DASH = "–"
 #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays
@@ -41,7 +38,6 @@ DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 NUMBER = count(1)
 UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
 MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
-SHEET_NAME = re.compile(r"[^\[\]:*?/\\]{1,31}")  #: What Excel takes.
 P_VALUES = ("p", "p_value", "p_holm", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 
@@ -172,65 +168,11 @@ def in_words(n: int) -> str:
     return words[n] if n < len(words) else f"{n:,}"
 
 
-def write_excel(tables: Mapping[str, pd.DataFrame], file: str | os.PathLike[str]) -> Path:
-    r"""Write tables as a workbook for Excel or LibreOffice, each as a sheet.
-
-    The same tables give the same bytes.
-
-    Parameters
-    ----------
-    tables : mapping of str to pandas.DataFrame
-        Name of the sheet, of at most 31 characters without ``[]:*?/\``, -> its table. The index is
-        left out. No text is a formula, whatever it begins with; lists and what else has no place in
-        a cell are written as text.
-    file : str or path
-        Ends in ``.xlsx``; replaced if it is there.
-
-    Returns
-    -------
-    pathlib.Path
-
-    Raises
-    ------
-    ValueError
-        If there is no table, or the name of a sheet or of the file is not as above.
-    heart_utils.identities.IdentityError
-        If a table names people by an address or an id of a platform.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = write_excel(
-    ...         {"scores": pd.DataFrame({"reply_id": ["r1"], "score": [4]})},
-    ...         f"{folder}/scores.xlsx",
-    ...     )
-    ...     print(pd.read_excel(file, sheet_name="scores", engine="calamine")["score"].tolist())
-    [4]
-    """
-    path = Path(file)
-    if path.suffix != ".xlsx":
-        raise ValueError(f"A workbook's name ends in .xlsx; this one is {path.name!r}.")
-    refuse_identities(tables, {"the name of the file": path.name}, known=known_people())
-    write_atomically(path, as_workbook(tables))
-    return path
-
-
 def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
     """Return tables as the bytes of a workbook.
 
     For a caller that writes several files together and has looked for people.
     """
-    if not tables:
-        raise ValueError(
-            "There is no table to write. Name each sheet, as in write_excel({'ratings':"
-            " ratings.table}, file)."
-        )
-    if wrong := [name for name in tables if not SHEET_NAME.fullmatch(name)]:
-        raise ValueError(
-            f"{wrong[0]!r} is no name of a sheet: Excel takes 1 to 31 characters without any of"
-            " []:*?/\\."
-        )
     written = io.BytesIO()
     with extra("excel"):
         import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)

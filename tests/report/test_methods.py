@@ -7,7 +7,7 @@ import pytest
 
 from heart_utils.ratings.ratings import fit_ratings
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.methods import methods
+from heart_utils.report.commands import methods
 from heart_utils.runs import find_root, open_run
 from heart_utils.sources.load import load_verdicts
 
