@@ -7,10 +7,8 @@ the built pages if a browser is there.
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-from importlib import import_module
-from importlib.util import find_spec
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +16,7 @@ import yaml
 
 from heart_utils.runs import find_root
 from tools.notebooks import read_cells
+from tools.study_visitor import BrowserMissing, browser
 
 __all__ = ["count_cells", "count_screens", "reading_minutes"]
 
@@ -112,23 +111,13 @@ def count_screens(pages: list[Path]) -> dict[str, float]:
 
     The result is empty without Chromium and playwright.
     """
-    chromium = (
-        shutil.which("chromium")
-        or shutil.which("chromium-browser")
-        or shutil.which("google-chrome")
-    )
-    if chromium is None or find_spec("playwright") is None:
-        return {}
-    with import_module("playwright.sync_api").sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1_400, "height": SCREEN})
-        heights = {}
+    heights: dict[str, float] = {}
+    with suppress(BrowserMissing), browser() as chromium:
+        tab = chromium.new_page(viewport={"width": 1_400, "height": SCREEN})
         for page in pages:
             tab.goto(page.as_uri(), wait_until="load")
-            heights[page.stem] = (
-                tab.evaluate("document.querySelector('article').scrollHeight") / SCREEN
-            )
-        browser.close()
+            height = tab.evaluate("document.querySelector('article').scrollHeight")
+            heights[page.stem] = height / SCREEN
     return heights
 
 

@@ -8,7 +8,6 @@ are printed afterwards, when it is known on which page each part begins.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,8 @@ from tempfile import TemporaryDirectory
 from bs4 import BeautifulSoup
 from bs4.element import Tag
 from pypdf import PdfReader, PdfWriter
+
+from tools.study_visitor import find_chromium
 
 __all__ = ["PrintError", "join_pages", "print_book"]
 
@@ -232,8 +233,7 @@ def _first_pages(pdf: Path) -> dict[str, int]:
 
 def _print(words: str, pdf: Path) -> None:
     """Let Chromium print a page, with the headings as the PDF's outline."""
-    named = (os.environ.get("HEART_CHROMIUM", ""), "chromium", "chromium-browser")
-    chromium = next(filter(None, map(shutil.which, named)), None)
+    chromium = find_chromium()
     if chromium is None:
         raise PrintError("Chromium is not installed: apt-get install chromium.")
     page = pdf.with_suffix(".html")

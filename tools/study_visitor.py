@@ -25,6 +25,12 @@ class BrowserMissing(RuntimeError):
     """No Chromium, or no playwright to drive it."""
 
 
+def find_chromium() -> str | None:
+    """Find the program of Debian's Chromium."""
+    named = (os.environ.get("HEART_CHROMIUM", ""), "chromium", "chromium-browser")
+    return next(filter(None, map(shutil.which, named)), None)
+
+
 @contextmanager
 def browser() -> Iterator[Any]:
     """Start Debian's Chromium without a window; as root it needs --no-sandbox."""
@@ -32,12 +38,8 @@ def browser() -> Iterator[Any]:
         sync_playwright = import_module("playwright.sync_api").sync_playwright
     except ImportError as error:
         raise BrowserMissing("playwright is not installed") from error
-    program = (
-        os.environ.get("HEART_CHROMIUM")
-        or shutil.which("chromium")
-        or shutil.which("chromium-browser")
-    )
-    if not program:
+    program = find_chromium()
+    if program is None:
         raise BrowserMissing("Chromium is not installed")
     arguments = [*CHROMIUM_ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
@@ -169,10 +171,6 @@ class Visitor:
 
 def potato_program() -> Path | None:
     """Find Potato where the study environment put it."""
-    given = os.environ.get("HEART_POTATO")
-    program = (
-        Path(given)
-        if given
-        else Path(__file__).resolve().parents[1] / ".venv-study" / "bin" / "potato"
-    )
+    own = Path(__file__).resolve().parents[1] / ".venv-study" / "bin" / "potato"
+    program = Path(os.environ.get("HEART_POTATO") or own)
     return program if program.is_file() else None

@@ -34,21 +34,19 @@ def choose_pairs(
 ) -> pd.DataFrame:
     """Choose pairs of each history so that responders, alone and by two, meet about equally often.
 
-    An incomplete block design: a history is a block, and the pairs met least so far come next.
-
     Parameters
     ----------
     comparisons : pandas.DataFrame
         With ``pair_id``, ``history_id``, ``responder_a`` and ``responder_b``.
     pairs_per_history
-        Pairs to keep of each history; a history with fewer keeps all it has.
+        Pairs to keep of each history, at most.
     rng
         Orders the histories, and breaks ties.
 
     Returns
     -------
     pandas.DataFrame
-        The rows of the pairs that are kept, in the orders that were there.
+        The rows of the pairs that are kept.
 
     Raises
     ------
@@ -103,21 +101,21 @@ def assign_raters(
     n_checks: int = 0,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Share comparisons out among seats; a seat is what one rater will do, in order.
+    """Share comparisons out among seats: what one rater will do, in order.
 
-    Loads, and how often either order of a pair is shown, differ by at most one for each pair, rater
-    and two responders.
+    Loads, and how often either order is shown, differ by at most one for each pair, rater and two
+    responders.
 
     Parameters
     ----------
     comparisons
         Both orders of each pair (``pair_replies(..., orders="both")``).
     raters_per_pair
-        How many rate each pair; a mapping from ``pair_id`` gives some more, or none (0).
+        How many rate each pair, or a mapping from ``pair_id``.
     load
         The most comparisons that one rater makes.
     n_checks
-        Attention checks of a seat besides, spread over it and never first.
+        Attention checks of a seat besides, never first.
     rng
         The source of chance.
 
@@ -125,12 +123,12 @@ def assign_raters(
     -------
     pandas.DataFrame
         One row per page: ``seat``, ``position`` (from 1), ``task`` (``rate`` or ``check``), the
-        comparison's columns, and ``check`` (the number of the check, from 1).
+        comparison's columns, and the number of the ``check``.
 
     Raises
     ------
     StudyError
-        If a pair lacks an order, numbers are below 1, or a mapping names an unknown pair.
+        If a pair lacks an order or is unknown, or a number is below 1.
 
     Examples
     --------
@@ -254,12 +252,12 @@ def assign_writers(
     Returns
     -------
     pandas.DataFrame
-        One row per page: ``seat``, ``position`` and ``history_id``; loads differ by at most one.
+        One row per page: ``seat``, ``position`` and ``history_id``.
 
     Raises
     ------
     StudyError
-        If there are more writers a history than writers, or a number is below 1.
+        If there are too few writers, or a number is below 1.
 
     Examples
     --------
@@ -291,10 +289,7 @@ def assign_writers(
 def assign_conversations(
     histories: pd.DataFrame, *, writers_per_history: int, n_writers: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Share starts out among people who hold conversations, each start with each seeker.
-
-    Nobody meets a start twice, and each meets the seekers about equally often.
-    """
+    """Share starts out among people, each with each seeker; nobody meets a start twice."""
     seekers = [str(seeker) for seeker in histories["seeker"].unique()]
     starts = histories.drop_duplicates("start_id").assign(history_id=lambda rows: rows["start_id"])
     shared = assign_writers(
@@ -327,9 +322,7 @@ def study_cost(
     pay_per_hour: float,
     fee_share: float = 0.0,
 ) -> pd.DataFrame:
-    """Compute the raters, hours and cost of a rating study, by raters a pair.
-
-    Drop-outs and excluded raters are not in it.
+    """Compute the raters, hours and cost of a rating study, without drop-outs.
 
     Parameters
     ----------
@@ -342,21 +335,17 @@ def study_cost(
     seconds_each
         Seconds on one comparison, from a pilot.
     minutes_around
-        Minutes of consent, instructions, practice and debrief, for each rater.
+        Minutes of consent, instructions, practice and debrief.
     pay_per_hour
         Pay of a rater, in any currency.
     fee_share
-        What a platform adds to the pay, as a share of it, such as 0.33.
+        What a platform adds to the pay, as a share of it.
 
     Returns
     -------
     pandas.DataFrame
-        One row a number: ``raters_per_pair``, ``verdicts``, ``raters`` (rounded up),
-        ``minutes_each``, ``hours`` and ``cost`` (pay and fee).
-
-    See Also
-    --------
-    plan_study : Compute the smallest gap that each design can detect.
+        ``raters_per_pair``, ``verdicts``, ``raters``, ``minutes_each``, ``hours`` and ``cost``
+        (pay and fee).
 
     Examples
     --------
@@ -435,7 +424,6 @@ def _check_columns(table: pd.DataFrame, needed: tuple[str, ...]) -> None:
 def _pairs_and_votes(
     comparisons: pd.DataFrame, raters_per_pair: int | Mapping[str, int], load: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the pairs, each in both orders, and the number of raters of each."""
     _check_columns(comparisons, NEEDED)
     if load < 1:
         raise StudyError(f"load is {load}, expected 1 or more.")
@@ -486,10 +474,7 @@ def _fill_seats(
     *,
     meetings: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Assign each pair as many seats as it has votes, the emptiest first.
-
-    Then come those of raters new to its history, or (`meetings`) to each other.
-    """
+    """Assign each pair as many seats as it has votes, the emptiest first, then the newest."""
     filled, together = np.zeros(n_seats, dtype=int), np.zeros((n_seats, n_seats))
     visits_of: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(n_seats, dtype=int))
     pairs: list[int] = []
@@ -513,7 +498,7 @@ def _fill_seats(
 def _part_crowds(
     pair: np.ndarray, seat: np.ndarray, history: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Share two seats out anew where one of them meets a history too often and the other seldom."""
+    """Share two seats out anew where one of them meets a history too often."""
     seat = seat.copy()
     number = np.unique(history, return_inverse=True)[1]
     visits = np.zeros((number.max() + 1, seat.max() + 1), dtype=int)
@@ -564,7 +549,7 @@ def _split_in_two(
 
 
 def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]]:
-    """Link ratings of one group two by two; give the links both ways, and who is left over."""
+    """Link ratings of one group two by two; return the links both ways, and who is left."""
     waiting: dict[object, int] = {}
     links: dict[int, int] = {}
     for rating in ratings.tolist():
@@ -578,7 +563,7 @@ def _link(ratings: np.ndarray, group: object) -> tuple[dict[int, int], list[int]
 
 
 def _in_sequence(rows: pd.DataFrame, n_checks: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Order each seat at random, a history not twice in a row if possible, and insert checks."""
+    """Order each seat at random, histories apart if possible, and insert checks."""
     pages: list[dict[Any, Any]] = []
     records, seats = rows.to_dict("records"), rows.groupby("seat").indices
     for seat, rows_of_seat in sorted(seats.items()):

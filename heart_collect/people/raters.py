@@ -58,7 +58,7 @@ SHARED = "people"  #: The part of comparisons and of responders that all studies
 
 @dataclass(frozen=True, eq=False)
 class ImportedStudy:
-    """Rows of one study for the run, as in :mod:`heart_utils.tables`; what it lacks is empty."""
+    """Rows of one study, as in :mod:`heart_utils.tables`; what it lacks is empty."""
 
     raters: pd.DataFrame
     #: People whose answers were left out because they asked for it, as they were named.
@@ -132,9 +132,7 @@ def import_study(
     simulated: bool = False,
     **reading: Unpack[FileOptions],
 ) -> ImportedStudy:
-    """Read a study's answers as verdicts, replies or conversations, without writing them.
-
-    Look at what comes back, then call its ``write(run)``.
+    """Read a study's answers as verdicts, replies or conversations; ``write(run)`` keeps them.
 
     Parameters
     ----------
@@ -145,29 +143,26 @@ def import_study(
     statement : mapping, optional
         ``population``, ``language`` and ``pay`` of the raters; a study folder brings its own.
     redact : str
-        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"`` (of a reply,
-        contacts alone).
+        What is taken out of free texts: ``"none"``, ``"contacts"`` or ``"all"``.
     withdrawn : sequence of str
         People who asked that their answers be deleted, as they were named in the study.
     simulated : bool
         Whether a program answered; the answers to a rehearsal always are.
     **reading
-        Of a table, as in :func:`~heart_utils.sources.load.load_verdicts`. Its columns are
-        ``rater``, ``left``, ``right`` (ids of replies), ``choice`` (``left``, ``right``, ``tie``),
-        and perhaps ``margin``, ``reason``, ``dimension`` and ``seconds``.
+        Of a table, as in :func:`~heart_utils.sources.load.load_verdicts`, with ``rater``,
+        ``left``, ``right`` (ids of replies), ``choice`` (``left``, ``right``, ``tie``), and
+        perhaps ``margin``, ``reason``, ``dimension`` and ``seconds``.
 
     Returns
     -------
     ImportedStudy
         ``verdicts`` and ``comparisons``, or ``replies``, ``responders`` and ``conversations``; and
-        ``raters`` with ``n_shown``, ``n_answered``, ``n_checks`` and ``n_checks_passed``. A page
-        answered but for its side is ``abstained``.
+        ``raters``. A page answered but for its side is ``abstained``.
 
     Raises
     ------
     StudyError
-        If there is no statement, a comparison was judged twice or unseen, files are cut short,
-        or a name has two spellings.
+        If there is no statement, a comparison was judged twice or unseen, or files are cut short.
 
     Examples
     --------

@@ -186,7 +186,7 @@ def check_settings(settings: Mapping[str, Any], where: object) -> JsonObject:
 
 
 def unfinished(settings: Mapping[str, Any]) -> list[str]:
-    """List what real people could not be told, or paid for, with these settings."""
+    """List what real people could not be told, or paid for."""
     faults = []
     statement = settings.get("statement")
     asked = {name: settings.get(name) for name in ASKED_OF_PUBLIC}
@@ -235,7 +235,7 @@ class Offer:
 def make_offer(
     n_pages: Iterable[int], settings: Mapping[str, Any], kind: str, unit: str = "reply"
 ) -> Offer:
-    """Compute minutes and reward from the pages of each seat; paid is the time people are told."""
+    """Compute minutes and reward from the pages of each seat."""
     cost = settings["cost"]
     pace = cost["seconds_a_page"]["rating_conversation" if (kind, unit) == PAIRED else kind]
     reckoned = max(n_pages) * pace / 60 + cost["minutes_around"]
@@ -245,7 +245,7 @@ def make_offer(
 
 
 def _short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
-    """Refuse to tell people less time than the study takes, unless somebody gave a reason."""
+    """Refuse to tell people less time than the study takes, without a reason."""
     if offer.minutes >= round(offer.reckoned, 6) or settings["overruled"]["minutes"].strip():
         return []
     return [
@@ -259,7 +259,7 @@ def _short_time(offer: Offer, settings: Mapping[str, Any]) -> list[str]:
 def _untranslated(
     kind: str, settings: Mapping[str, Any], texts: Sequence[Path], unit: str
 ) -> list[str]:
-    """Refuse the project's own English pages in a study in another language."""
+    """Refuse the project's English pages in another language."""
     if settings["language"].strip().casefold().startswith("en"):
         return []
     names = ["consent.html", f"instructions-{kind}.html", f"debrief-{kind}.html", "stop.html"]
@@ -738,7 +738,7 @@ def _run_of_texts(name: str) -> Run:
 
 
 def unit_of(histories: pd.DataFrame) -> str:
-    """Return what people answer or judge: one reply, or a whole conversation with a seeker."""
+    """Return what people answer or judge: a reply, or a whole conversation."""
     with_seeker = "seeker" in histories and histories["seeker"].notna().any()
     return "conversation" if with_seeker else "reply"
 
@@ -765,7 +765,7 @@ def _text_file(texts: Sequence[Path], name: str, unit: str = "reply") -> Path:
 
 
 def _check_free(folder: Path) -> None:
-    """Refuse to write a study over answers, or over a folder that was not written here."""
+    """Refuse to write over answers, or over a folder that was not written here."""
     if begun := _begun(folder):
         raise StudyError(
             f"{folder} already holds answers of {len(begun)} people, and is never overwritten. Go"
