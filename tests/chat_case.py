@@ -140,7 +140,9 @@ def serving_chats(folder, ask, seekers=(), budget_usd=None):
 
     async def start():
         pages = Pages(Chats(folder, seekers), ask, budget_usd)
-        runner = web.AppRunner(pages.app(), access_log=None, keepalive_timeout=HEADER_S)
+        runner = web.AppRunner(
+            pages.app(), access_log=None, keepalive_timeout=HEADER_S, lingering_time=0.5
+        )
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()

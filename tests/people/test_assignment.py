@@ -90,7 +90,7 @@ def test_fifteen_raters_a_pair_are_shared_out_evenly(n_histories, n_responders, 
     load=st.integers(1, 20),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_the_largest_load_is_balanced_and_no_larger_one_is(raters, load, seed):
     """Raters of each pair of each history, so that some histories have many more ratings than
     others."""
