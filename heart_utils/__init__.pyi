@@ -1,10 +1,6 @@
 """The public names, each loaded from its module on first use."""
 
-from .agreement.agreement import Agreement as Agreement, pairwise_agreement as pairwise_agreement
-from .agreement.baselines import (
-    agreement_with_baselines as agreement_with_baselines,
-    estimate_ceiling as estimate_ceiling,
-)
+from .agreement.agreement import pairwise_agreement as pairwise_agreement
 from .agreement.generalizability import (
     cheapest_design as cheapest_design,
     check_reliability as check_reliability,
@@ -20,14 +16,18 @@ from .agreement.kappa import (
     krippendorff_alpha as krippendorff_alpha,
 )
 from .agreement.panel import (
+    agreement_with_baselines as agreement_with_baselines,
     alternative_annotator_test as alternative_annotator_test,
-    calibrate_abstention as calibrate_abstention,
     effective_judges as effective_judges,
+    estimate_ceiling as estimate_ceiling,
+    rank_agreement as rank_agreement,
 )
 from .agreement.prediction_powered import prediction_powered_ratings as prediction_powered_ratings
 from .agreement.ranks import (
+    correlate_scale as correlate_scale,
     order_changes as order_changes,
-    rank_agreement as rank_agreement,
+    ScalingError as ScalingError,
+    spearman_interval as spearman_interval,
     track_recipients as track_recipients,
 )
 from .agreement.raters import (
@@ -58,22 +58,24 @@ from .heartbench import (
     lint_rubric as lint_rubric,
     lint_rule as lint_rule,
 )
-from .judges.halo import measure_halo as measure_halo
+from .judges.confidence import (
+    calibrate_abstention as calibrate_abstention,
+    calibrate_probabilities as calibrate_probabilities,
+)
 from .judges.position import (
     BiasError as BiasError,
     compare_answers as compare_answers,
     feature_bias as feature_bias,
     position_bias as position_bias,
+    repeat_reliability as repeat_reliability,
     text_features as text_features,
 )
-from .judges.probabilities import calibrate_probabilities as calibrate_probabilities
-from .judges.report_card import describe_judges as describe_judges, grade_probes as grade_probes
-from .judges.repeats import price_of_repeats as price_of_repeats
-from .judges.retest import (
-    measure_drift as measure_drift,
-    repeat_reliability as repeat_reliability,
+from .judges.report_card import (
+    describe_judges as describe_judges,
+    grade_probes as grade_probes,
+    measure_halo as measure_halo,
+    self_preference as self_preference,
 )
-from .judges.self_preference import self_preference as self_preference
 from .ratings.other_models import (
     fit_judge_aware as fit_judge_aware,
     pool_strengths as pool_strengths,
@@ -102,11 +104,6 @@ from .replies.codes import (
     measure_overlap as measure_overlap,
     measure_sameness as measure_sameness,
     theme_overlap as theme_overlap,
-)
-from .replies.scaling import (
-    correlate_scale as correlate_scale,
-    ScalingError as ScalingError,
-    spearman_interval as spearman_interval,
 )
 from .replies.conversations import (
     describe_seekers as describe_seekers,

@@ -11,10 +11,14 @@ import numpy as np
 import pandas as pd
 
 from heart_utils.agreement.agreement import pair_votes, pairwise_agreement
-from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.agreement.panel import agreement_with_baselines
 from heart_utils.identities import refuse_identities
-from heart_utils.judges.position import BiasError, compare_answers, position_bias
-from heart_utils.judges.retest import repeat_reliability
+from heart_utils.judges.position import (
+    BiasError,
+    compare_answers,
+    position_bias,
+    repeat_reliability,
+)
 from heart_utils.ratings.resampling import Rng, clustered_error, error_ends
 from heart_utils.ratings.verdicts import Array, combine_orders, read_votes
 from heart_utils.report.calibration import OVER, CalibrationError, CalibrationRecord, digest_parts

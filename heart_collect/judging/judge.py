@@ -96,7 +96,7 @@ def collect_verdicts(
         ``instructs_judge``, ``roles_swapped`` (turns were shown under the wrong speaker),
         ``repaired``, ``little_mass`` (A and B together had less than half of the next token's
         probability), ``uncalibrated`` (a probability that was not held against people: see
-        :func:`~heart_utils.judges.probabilities.calibrate_probabilities`), and ``truncated`` (what
+        :func:`~heart_utils.judges.confidence.calibrate_probabilities`), and ``truncated`` (what
         was whole of an answer that was cut off).
 
     Raises

@@ -45,12 +45,12 @@ MEASURES = {
     "author_only": (0.0, 1.0),
     "advantage": (-1.0, 1.0),
     "kappa": (-1.0, 1.0),
+    "kappa_within": (-np.inf, 1.0),
 }
-MEASURES |= {"kappa_within": (-np.inf, 1.0)}
 """What is measured -> its range."""
 
 VOTE_COLUMNS = ("rater", "ambiguity")
-"""What `by` may name that belongs to a vote (or to two), not to the pair of replies."""
+"""What `by` may name that belongs to a vote, not to the pair of replies."""
 
 
 @dataclass(frozen=True)
@@ -77,22 +77,21 @@ def pairwise_agreement(
 ) -> Agreement:
     """Measure how often two rater groups agree, against chance and an author-only baseline.
 
-    A judge can agree with people without reading: if people usually prefer one author, so can the
-    judge. The function therefore reports agreement next to what a guess from the two authors' names
-    alone would reach, and the *advantage*, which is the difference. Every vote of one group meets
-    every vote of the other on the same pair, as by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685.
+    Every vote of one group meets every vote of the other on the same pair, as by Zheng et al.
+    (2023), https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`, with the
+    observed agreement :math:`p_o`; names a and b are arbitrary, so two answers that are no ties
+    agree by chance half of the time.
 
     Parameters
     ----------
     verdicts
         The table; the two orders of a pair count as one answer.
     between
-        Two of ``"human"``, ``"model"`` and raters' names, people first. ``("human", "human")``
-        measures agreement among people.
-    ties : {"include", "exclude"}
-        Whether a tie is an answer, or only pairs of votes count that both decided.
-    by : sequence of str
+        Two of ``"human"``, ``"model"`` and raters' names, people first.
+    ties
+        ``"include"``: a tie is an answer; ``"exclude"``: only pairs of votes count that both
+        decided.
+    by
         Columns that all votes on a pair share; ``"rater"`` (of the second group); ``"ambiguity"``:
         ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or
         ``"unknown"``.
@@ -108,33 +107,19 @@ def pairwise_agreement(
         ``kappa``, with :math:`p_e` from the share of ties alone; ``kappa_within``, from each pair
         of authors' own margins; each with ``_low`` and ``_high``; ``ci_level``, ``n_votes`` (pairs
         of votes), ``n_pairs`` (of replies), ``n_clusters``, ``decided_share``, ``provisional``.
-        ``left_out`` counts answers that did not enter, by state.
 
     Raises
     ------
     AgreementError
-        If a group has no vote, no two raters share a pair, a rater answers one twice or in two
-        orders, the table holds scores, nothing is decided, or, with two clusters, people are fewer
-        than 20, belong to one dialogue each, or are neither group.
-
-    Notes
-    -----
-    Kappa is :math:`(p_o - p_e) / (1 - p_e)`, with the observed agreement :math:`p_o`. Names a and b
-    are arbitrary, so two answers that are no ties agree by chance half of the time.
+        If a group has no vote, no two raters share a pair, a rater answers one twice, the table
+        holds scores, nothing is decided, or, with two clusters, people are fewer than 20 or neither
+        group.
 
     Examples
     --------
-    >>> votes = pd.DataFrame(
-    ...     {
-    ...         "pair_id": list("ppqq"),
-    ...         "dialogue_id": list("ddee"),
-    ...         "responder_a": "x",
-    ...         "responder_b": "y",
-    ...         "rater": ["ann", "llm"] * 2,
-    ...         "rater_kind": ["human", "model"] * 2,
-    ...         "verdict": list("aaab"),
-    ...     }
-    ... )
+    >>> votes = pd.DataFrame({"pair_id": list("ppqq"), "rater": ["ann", "llm"] * 2})
+    >>> votes = votes.assign(rater_kind=["human", "model"] * 2, verdict=list("aaab"))
+    >>> votes = votes.assign(responder_a="x", responder_b="y", dialogue_id=votes["pair_id"])
     >>> table = pairwise_agreement(votes, by=[], n_resamples=0).table
     >>> table[["agreement", "author_only", "advantage"]].values.tolist()
     [[0.5, 1.0, -0.5]]
@@ -174,23 +159,19 @@ def pairwise_agreement(
             columns[f"{name}_low"], columns[f"{name}_high"] = ends
         n_clusters = fewest
     table = pairs.groups.assign(**columns, ci_level=ci_level if len(measures) > 1 else np.nan)
-    table["n_votes"] = np.rint(sums[:, :, 0].sum(axis=0)).astype(int)
-    table["n_pairs"], table["n_clusters"] = (
-        np.bincount(pairs.group, minlength=len(table)),
-        n_clusters,
-    )
     table = table.assign(
-        decided_share=pairs.decided_share, provisional=n_clusters < ENOUGH_CLUSTERS
+        n_votes=np.rint(sums[:, :, 0].sum(axis=0)).astype(int),
+        n_pairs=np.bincount(pairs.group, minlength=len(table)),
+        n_clusters=n_clusters,
+        decided_share=pairs.decided_share,
+        provisional=n_clusters < ENOUGH_CLUSTERS,
     )
     return Agreement(table, votes.left_out, votes.n_inconsistent, votes.n_joined)
 
 
 @dataclass(frozen=True)
 class VotePairs:
-    """Pairs of votes that count: the first rater group's label (a, tie, b) by the second's.
-
-    Within one rater group each is two halves.
-    """
+    """Pairs of votes that count: the first rater group's label (a, tie, b) by the second's."""
 
     counts: Array  # (rows, 3, 3)
     unit: Codes
@@ -209,23 +190,13 @@ class VotePairs:
     rater_pairs: tuple[Codes, Codes, Codes]
 
     def of_rater(self, rater: int, *, first: bool) -> VotePairs:
-        """Keep the pairs of votes in which one rater is the first rater group, or the second.
-
-        Each pair counts once.
-        """
+        """Keep the pairs of votes in which one rater is the first rater group, or the second."""
         mine = self.rater_pairs[2][self.rater_pairs[0 if first else 1] == rater]
-        return replace(
-            self,
-            counts=np.bincount(mine, minlength=self.counts.size)
-            .reshape(self.counts.shape)
-            .astype(float),
-        )
+        counts = np.bincount(mine, minlength=self.counts.size).reshape(self.counts.shape)
+        return replace(self, counts=counts.astype(float))
 
     def sides(self) -> tuple[Array, Array]:
-        """Return the labels of the first rater group and of the second.
-
-        If both are the same people, each is the mean of the two.
-        """
+        """Return the labels of the first rater group and of the second, or their mean."""
         first, second = self.counts.sum(axis=2), self.counts.sum(axis=1)
         return ((first + second) / 2.0,) * 2 if self.symmetric else (first, second)
 
@@ -236,10 +207,7 @@ class VotePairs:
         )
 
     def sums(self) -> Array:
-        """Sum pairs of votes, equal ones and ties of either rater group by cluster and group.
-
-        The shape is (clusters, groups, 4).
-        """
+        """Sum pairs of votes, equal ones and ties of either rater group by cluster and group."""
         first, second = self.sides()
         equal = np.trace(self.counts, axis1=1, axis2=2)
         return self.sum_up(
@@ -270,10 +238,7 @@ class VotePairs:
 
 @dataclass(frozen=True, eq=False)
 class AuthorBaseline:
-    """The author-only baseline: a guess from the two authors' names, without the text.
-
-    It is the first rater group's commonest label on these two authors in all other clusters.
-    """
+    """The first group's commonest label on two authors in all other clusters, without the text."""
 
     # (clusters, families, labels): what the first rater group said of each pair of authors
     family_labels: Array
@@ -304,7 +269,7 @@ class AuthorBaseline:
         return n_right
 
     def right_by_cluster(self) -> Array:
-        """Count the same, learnt once from the data and kept, apart by cluster."""
+        """Count the same by cluster, with the answer learnt once from the data and kept."""
         answer = _commonest(
             (self.family_labels.sum(axis=0) - self.family_labels)[self.cluster, self.family]
         )
@@ -326,10 +291,7 @@ def pair_votes(
     by: Sequence[str],
     ties: str,
 ) -> VotePairs:
-    """Pair the votes of two rater groups on the same replies, as counts.
-
-    Without a second group each vote is paired with itself.
-    """
+    """Pair the votes of two rater groups on the same replies; without a second, with itself."""
     if votes.kind != "verdict":
         raise AgreementError(
             "The table holds scores. Turn them with `scores_to_verdicts`, or use `rank_agreement`."
@@ -383,14 +345,10 @@ def pair_votes(
     # A table of labels for each unit and group that occurs, not for each combination: most are
     # empty.
     cells, where = np.unique(paired["unit"].to_numpy() * len(groups) + group, return_inverse=True)
-    label_pair = (where * N_LABELS + paired["value"].to_numpy()) * N_LABELS + paired[
-        "value_other"
-    ].to_numpy()
-    counts = (
-        np.bincount(label_pair, minlength=len(cells) * N_LABELS**2)
-        .reshape(-1, N_LABELS, N_LABELS)
-        .astype(float)
-    )
+    value, other = paired["value"].to_numpy(), paired["value_other"].to_numpy()
+    label_pair = (where * N_LABELS + value) * N_LABELS + other
+    counts = np.bincount(label_pair, minlength=len(cells) * N_LABELS**2).astype(float)
+    counts = counts.reshape(-1, N_LABELS, N_LABELS)
     return VotePairs(
         counts=counts / 2.0 if symmetric and "rater" not in by else counts,
         unit=cells // len(groups),
@@ -441,10 +399,7 @@ def number_groups(labels: pd.DataFrame) -> tuple[Codes, pd.DataFrame]:
 
 
 def _measures(sums: Array, margins: Array, right: Array) -> Array:
-    """Compute the five measures from sums over clusters; shape (..., groups, 5).
-
-    `right` is how often the author-only baseline agrees.
-    """
+    """Compute the five measures from sums over clusters; shape (..., groups, 5)."""
     n_votes = np.where(sums[..., 0] > 0, sums[..., 0], np.nan)
     agreement, tie_one, tie_two = (sums[..., column] / n_votes for column in (1, 2, 3))
     # a and b are names without meaning: what is not a tie falls on either with the same chance.
@@ -466,10 +421,7 @@ def _vary_people(
     between: tuple[str, str],
     by: Sequence[str],
 ) -> tuple[Array, Codes]:
-    """Compute the variance that other people would add to each measure, by the delta method.
-
-    Also return how many people there are.
-    """
+    """Compute the variance that other people would add (delta method), and their number."""
     if "human" not in between:
         raise AgreementError(
             f"Raters are drawn anew only where a rater group is people ('human'); got {between!r}."

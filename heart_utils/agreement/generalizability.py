@@ -1,7 +1,4 @@
-"""How many dialogues and raters a reliable score needs: generalizability theory.
-
-A G-study estimates the components of variance, a D-study predicts from them.
-"""
+"""How many dialogues and raters a reliable score needs: generalizability theory."""
 
 from __future__ import annotations
 
@@ -50,10 +47,8 @@ class Components:
     def draw(self, n_draws: int, *, rng: np.random.Generator) -> pd.DataFrame:
         """Draw variances that this study leaves possible, one row a draw.
 
-        Each mean square is multiplied by its degrees of freedom over a draw of chi-squared with as
-        many (generalized inference: Hannig, Iyer and Patterson 2006,
-        https://doi.org/10.1198/016214505000000736). Quantiles of what is computed from a row are an
-        interval for it. Scores are taken to be normal.
+        Each mean square is multiplied by its degrees of freedom over a draw of chi-squared (Hannig,
+        Iyer and Patterson 2006, https://doi.org/10.1198/016214505000000736).
         """
         pooled = {effect: _pool(effect) for effect in self.squares}
         free = {pooled[effect]: df for effect, (_, df) in self.squares.items()}
@@ -72,10 +67,7 @@ class Components:
         same_raters: bool = True,
         absolute: bool = False,
     ) -> float:
-        """Predict the reliability of mean scores (D-study).
-
-        For these raters or others like them; `absolute` asks for Φ instead of Eρ².
-        """
+        """Predict the reliability of mean scores; `absolute` asks for Φ instead of Eρ²."""
         if self.n_raters == 1 and (n_raters > 1 or not same_raters):
             raise AgreementError(
                 "One rater does not show how raters differ; expected n_raters=1 and"
@@ -89,12 +81,15 @@ class Components:
 def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS) -> Components:
     """Estimate variance components of scores: responders, dialogues, seekers, raters (G-study).
 
+    The estimates are expected mean squares of a crossed design with random effects: Brennan (2001),
+    https://doi.org/10.1007/978-1-4757-3456-0
+
     Parameters
     ----------
     scores
         Scores on one dimension, one row a reply and rater, with ``responder``, ``dialogue_id``,
-        ``rater`` and ``score``. People and judges are analysed apart. What ``facets`` does not name
-        is averaged, and a dialogue with a missing score is left out.
+        ``rater`` and ``score``. What `facets` does not name is averaged, and a dialogue with a
+        missing score is left out.
     facets
         Columns that are crossed with responders, of ``"dialogue_id"``, ``"seeker"`` and
         ``"rater"``; and ``"repeat"``, the number of a conversation of one responder from one
@@ -105,31 +100,17 @@ def variance_components(scores: pd.DataFrame, *, facets: Sequence[str] = FACETS)
     Components
         ``table`` has one row a component (``responder``, ``dialogue``, ``rater``, their
         interactions, ``rest``): ``estimate``, ``variance`` (0 where the estimate is negative, then
-        ``clipped``) and ``share`` of the total. ``n_dialogues`` and ``n_raters`` count what
-        entered, ``n_left_out`` the incomplete dialogues. Its method ``reliability`` predicts
-        designs. With one rater, ``rest`` includes how responders differ between dialogues. Without
-        ``"repeat"`` what a repeat would show is part of the widest component.
+        ``clipped``) and ``share`` of the total. Its method ``reliability`` predicts designs.
 
     Raises
     ------
     AgreementError
         If there are several dimensions, or fewer than two responders or complete dialogues.
 
-    Notes
-    -----
-    The estimates are expected mean squares of a crossed design with random effects: Brennan (2001),
-    https://doi.org/10.1007/978-1-4757-3456-0. A negative estimate is sampling error around a small
-    component.
-
     Examples
     --------
-    >>> rows = {
-    ...     "responder": list("xyz") * 2,
-    ...     "dialogue_id": list("dddeee"),
-    ...     "rater": "ann",
-    ...     "score": [1, 3, 5, 2, 3, 4],
-    ... }
-    >>> components = variance_components(pd.DataFrame(rows))
+    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann"}
+    >>> components = variance_components(pd.DataFrame(rows | {"score": [1, 3, 5, 2, 3, 4]}))
     >>> components.table["estimate"].round(3).to_dict()
     {'responder': 2.0, 'dialogue': -0.167, 'rest': 0.5}
     >>> round(components.reliability(10, 1), 3)
@@ -170,18 +151,9 @@ def win_scores(verdicts: pd.DataFrame, *, panels: int = 1) -> pd.DataFrame:
 
     Examples
     --------
-    >>> votes = {
-    ...     "dialogue_id": "d",
-    ...     "pair_id": "d--x--y",
-    ...     "responder_a": "x",
-    ...     "responder_b": "y",
-    ...     "dimension": "overall",
-    ... }
-    >>> win_scores(
-    ...     pd.DataFrame(
-    ...         votes | {"rater": ["ann", "bob"], "verdict": ["a", "tie"], "state": "valid"}
-    ...     )
-    ... )["score"].tolist()
+    >>> votes = pd.DataFrame({"rater": ["ann", "bob"], "verdict": ["a", "tie"], "dialogue_id": "d"})
+    >>> votes = votes.assign(pair_id="p", responder_a="x", responder_b="y", dimension="overall")
+    >>> win_scores(votes.assign(state="valid"))["score"].tolist()
     [0.75, 0.25]
     """
     need_columns(
@@ -221,8 +193,7 @@ def cheapest_design(
     components
         Variances, from :func:`variance_components`.
     reliability
-        The reliability that is wanted, from 0 to 1; 0.8 is a common demand, 0.9 for decisions about
-        single responders.
+        The reliability that is wanted, from 0 to 1.
     cost_dialogue
         Cost of a dialogue with all its replies, in any currency.
     cost_rating
@@ -230,35 +201,24 @@ def cheapest_design(
     most_raters
         The largest number of raters to try; by default the number in the data.
     same_raters
-        Whether these raters score (at most as many), or others like them. Raters who change add
-        their own severity to the error.
+        Whether these raters score (at most as many), or others like them.
 
     Returns
     -------
     pandas.DataFrame
         One row a number of raters that is enough: ``n_raters``, ``n_dialogues`` (the fewest that
-        reach it), ``cost`` and ``reliability`` (what the design reaches, from 0 to 1).
+        reach it), ``cost`` and ``reliability``.
 
     Raises
     ------
     AgreementError
         If no design of up to 10,000 dialogues is enough.
 
-    Notes
-    -----
-    Eρ² is the generalizability coefficient for relative decisions, such as a ranking: the variance
-    of responders over itself plus the error that differs between responders, divided by the numbers
-    of dialogues and raters (Brennan 2001, https://doi.org/10.1007/978-1-4757-3456-0).
-
     Examples
     --------
-    >>> rows = {
-    ...     "responder": list("xyz") * 2,
-    ...     "dialogue_id": list("dddeee"),
-    ...     "rater": "ann",
-    ...     "score": [1, 3, 5, 2, 3, 4],
-    ... }
-    >>> designs = cheapest_design(variance_components(pd.DataFrame(rows)), reliability=0.95)
+    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann"}
+    >>> components = variance_components(pd.DataFrame(rows | {"score": [1, 3, 5, 2, 3, 4]}))
+    >>> designs = cheapest_design(components, reliability=0.95)
     >>> designs[["n_raters", "n_dialogues", "cost"]].values.tolist()
     [[1.0, 5.0, 10.0]]
     """
@@ -271,14 +231,8 @@ def cheapest_design(
         if len(enough):
             n_dialogues = int(n[enough[0]])
             reached = components.reliability(n_dialogues, n_raters, same_raters=same_raters)
-            rows.append(
-                (
-                    n_raters,
-                    n_dialogues,
-                    n_dialogues * (cost_dialogue + n_raters * cost_rating),
-                    reached,
-                )
-            )
+            cost = n_dialogues * (cost_dialogue + n_raters * cost_rating)
+            rows.append((n_raters, n_dialogues, cost, reached))
     if not rows:
         raise AgreementError(
             f"No design of up to {MOST_DIALOGUES:,} dialogues and {most} raters is enough."
@@ -297,17 +251,12 @@ def score_differences(
 ) -> pd.DataFrame:
     """Compare mean scores pair by pair, with an interval over dialogues, seekers and raters.
 
-    ``make bench NAME=reliability`` tries them on simulated studies with known truth.
-
     Parameters
     ----------
-    scores
+    scores, facets
         As in :func:`variance_components`; all responders meet the same dialogues.
-    facets
-        As in :func:`variance_components`.
     fixed
-        Facets, of ``"seeker"`` and ``"rater"``, for which the interval covers these alone. Two
-        seekers must be fixed: they do not show how much seekers differ.
+        Facets, of ``"seeker"`` and ``"rater"``, for which the interval covers these alone.
     ci_level
         Level of each interval, one by one.
 
@@ -325,16 +274,10 @@ def score_differences(
 
     Examples
     --------
-    >>> rows = {
-    ...     "responder": list("xyz") * 2,
-    ...     "dialogue_id": list("dddeee"),
-    ...     "rater": "ann",
-    ...     "score": [1, 3, 5, 2, 3, 4],
-    ... }
-    >>> score_differences(pd.DataFrame(rows), fixed=["rater"])[
-    ...     ["difference", "standard_error"]
-    ... ].round(2).values.tolist()
-    [[-1.5, 0.5], [-3.0, 1.0], [-1.5, 0.5]]
+    >>> rows = {"responder": list("xyz") * 2, "dialogue_id": list("dddeee"), "rater": "ann"}
+    >>> scores = pd.DataFrame(rows | {"score": [1, 3, 5, 2, 3, 4]})
+    >>> score_differences(scores, fixed=["rater"])["difference"].tolist()
+    [-1.5, -3.0, -1.5]
     """
     cells, names, left_out = _cells(scores, facets)
     held = {*fixed, "repeat"}
@@ -403,32 +346,26 @@ def check_reliability(
 
     Examples
     --------
-    >>> names = pd.MultiIndex.from_product(
-    ...     [range(9), range(80), ["ann"]], names=["responder", "dialogue_id", "rater"]
-    ... )
-    >>> scores = pd.DataFrame({"score": np.arange(9).repeat(80)}, names).reset_index()
-    >>> check_reliability(scores, 10, n_halves=2, rng=np.random.default_rng(1))[
-    ...     "predicted"
-    ... ].tolist()  # no noise
+    >>> names = ["responder", "dialogue_id", "rater"]
+    >>> cells = pd.MultiIndex.from_product([range(9), range(80), ["ann"]], names=names)
+    >>> scores = pd.DataFrame({"score": np.arange(9).repeat(80)}, cells).reset_index()
+    >>> found = check_reliability(scores, 10, n_halves=2, rng=np.random.default_rng(1))
+    >>> found["predicted"].tolist()  # no noise
     [1.0, 1.0]
     """
     cells, names, _ = _cells(scores)
     size, n_raters = (len(cells), -1, n_dialogues), cells.shape[2]
     n_sets = cells.shape[1] // 2 // n_dialogues
     if n_sets < 2 or raters not in ("all", "another") or raters == "another" and n_raters < 2:
-        half = (
-            f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
-        )
         raise AgreementError(
-            f"{half} of {n_dialogues} with raters={raters!r} ('all' or 'another')."
+            f"Half of {cells.shape[1]} dialogues with {n_raters} raters does not hold two studies"
+            f" of {n_dialogues} with raters={raters!r} ('all' or 'another')."
         )
     if raters == "all":
         cells = cells.mean(axis=2, keepdims=True)
     conditions = (n_dialogues, 1, raters != "another")
-    study, rater = (
-        np.tile(np.arange(n_sets), cells.shape[2]),
-        np.repeat(np.arange(cells.shape[2]), n_sets),
-    )
+    study = np.tile(np.arange(n_sets), cells.shape[2])
+    rater = np.repeat(np.arange(cells.shape[2]), n_sets)
     rows = []
     for _ in range(n_halves):
         first, second = np.array_split(cells[:, rng.permutation(cells.shape[1])], 2, axis=1)
@@ -475,10 +412,7 @@ def _cells(
 
 
 def _mean_squares(cells: Array, names: Sequence[str]) -> dict[tuple[str, ...], tuple[float, int]]:
-    """Compute the mean square and the free contrasts of each effect.
-
-    Repeats lie within their cells, so the effects of a repeat are pooled.
-    """
+    """Compute the mean square and the free contrasts of each effect, those of repeats pooled."""
     parts: dict[tuple[str, ...], Array] = {(): cells}
     for axis, name in enumerate(names):  # split each part into its mean over the axis and the rest
         means = {effect: part.mean(axis=axis, keepdims=True) for effect, part in parts.items()}
@@ -523,11 +457,7 @@ def _pool(effect: tuple[str, ...]) -> tuple[str, ...]:
 def _estimates(
     squares: Mapping[tuple[str, ...], tuple[Any, int]], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Estimate the components from mean squares, by alternating sums.
-
-    A component sums the mean squares of all effects that include it, divided by the size of its
-    cells.
-    """
+    """Estimate the components from mean squares, by alternating sums over wider effects."""
     widest = tuple(sizes)
     effects = [effect for effect in squares if "repeat" not in effect]
     effects += [tuple(name for name in widest if name != "rater")] if "repeat" in sizes else []
@@ -546,32 +476,10 @@ def _estimates(
 def error_of(
     squares: Mapping[tuple[str, ...], float], free: Mapping[tuple[str, ...], int], cells: int
 ) -> tuple[float, float]:
-    """Estimate the standard error of a mean over crossed random facets.
+    """Estimate the standard error of a mean over crossed random facets, and its degrees of freedom.
 
-    It is computed from the mean square of each effect and its free contrasts, with Satterthwaite's
-    degrees of freedom.
-
-    Parameters
-    ----------
-    squares : mapping of tuple to float
-        Mean square of each effect; an effect is a tuple of facets, such as ``("dialogue",
-        "rater")``.
-    free : mapping of tuple to int
-        Degrees of freedom of each effect.
-    cells : int
-        Number of cells that the mean is over.
-
-    Returns
-    -------
-    tuple of float
-        The standard error and its degrees of freedom, ``nan`` where a facet has one level.
-
-    Examples
-    --------
-    >>> squares = {("dialogue",): 4.0, ("rater",): 2.0, ("dialogue", "rater"): 1.0}
-    >>> free = {("dialogue",): 9, ("rater",): 4, ("dialogue", "rater"): 36}
-    >>> [round(value, 2) for value in error_of(squares, free, 50)]  # sqrt((4 + 2 - 1) / 50)
-    [0.32, 8.91]
+    `squares` holds the mean square of each effect, a tuple of facets, `free` its degrees of
+    freedom, `cells` the number of cells that the mean is over (Satterthwaite).
     """
     signed = {effect: -((-1.0) ** len(effect)) * square for effect, square in squares.items()}
     if not min(free.values()):

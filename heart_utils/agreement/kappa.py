@@ -1,7 +1,4 @@
-"""Coefficients of agreement beyond chance, with intervals.
-
-Tests compare them with statsmodels, pingouin and other programs.
-"""
+"""Coefficients of agreement beyond chance, with intervals."""
 
 from __future__ import annotations
 
@@ -69,21 +66,18 @@ def cohen_kappa(
 ) -> Coefficient:
     r"""Compute Cohen's kappa of two raters, plain or weighted.
 
-    .. math::
-
-        \kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot k}
-
-    [1]_: chance means that each rater keeps their own habits. In verdicts a and b are arbitrary
-    labels, so the table is averaged with its transpose; without ties kappa, pi and AC1 are then one
-    number, :math:`2 p_o - 1`.
+    :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot
+    k}`. In verdicts a and b are arbitrary labels, so the table is averaged with its transpose.
+    Source: Cohen (1968), https://doi.org/10.1037/h0026256
 
     Parameters
     ----------
-    table : pandas.DataFrame
+    table
         Verdicts or scores on one dimension.
-    weights : {"linear", "quadratic"}, optional
-        Credit for near misses, by the distance of the categories' values. None gives no credit.
-    cluster : str or None
+    weights
+        Credit for near misses, ``"linear"`` or ``"quadratic"`` by the distance of the categories'
+        values, or None.
+    cluster
         Column of what is resampled together; None takes each unit as its own.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
@@ -98,20 +92,11 @@ def cohen_kappa(
     AgreementError
         If the table does not hold two raters who share a unit, or only one category occurs.
 
-    References
-    ----------
-    .. [1] Cohen (1968), https://doi.org/10.1037/h0026256
-
     Examples
     --------
-    >>> said = pd.DataFrame(
-    ...     {
-    ...         "reply_id": list("rstu") * 2,
-    ...         "rater": ["x"] * 4 + ["y"] * 4,
-    ...         "score": [1, 2, 2, 3, 1, 2, 3, 3],
-    ...     }
-    ... )
-    >>> round(cohen_kappa(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 5/16) / (1 - 5/16)
+    >>> votes = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4})
+    >>> votes = votes.assign(score=[1, 2, 2, 3, 1, 2, 3, 3])
+    >>> round(cohen_kappa(votes, cluster=None, n_resamples=0).value, 3)  # (3/4 - 5/16) / (1 - 5/16)
     0.636
     """
     if weights not in POWERS:
@@ -151,9 +136,8 @@ def gwet_ac(
 ) -> Coefficient:
     r"""Compute Gwet's AC1, which does not collapse where nearly all answers are the same.
 
-    Chance is a blind guess among q categories that occur:
-    :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k (1 - \pi_k)`. Source: Gwet (2008),
-    https://doi.org/10.1348/000711006X126600
+    Chance is a blind guess among q categories that occur: :math:`p_e = \frac{1}{q - 1} \sum_k \pi_k
+    (1 - \pi_k)`. Source: Gwet (2008), https://doi.org/10.1348/000711006X126600
 
     Parameters
     ----------
@@ -171,14 +155,9 @@ def gwet_ac(
 
     Examples
     --------
-    >>> said = pd.DataFrame(
-    ...     {
-    ...         "reply_id": list("rstu") * 2,
-    ...         "rater": ["x"] * 4 + ["y"] * 4,
-    ...         "score": [1, 2, 2, 3, 1, 2, 3, 3],
-    ...     }
-    ... )
-    >>> round(gwet_ac(said, cluster=None, n_resamples=0).value, 3)  # (3/4 - 21/64) / (1 - 21/64)
+    >>> votes = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4})
+    >>> votes = votes.assign(score=[1, 2, 2, 3, 1, 2, 3, 3])
+    >>> round(gwet_ac(votes, cluster=None, n_resamples=0).value, 3)  # (3/4 - 21/64) / (1 - 21/64)
     0.628
     """
     votes, scale = _read(table, cluster)
@@ -227,8 +206,9 @@ def krippendorff_alpha(
     ----------
     table
         As in :func:`cohen_kappa`.
-    level : {"nominal", "ordinal", "interval"}
-        What distance means; verdicts are ordered a, tie, b.
+    level
+        What distance means: ``"nominal"``, ``"ordinal"`` or ``"interval"``; verdicts are ordered a,
+        tie, b.
     cluster, n_resamples, ci_level, rng
         As in :func:`cohen_kappa`.
 
@@ -243,16 +223,10 @@ def krippendorff_alpha(
 
     Examples
     --------
-    >>> said = pd.DataFrame(
-    ...     {
-    ...         "reply_id": list("rstu") * 2,
-    ...         "rater": ["x"] * 4 + ["y"] * 4,
-    ...         "score": [1, 2, 2, 3, 1, 2, 3, 3],
-    ...     }
-    ... )
-    >>> round(
-    ...     krippendorff_alpha(said, cluster=None, n_resamples=0).value, 3
-    ... )  # 1 - (2 / 8) / (42 / 56)
+    >>> votes = pd.DataFrame({"reply_id": list("rstu") * 2, "rater": ["x"] * 4 + ["y"] * 4})
+    >>> votes = votes.assign(score=[1, 2, 2, 3, 1, 2, 3, 3])
+    >>> alpha = krippendorff_alpha(votes, cluster=None, n_resamples=0)
+    >>> round(alpha.value, 3)  # 1 - (2 / 8) / (42 / 56)
     0.667
     """
     if level not in LEVELS:
@@ -295,29 +269,26 @@ def icc(
     ci_level: float = 0.95,
     rng: Rng = None,
 ) -> Coefficient:
-    r"""Compute an intraclass correlation: the share of the variance that raters have in common.
+    """Compute an intraclass correlation: the share of the variance that raters have in common.
 
-    From the mean squares of rows, raters and rest in a two-way table with n rows and k raters [1]_,
-
-    .. math::
-
-        ICC(C,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E}, \\
-        ICC(A,1) &= \frac{MS_R - MS_E}{MS_R + (k - 1) MS_E + \frac{k}{n} (MS_C - MS_E)}
-
-    and for the mean of k raters :math:`(MS_R - MS_E) / MS_R`, and with
-    :math:`(MS_C - MS_E) / n` added below. A constant shift of one rater lowers A, not C.
+    From the mean squares of rows, raters and rest in a two-way table with n rows and k raters,
+    :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; A adds :math:`k (MS_C - MS_E) / n`
+    below, and for the mean of k raters the denominator is :math:`MS_R`, with :math:`(MS_C - MS_E) /
+    n` added. A constant shift of one rater lowers A, not C. Source: McGraw and Wong (1996),
+    https://doi.org/10.1037/1082-989X.1.1.30
 
     Parameters
     ----------
-    scores : pandas.DataFrame
+    scores
         The scores table.
-    kind : {"A,1", "C,1", "A,k", "C,k"}
-        Absolute agreement or consistency, of a single rater or of the mean of all.
-    dimension : str, optional
+    kind
+        ``"A,1"``, ``"C,1"``, ``"A,k"`` or ``"C,k"``: absolute agreement or consistency, of a single
+        rater or of the mean of all.
+    dimension
         A line of the rubric; needed where the table has several.
-    raters : sequence of str, optional
+    raters
         Which raters; by default all.
-    cluster : str or None
+    cluster
         Column of what is resampled together; None takes each reply as its own.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
@@ -332,23 +303,13 @@ def icc(
     AgreementError
         If there are fewer than two raters or rows that all of them scored, or no variance.
 
-    References
-    ----------
-    .. [1] McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
-
     Examples
     --------
-    >>> scores = pd.DataFrame(
-    ...     {
-    ...         "reply_id": list("rst") * 2,
-    ...         "rater": ["x"] * 3 + ["y"] * 3,
-    ...         "score": [1, 2, 3, 2, 3, 4],
-    ...     }
-    ... )
+    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "rater": ["x"] * 3 + ["y"] * 3})
+    >>> scores = scores.assign(score=[1, 2, 3, 2, 3, 4])
     >>> icc(scores, kind="C,1", cluster=None, n_resamples=0).value
     1.0
-    >>> absolute = icc(scores, kind="A,1", cluster=None, n_resamples=0)
-    >>> round(absolute.value, 3)  # 2 / (2 + 2 / 3 * 1.5)
+    >>> round(icc(scores, cluster=None, n_resamples=0).value, 3)  # 2 / (2 + 2 / 3 * 1.5)
     0.667
     """
     votes = read_votes(
@@ -368,14 +329,13 @@ def icc(
             " more."
         )
     sums = sums_by(cluster_of_unit(votes)[complete], _squares(table[complete]), len(votes.clusters))
-    resampling = (n_resamples, ci_level, rng)
     coefficient = _coefficient(
         f"ICC({kind})",
         sums,
         lambda cells: _variances(cells, kind),
         int(complete.sum()),
         votes,
-        resampling,
+        (n_resamples, ci_level, rng),
     )
     if np.isnan(coefficient.value):
         raise AgreementError(
@@ -393,12 +353,10 @@ def judge_reliability(
 ) -> pd.DataFrame:
     """Correlate each judge's scores with a person's, by dimension, without an interval.
 
-    The coefficient is that of :func:`icc`.
-
     Parameters
     ----------
     scores
-        The scores table; a row that is left out takes its reply out for that judge.
+        The scores table.
     person
         The person with whom each judge is compared.
     of
@@ -418,16 +376,11 @@ def judge_reliability(
 
     Examples
     --------
-    >>> scores = pd.DataFrame(
-    ...     {
-    ...         "reply_id": list("rst") * 2,
-    ...         "responder": list("uvw") * 2,
-    ...         "dimension": "warmth",
-    ...         "rater": ["ann"] * 3 + ["judge"] * 3,
-    ...         "score": [1, 2, 3, 2, 3, 3],
-    ...     }
-    ... )
-    >>> judge_reliability(scores, person="ann")["value"].round(2).tolist()
+    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "responder": list("uvw") * 2})
+    >>> scores = scores.assign(rater=["ann"] * 3 + ["judge"] * 3, score=[1, 2, 3, 2, 3, 3])
+    >>> judge_reliability(scores.assign(dimension="warmth"), person="ann")["value"].round(
+    ...     2
+    ... ).tolist()
     [0.75]
     """
     results = []
@@ -440,10 +393,8 @@ def judge_reliability(
                 f"{person} has no score that counts. Raters:"
                 f" {', '.join(map(show_rater, votes.raters))}."
             )
-        sheet, author = (
-            pd.DataFrame(answer_sheet(votes), columns=votes.raters),
-            unit_values(votes, "responder"),
-        )
+        sheet = pd.DataFrame(answer_sheet(votes), columns=votes.raters)
+        author = unit_values(votes, "responder")
         for judge in votes.raters.drop(person):
             both = sheet[[person, judge]].dropna()
             means = (both if of is None else both.groupby(author).mean()).to_numpy()
@@ -477,10 +428,7 @@ def cluster_of_unit(votes: Votes) -> Codes:
 
 
 def answer_sheet(votes: Votes) -> Array:
-    """Arrange answers as units by raters; ``nan`` where there is none.
-
-    Scores as they are; verdicts as 1, 0 and -1 for a, a tie and b.
-    """
+    """Arrange answers as units by raters; verdicts as 1, 0 and -1, ``nan`` where none is."""
     values = votes.categories.astype(float) if votes.kind == "score" else np.array([1.0, 0.0, -1.0])
     sheet = np.full((len(votes.units), len(votes.raters)), np.nan)
     sheet[votes.unit, votes.rater] = values[votes.value]
@@ -538,18 +486,12 @@ def _count_answers(votes: Votes) -> Array:
 
 
 def _turned(tables: Array, votes: Votes) -> Array:
-    """Symmetrise tables of verdicts: average each with its transpose in a and b.
-
-    Which reply is a and which is b is arbitrary.
-    """
+    """Symmetrise tables of verdicts, since which reply is a is arbitrary."""
     return tables if votes.kind == "score" else np.asarray((tables + tables[..., ::-1, ::-1]) / 2.0)
 
 
 def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
-    """Sum the coincidence tables of units by cluster.
-
-    A coincidence table counts how often each two answers are given to one unit.
-    """
+    """Sum by cluster how often each two answers are given to one unit."""
     one = counts / (counts.sum(axis=1, keepdims=True) - 1.0)
     sums = np.stack(
         [sums_by(cluster, share[:, None] * counts, n_clusters) for share in one.T], axis=1
@@ -559,10 +501,7 @@ def _coincidences(counts: Array, cluster: Codes, n_clusters: int) -> Array:
 
 
 def _squares(table: Array) -> Array:
-    """Compute the terms of the sums of squares for each row of a complete table.
-
-    The columns are one, the sum of squares, the squared total, and the row itself.
-    """
+    """Compute for each row one, the sum of squares, the squared total, and the row itself."""
     return np.column_stack(
         [np.ones(len(table)), (table**2).sum(axis=1), table.sum(axis=1) ** 2, table]
     )

@@ -1,24 +1,321 @@
-"""Judges in place of people: size of a panel, the annotator test, and abstention."""
+"""Judges beside people: guesses that read nothing, ceilings, panels, and who may replace whom."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import stats
 
+from heart_utils.agreement.agreement import A, B, VotePairs, number_groups, pair_votes
 from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit, one_dimension
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
     draw_weights,
+    interval_columns,
     interval_of,
     ratio,
     sums_by,
 )
-from heart_utils.ratings.verdicts import AgreementError, Array, need, people_only, read_votes
+from heart_utils.ratings.verdicts import (
+    AgreementError,
+    Array,
+    Codes,
+    Votes,
+    need,
+    people_only,
+    rater_group,
+    read_votes,
+    unit_values,
+)
 
-__all__ = ["alternative_annotator_test", "calibrate_abstention", "effective_judges"]
+__all__ = [
+    "Ceiling",
+    "agreement_with_baselines",
+    "alternative_annotator_test",
+    "effective_judges",
+    "estimate_ceiling",
+    "rank_agreement",
+]
+
+FOLDS = 10
+"""Clusters are left out in at most so many parts."""
+
+
+def agreement_with_baselines(
+    verdicts: pd.DataFrame,
+    *,
+    between: tuple[str, str | None] = ("human", "model"),
+    gaps: pd.DataFrame | None = None,
+    by: Sequence[str] = ("dimension",),
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: Rng = None,
+) -> pd.DataFrame:
+    """Compare a judge's agreement with people with that of guesses that read no text.
+
+    Guesses learn from people's votes in *other* clusters: ``author_only`` (whom they preferred of
+    these two authors), each of `gaps` (whether they prefer more of it), ``style`` (all of several,
+    by logistic regression) and ``first_shown``.
+
+    Parameters
+    ----------
+    verdicts
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
+    between
+        People, and who is compared with them, or None for the guesses alone.
+    gaps
+        By ``pair_id`` a column a feature, a minus b, a missing value being zero.
+    by, cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`, but `by` may not name the
+        ambiguity.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a group and answerer (``who``): ``agreement`` with people; ``lead``, the second
+        group's agreement minus this one; both with ``_low`` and ``_high``; ``ci_level``,
+        ``n_votes``, ``n_clusters``, ``provisional``.
+
+    Raises
+    ------
+    AgreementError
+        As :func:`~heart_utils.agreement.agreement.pairwise_agreement`, or if no vote decides.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"pair_id": list("pqpq"), "rater": ["ann", "ann", "llm", "llm"]})
+    >>> votes = votes.assign(rater_kind=["human"] * 2 + ["model"] * 2, verdict=list("aaab"))
+    >>> votes = votes.assign(responder_a="x", responder_b="y", dialogue_id=votes["pair_id"])
+    >>> found = agreement_with_baselines(votes, by=[], n_resamples=0)
+    >>> found["agreement"].tolist()  # of the model, and by author alone
+    [0.5, 1.0]
+    """
+    if "ambiguity" in by:
+        raise AgreementError(
+            "by must be columns that all votes on a pair share, or 'rater'; ambiguity differs by"
+            " vote."
+        )
+    votes = read_votes(verdicts, cluster=cluster)
+    pairs = pair_votes(votes, between=between, by=by, ties="exclude")
+    guesses = {
+        **_from_gaps(votes, pairs, gaps),
+        **_from_order(votes, pairs, rater_group(votes.rows, votes.table, between[0])),
+    }
+    first = pairs.sides()[0]
+    n_right = [(first * guess[pairs.unit]).sum(axis=1) for guess in guesses.values()]
+    right = pairs.sum_up(np.array(n_right).reshape(len(guesses), len(first)).T)
+    weights = np.vstack(
+        [np.ones(pairs.n_clusters), draw_weights(pairs.n_clusters, n_resamples, rng)]
+    )
+    sums = pairs.sums()
+    total, equal = np.moveaxis(np.tensordot(weights, sums[..., :2], 1), -1, 0)
+    alone = np.stack([equal, pairs.names().count_right(weights)], axis=-1)
+    counts = np.concatenate([alone, np.tensordot(weights, right, 1)], axis=-1)
+    share = counts / np.where(total > 0, total, np.nan)[..., None]
+    lead = share[..., :1] - share
+    lead[..., 0 if between[1] else slice(None)] = np.nan
+    rows, n_clusters = [], (sums[..., 0] > 0).sum(axis=0)
+    for number, who in enumerate([between[1], "author_only", *guesses]):
+        measures = np.stack([share[..., number], lead[..., number]], axis=-1)
+        ranges = {"agreement": (0.0, 1.0), "lead": (-1.0, 1.0)}
+        row = pairs.groups.assign(
+            who=who, **interval_columns(ranges, measures[0], measures[1:], n_clusters, ci_level)
+        )
+        rows.append(row.assign(n_votes=np.rint(total[0]).astype(int), n_clusters=n_clusters))
+    table = pd.concat(rows if between[1] else rows[1:], ignore_index=True)
+    table = table.assign(
+        ci_level=ci_level if n_resamples else np.nan,
+        provisional=table["n_clusters"] < ENOUGH_CLUSTERS,
+    )
+    return table.sort_values(list(by), kind="stable", ignore_index=True) if by else table
+
+
+def _from_gaps(votes: Votes, pairs: VotePairs, gaps: pd.DataFrame | None) -> dict[str, Array]:
+    """Guess from features, each alone and all together: how far each label is right, by unit."""
+    if gaps is None:
+        return {}
+    if (
+        "pair_id" not in votes.units
+        or not gaps.index.is_unique
+        or not votes.units["pair_id"].isin(gaps.index).any()
+    ):
+        raise AgreementError("gaps must be indexed by the pair_id of the verdicts, one row a pair.")
+    x = np.nan_to_num(gaps.reindex(votes.units["pair_id"]).to_numpy(float))
+    varies = x.any(axis=0)  # a feature in which no two replies differ guesses nothing
+    x, gaps = x[:, varies], gaps.loc[:, varies]
+    columns = {str(name): np.sign(x[:, [number]]) for number, name in enumerate(gaps)}
+    columns |= {"style": x} if x.shape[1] > 1 else {}
+    return {name: _cross_fitted(chosen, pairs) for name, chosen in columns.items()}
+
+
+def _cross_fitted(x: Array, pairs: VotePairs) -> Array:
+    """Fit people's choices on gaps in all clusters but a few, and guess in these few."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GroupKFold
+
+    x = x / np.sqrt((x**2).mean(axis=0))
+    guess = np.full((len(x), 3), 0.5)
+    for group in np.unique(pairs.unit_group):
+        mine = np.flatnonzero((pairs.unit_group == group) & pairs.own[:, [A, B]].any(axis=1))
+        folds = min(FOLDS, len(np.unique(pairs.unit_cluster[mine])))
+        for kept, left in (
+            GroupKFold(folds).split(mine, groups=pairs.unit_cluster[mine]) if folds > 1 else []
+        ):
+            some, wins = x[mine[kept]], pairs.own[mine[kept]][:, [A, B]]
+            if not (some.any(axis=1) & wins.any(axis=1)).any():
+                continue
+            # A vote for a at some gap is one for b at the opposite gap, so there is no intercept,
+            # and both sides win.
+            model = LogisticRegression(fit_intercept=False).fit(
+                np.vstack([some, some, -some, -some]),
+                np.repeat([1, 0, 0, 1], len(some)),
+                np.concatenate([*wins.T, *wins.T]),
+            )
+            says = np.sign(x[mine[left]] @ model.coef_[0])
+            guess[mine[left]] = (1.0 + np.outer(says, [1.0, 0.0, -1.0])) / 2.0
+    return guess
+
+
+def _from_order(votes: Votes, pairs: VotePairs, mask: np.ndarray) -> dict[str, Array]:
+    """Guess from which reply came first: compute how often each label is then right."""
+    table = votes.table
+    order = (
+        table["order"].to_numpy(object)[votes.rows[mask]] if "order" in table else np.array([None])
+    )
+    first_shown = np.select([order == "ab", order == "ba"], [1.0, -1.0], 0.0)
+    if not first_shown.any():
+        return {}
+    cells, cluster = (votes.unit[mask], votes.value[mask]), votes.cluster[mask]
+    leans = first_shown * (1.0 - cells[1])  # 1: the reply that was shown first won
+    by_cluster = np.bincount(cluster, leans, pairs.n_clusters)
+    right = (1.0 + leans * np.sign(by_cluster.sum() - by_cluster)[cluster]) / 2.0
+    lean_sums, n_votes = (sums_by(cells, values, len(votes.units), 3) for values in (right, 1.0))
+    return {"first_shown": ratio(lean_sums, n_votes, 0.0)}
+
+
+GRID = np.linspace(0.5, 1.0, 41)
+N_STEPS = 500
+"""EM steps from a flat start, where stopping smooths."""
+
+LEAST_VOTES = 3
+ENOUGH_VOTES = 5
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """How often the best possible judge would agree with one person, where neither calls a tie."""
+
+    agreement: float  #: of two people, the mean over pairs of replies
+    estimate: float  #: the ceiling, from how the votes on a pair split
+    ci_low: float
+    ci_high: float
+    #: half of the pairs have five votes or more; else the ends are those of the bounds
+    decides: bool
+    ci_level: float
+    n_pairs: int  #: pairs of replies with three decided votes or more
+    n_clusters: int
+    provisional: bool
+
+
+def estimate_ceiling(
+    verdicts: pd.DataFrame, *, n_resamples: int = 1000, ci_level: float = 0.95, rng: Rng = None
+) -> Ceiling:
+    r"""Estimate how often the best possible judge would agree with one person.
+
+    If a share p of people prefers a, it agrees with probability :math:`m = \max(p, 1-p)`; the mean
+    of m over pairs, its distribution fitted to how votes split, is the ceiling. Agreement A of two
+    people bounds it by A and :math:`(1 + \sqrt{2A - 1}) / 2`.
+
+    Parameters
+    ----------
+    verdicts
+        Of which people's decided verdicts count.
+    n_resamples, ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    Ceiling
+
+    Raises
+    ------
+    AgreementError
+        If no pair has three decided votes by different people.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"pair_id": list("ppppqqqq"), "rater": list("wxyz") * 2})
+    >>> votes = votes.assign(
+    ...     dialogue_id=votes["pair_id"], rater_kind="human", verdict=list("aaaaaabb")
+    ... )
+    >>> round(estimate_ceiling(votes, n_resamples=0).agreement, 3)
+    0.667
+    """
+    votes = read_votes(
+        people_only(need(verdicts, ["verdict"], "The ceiling is that of verdicts, not of scores."))
+    )
+    n_units = len(votes.units)
+    for_a = np.bincount(votes.unit[votes.value == 0], minlength=n_units)
+    decided = for_a + np.bincount(votes.unit[votes.value == 2], minlength=n_units)
+    kept = decided >= LEAST_VOTES
+    if not kept.any():
+        raise AgreementError(
+            f"No pair has {LEAST_VOTES} decided votes by people (the most is {decided.max()}). "
+            "With fewer, only bounds can be had, from how often two people agree."
+        )
+    present, where = np.unique(cluster_of_unit(votes)[kept], return_inverse=True)
+    split = np.column_stack([decided, np.maximum(for_a, decided - for_a)])[kept]
+    kinds, number = np.unique(split, axis=0, return_inverse=True)
+    sums, (n, most) = sums_by((where, number.ravel()), 1.0, len(present), len(kinds)), kinds.T
+    # of two of its votes
+    agree = (most * (most - 1) + (n - most) * (n - most - 1)) / (n * (n - 1.0))
+    weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
+    drawn = weights @ sums
+    agreement = drawn @ agree / drawn.sum(axis=1)
+    low, high = interval_of(
+        float(agreement[0]), agreement[1:], len(present), ci_level, least=0.0, most=1.0
+    )
+    decides = bool((decided[kept] >= ENOUGH_VOTES).mean() >= 0.5)
+    some = slice(None) if decides else slice(1)  # the ends of the bounds need no resampled mixture
+    ceiling = np.clip(
+        _mean_of_mixture(drawn[some], kinds), agreement[some], highest_ceiling(agreement[some])
+    )
+    ends = interval_of(float(ceiling[0]), ceiling[1:], len(present), ci_level, most=1.0)
+    if not decides:
+        ends = max(low, 0.5), float(highest_ceiling(np.array(high)))
+    return Ceiling(
+        float(agreement[0]),
+        float(ceiling[0]),
+        *ends,
+        decides,
+        ci_level,
+        int(kept.sum()),
+        len(present),
+        provisional=len(present) < ENOUGH_CLUSTERS,
+    )
+
+
+def highest_ceiling(agreement: Array) -> Array:
+    """Compute the ceiling if all pairs are equally hard."""
+    return np.asarray((1.0 + np.sqrt(np.maximum(2.0 * agreement - 1.0, 0.0))) / 2.0)
+
+
+def _mean_of_mixture(counts: Array, kinds: Codes) -> Array:
+    """Fit the distribution of m to counts of splits, one row a resample, and give its mean."""
+    n, most = kinds[:, :1], kinds[:, 1:]
+    # A split of k to n - k comes about both ways round; only ratios within a split matter here.
+    chance = stats.binom.pmf(most, n, GRID) + stats.binom.pmf(n - most, n, GRID)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    mixture = np.full((len(counts), len(GRID)), 1.0 / len(GRID))
+    for _ in range(N_STEPS):
+        mixture *= (shares / (mixture @ chance.T)) @ chance
+    return np.asarray(mixture @ GRID)
+
 
 LEAST_ITEMS = 30
 LEAST_RATERS = 3
@@ -29,13 +326,10 @@ RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: float) -> pd.DataFrame:
     """Test whether a judge may stand in for one of several people.
 
-    Each person is left out in turn: on each item, is the judge (:math:`W^f`) or this person
-    (:math:`W^h`) at least as close to the others? The judge is no worse if the mean of
-    :math:`W^h - W^f` is below epsilon by a t test, and if its answers rise with the mean of the
-    others' (Pearson's correlation, one-sided), at a false discovery rate of 5 % over people. The
-    second is ours: where people agree by chance, or always say the same, no judge is far from them.
-    A judge that knows the authors' names alone may pass. Source: Calderon et al. (2025),
-    https://arxiv.org/abs/2501.10970
+    Each person is left out in turn: the judge is no worse if on items it is as often the closer one
+    to the others, by a t test with an allowance epsilon, and if its answers rise with the mean of
+    the others' (Pearson's correlation, one-sided), at a false discovery rate of 5 % over people.
+    Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970; the second condition is ours.
 
     Parameters
     ----------
@@ -44,8 +338,8 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     judge
         The judge's name.
     epsilon
-        What a judge is forgiven for being cheap, from 0 to 1: beforehand 0.2 against experts, 0.1
-        against a crowd.
+        What a judge is forgiven for being cheap, from 0 to 1: 0.2 against experts, 0.1 against a
+        crowd.
 
     Returns
     -------
@@ -61,12 +355,10 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
 
     Examples
     --------
-    >>> scores = pd.DataFrame(
-    ...     {"reply_id": np.tile(np.arange(40), 4), "rater": np.repeat(["x", "y", "z", "llm"], 40)}
-    ... )
+    >>> scores = pd.DataFrame({"reply_id": [*range(40)] * 4, "rater": np.repeat(list("xyzj"), 40)})
     >>> scores["score"] = scores["reply_id"] + np.repeat([0, 2, -2, 0], 40)
-    >>> scores["rater_kind"] = np.where(scores["rater"] == "llm", "model", "human")
-    >>> alternative_annotator_test(scores, "llm", epsilon=0.2)["rejected"].tolist()
+    >>> scores["rater_kind"] = np.where(scores["rater"] == "j", "model", "human")
+    >>> alternative_annotator_test(scores, "j", epsilon=0.2)["rejected"].tolist()
     [True, True, True]
     """
     if not 0.0 <= epsilon <= 1.0:
@@ -122,15 +414,13 @@ def effective_judges(
 ) -> pd.DataFrame:
     r"""Estimate how many judges with independent errors a panel of k is equivalent to.
 
-    The number is :math:`k / (1 + (k - 1) \rho)`.
-
-    Here :math:`\rho` is the mean covariance of two judges' errors over their mean variance. Errors
-    are taken against *different* people, :math:`cov(J_1 - H_1, J_2 - H_2)`; if one person alone
-    answers, :math:`(1 - R) var(H)` is taken off for a reliability R.
+    The number is :math:`k / (1 + (k - 1) \rho)`, with :math:`\rho` the mean covariance of two
+    judges' errors over their mean variance. Errors are taken against *different* people; if one
+    person alone answers, :math:`(1 - R) var(H)` is taken off for a reliability R.
 
     Parameters
     ----------
-    table : pandas.DataFrame
+    table
         Scores or verdicts on one dimension.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
@@ -140,7 +430,7 @@ def effective_judges(
     pandas.DataFrame
         ``rho`` and ``n_eff`` with ``_low`` and ``_high``, ``ci_level``, ``n_units``,
         ``n_clusters``, ``provisional``: one row, or with one person a unit one for each
-        ``reliability`` assumed. A negative rho gives more than k judges.
+        ``reliability`` assumed.
 
     Raises
     ------
@@ -151,19 +441,12 @@ def effective_judges(
     Examples
     --------
     >>> truth, bad, noise = np.random.default_rng(1).normal(size=(3, 400))
-    >>> scores = pd.DataFrame(
-    ...     {
-    ...         "reply_id": [*range(400)] * 4,
-    ...         "score": np.r_[truth + noise, truth - noise, [*truth + bad] * 2],
-    ...     }
-    ... )
-    >>> scores = scores.assign(
-    ...     rater=np.repeat(["ann", "bob", "j1", "j2"], 400),
-    ...     rater_kind=np.repeat(["human", "model"], 800),
-    ... )
-    >>> effective_judges(scores.assign(dialogue_id=scores["reply_id"]), n_resamples=0)["rho"].round(
-    ...     1
-    ... ).tolist()  # err as one
+    >>> values = np.r_[truth + noise, truth - noise, [*truth + bad] * 2]
+    >>> scores = pd.DataFrame({"reply_id": [*range(400)] * 4, "score": values})
+    >>> scores["rater"] = np.repeat(["ann", "bob", "j1", "j2"], 400)
+    >>> scores["rater_kind"] = np.repeat(["human", "model"], 800)
+    >>> scores["dialogue_id"] = scores["reply_id"]
+    >>> effective_judges(scores, n_resamples=0)["rho"].round(1).tolist()  # err as one
     [1.0]
     """
     need(table, ["rater_kind"], "So nobody is known to be a judge.")
@@ -176,10 +459,8 @@ def effective_judges(
         )
     one_dimension(votes)
     sheet = answer_sheet(votes)
-    by_judges, by_people = (
-        sheet[:, by_judge],
-        sheet[:, votes.raters.isin(people_only(table)["rater"])],
-    )
+    by_judges = sheet[:, by_judge]
+    by_people = sheet[:, votes.raters.isin(people_only(table)["rater"])]
     complete, n_people = ~np.isnan(by_judges).any(axis=1), (~np.isnan(by_people)).sum(axis=1)
     single = not (complete & (n_people >= 2)).any()
     used = complete & (n_people >= (1 if single else 2))
@@ -195,11 +476,8 @@ def effective_judges(
         # apart.
         people = people - people.mean(axis=0) + people.mean()
     sums = sums_by(where, _error_columns(by_judges[used], people, single=single), len(present))
-    drawn, rows = (
-        np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
-        @ sums,
-        [],
-    )
+    weights = np.vstack([np.ones((1, len(present))), draw_weights(len(present), n_resamples, rng)])
+    drawn, rows = weights @ sums, []
     for reliability in RELIABILITIES if single else (float("nan"),):
         rho = _correlation(drawn, reliability, centred=votes.kind == "score")
         # The interval is of rho, and is carried over: n_eff has no bound above.
@@ -219,10 +497,11 @@ def effective_judges(
         "n_eff_high",
         "ci_level",
     ]
-    results = pd.DataFrame(rows, columns=columns).assign(
-        n_units=int(used.sum()), n_clusters=len(present)
+    return pd.DataFrame(rows, columns=columns).assign(
+        n_units=int(used.sum()),
+        n_clusters=len(present),
+        provisional=len(present) < ENOUGH_CLUSTERS,
     )
-    return results.assign(provisional=len(present) < ENOUGH_CLUSTERS)
 
 
 def _unrelated(judge: Array, people: Array) -> float:
@@ -240,10 +519,7 @@ def _closeness(one: Array, others: Array, kind: str) -> Array:
 
 
 def _error_columns(by_judges: Array, people: Array, *, single: bool) -> Array:
-    """Compute for each unit the terms from which covariances of errors are summed.
-
-    The columns are squares, the squared sum, people's own, and each judge's error.
-    """
+    """Compute for each unit the terms from which covariances of errors are summed."""
     n_people, n_judges = (~np.isnan(people)).sum(axis=1), by_judges.shape[1]
     total, squares = np.nansum(people, axis=1), np.nansum(people**2, axis=1)
     mean, judges = total / n_people, by_judges.sum(axis=1)
@@ -281,117 +557,99 @@ def _correlation(sums: Array, reliability: float, *, centred: bool) -> Array:
     )
 
 
-COVERAGES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""Shares of verdicts to accept, each the threshold of a test; equal confidences are accepted
-together."""
-
-EXCEEDED = 0.05
-"""Probability that the risk is exceeded all the same."""
-
-
-def calibrate_abstention(
-    wrong: ArrayLike, confidence: ArrayLike, cluster: ArrayLike, *, risk: float = 0.1
+def rank_agreement(
+    scores: pd.DataFrame,
+    *,
+    between: tuple[str, str] = ("human", "model"),
+    cluster: str = "dialogue_id",
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+    rng: Rng = None,
 ) -> pd.DataFrame:
-    """Choose from people's votes the confidence from which a judge's verdicts are accepted.
+    r"""Compare how two rater groups rank the replies of one history (Kendall's tau-b).
 
-    Thresholds that accept 30, 40, ... 100 % of verdicts are tested in turn until one fails: the
-    upper 95 % bound on the share that people contradict exceeds `risk`. It is the higher of two,
-    both Clopper and Pearson's: one at the effective number of votes; and, since a judge may be
-    wrong on whole questions, one on the share of clusters that are mostly wrong, to which the error
-    of the others is added. At a risk of 10 % it takes 29 clusters of even size to accept anything,
-    and 56 if 5 % of votes are wrong here and there. Source: Angelopoulos et al. (2021),
-    https://arxiv.org/abs/2110.01052; Jung et al. (2024), https://arxiv.org/abs/2407.18370
+    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs
+    of two raters' differences, is averaged over histories in which both told some replies apart.
+    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239
 
     Parameters
     ----------
-    wrong : array_like of 0 and 1
-        One entry a vote of a person: 1 if the judge's verdict differs, else 0.
-    confidence : array_like of float
-        How sure the judge says it is, one entry a vote, such as ``abs(2 * p_a - 1)``.
-    cluster : array_like
-        What was sampled, one entry a vote, such as the question.
-    risk : float
-        The highest share of wrong verdicts, such as 0.1.
+    scores
+        The scores table.
+    between, cluster, n_resamples, ci_level, rng
+        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
 
     Returns
     -------
     pandas.DataFrame
-        One row a threshold, the highest first: ``threshold``, ``coverage``, ``risk``, ``risk_high``
-        (the bound), ``n_votes``, ``n_clusters``, ``passed``. The lowest that passed is the one to
-        use; if none did, the judge always abstains.
+        By ``dimension``: ``tau`` with its interval, ``n_histories``, ``n_defined``, ``n_clusters``,
+        ``provisional``.
 
     Raises
     ------
     AgreementError
-        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer
-        than two clusters.
+        If a rater group has no score, or the groups share no history.
 
     Examples
     --------
-    >>> wrong, question = [0] * 90 + [1] * 10 + [0, 1] * 50, [*range(40)] * 5
-    >>> calibrate_abstention(wrong, [0.9] * 100 + [0.1] * 100, question, risk=0.2)[
-    ...     "passed"
-    ... ].tolist()
-    [True, False]
+    >>> scores = pd.DataFrame({"reply_id": list("rst") * 2, "score": [1, 2, 3, 2, 2, 4]})
+    >>> scores = scores.assign(rater=["ann"] * 3 + ["llm"] * 3, dimension="empathy", history_id="h")
+    >>> scores = scores.assign(dialogue_id="d")
+    >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)["tau"].round(3).tolist()
+    [0.816]
     """
-    wrong, confidence = np.asarray(wrong, float), np.asarray(confidence, float)
-    where, clusters = pd.factorize(np.asarray(cluster))
-    same = len(wrong) == len(confidence) == len(where)
-    if (
-        not same
-        or len(clusters) < 2
-        or (where < 0).any()
-        or np.isnan(confidence).any()
-        or not np.isin(wrong, (0, 1)).all()
-    ):
-        got = (
-            f"{len(wrong)} errors, {len(confidence)} confidences, {len(where)} clusters,"
-            f" {len(clusters)} of them different"
-        )
-        raise AgreementError(
-            "wrong must be 0 or 1, confidence and cluster complete, with two clusters or more; got"
-            f" {got}."
-        )
-    positions = np.clip(
-        np.ceil(np.array(COVERAGES) * len(wrong)).astype(int) - 1, 0, len(wrong) - 1
+    votes = read_votes(
+        need(scores, ["score", "history_id"], "This needs scores of replies to histories."),
+        cluster=cluster,
     )
-    rows = []
-    for threshold in dict.fromkeys(np.sort(confidence)[::-1][positions]):
-        taken = confidence >= threshold
-        n = np.bincount(where[taken], minlength=len(clusters)).astype(float)
-        n_wrong = np.bincount(where[taken], wrong[taken], len(clusters)).astype(float)
-        share = n_wrong.sum() / n.sum()
-        measures = {
-            "threshold": threshold,
-            "coverage": taken.mean(),
-            "risk": share,
-            "risk_high": risk_bound(n_wrong, n, EXCEEDED),
-        }
-        rows.append({**measures, "n_votes": int(n.sum()), "n_clusters": int((n > 0).sum())})
-    table = pd.DataFrame(rows)
-    return table.assign(passed=(table["risk_high"] <= risk).cummin())
+    first, second = (
+        np.unique(votes.rater[rater_group(votes.rows, scores, who)]) for who in between
+    )
+    meetings = sorted(
+        {(min(one, two), max(one, two)) for one in first for two in second if one != two}
+    )
+    # A conversation is a history on a dimension and item.
+    conversation, _ = number_groups(
+        votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, "history_id"))
+    )
+    sheet = answer_sheet(votes)
+    sums = np.concatenate(
+        [np.zeros((0, 3)), *(_taus(sheet, conversation, *two) for two in meetings)]
+    )
+    where = np.tile(np.unique(conversation, return_index=True)[1], len(meetings))[sums[:, 2] > 0]
+    if not len(where):
+        raise AgreementError(
+            f"{between[0]} and {between[1]} share no history with two replies that two raters of"
+            " them scored."
+        )
+    group, groups = number_groups(
+        votes.units[[name for name in ("dimension",) if name in votes.units]]
+    )
+    cells = cluster_of_unit(votes)[where], group[where]
+    sums = sums_by(cells, sums[sums[:, 2] > 0], len(votes.clusters), len(groups))
+    drawn = np.vstack([np.ones(len(sums)), draw_weights(len(sums), n_resamples, rng)])
+    again, n_clusters = np.tensordot(drawn, sums, 1), (sums[:, :, 2] > 0).sum(axis=0)
+    tau = ratio(again[..., :1], again[..., 1:2])
+    columns = interval_columns({"tau": (-1.0, 1.0)}, tau[0], tau[1:], n_clusters, ci_level)
+    counts = dict(zip(["n_defined", "n_histories"], again[0, :, 1:].T.astype(int), strict=True))
+    level, provisional = ci_level if len(tau) > 1 else np.nan, n_clusters < ENOUGH_CLUSTERS
+    table = groups.assign(
+        **columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional
+    )
+    return table.query("n_histories > 0").reset_index(drop=True)
 
 
-def risk_bound(wrong: Array, n: Array, error: float) -> float:
-    """Bound a share from above, from its counts by cluster."""
-    wrong, n = wrong[n > 0], n[n > 0]
-    share, votes, clusters = float(wrong.sum() / n.sum()), float(n.sum()), len(n)
-    if clusters < 2 or share == 1.0:
-        return 1.0
-    spread = ((wrong - share * n) ** 2).sum() * clusters / (clusters - 1.0)
-    inflation = max(spread / (votes * share * (1.0 - share)), 1.0) if share else 1.0
-    few = special.stdtrit(votes - 1.0, 1.0 - error) / special.stdtrit(clusters - 1.0, 1.0 - error)
-    worth = votes / inflation * few**2
-    # What stats.beta.ppf gives, in a tenth of the time.
-    by_votes = float(special.betaincinv(worth * share + 1.0, worth * (1.0 - share), 1.0 - error))
-    # Errors that come by whole questions show no spread until one is met, and votes that err here
-    # and there hide them. So questions that are mostly wrong are counted as questions (of even
-    # size), and what the others err is added.
-    even_clusters = votes**2 / (n**2).sum()
-    mostly = 2.0 * wrong > n
-    n_mostly = even_clusters * n[mostly].sum() / votes
-    if mostly.all():
-        return 1.0
-    elsewhere = wrong[~mostly].sum() / n[~mostly].sum()
-    by_clusters = special.betaincinv(n_mostly + 1.0, even_clusters - n_mostly, 1.0 - error)
-    return max(by_votes, float(by_clusters + (1.0 - by_clusters) * elsewhere))
+def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
+    """Compute tau for each conversation of two raters, whether it has one, and two replies."""
+    units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
+    units = units[~np.isnan(sheet[:, first] + sheet[:, second])]
+    pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query(
+        "unit < unit_other"
+    )
+    one, two = np.sign(sheet[pairs["unit"]] - sheet[pairs["unit_other"]])[:, [first, second]].T
+    parts = np.column_stack([one * two, one**2, two**2, np.ones(len(one))])
+    product, squares, others, n_pairs = sums_by(
+        pairs["conversation"], parts, conversation.max() + 1
+    ).T
+    room = np.sqrt(squares * others)
+    return np.column_stack([ratio(product, room, 0.0), room > 0, n_pairs > 0])

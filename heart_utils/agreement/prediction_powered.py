@@ -1,7 +1,4 @@
-"""Ratings from few verdicts of people and many of a judge (prediction-powered inference).
-
-The judge corrects only by the differences between its verdicts.
-"""
+"""Ratings from few verdicts of people and many of a judge (prediction-powered inference)."""
 
 from __future__ import annotations
 
@@ -65,25 +62,13 @@ class PoweredRatings:
     #: one row a responder, the strongest first; ``people_...`` is from people alone, ``judge_...``
     #: (no interval) from the judge
     table: pd.DataFrame
-    weight: (
-        float  #: how far the judge is trusted, the mean over left-out dialogues; 0 is not at all
-    )
-    weights: (
-        pd.Series
-    )  #: the same by judge, where several saw the same pairs; their sum is `weight`
+    weight: float  #: how far the judge is trusted, the mean over left-out dialogues
+    weights: pd.Series  #: the same by judge, where several saw the same pairs
     #: squared correlation of people's and the judge's scores of a dialogue, on the same pairs
     rho_squared: float
-    #: its bound: the share of pairs that only the judge saw, times ``rho_squared`` and the
-    #: dialogues' part
-    most_saving: float
-    #: Estimated share of the people's verdicts that the judge saves: one minus a ratio of
-    #: variances.
-    #: A judge that saves nothing
-    #: is not used; it is below zero only where a `weight` was given that costs verdicts.
-    saving: float
-    people_variance: (
-        float  #: sum over responders of the variance of the strengths from people alone
-    )
+    most_saving: float  #: the bound of ``saving`` that this correlation sets
+    saving: float  #: estimated share of the people's verdicts that the judge saves
+    people_variance: float  #: of the strengths from people alone, summed over responders
     n_labelled: int  #: dialogues with people's verdicts; with the judge's
     n_dialogues: int
     #: of the strengths, and of those from people alone
@@ -92,10 +77,7 @@ class PoweredRatings:
     n_effective: float  #: of even information that tell as much of a difference, as in ``Ratings``
 
     def ranks(self, *, judge: bool = True) -> pd.DataFrame:
-        """List the ranks each ``responder`` may hold, all at once, with the judge or without.
-
-        The columns are ``rank_low`` and ``rank_high``.
-        """
+        """List the ranks each ``responder`` may hold, all at once: ``rank_low``, ``rank_high``."""
         names, n = self.table["responder"], self.n_labelled
         robust = self.covariances[0 if judge else 1].loc[names, names].to_numpy()
         strength = self.table["strength" if judge else "people_strength"].to_numpy()
@@ -123,35 +105,32 @@ def prediction_powered_ratings(
 ) -> PoweredRatings:
     r"""Rate responders as people would, from a few human verdicts and many of a judge.
 
-    People's verdicts are right but few; a judge's are many but biased. With s the score of a
-    dialogue (wins minus expected wins), strengths solve :math:`\overline{s^H}_n - \lambda
-    (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of people and N of the judge. The
-    judge enters only through the difference between its verdicts on the labelled dialogues and on
-    all of them, so its bias cancels. :math:`\lambda` minimises the variance, and is estimated for
-    each dialogue from the others. Of several judges that saw the same pairs each has its own
-    :math:`\lambda`, none below zero, by its covariance with people and with the other judges.
+    With s the score of a dialogue (wins minus expected wins), strengths solve
+    :math:`\overline{s^H}_n - \lambda (\overline{s^J}_n - \overline{s^J}_N) = 0` for n dialogues of
+    people and N of the judge, so the judge's bias cancels. :math:`\lambda` minimises the variance,
+    is estimated for each dialogue from the others, and is zero where the judge does not help.
+    Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024),
+    https://arxiv.org/abs/2403.03208.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        One row a verdict (two orders of a pair become one); the dialogues that people judged are
-        a random part.
-    judge : str
+    verdicts
+        One row a verdict (two orders of a pair become one); the dialogues that people judged are a
+        random part.
+    judge
         A rater, or ``"model"`` for all judges: each by its weight where all saw the same pairs,
         else their mean.
-    dimension : str
+    dimension
         A line of the rubric.
-    cluster : str
+    cluster
         The column of what was drawn.
-    rater : str, optional
-        The column of who judged, where people would be drawn again too (two-way variance; 20 people
-        or more).
-    stands_for : str, optional
+    rater
+        The column of who judged, where people would be drawn again too (20 people or more).
+    stands_for
         The column of one over the chance that people were asked about a pair, where chances differ.
-    weight : float, optional
-        Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full (of several
-        judges, those of their mean).
-    ci_level : float
+    weight
+        Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full.
+    ci_level
         Such as 0.95.
 
     Returns
@@ -160,9 +139,7 @@ def prediction_powered_ratings(
         ``table`` has one row a responder, the strongest first: ``strength`` with its interval, the
         same from people alone (``people_...``) and from the judge (``judge_...``, without
         interval). ``weight`` is the mean lambda, ``saving`` the estimated share of people's
-        verdicts that the judge saves. Intervals are for dialogues like these: a covariance that has
-        no bias for few dialogues a pair ("CV2") and
-        a t quantile on n - 1 degrees of freedom. A judge that does not help is not used.
+        verdicts that the judge saves.
 
     Raises
     ------
@@ -176,17 +153,13 @@ def prediction_powered_ratings(
     NotComparableError
         If comparisons do not link all responders.
 
-    Notes
-    -----
-    Sources: Angelopoulos et al. (2023), https://arxiv.org/abs/2311.01453; Zrnic and Candes (2024),
-    https://arxiv.org/abs/2403.03208.
-
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_study
-    >>> votes = simulate_study(
+    >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), strengths=4, n_dialogues=60, pairs="all"
-    ... ).verdicts
+    ... )
+    >>> votes = study.verdicts
     >>> labelled = votes["dialogue_id"].isin(votes["dialogue_id"].unique()[:20])
     >>> powered = prediction_powered_ratings(votes[labelled | (votes["rater_kind"] == "model")])
     >>> powered.n_labelled, powered.n_dialogues
@@ -367,10 +340,7 @@ def _weighted(scores: list[Array], weights: Array) -> Array:
 
 
 def _trust(scores: list[_Scores], labelled: Truths, inverse: Array) -> Array:
-    """Estimate the weight of each judge's differences in each dialogue, shape (judges, dialogues).
-
-    A dialogue without verdicts of people gets the average weight.
-    """
+    """Estimate the weight of each judge in each dialogue, the average where no person voted."""
     n, n_all = int(labelled.sum()), len(labelled)
     # By how much a judge's verdicts beside people's differ from its mean over all dialogues.
     differences = np.array([(one.judge_here - one.judge_everywhere)[labelled] for one in scores])
@@ -433,11 +403,7 @@ def _check(
 def labelled_weights(
     people_scores: Array, differences: Array, everywhere: Array, share: float, inverse: Array
 ) -> Array:
-    """Estimate the weight of each judge in each labelled dialogue from all the others.
-
-    `differences` and `everywhere` are (judges, dialogues, responders), the weights (judges,
-    dialogues).
-    """
+    """Estimate the weight of each judge in each labelled dialogue from all the others."""
     one, others, rests = people_scores @ inverse, differences @ inverse, everywhere @ inverse
     centred = rests - rests.mean(axis=1, keepdims=True)
     of_rest = np.einsum("jdk,idk->ji", centred, centred) / (rests.shape[1] - 1)

@@ -1,129 +1,44 @@
-"""Rank correlations of two raters' scores, and of observers' codes with seekers' reports."""
+"""Rank correlations: observers with recipients, ratings with size, and orders that change."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from heart_utils.agreement.agreement import number_groups
-from heart_utils.agreement.kappa import answer_sheet, cluster_of_unit
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
     Rng,
     as_rng,
     draw_weights,
     holm,
-    interval_columns,
     interval_of,
     ratio,
-    sums_by,
 )
 from heart_utils.ratings.verdicts import (
     AgreementError,
     Array,
     Codes,
     complete_starts,
-    need,
-    rater_group,
-    read_votes,
-    unit_values,
 )
 from heart_utils.tables import need_columns
 
-__all__ = ["OUTCOMES", "order_changes", "rank_agreement", "track_recipients"]
-
-
-def rank_agreement(
-    scores: pd.DataFrame,
-    *,
-    between: tuple[str, str] = ("human", "model"),
-    cluster: str = "dialogue_id",
-    n_resamples: int = 1000,
-    ci_level: float = 0.95,
-    rng: Rng = None,
-) -> pd.DataFrame:
-    r"""Compare how two rater groups rank the replies of one history (Kendall's tau-b).
-
-    Source: Kendall (1945), https://doi.org/10.1093/biomet/33.3.239.
-
-    :math:`\tau_b = \sum s_{ij} t_{ij} / \sqrt{\sum s_{ij}^2 \sum t_{ij}^2}`, with s and t the signs
-    of two raters' differences, is averaged over histories in which both told some replies apart.
-
-    Parameters
-    ----------
-    scores
-        The scores table.
-    between, cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.agreement.agreement.pairwise_agreement`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        By ``dimension``: ``tau`` with its interval, ``n_histories``, ``n_defined``, ``n_clusters``,
-        ``provisional``.
-
-    Raises
-    ------
-    AgreementError
-        If a rater group has no score, or the groups share no history.
-
-    Examples
-    --------
-    >>> scores = pd.DataFrame(
-    ...     {
-    ...         "reply_id": list("rst") * 2,
-    ...         "history_id": "h",
-    ...         "dialogue_id": "d",
-    ...         "dimension": "empathy",
-    ...         "rater": ["ann"] * 3 + ["llm"] * 3,
-    ...         "score": [1, 2, 3, 2, 2, 4],
-    ...     }
-    ... )
-    >>> rank_agreement(scores, between=("ann", "llm"), n_resamples=0)["tau"].round(3).tolist()
-    [0.816]
-    """
-    votes = read_votes(
-        need(scores, ["score", "history_id"], "This needs scores of replies to histories."),
-        cluster=cluster,
-    )
-    first, second = (
-        np.unique(votes.rater[rater_group(votes.rows, scores, who)]) for who in between
-    )
-    meetings = sorted(
-        {(min(one, two), max(one, two)) for one in first for two in second if one != two}
-    )
-    # A conversation is a history on a dimension and item.
-    conversation, _ = number_groups(
-        votes.units.iloc[:, 1:].assign(history_id=unit_values(votes, "history_id"))
-    )
-    sheet = answer_sheet(votes)
-    sums = np.concatenate(
-        [np.zeros((0, 3)), *(_taus(sheet, conversation, *two) for two in meetings)]
-    )
-    where = np.tile(np.unique(conversation, return_index=True)[1], len(meetings))[sums[:, 2] > 0]
-    if not len(where):
-        raise AgreementError(
-            f"{between[0]} and {between[1]} share no history with two replies that two raters of"
-            " them scored."
-        )
-    group, groups = number_groups(
-        votes.units[[name for name in ("dimension",) if name in votes.units]]
-    )
-    cells = cluster_of_unit(votes)[where], group[where]
-    sums = sums_by(cells, sums[sums[:, 2] > 0], len(votes.clusters), len(groups))
-    drawn = np.vstack([np.ones(len(sums)), draw_weights(len(sums), n_resamples, rng)])
-    again, n_clusters = np.tensordot(drawn, sums, 1), (sums[:, :, 2] > 0).sum(axis=0)
-    tau = ratio(again[..., :1], again[..., 1:2])
-    columns = interval_columns({"tau": (-1.0, 1.0)}, tau[0], tau[1:], n_clusters, ci_level)
-    counts = dict(zip(["n_defined", "n_histories"], again[0, :, 1:].T.astype(int), strict=True))
-    level, provisional = ci_level if len(tau) > 1 else np.nan, n_clusters < ENOUGH_CLUSTERS
-    table = groups.assign(
-        **columns, ci_level=level, **counts, n_clusters=n_clusters, provisional=provisional
-    )
-    return table.query("n_histories > 0").reset_index(drop=True)
+__all__ = [
+    "OUTCOMES",
+    "ScalingError",
+    "Trend",
+    "correlate_scale",
+    "order_changes",
+    "spearman_interval",
+    "track_recipients",
+]
 
 
 def order_changes(
@@ -138,25 +53,27 @@ def order_changes(
 ) -> pd.DataFrame:
     """Count pairs of responders that two measures order differently, beside what chance changes.
 
-    Such as a score of one next turn, and one of the whole conversation from the same start.
+    A reversal is *shown* by the test of qualitative interaction [1]_: both differences are certain
+    by paired t, and of opposite sign, adjusted over pairs by Holm. If ``excess`` is near zero, the
+    first measure predicts the order of another study as well as a second study of the second kind
+    would.
 
     Parameters
     ----------
-    first : pandas.DataFrame
+    first
         Scores by the first measure: ``responder``, the cluster and ``score``. Verdicts become
         scores by :func:`~heart_utils.agreement.generalizability.win_scores`.
-    second : pandas.DataFrame
-        Scores by the second measure. Only responders and clusters that both have are compared, and
-        clusters in which each responder has both scores.
-    cluster : str
+    second
+        Scores by the second measure. Only responders and clusters that both have are compared.
+    cluster
         What was sampled: the starts.
-    n_halves : int
+    n_halves
         How often starts are cut into random halves.
-    n_resamples : int
+    n_resamples
         Resamples of the starts for the interval; 0 for none.
-    ci_level : float
-        Level of the interval, and of all that is shown: with this chance none of it is wrong.
-    rng : numpy.random.Generator, optional
+    ci_level
+        Level of the interval, and of all that is shown.
+    rng
         The source of chance.
 
     Returns
@@ -168,8 +85,7 @@ def order_changes(
         - ``same starts``: in another order by the second measure than by the first;
         - ``shown reversed``, ``shown the same`` and ``not shown``: what tests say of each pair;
         - ``other starts``: the first measure on one half against the second on the other;
-        - ``first again`` and ``second again``: one measure on both halves, the floor that chance
-          sets;
+        - ``first again`` and ``second again``: one measure on both halves, the floor of chance;
         - ``excess``: ``other starts`` less ``second again``.
 
     Raises
@@ -177,36 +93,14 @@ def order_changes(
     AgreementError
         If both measures have fewer than two responders or four starts in common.
 
-    Notes
-    -----
-    Means are compared. A pair that is equal by one measure and not by the other counts as changed.
-    A change is not yet a reversal: near-equal responders change places by chance. A reversal is
-    *shown* by the test of qualitative interaction [1]_: both differences are certain, and of
-    opposite sign. Its p is that of the smaller of the two paired t, taken two-sided, so that it
-    holds for the same order too and for any correlation of the two differences [2]_, and adjusted
-    for the number of pairs (Holm).
-
-    If ``excess`` is near zero, the first measure predicts the order of another study as well as a
-    second study of the second kind would. This is not to say that both have the same order: where
-    the second measure is noisy its floor is high, and a precise first measure stays below it though
-    it orders a fifth of the pairs otherwise. How many pairs the study could decide is read from
-    ``not shown``.
-
-    The interval resamples starts and keeps the halves. In five kinds of simulated studies (40 to
-    100 starts, 400 of each) it held the expected excess in 93 to 98 %. In one of them the first
-    measure is precise and 21 % of pairs are truly reversed: it counts 0.32 against a floor of 0.35,
-    and 97 % of pairs are not shown either way.
-
     References
     ----------
     .. [1] Gail and Simon (1985), https://doi.org/10.2307/2530862
-    .. [2] Russek-Cohen and Simon (1993), Biometrics 49, on correlated estimates
 
     Examples
     --------
-    >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": [1, 2, 1, 1], "n": 3, "o": 5}).melt(
-    ...     "dialogue_id", var_name="responder", value_name="score"
-    ... )
+    >>> starts = pd.DataFrame({"dialogue_id": range(4), "m": [1, 2, 1, 1], "n": 3, "o": 5})
+    >>> starts = starts.melt("dialogue_id", var_name="responder", value_name="score")
     >>> second = starts.assign(score=-starts["score"])
     >>> shares = order_changes(starts, second, n_resamples=0).set_index("compared")["share"]
     >>> shares[["same starts", "shown reversed", "not shown"]].round(2).tolist()
@@ -256,35 +150,13 @@ def order_changes(
 
 
 def _both_certain(one: Array, other: Array) -> Array:
-    """Test of each pair that both differences have the signs that they show, adjusted by Holm.
-
-    A row is a start, a column a pair. Where a difference does not vary nothing can be tested.
-    """
+    """Test of each pair that both differences have the signs that they show, by Holm."""
     p = []
     for gaps in (one, other):
         varies = gaps.std(axis=0) > 1e-9 * np.abs(gaps).max(axis=0)
         tested = stats.ttest_1samp(np.where(varies, gaps, np.nan), 0.0).pvalue
         p.append(np.nan_to_num(tested, nan=1.0))
     return holm(pd.Series(np.maximum(*p))).to_numpy()
-
-
-def _taus(sheet: Array, conversation: Codes, first: int, second: int) -> Array:
-    """Compute tau for each conversation of two raters.
-
-    Also return whether it has one, and whether both scored two replies.
-    """
-    units = pd.DataFrame({"conversation": conversation, "unit": np.arange(len(conversation))})
-    units = units[~np.isnan(sheet[:, first] + sheet[:, second])]
-    pairs = units.merge(units, on="conversation", suffixes=("", "_other")).query(
-        "unit < unit_other"
-    )
-    one, two = np.sign(sheet[pairs["unit"]] - sheet[pairs["unit_other"]])[:, [first, second]].T
-    parts = np.column_stack([one * two, one**2, two**2, np.ones(len(one))])
-    product, squares, others, n_pairs = sums_by(
-        pairs["conversation"], parts, conversation.max() + 1
-    ).T
-    room = np.sqrt(squares * others)
-    return np.column_stack([ratio(product, room, 0.0), room > 0, n_pairs > 0])
 
 
 OUTCOMES = ("seeker_empathy", "seeker_relevance", "distress_drop")
@@ -302,8 +174,6 @@ def track_recipients(
     rng: Rng = None,
 ) -> pd.DataFrame:
     """Correlate observers' codes of a dialogue with its seeker's reports (Spearman).
-
-    Dialogues are the units. The correlation is not an effect of what the observers saw.
 
     Parameters
     ----------
@@ -333,19 +203,13 @@ def track_recipients(
 
     Examples
     --------
-    >>> told = pd.DataFrame(
-    ...     {
-    ...         "history_id": list("ghij"),
-    ...         "dialogue_id": list("ghij"),
-    ...         "seeker_empathy": [2, 3, 5, None],
-    ...     }
-    ... )
+    >>> told = pd.DataFrame({"history_id": list("ghij"), "seeker_empathy": [2, 3, 5, None]})
+    >>> told["dialogue_id"] = told["history_id"]
     >>> seen = pd.DataFrame(
-    ...     {"history_id": list("ghij"), "code": "Question", "value": [0.1, 0.2, 0.4, 0.3]}
+    ...     {"history_id": list("ghij"), "code": "q", "value": [0.1, 0.2, 0.4, 0.3]}
     ... )
-    >>> track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)[
-    ...     ["correlation", "n"]
-    ... ].values.tolist()
+    >>> tracked = track_recipients(seen, told, outcomes=["seeker_empathy"], n_resamples=0)
+    >>> tracked[["correlation", "n"]].values.tolist()
     [[1.0, 3.0]]
     """
     drop = ["distress_before", "distress_after"]
@@ -400,24 +264,24 @@ def _correlate(
         for column in ("value", outcome)
     )
     weights = np.vstack([np.ones(len(rows)), drawn[:, where]])
-    ranks, total = (
-        np.stack([_ranks(x, weights), _ranks(y, weights)]),
-        np.maximum(weights.sum(axis=-1, keepdims=True), 1.0),
-    )
+    ranks = np.stack([_ranks(x, weights), _ranks(y, weights)])
+    total = np.maximum(weights.sum(axis=-1, keepdims=True), 1.0)
     ranks = ranks - (weights * ranks).sum(axis=-1, keepdims=True) / total
     (xx, xy), (_, yy) = np.einsum("irn,jrn->ijr", ranks, weights * ranks)
     correlations = ratio(xy, np.where(xx * yy > 1e-18, np.sqrt(xx * yy), 0.0))
     low, high = interval_of(
         float(correlations[0]), correlations[1:], max(n_clusters, 1), ci_level, least=-1.0, most=1.0
     )
-    counts = {"n": len(rows), "n_missing": int((~has_outcome).sum()), "n_clusters": n_clusters}
-    ends = {
+    return {
         "correlation": float(correlations[0]),
         "ci_low": low,
         "ci_high": high,
         "ci_level": ci_level,
+        "n": len(rows),
+        "n_missing": int((~has_outcome).sum()),
+        "n_clusters": n_clusters,
+        "provisional": n_clusters < ENOUGH_CLUSTERS,
     }
-    return {**ends, **counts, "provisional": n_clusters < ENOUGH_CLUSTERS}
 
 
 def _ranks(codes: Codes, weights: Array) -> Array:
@@ -426,3 +290,186 @@ def _ranks(codes: Codes, weights: Array) -> Array:
     starts = np.searchsorted(codes[order], np.unique(codes))
     counts = np.add.reduceat(weights[:, order], starts, axis=1)
     return np.asarray((np.cumsum(counts, axis=1) - counts / 2.0)[:, codes])
+
+
+LEAST_MODELS = 4
+EXACT = 8
+"""Up to so many models all orders are tried (40,320 of them); above, orders are drawn."""
+
+
+class ScalingError(ValueError):
+    """There is nothing to correlate."""
+
+
+def spearman_interval(
+    rho: float, n: int, *, method: str = "fisher", ci_level: float = 0.95
+) -> tuple[float, float]:
+    r"""Compute the interval of a rank correlation from its value and the number of models.
+
+    It is symmetric on the scale of :math:`\operatorname{artanh}\rho`, with variance :math:`1/(n-3)`
+    after Fisher, or :math:`(1 + \rho^2/2)/(n-3)` after Bonett and Wright (2000),
+    https://doi.org/10.1007/BF02294183.
+
+    Parameters
+    ----------
+    rho
+        The rank correlation (Spearman), between -1 and 1, ends excluded.
+    n
+        Number of models, four or more.
+    method
+        ``"fisher"`` or ``"bonett-wright"``.
+    ci_level
+        Level of the interval, such as 0.95.
+
+    Returns
+    -------
+    tuple of float
+        Lower and upper end, between -1 and 1.
+
+    Raises
+    ------
+    ScalingError
+        If there are too few models, rho is not inside -1 and 1, or the method is unknown.
+
+    Examples
+    --------
+    >>> [round(end, 2) for end in spearman_interval(0.53, 16)]  # HEART's correlation over 16 models
+    [0.05, 0.81]
+    """
+    if method not in ("fisher", "bonett-wright"):
+        raise ScalingError(f"method is {method!r}, expected 'fisher' or 'bonett-wright'.")
+    if n < LEAST_MODELS or not -1 < rho < 1:
+        raise ScalingError(
+            f"No such interval for a correlation of {rho} over {n} models: {LEAST_MODELS} or more,"
+            " inside ±1."
+        )
+    spread = np.sqrt((1 + (rho**2 / 2 if method == "bonett-wright" else 0)) / (n - 3))
+    reach = stats.norm.ppf((1 + ci_level) / 2) * spread
+    return float(np.tanh(np.arctanh(rho) - reach)), float(np.tanh(np.arctanh(rho) + reach))
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """A rank correlation over models, from several sides."""
+
+    rho: float  #: spearman's, over so many models
+    n: int
+    #: ``interval`` (``fisher``, ``bonett-wright``), ``ci_low``, ``ci_high``, ``ci_level``
+    intervals: pd.DataFrame
+    #: ``shuffled`` (``all``, ``within_families``, ``between_families``), ``p_value``, ``why_not``
+    p_values: pd.DataFrame
+    left_out: pd.DataFrame  #: a row a model: ``responder`` and ``rho`` without it
+
+
+def correlate_scale(
+    models: pd.DataFrame,
+    *,
+    x: str,
+    n_shuffles: int = 10_000,
+    ci_level: float = 0.95,
+    rng: np.random.Generator,
+) -> Trend:
+    """Correlate a rating with what a model takes, or is, by ranks.
+
+    The p values are about relabelling these models, not about models to come. Shuffling within
+    families keeps what makers have in common; shuffling the families' means asks whether makers
+    differ alike.
+
+    Parameters
+    ----------
+    models
+        A row a model: ``responder``, `x`, ``rating`` and, if known, ``family``; rows without `x` or
+        ``rating`` are out.
+    x
+        What is correlated with the rating.
+    n_shuffles
+        Orders drawn, where there are too many to try all.
+    ci_level, rng
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    Trend
+
+    Raises
+    ------
+    ScalingError
+        If fewer than four models have both, or all have the same.
+
+    Examples
+    --------
+    >>> models = pd.DataFrame({"responder": list("abcde"), "ms": [1, 2, 3, 8, 20]})
+    >>> models["rating"] = [1400, 1450, 1500, 1480, 1600]
+    >>> round(correlate_scale(models, x="ms", rng=np.random.default_rng(1)).rho, 3)
+    0.9
+    """
+    kept = models.dropna(subset=[x, "rating"]).reset_index(drop=True)
+    if len(kept) < LEAST_MODELS:
+        raise ScalingError(
+            f"{len(kept)} of {len(models)} models have both {x} and rating; a trend takes"
+            f" {LEAST_MODELS} or more."
+        )
+    one, other = kept[x].to_numpy(float), kept["rating"].to_numpy(float)
+    for name, values in ((x, one), ("rating", other)):
+        if len(set(values)) == 1:
+            raise ScalingError(
+                f"All {len(kept)} models have the same {name}, so nothing can move with it."
+            )
+    rho = _rho(one, other)
+    rows = []
+    if abs(rho) < 1:
+        for method in ("fisher", "bonett-wright"):
+            ends = spearman_interval(rho, len(kept), method=method, ci_level=ci_level)
+            rows.append((method, *ends, ci_level))
+    without = [
+        _rho(np.delete(one, left_out), np.delete(other, left_out)) for left_out in range(len(kept))
+    ]
+
+    def shuffled(
+        name: str, why_not: str | None, x: Array, y: Array, within: NDArray[Any]
+    ) -> tuple[str, float, str | None]:
+        return name, np.nan if why_not else _p_value(x, y, within, n_shuffles, rng), why_not
+
+    p_values = [shuffled("all", None, one, other, np.zeros(len(one)))]
+    if "family" in kept:
+        codes = pd.factorize(kept["family"].fillna(kept["responder"]))[0]
+        sizes = np.bincount(codes)
+        first, second = (np.bincount(codes, stats.rankdata(part)) / sizes for part in (one, other))
+        alone = None if sizes.max() > 1 else "no family has two models"
+        p_values.append(shuffled("within_families", alone, one, other, codes))
+        enough = len(sizes) >= LEAST_MODELS
+        few = None if enough else f"{len(sizes)} families; it takes {LEAST_MODELS}"
+        p_values.append(shuffled("between_families", few, first, second, np.zeros(len(sizes))))
+    return Trend(
+        rho=rho,
+        n=len(kept),
+        intervals=pd.DataFrame(rows, columns=["interval", "ci_low", "ci_high", "ci_level"]),
+        p_values=pd.DataFrame(p_values, columns=["shuffled", "p_value", "why_not"]),
+        left_out=pd.DataFrame({"responder": kept["responder"], "rho": without}),
+    )
+
+
+def _rho(one: ArrayLike, other: ArrayLike) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        return float(np.clip(stats.spearmanr(one, other).statistic, -1.0, 1.0))
+
+
+def _p_value(
+    one: Array, other: Array, codes: NDArray[Any], n_shuffles: int, rng: np.random.Generator
+) -> float:
+    """Compute the two-sided p value by shuffling orders within codes, as scipy's test cannot."""
+    places = np.argsort(codes, kind="stable")
+    first, second = (
+        ranks - ranks.mean()
+        for ranks in (stats.rankdata(one)[places], stats.rankdata(other)[places])
+    )
+    n, exact = len(one), len(one) <= EXACT
+    if exact:
+        groups = [np.flatnonzero(codes[places] == code) for code in np.unique(codes)]
+        orders = np.array([np.concatenate(order) for order in product(*map(permutations, groups))])
+    else:  # a random key inside each code's own range sorts to a shuffle within codes
+        orders = np.argsort(codes[places] + rng.random((n_shuffles, n)), axis=1)
+    shuffled = np.abs(first[orders] @ second)
+    as_far = int((shuffled >= abs(float(first @ second)) - 1e-9).sum())
+    return as_far / len(orders) if exact else (as_far + 1) / (len(orders) + 1)

@@ -52,7 +52,7 @@ def rater_quality(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         Of one panel; ``seconds`` and ``position`` are used if they are there.
     raters
         The table of attention checks, if any.
@@ -65,8 +65,7 @@ def rater_quality(
         One row per ``rater``: ``n_verdicts``, ``median_seconds``, ``tie_share``; ``share_first``
         (of choices, for the reply shown first) and ``side_p``, the chance of one as far from a
         half; ``longest_run`` of one side and ``run_p``; ``agreement`` with the majority of the
-        others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's, without an interval:
-        with three raters a pair it is about 0.1 too low for good raters); ``n_checks``,
+        others on ``n_compared`` pairs; ``reliability`` (Dawid and Skene's); ``n_checks``,
         ``n_checks_failed``.
 
     Raises
@@ -77,17 +76,9 @@ def rater_quality(
 
     Examples
     --------
-    >>> votes = pd.DataFrame(
-    ...     {
-    ...         "pair_id": list("pppqqq"),
-    ...         "rater": list("xyz") * 2,
-    ...         "verdict": list("aabbba"),
-    ...         "order": "ab",
-    ...     }
-    ... )
-    >>> rater_quality(votes.assign(dimension="overall", state="valid", repeat=0))[
-    ...     "agreement"
-    ... ].tolist()
+    >>> votes = pd.DataFrame({"pair_id": list("pppqqq"), "rater": list("xyz") * 2})
+    >>> votes = votes.assign(verdict=list("aabbba"), order="ab", state="valid", repeat=0)
+    >>> rater_quality(votes.assign(dimension="overall"))["agreement"].tolist()
     [0.5, 0.5, 0.0]
     """
     rows = verdicts[
@@ -137,9 +128,9 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Parameters
     ----------
-    quality : pandas.DataFrame
+    quality
         As :func:`rater_quality` makes it.
-    rule : ExclusionRule
+    rule
         By default the protocol's rule.
 
     Returns
@@ -149,17 +140,9 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 
     Examples
     --------
-    >>> seen = {
-    ...     "rater": "x",
-    ...     "n_verdicts": 30,
-    ...     "side_p": 1.0,
-    ...     "run_p": 1.0,
-    ...     "reliability": 0.48,
-    ...     "n_checks_failed": 0,
-    ... }
-    >>> decide_exclusions(pd.DataFrame([seen | {"median_seconds": 4.0}]))[
-    ...     ["excluded", "signs"]
-    ... ].to_numpy().tolist()
+    >>> seen = {"rater": "x", "n_verdicts": 30, "side_p": 1.0, "run_p": 1.0, "reliability": 0.48}
+    >>> seen |= {"n_checks_failed": 0, "median_seconds": 4.0}
+    >>> decide_exclusions(pd.DataFrame([seen]))[["excluded", "signs"]].to_numpy().tolist()
     [[True, ['fast', 'unreliable']]]
     """
     rule = ExclusionRule() if rule is None else rule
@@ -192,13 +175,12 @@ def decide_exclusions(quality: pd.DataFrame, rule: ExclusionRule | None = None) 
 def dawid_skene(
     answers: pd.DataFrame, *, mirror: Mapping[str, str] | None = None, prior: float = 0.0
 ) -> pd.DataFrame:
-    """Fit the true class of items and the errors of raters by EM (Dawid and Skene).
-
-    Source: Dawid and Skene (1979), https://doi.org/10.2307/2346806.
+    """Fit the true class of items and the errors of raters by EM.
 
     It takes ``item``, ``rater``, ``answer`` and returns ``probability`` and ``count``, plus
     `prior`, of each ``rater``, ``truth`` and ``answer``. Under a `mirror`, such as a for b, a rater
-    errs alike on a class and on its image.
+    errs alike on a class and on its image. Source: Dawid and Skene (1979),
+    https://doi.org/10.2307/2346806
     """
     columns = ["item", "rater", "answer"]
     need_columns(answers, columns, AgreementError)
@@ -271,22 +253,16 @@ def rater_reliability(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sides(rows: pd.DataFrame) -> pd.DataFrame:
-    """Find which side each rater chose, in sequence.
-
-    A choice whose order is not known counts for neither.
-    """
+    """Find which side each rater chose, in sequence, where the order is known."""
     sided = rows[(rows["verdict"] != "tie") & rows["order"].isin(ORDERS)]
     first = (sided["verdict"] == "a") == (sided["order"] == "ab")
     side_rows = []
     for rater, chosen in first.groupby(sided["rater"], sort=True):
-        run, p = (
-            _longest_run(chosen.to_numpy()),
-            float(binomtest(int(chosen.sum()), len(chosen)).pvalue),
-        )
+        run = _longest_run(chosen.to_numpy())
+        p = float(binomtest(int(chosen.sum()), len(chosen)).pvalue)
         side_rows.append((rater, float(chosen.mean()), p, run, _run_probability(len(chosen), run)))
-    return pd.DataFrame(
-        side_rows, columns=["rater", "share_first", "side_p", "longest_run", "run_p"]
-    ).set_index("rater")
+    columns = ["rater", "share_first", "side_p", "longest_run", "run_p"]
+    return pd.DataFrame(side_rows, columns=columns).set_index("rater")
 
 
 def _longest_run(values: np.ndarray) -> int:
@@ -295,10 +271,7 @@ def _longest_run(values: np.ndarray) -> int:
 
 
 def _run_probability(n: int, length: int) -> float:
-    """Compute the probability that n fair tosses hold a run of at least this length.
-
-    By recursion on the length of the run in which the tosses end.
-    """
+    """Compute the probability that n fair tosses hold a run of at least this length."""
     if length <= 1:
         return 1.0
     # chance that no run is long enough yet, and the present one has length 1, 2, ...

@@ -123,9 +123,8 @@ def rate_writers(
     Examples
     --------
     >>> from heart_utils.simulate.study import simulate_writers
-    >>> study = simulate_writers(
-    ...     {"m": 0.0, "n": -0.3}, rng=np.random.default_rng(1), n_dialogues=40
-    ... )
+    >>> rng = np.random.default_rng(1)
+    >>> study = simulate_writers({"m": 0.0, "n": -0.3}, rng=rng, n_dialogues=40)
     >>> len(rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=50).writers)
     12
     """

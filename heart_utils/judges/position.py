@@ -1,4 +1,4 @@
-"""What biases a judge: the side of a reply, its length, its form, and being asked again."""
+"""What biases a judge: the side of a reply, its form, and being asked again."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from scipy import stats
 
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
+    Resampling,
     Rng,
+    as_rng,
+    bootstrap_ci,
     holm,
     interval_of,
     p_value,
+    ratio,
     share_ci,
 )
-from heart_utils.ratings.verdicts import (
-    BOTH,
-    SHARES,
-    Array,
-    combine_orders,
-    need_cluster,
-    won_by_a,
-)
-from heart_utils.tables import ORDERS
+from heart_utils.ratings.verdicts import BOTH, SHARES, Array, combine_orders, need_cluster, won_by_a
+from heart_utils.tables import ORDERS, need_columns
 
-__all__ = ["BiasError", "compare_answers", "feature_bias", "position_bias", "text_features"]
+__all__ = [
+    "BiasError",
+    "compare_answers",
+    "feature_bias",
+    "position_bias",
+    "repeat_reliability",
+    "text_features",
+]
 
 LARGEST = 20.0
-"""Log-odds beyond which a coefficient has no end: what it stands for separates winners from
-losers."""
+"""Log-odds beyond which a coefficient has no end: its feature separates winners from losers."""
 FIRST_PERSON = r"\b(?i:i|i['’](?:m|d|ve|ll)|me|my|mine|myself)\b"
 LIST_LINE = r"(?m)^\s*(?:[-*•‣]|\d{1,2}[.)])\s+\S"
 
@@ -52,8 +55,8 @@ def position_bias(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
-        Each order of a pair a row, since this is about the order: not yet joined.
+    verdicts
+        Each order of a pair a row: not yet joined.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 
@@ -68,17 +71,10 @@ def position_bias(
     Examples
     --------
     >>> verdicts = pd.DataFrame(
-    ...     {
-    ...         "dialogue_id": list("ddee"),
-    ...         "pair_id": list("ppqq"),
-    ...         "order": ["ab", "ba"] * 2,
-    ...         "verdict": list("abaa"),
-    ...         "rater": "judge",
-    ...         "dimension": "overall",
-    ...         "state": "valid",
-    ...         "repeat": 0,
-    ...     }
+    ...     {"dialogue_id": list("ddee"), "order": ["ab", "ba"] * 2, "repeat": 0}
     ... )
+    >>> verdicts = verdicts.assign(pair_id=verdicts["dialogue_id"], verdict=list("abaa"), rater="j")
+    >>> verdicts = verdicts.assign(dimension="overall", state="valid")
     >>> position_bias(verdicts, rng=np.random.default_rng(1))["value"].tolist()
     [0.75, 0.5, 0.0, 0.0]
     """
@@ -94,67 +90,39 @@ def position_bias(
         with_order = valid[valid["order"].isin(ORDERS)]
         first = with_order["verdict"].map(SHARES).astype(float).to_numpy()
         first = np.where(with_order["order"] == "ab", first, 1.0 - first)
-        failed, turned = (
-            ~theirs["state"].isin(["valid", "inconsistent"]),
-            judged["state"].eq("inconsistent"),
-        )
-        measures = {
-            "first_share": (
-                first,
-                with_order["dialogue_id"],
-                "no valid verdict names the order shown",
-            ),
-            "inconsistent_share": (
-                turned,
-                judged["dialogue_id"],
-                "no pair was seen in both orders",
-            ),
-            "tie_share": (valid["verdict"].eq("tie"), valid["dialogue_id"], "no verdict is valid"),
-            "failed_share": (failed, theirs["dialogue_id"], "no answer"),
-        }
-        for measure, (values, clusters, without) in measures.items():
-            rows.append(
-                {"rater": rater, "dimension": dimension, "measure": measure}
-                | _share(
-                    values,
-                    clusters,
-                    without,
-                    rng=rng,
-                    n_resamples=n_resamples,
-                    ci_level=ci_level,
-                )
-            )
+        failed = ~theirs["state"].isin(["valid", "inconsistent"])
+        turned = judged["state"].eq("inconsistent")
+        tied = valid["verdict"].eq("tie")
+        measures = [
+            ("first_share", first, with_order, "no valid verdict names the order shown"),
+            ("inconsistent_share", turned, judged, "no pair was seen in both orders"),
+            ("tie_share", tied, valid, "no verdict is valid"),
+            ("failed_share", failed, theirs, "no answer"),
+        ]
+        for measure, values, of, without in measures:
+            about = {"rater": rater, "dimension": dimension, "measure": measure}
+            how: Resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+            rows.append(about | _share(values, of["dialogue_id"], without, how))
     return pd.DataFrame(rows)
 
 
 def text_features(replies: pd.DataFrame) -> pd.DataFrame:
     r"""Compute features of each reply's form, such as its length and use of lists.
 
+    That judges prefer longer replies is reported by Zheng et al. (2023),
+    https://arxiv.org/abs/2306.05685. First person and lists are found for English.
+
     Parameters
     ----------
-    replies : pandas.DataFrame
+    replies
         The table of replies, with ``reply_id`` and ``text``; those without text are left out.
 
     Returns
     -------
     pandas.DataFrame
-        One row a reply, with the index ``reply_id``, all columns numeric:
-
-        ``log2_words``
-            Logarithm to base 2 of the number of words, so that one unit is twice the length.
-        ``list_marks``
-            1 if a line begins with a bullet or a number, else 0.
-        ``first_person``
-            1 if the writer says I, me, my or mine, else 0.
-        ``question``
-            1 if the reply asks something, else 0.
-
-    Notes
-    -----
-    That judges prefer longer replies is reported by Zheng et al. (2023),
-    https://arxiv.org/abs/2306.05685. The logarithm is used because another 50 words matter more in
-    a short reply than in a long one. First person and lists are found by regular expressions for
-    English; in other languages only the length is meaningful.
+        One row a reply, with the index ``reply_id``: ``log2_words`` (one unit is twice the length),
+        and 1 or 0 for ``list_marks`` (a line begins with a bullet or a number), ``first_person``
+        and ``question``.
 
     Examples
     --------
@@ -175,10 +143,7 @@ def text_features(replies: pd.DataFrame) -> pd.DataFrame:
 
 
 def feature_gaps(comparisons: pd.DataFrame, features: pd.DataFrame) -> pd.DataFrame:
-    """Compute by how much reply a exceeds reply b in each feature, by ``pair_id``.
-
-    `features` has the index ``reply_id``.
-    """
+    """Compute by how much reply a exceeds reply b in each feature, by ``pair_id``."""
     pairs = comparisons.drop_duplicates("pair_id").set_index("pair_id")
     sides = [features.reindex(pairs[side]).to_numpy(float) for side in ("reply_a", "reply_b")]
     return pd.DataFrame(sides[0] - sides[1], columns=features.columns, index=pairs.index)
@@ -194,51 +159,37 @@ def feature_bias(
 ) -> pd.DataFrame:
     r"""Estimate how features of a reply go with winning, all features at once (logistic).
 
-    Does a judge prefer long replies, lists or questions, among replies by the same authors? The
-    model is
-
-    .. math::
-
-        P(a) = \operatorname{logit}^{-1}\left(\sum_k \beta_k (x_{ak} - x_{bk})
-        + \theta_i - \theta_j\right),
-
-    with strengths :math:`\theta` of who wrote. It is an association: longer replies may be better
-    ones. Only features that were assigned at random, as in rewritten replies, show an effect.
+    The model is :math:`P(a) = \operatorname{logit}^{-1}(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i
+    - \theta_j)`, with strengths :math:`\theta` of who wrote and half wins for ties. It is an
+    association: only features that were assigned at random, as in rewritten replies, show an
+    effect.
 
     Parameters
     ----------
     verdicts
-        Verdicts of one or more raters, orders not joined: they are joined here. Pairs without
-        features are left out.
+        Verdicts of one or more raters, orders not joined. Pairs without features are left out.
     comparisons
         The table of comparisons, which names the two replies of each pair.
     features
         One row a reply, with the index ``reply_id``, and one numeric column a feature, such as
         :func:`text_features` returns.
-    within_authors : bool
-        Whether strengths of the responders are in the model. Without them, a feature also gets the
-        credit of the authors who use it.
-    ci_level : float
+    within_authors
+        Whether strengths of the responders are in the model.
+    ci_level
         Level of the intervals, such as 0.95.
 
     Returns
     -------
     pandas.DataFrame
         One row a rater, dimension and feature: ``log_odds`` (added by one unit more of the
-        feature), ``se``, ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over the features of one rater
-        and dimension), ``n_pairs``, ``n_clusters`` (dialogues), ``provisional``, and ``why`` (the
-        reason where a feature has no estimate).
+        feature), ``se`` (clustered by dialogue), ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over
+        the features of one rater and dimension), ``n_pairs``, ``n_clusters``, ``provisional``, and
+        ``why`` there is no estimate.
 
     Raises
     ------
     BiasError
         If no valid verdict is on a pair whose replies have features.
-
-    Notes
-    -----
-    A binomial generalised linear model with logit link and half wins for ties, by ``statsmodels``.
-    Standard errors are clustered by dialogue; intervals use a t quantile on their number less one.
-    A feature beyond 20 in log-odds separates winners from losers and has no finite estimate.
 
     Examples
     --------
@@ -246,11 +197,9 @@ def feature_bias(
     >>> study = simulate_study(
     ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=40, pairs="all"
     ... )
-    >>> features = pd.DataFrame(
-    ...     {"n_words": np.arange(len(study.replies)) % 7}, index=study.replies["reply_id"]
-    ... )
-    >>> found = feature_bias(study.verdicts, study.comparisons, features)
-    >>> found["feature"].unique().tolist()
+    >>> replies = study.replies["reply_id"]
+    >>> features = pd.DataFrame({"n_words": np.arange(len(replies)) % 7}, index=replies)
+    >>> feature_bias(study.verdicts, study.comparisons, features)["feature"].unique().tolist()
     ['n_words']
     """
     by_pair = feature_gaps(comparisons, features)
@@ -277,41 +226,22 @@ def feature_bias(
             "No valid verdict is on a pair whose replies have features; give the comparisons of"
             " these verdicts."
         )
-    return (
-        pd.concat(parts, names=["rater", "dimension"])
-        .reset_index(level=["rater", "dimension"])
-        .reset_index(drop=True)
-    )
+    table = pd.concat(parts, names=["rater", "dimension"])
+    return table.reset_index(level=["rater", "dimension"]).reset_index(drop=True)
 
 
-def _share(
-    values: object,
-    clusters: pd.Series,
-    without: str,
-    *,
-    rng: np.random.Generator,
-    n_resamples: int,
-    ci_level: float,
-) -> dict[str, object]:
+def _share(values: object, clusters: pd.Series, without: str, how: Resampling) -> dict[str, object]:
     """Compute the mean of zeros, halves and ones, with an interval."""
     outcomes, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
     value, low, high, why = outcomes.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
-        interval = share_ci(
-            outcomes, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level
-        )
+        interval = share_ci(outcomes, 1, cluster=clusters, **how)
         low, high, why = interval.ci_low, interval.ci_high, ""
     elif n_clusters:
         why = "one dialogue only, so no interval"
-    return {
-        "value": value,
-        "ci_low": low,
-        "ci_high": high,
-        "n": len(outcomes),
-        "n_clusters": n_clusters,
-        "why": why,
-        "provisional": n_clusters < ENOUGH_CLUSTERS,
-    }
+    counts = {"n": len(outcomes), "n_clusters": n_clusters}
+    ends = {"value": value, "ci_low": low, "ci_high": high}
+    return ends | counts | {"why": why, "provisional": n_clusters < ENOUGH_CLUSTERS}
 
 
 def _fit(
@@ -339,10 +269,7 @@ def _fit(
 def fit_logistic(
     design: Array, won: Array, clusters: pd.Series, ci_level: float
 ) -> tuple[pd.DataFrame, str]:
-    """Fit a logistic model without constant, with errors clustered (statsmodels).
-
-    Or return the reason why a coefficient has no finite estimate or no variance.
-    """
+    """Fit a logistic model without constant, errors clustered, or say why there is none."""
     from statsmodels.api import GLM, families
 
     codes, n = pd.factorize(clusters)[0], clusters.nunique()
@@ -376,12 +303,8 @@ def _identified(authors: Array, features: Array) -> NDArray[np.bool_]:
     """Find the features that authors, and the features before them, do not determine."""
     both = np.column_stack([authors, features])
     sizes = range(authors.shape[1], both.shape[1] + 1)
-    return (
-        np.diff(
-            [np.linalg.matrix_rank(both[:, :size]) if size and len(both) else 0 for size in sizes]
-        )
-        > 0
-    )
+    ranks = [np.linalg.matrix_rank(both[:, :n]) if n and len(both) else 0 for n in sizes]
+    return np.diff(ranks) > 0
 
 
 def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> dict[str, float]:
@@ -391,6 +314,10 @@ def tested(values: Array, n_clusters: int, ci_level: float, **ends: float) -> di
     return {"ci_low": low, "ci_high": high, "p": p}
 
 
+WHO, ENDS = ["rater", "dimension"], ["ci_low", "ci_high"]
+ANSWERED = [*WHO, "one", "other", "same_share", *ENDS, "n", "n_failed", "n_clusters", "provisional"]
+RELIABILITY = [*WHO, "reliability", *ENDS, "ci_level", "n_questions", "repeats", "n_failed"]
+RELIABILITY += ["n_clusters", "provisional"]
 SAME = ("pair_id", "order", "rater", "dimension", "repeat", "protocol", "answer_format", "group")
 
 
@@ -406,7 +333,7 @@ def compare_answers(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         Orders not joined.
     by
         ``"repeat"`` (asked again), ``"protocol"`` (other words), ``"answer_format"``, or a column
@@ -423,24 +350,11 @@ def compare_answers(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame(
-    ...     {
-    ...         "dialogue_id": list("ddee"),
-    ...         "pair_id": list("ppqq"),
-    ...         "repeat": [0, 1] * 2,
-    ...         "order": "ab",
-    ...         "verdict": ["a", "a", "a", "tie"],
-    ...         "rater": "judge",
-    ...         "dimension": "overall",
-    ...         "state": "valid",
-    ...     }
-    ... )
-    >>> float(
-    ...     compare_answers(verdicts, by="repeat", rng=np.random.default_rng(1))[
-    ...         "same_share"
-    ...     ].item()
-    ... )
-    0.5
+    >>> verdicts = pd.DataFrame({"dialogue_id": list("ddee"), "repeat": [0, 1] * 2, "order": "ab"})
+    >>> verdicts = verdicts.assign(pair_id=verdicts["dialogue_id"], verdict=["a", "a", "a", "tie"])
+    >>> verdicts = verdicts.assign(rater="judge", dimension="overall", state="valid")
+    >>> compare_answers(verdicts, by="repeat")["same_share"].tolist()
+    [0.5]
     """
     key = [
         column
@@ -450,47 +364,125 @@ def compare_answers(
     rows = []
     for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
         for one, other in combinations(sorted(theirs[by].dropna().unique()), 2):
-            both = theirs[theirs[by] == one].merge(
-                theirs[theirs[by] == other], on=key, suffixes=("", "_after")
-            )
+            before, after = (theirs[theirs[by] == condition] for condition in (one, other))
+            both = before.merge(after, on=key, suffixes=("", "_after"))
             valid = both[(both["state"] == "valid") & (both["state_after"] == "valid")]
-            if len(valid["dialogue_id"].unique()) > 1:
-                same = valid["verdict"].eq(valid["verdict_after"])
-                same_share = share_ci(
-                    same,
-                    1,
-                    cluster=valid["dialogue_id"],
-                    rng=rng,
-                    n_resamples=n_resamples,
-                    ci_level=ci_level,
-                )
-                rows.append(
-                    (
-                        rater,
-                        dimension,
-                        one,
-                        other,
-                        same_share.estimate,
-                        same_share.ci_low,
-                        same_share.ci_high,
-                        len(valid),
-                        # fmt: skip
-                        len(both) - len(valid),
-                        same_share.n_clusters,
-                        same_share.provisional,
-                    )
-                )
-    columns = [
-        "rater",
-        "dimension",
-        "one",
-        "other",
-        "same_share",
-        "ci_low",
-        "ci_high",
-        "n",
-        "n_failed",
-        "n_clusters",
-        "provisional",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+            if valid["dialogue_id"].nunique() < 2:
+                continue
+            same = valid["verdict"].eq(valid["verdict_after"])
+            how: Resampling = {"rng": as_rng(rng), "n_resamples": n_resamples, "ci_level": ci_level}
+            share = share_ci(same, 1, cluster=valid["dialogue_id"], **how)
+            ends = share.estimate, share.ci_low, share.ci_high
+            counts = len(valid), len(both) - len(valid), share.n_clusters
+            rows.append((rater, dimension, one, other, *ends, *counts, share.provisional))
+    return pd.DataFrame(rows, columns=ANSWERED)
+
+
+def repeat_reliability(
+    verdicts: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+) -> pd.DataFrame:
+    """Compute the share of variance of a judge's answers that repeats reproduce.
+
+    An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass
+    correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares
+    between and within questions and :math:`k` repeats. Source: Shrout and Fleiss (1979), case 1,
+    https://doi.org/10.1037/0033-2909.86.2.420
+
+    Parameters
+    ----------
+    verdicts
+        Orders not joined, with the column ``repeat`` that numbers the answers to one question.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``,
+        ``n_questions`` asked twice or more (a pair in one order), ``repeats`` (their mean number of
+        answers), ``n_failed`` answers, ``n_clusters`` dialogues, ``provisional``; ``nan`` where all
+        answers are the same.
+
+    Raises
+    ------
+    BiasError
+        If nothing was asked again.
+
+    Examples
+    --------
+    >>> votes = pd.DataFrame({"dialogue_id": list("ddeeff"), "repeat": [0, 1] * 3, "order": "ab"})
+    >>> votes = votes.assign(pair_id=votes["dialogue_id"], verdict=list("aabbab"), rater="judge")
+    >>> found = repeat_reliability(votes.assign(dimension="overall", state="valid"))
+    >>> found["reliability"].round(2).tolist()  # (B - W) / (B + W) with B = 1/2, W = 1/6
+    [0.5]
+    """
+    need_columns(
+        verdicts,
+        ["rater", "dimension", "dialogue_id", "pair_id", "verdict", "state", "repeat"],
+        BiasError,
+    )
+    key = [column for column in SAME if column in verdicts and column != "repeat"]
+    rows = []
+    for (rater, dimension), theirs in verdicts.groupby(["rater", "dimension"], sort=True):
+        valid = theirs[theirs["state"] == "valid"]
+        answers = valid.assign(won=np.asarray(won_by_a(valid), dtype=float))
+        questions = (
+            answers.groupby([*key, "dialogue_id"], dropna=False)["won"]
+            .agg(["size", "mean", "var"])
+            .reset_index()
+        )
+        questions = questions[questions["size"] > 1]
+        if questions.empty:
+            continue
+        size, mean = questions["size"], questions["mean"]
+        sums = pd.DataFrame(
+            {
+                "questions": 1.0,
+                "answers": size,
+                "squared_sizes": size**2,
+                "total": size * mean,
+                "between": size * mean**2,
+                "within": (size - 1) * questions["var"],
+                "dialogue_id": questions["dialogue_id"],
+            }
+        )
+        n_clusters = int(sums["dialogue_id"].nunique())
+        row = {
+            "rater": rater,
+            "dimension": dimension,
+            "ci_level": ci_level,
+            "n_questions": len(questions),
+            "repeats": float(size.mean()),
+            "n_failed": len(theirs) - len(valid),
+            "n_clusters": n_clusters,
+        }
+        if n_clusters < 2:
+            [value] = _intraclass(sums.drop(columns="dialogue_id").sum().to_frame().T)
+            rows.append(row | {"reliability": float(value), "provisional": True})
+            continue
+        interval = bootstrap_ci(
+            sums,
+            _intraclass,
+            cluster="dialogue_id",
+            rng=rng,
+            n_resamples=n_resamples,
+            ci_level=ci_level,
+            least=-1.0,
+            most=1.0,
+        )
+        row["reliability"], row["provisional"] = interval.estimate, interval.provisional
+        rows.append(row | {"ci_low": interval.ci_low, "ci_high": interval.ci_high})
+    if not rows:
+        raise BiasError(
+            "No pair was asked again in the same order: a repeat has the same pair_id and order,"
+            " and another repeat."
+        )
+    return pd.DataFrame(rows).reindex(columns=RELIABILITY)
+
+
+def _intraclass(sums: pd.DataFrame) -> Array:
+    n_questions, n_answers = sums["questions"], sums["answers"]
+    between = (sums["between"] - sums["total"] ** 2 / n_answers) / (n_questions - 1.0)
+    within = sums["within"] / (n_answers - n_questions)
+    repeats = (n_answers - sums["squared_sizes"] / n_answers) / (n_questions - 1.0)
+    return ratio((between - within).to_numpy(), (between + (repeats - 1.0) * within).to_numpy())

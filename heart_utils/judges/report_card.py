@@ -1,29 +1,48 @@
-"""A judge's report card: its verdicts on replies spoilt in a known way, in words."""
+"""What a judge can be trusted with: spoilt replies, distinct dimensions, and its own family."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from numpy.typing import NDArray
+from scipy import special, stats
 
-from heart_utils.judges.position import BiasError
-from heart_utils.judges.records import Record, words_of_record
-from heart_utils.ratings.resampling import ENOUGH_CLUSTERS, error_ends, holm
-from heart_utils.ratings.verdicts import combine_orders, won_by_a
+from heart_utils.judges import Record, words_of_record
+from heart_utils.judges.position import BiasError, tested
+from heart_utils.ratings.resampling import (
+    ENOUGH_CLUSTERS,
+    Rng,
+    check_clusters,
+    draw_weights,
+    error_ends,
+    holm,
+    ratio,
+    standard_error,
+    sums_by,
+)
+from heart_utils.ratings.verdicts import Array, combine_orders, won_by_a
 
-__all__ = ["OUTCOMES", "describe_judges", "grade_probes"]
+__all__ = [
+    "Halo",
+    "NOT_DISTINCT",
+    "OUTCOMES",
+    "describe_judges",
+    "grade_probes",
+    "measure_halo",
+    "self_preference",
+]
 
 OUTCOMES = {
     "worse": ("prefers the spoilt one", "not recognised", "recognised"),
     "not_better": ("rewards it", "not shown to reward it", "marks it down"),
     "even": ("rewards it", "no effect shown", "marks it down"),
 }
-"""What is known of the probe -> words where the probe won beyond chance, where neither did, where
-it lost."""
+"""What is known of the probe -> words where it won beyond chance, neither did, or it lost."""
 
-MANY_CONTRADICTIONS = 0.5
 BASE = "reference"
 """Who wrote the replies that probes are made from."""
 
@@ -33,12 +52,11 @@ def grade_probes(
 ) -> pd.DataFrame:
     """Grade each judge on each probe: how often it prefers the reply before it was spoilt.
 
-    Orders are joined first. A judge that contradicts itself is right by half; probabilities are
-    averaged.
+    Orders are joined first. A judge that contradicts itself is right by half.
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         The table of verdicts; each compares a reply by ``reference`` with a probe made from it.
     expected
         Probe -> ``"worse"``, ``"not_better"`` or ``"even"``, by construction.
@@ -54,8 +72,7 @@ def grade_probes(
         (over a judge's probes), ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed``
         pairs, ``n_places`` (2 where the unspoilt reply was shown first and second),
         ``provisional``, ``outcome`` (:data:`OUTCOMES`), and ``detectable``: the smallest true
-        ``right`` above one half that so many dialogues would show four times in five (one test,
-        not yet Holm's).
+        ``right`` above one half that so many dialogues would show four times in five.
 
     Raises
     ------
@@ -64,24 +81,10 @@ def grade_probes(
 
     Examples
     --------
-    >>> verdicts = pd.DataFrame(
-    ...     {
-    ...         "dialogue_id": range(8),
-    ...         "pair_id": range(8),
-    ...         "order": "ab",
-    ...         "verdict": "b",
-    ...         "repeat": 0,
-    ...     }
-    ... )
-    >>> names = {
-    ...     "rater": "judge",
-    ...     "responder_a": "echo",
-    ...     "responder_b": "reference",
-    ...     "dimension": "overall",
-    ... }
-    >>> grade_probes(verdicts.assign(state="valid", **names), {"echo": "worse"})[
-    ...     ["right", "p"]
-    ... ].values.tolist()  # 2 / 2^8
+    >>> verdicts = pd.DataFrame({"dialogue_id": range(8), "pair_id": range(8), "repeat": 0})
+    >>> verdicts = verdicts.assign(order="ab", verdict="b", state="valid", rater="judge")
+    >>> verdicts = verdicts.assign(responder_a="echo", responder_b="reference", dimension="overall")
+    >>> grade_probes(verdicts, {"echo": "worse"})[["right", "p"]].values.tolist()  # 2 / 2^8
     [[1.0, 0.0078125]]
     """
     strange = sorted(set(expected.values()) - set(OUTCOMES))
@@ -95,10 +98,9 @@ def grade_probes(
     wrong = ~((is_a | (joined["responder_b"] == BASE)) & probe.isin(list(expected)))
     if wrong.any():
         row = joined[wrong].iloc[0]
-        pair = f"first {row['responder_a']!r} and {row['responder_b']!r}"
         raise BiasError(
             f"{int(wrong.sum())} pairs are not a probe of {', '.join(expected)} beside {BASE!r},"
-            f" {pair}."
+            f" first {row['responder_a']!r} and {row['responder_b']!r}."
         )
     share = 0.5 + np.sign(won_by_a(joined) - 0.5) / 2.0
     joined = joined.assign(probe=probe, share=share.where(is_a, 1.0 - share))
@@ -116,9 +118,7 @@ def grade_probes(
         OUTCOMES[known][1 + int(np.sign(side))]
         for known, side in zip(table["expected"], beyond, strict=True)
     ]
-    return table.assign(
-        outcome=pd.Series(words, index=table.index).where(table["n"] > 0, "no valid answer")
-    )
+    return table.assign(outcome=np.where(table["n"] > 0, words, "no valid answer"))
 
 
 def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> pd.DataFrame:
@@ -126,34 +126,26 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
 
     *Not to be trusted*: it prefers a spoilt reply, rewards something that adds nothing, contradicts
     itself in half of the pairs, or recognises fewer than half of the spoilt replies. *Passed these
-    probes*: it recognises all, of which there is one at least, whether the unspoilt reply was
-    shown first or second, and rewards none of the rest.
+    probes*: it recognises all, of which there is one at least, whether the unspoilt reply was shown
+    first or second, and rewards none of the rest.
 
     Parameters
     ----------
-    grades : pandas.DataFrame
+    grades
         From :func:`grade_probes`.
-    records : sequence of CalibrationRecord
+    records
         From :func:`~heart_collect.judging.calibration.calibrate_judge`, of any judges.
 
     Returns
     -------
     pandas.DataFrame
         One row a judge: ``rater``, ``finding`` (those words), ``reasons``, ``told``, ``of``,
-        ``contradicted``, ``calibration`` (what its records say: lead, labels, date and expiry;
-        ``"not calibrated"`` without one).
+        ``contradicted``, ``calibration`` (what its records say, or ``"not calibrated"``).
 
     Examples
     --------
-    >>> card = {
-    ...     "rater": "judge",
-    ...     "probe": "echo",
-    ...     "expected": "worse",
-    ...     "outcome": "recognised",
-    ...     "n": 8,
-    ...     "contradicted": 0.0,
-    ... }
-    >>> describe_judges(pd.DataFrame([card]))["finding"].tolist()
+    >>> card = {"rater": "judge", "probe": "echo", "expected": "worse", "outcome": "recognised"}
+    >>> describe_judges(pd.DataFrame([card | {"n": 8, "contradicted": 0.0}]))["finding"].tolist()
     ['passed these probes']
     """
     rows = []
@@ -164,19 +156,14 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
         wrong = list(answered.loc[answered["outcome"] == "prefers the spoilt one", "probe"])
         paid = list(answered.loc[answered["outcome"] == "rewards it", "probe"])
         contradicted = float(answered["contradicted"].mean()) if len(answered) else np.nan
-        reasons = [f"prefers {', '.join(wrong)}"] if wrong else []
-        reasons += [f"rewards {', '.join(paid)}"] if paid else []
-        reasons += (
-            [f"contradicts itself in {100 * contradicted:.0f} % of pairs"]
-            if contradicted >= MANY_CONTRADICTIONS
-            else []
-        )
-        reasons += (
-            [f"recognises {n_recognised} of {len(spoilt)} spoilt replies"]
-            if 2 * n_recognised < len(spoilt)
-            else []
-        )
-        missing = len(card) - len(answered)
+        recognises = f"recognises {n_recognised} of {len(spoilt)} spoilt replies"
+        faults = {
+            f"prefers {', '.join(wrong)}": bool(wrong),
+            f"rewards {', '.join(paid)}": bool(paid),
+            f"contradicts itself in {100 * contradicted:.0f} % of pairs": contradicted >= 0.5,
+            recognises: 2 * n_recognised < len(spoilt),
+        }
+        reasons = [fault for fault, holds in faults.items() if holds]
         if not len(answered):
             finding, reasons = "no valid answer", []
         elif reasons:
@@ -184,13 +171,10 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
         elif "n_places" in spoilt and (spoilt["n_places"] < 2).any():
             finding = "not shown to be trustworthy"
             reasons = ["the unspoilt reply was not shown both first and second"]
-        elif 0 < n_recognised == len(spoilt) and not missing:
+        elif 0 < n_recognised == len(spoilt) and len(answered) == len(card):
             finding = "passed these probes"
         else:
-            finding, reasons = (
-                "not shown to be trustworthy",
-                [f"recognises {n_recognised} of {len(spoilt)} spoilt replies"],
-            )
+            finding, reasons = "not shown to be trustworthy", [recognises]
         rows.append(
             {
                 "rater": rater,
@@ -198,7 +182,6 @@ def describe_judges(grades: pd.DataFrame, *, records: Sequence[Record] = ()) -> 
                 "reasons": "; ".join(reasons),
                 "told": n_recognised,
                 "of": len(spoilt),
-                # fmt: skip
                 "contradicted": contradicted,
                 "calibration": words_of_record(records, str(rater)),
             }
@@ -215,10 +198,7 @@ def _places(verdicts: pd.DataFrame) -> pd.Series:
 
 
 def smallest_right(n: int, alpha: float) -> float:
-    """Compute the share that a two-sided sign test over n dialogues finds four times in five.
-
-    ``nan`` where not even all of them would do.
-    """
+    """Compute the share that a two-sided sign test over n dialogues finds four times in five."""
     least = stats.binom.isf(alpha / 2.0, n, 0.5) + 1.0
     if not n or least > n:
         return float("nan")
@@ -230,15 +210,11 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     judged = pairs[pairs["state"].isin(["valid", "inconsistent"])]
     per = judged.groupby("dialogue_id")["share"].mean()
     n = len(per)
-    row: dict[str, object] = {
-        "n": n,
-        "n_failed": len(pairs) - len(judged),
-        "provisional": n < ENOUGH_CLUSTERS,
-    }
+    failed = len(pairs) - len(judged)
+    row: dict[str, object] = {"n": n, "n_failed": failed, "provisional": n < ENOUGH_CLUSTERS}
     if not n:
-        return row | dict.fromkeys(
-            ("right", "ci_low", "ci_high", "p", "contradicted", "detectable"), np.nan
-        )
+        names = ("right", "ci_low", "ci_high", "p", "contradicted", "detectable")
+        return row | dict.fromkeys(names, np.nan)
     right = float(per.mean())
     se = per.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
     low, high = map(float, error_ends(right, se, n, ci_level, least=0.0, most=1.0))
@@ -247,13 +223,350 @@ def _grade(pairs: pd.DataFrame, ci_level: float) -> dict[str, object]:
     met = above + below + unanswered
     # What failed may have gone the other way; never so far that it turns what was found.
     p = float(stats.binomtest(max(above, below, (met + 1) // 2), met).pvalue) if met else 1.0
-    contradicted = float(judged["state"].eq("inconsistent").mean())
     return row | {
         "right": right,
         "ci_low": low,
         "ci_high": high,
         "ci_level": ci_level,
         "p": p,
-        "contradicted": contradicted,
+        "contradicted": float(judged["state"].eq("inconsistent").mean()),
         "detectable": smallest_right(n, 1.0 - ci_level),
     }
+
+
+NOT_DISTINCT = "not shown to be distinct"
+AXES = ["responder", "rater", "dimension"]
+EDGE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Halo:
+    """How far dimensions are told apart."""
+
+    #: a row a dimension and ``kinds`` of two raters: ``convergent``, ``discriminant``,
+    #: ``difference`` with its interval, ``p``, ``p_holm`` (over the dimensions), ``label``
+    dimensions: pd.DataFrame
+    #: a row two raters and dimension: ``holds`` if ``convergent`` exceeds ``same_rater``
+    second: pd.DataFrame
+    #: a row a rater: ``first_share`` (of the first eigenvalue) with ``ci_low`` and ``ci_high``
+    raters: pd.DataFrame
+    n_histories: int  #: used, those with a score missing, and what was resampled
+    n_left_out: int
+    n_clusters: int
+    provisional: bool
+
+
+def measure_halo(
+    scores: pd.DataFrame, *, rng: Rng = None, n_resamples: int = 1000, ci_level: float = 0.95
+) -> Halo:
+    """Compare agreement on a dimension with agreement across dimensions (multitrait-multimethod).
+
+    A rater without variation in a dimension has no correlation there, and is left out of its means.
+    Source: Campbell and Fiske (1959), https://doi.org/10.1037/h0046016
+
+    Parameters
+    ----------
+    scores, rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    Halo
+        Tables ``dimensions`` (mean correlations of two raters on one dimension, ``convergent``, and
+        on two, ``discriminant``), ``second`` and ``raters``.
+
+    Raises
+    ------
+    BiasError
+        If there are fewer than two raters, dimensions or responders, a score twice, or no history
+        is complete.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from heart_utils.simulate.study import DEFAULT_PANELS, simulate_study
+    >>> rng, asked = np.random.default_rng(1), {"dimensions": ("warmth", "safety"), "pairs": "all"}
+    >>> asked["panels"] = [replace(panel, scores=True) for panel in DEFAULT_PANELS]
+    >>> scores = simulate_study(rng=rng, strengths=3, n_dialogues=20, **asked).scores
+    >>> halo = measure_halo(scores.assign(rater=scores["rater_kind"]), rng=rng, n_resamples=50)
+    >>> halo.dimensions["kinds"].unique().tolist()
+    ['human with model']
+    """
+    responders, raters, dimensions = (sorted(scores[axis].unique()) for axis in AXES)
+    if min(len(responders), len(raters), len(dimensions)) < 2:
+        raise BiasError(
+            f"{len(responders)} responders, {len(raters)} raters and {len(dimensions)} dimensions:"
+            " two of each are needed to tell agreement on a dimension from agreement across"
+            " dimensions."
+        )
+    whole = _complete(scores, pd.MultiIndex.from_product([responders, raters, dimensions]))
+    clusters = whole.index.get_level_values("dialogue_id")
+    size, n_clusters = (len(raters), len(dimensions)), clusters.nunique()
+    block = np.ascontiguousarray(whole, dtype=float).reshape(len(whole), len(responders), -1)
+    table = _correlate(block, clusters, rng, n_resamples).reshape(-1, *size, *size)
+    kinds = scores.drop_duplicates("rater").set_index("rater")["rater_kind"]
+    meetings: dict[str, list[tuple[int, int]]] = {}
+    for one, other in combinations(range(len(raters)), 2):
+        names = sorted([kinds[raters[one]], kinds[raters[other]]])
+        meetings.setdefault(" with ".join(names), []).append((one, other))
+    first, second = [], []
+    for name, pairs in meetings.items():
+        distinct = _distinct(table, pairs, dimensions, n_clusters, ci_level)
+        first.append(distinct.assign(kinds=name))
+        second.append(_second(table[0], pairs, raters, dimensions).assign(kinds=name))
+    shares = [_first_share(table[:, number, :, number]) for number in range(len(raters))]
+    ends = [tested(share, n_clusters, ci_level, least=0.0, most=1.0) for share in shares]
+    of_raters = pd.DataFrame(ends).assign(first_share=[share[0] for share in shares], rater=raters)
+    return Halo(
+        dimensions=pd.concat(first, ignore_index=True),
+        second=pd.concat(second, ignore_index=True),
+        raters=of_raters.drop(columns="p"),
+        n_histories=len(whole),
+        n_left_out=scores["history_id"].nunique() - len(whole),
+        n_clusters=n_clusters,
+        provisional=n_clusters < ENOUGH_CLUSTERS,
+    )
+
+
+def _complete(scores: pd.DataFrame, columns: pd.MultiIndex) -> pd.DataFrame:
+    """Arrange valid scores as complete histories by responder, rater and dimension."""
+    valid = scores.assign(score=scores["score"].where(scores["state"] == "valid"))
+    if valid.duplicated(["history_id", *AXES]).any():
+        raise BiasError(
+            "A rater scored one reply twice on one dimension; choose one protocol and one group"
+            " before."
+        )
+    wide = valid.set_index(["history_id", "dialogue_id", *AXES])["score"].unstack(AXES)  # noqa: PD010
+    whole = wide.reindex(columns=columns).dropna()
+    if whole.empty:
+        raise BiasError(
+            f"None of {len(wide)} histories has a valid score of every rater, responder and"
+            " dimension."
+        )
+    return whole
+
+
+def _correlate(block: Array, clusters: pd.Index, rng: Rng, n_resamples: int) -> Array:
+    """Correlate residuals after history and responder means, in the data and in each resample."""
+    n, n_responders, size = block.shape
+    centred = block - block.mean(axis=1, keepdims=True)
+    codes, names = pd.factorize(clusters)
+    check_clusters(len(names), "dialogue_id")
+    weights = np.vstack([np.ones(len(names)), draw_weights(len(names), n_resamples, rng)])
+    products = sums_by(
+        codes, np.einsum("nak,nal->nkl", centred, centred).reshape(n, -1), len(names)
+    )
+    sums = sums_by(codes, centred.reshape(n, -1), len(names))
+    count = weights @ np.bincount(codes, minlength=len(names))
+    means = (weights @ sums).reshape(-1, n_responders, size)
+    cross = (weights @ products).reshape(-1, size, size) - np.einsum(
+        "bak,bal->bkl", means, means
+    ) / count[:, None, None]
+    spread = np.sqrt(np.maximum(np.einsum("bkk->bk", cross), 0.0))
+    spread = np.where(spread > EDGE * np.sqrt(count)[:, None], spread, np.nan)
+    return np.asarray(cross / spread[:, :, None] / spread[:, None, :])
+
+
+def _distinct(
+    table: Array,
+    pairs: list[tuple[int, int]],
+    dimensions: list[str],
+    n_clusters: int,
+    ci_level: float,
+) -> pd.DataFrame:
+    """Test for each dimension whether raters agree more about it than across dimensions."""
+    # (resamples, pairs, dimensions, dimensions)
+    across_raters = np.stack([table[:, one, :, other] for one, other in pairs], axis=1)
+    both = (across_raters + across_raters.swapaxes(2, 3)) / 2.0
+    diagonal = np.eye(len(dimensions), dtype=bool)
+    convergent = _nanmean(both[:, :, diagonal], (1,))
+    discriminant = _nanmean(np.where(diagonal, np.nan, both), (1, 3))
+    difference = convergent - discriminant
+    tests = pd.DataFrame([tested(values, n_clusters, ci_level) for values in difference.T])
+    tests = tests.assign(
+        dimension=dimensions,
+        convergent=convergent[0],
+        discriminant=discriminant[0],
+        difference=difference[0],
+    )
+    known, tests["p_holm"] = tests["p"].notna(), holm(tests["p"])
+    distinct = (tests["p_holm"] <= 1.0 - ci_level) & (tests["ci_low"] > 0)
+    return tests.assign(
+        label=np.select([~known, distinct], ["no variation to compare", ""], NOT_DISTINCT)
+    )
+
+
+def _second(
+    table: Array, pairs: list[tuple[int, int]], raters: list[str], dimensions: list[str]
+) -> pd.DataFrame:
+    """Compare, for two raters and a dimension, agreement on it with correlations within a rater."""
+    rows = []
+    for (one, other), (number, dimension) in product(pairs, enumerate(dimensions)):
+        own = np.stack([table[rater, number, rater] for rater in (one, other)])
+        within = float(_nanmean(np.delete(own, number, axis=1), (0, 1)))
+        convergent = table[one, number, other, number]
+        rows.append((raters[one], raters[other], dimension, convergent, within))
+    columns = ["one", "other", "dimension", "convergent", "same_rater"]
+    comparisons = pd.DataFrame(rows, columns=columns)
+    return comparisons.assign(holds=comparisons["convergent"] > comparisons["same_rater"])
+
+
+def _nanmean(values: Array, axes: tuple[int, ...]) -> Array:
+    return ratio(np.nansum(values, axis=axes), (~np.isnan(values)).sum(axis=axes))
+
+
+def _first_share(table: Array) -> Array:
+    """Compute the first eigenvalue's share of the trace; ``nan`` if a dimension is constant."""
+    share = np.full(len(table), np.nan)
+    whole = ~np.isnan(table).any(axis=(1, 2))
+    if whole.any():
+        share[whole] = np.linalg.eigvalsh(table[whole])[:, -1] / table.shape[1]
+    return share
+
+
+OWN = "own_family"
+LOWEST, HIGHEST = 1.0, 5.0
+
+
+def family_ties(scores: pd.DataFrame, responders: pd.DataFrame) -> pd.DataFrame:
+    """Sort responders by their relation to each judge: own, neutral, or of another judge."""
+    judged = scores[scores["rater_kind"] == "model"]
+    marked = judged[judged["flags"].map(lambda flags: OWN in flags).astype(bool)]
+    own = {str(rater): set(rows) for rater, rows in marked.groupby("rater")["responder"]}
+    models = set(responders.loc[responders["responder_kind"] == "model", "responder"]) & set(
+        judged["responder"]
+    )
+    neutral = sorted(models - set().union(*own.values()))
+    if not own:
+        n_judges = judged["rater"].nunique()
+        raise BiasError(
+            f"No score of {n_judges} model judges has the flag {OWN}: name families of responders"
+            " and of judges."
+        )
+    if not neutral:
+        raise BiasError(
+            "Every model among the responders shares a family with a judge; one that does not is"
+            " needed."
+        )
+    judges = sorted(judged["rater"].unique())
+    rows = []
+    for rater, theirs in sorted(own.items()):
+        others = [k for k in judges if not own.get(k, set()) & theirs and k != rater]
+        rows.append((rater, sorted(theirs), neutral, others))
+    return pd.DataFrame(rows, columns=["rater", "own", "neutral", "others"])
+
+
+def self_preference(
+    scores: pd.DataFrame,
+    responders: pd.DataFrame,
+    *,
+    rng: Rng = None,
+    n_resamples: int = 1000,
+    ci_level: float = 0.95,
+) -> pd.DataFrame:
+    """Estimate self-preference of each judge and dimension, and its divergence from people.
+
+    The judge's mean of its own family's replies less that of neutral models', minus the same
+    difference of judges of other families, or of people, over replies to which all gave a valid
+    score. Source: Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
+
+    Parameters
+    ----------
+    scores, responders
+        The tables of these names; the flag ``own_family`` marks scores of a judge's own family.
+    rng, n_resamples, ci_level
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a judge, dimension, ``against`` (``"judges"`` or ``"people"``) and ``scale``
+        (``"score"``, or ``"logit"`` of the place between 1 and 5): ``estimate``, ``se``,
+        ``ci_low``, ``ci_high``, ``p``, ``p_holm`` (over judges and dimensions), ``own_judge`` and
+        ``own_others`` (the two differences), ``ceiling`` (share of these scores at the top),
+        ``n_replies``, ``n_left_out``, ``n_clusters``, ``provisional``, ``why`` there is no
+        interval.
+
+    Raises
+    ------
+    BiasError
+        If no judge has own replies, or no model's family is neutral.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from heart_utils.simulate.study import DEFAULT_PANELS, simulate_study
+    >>> panels = [replace(panel, scores=True) for panel in DEFAULT_PANELS]
+    >>> rng = np.random.default_rng(1)
+    >>> study = simulate_study(rng=rng, strengths=4, n_dialogues=40, pairs="all", panels=panels)
+    >>> own = study.scores["rater_kind"].eq("model") & study.scores["responder"].eq("model_02")
+    >>> flags = own.map({True: ["own_family"], False: []})
+    >>> scores = study.scores.assign(rater=study.scores["rater_kind"], flags=flags)
+    >>> self_preference(scores, study.responders, n_resamples=50)["against"].tolist()
+    ['people', 'people']
+    """
+    ties = family_ties(scores, responders)
+    people = sorted(scores.loc[scores["rater_kind"] == "human", "rater"].unique())
+    clusters = np.unique(scores["dialogue_id"].to_numpy(str))
+    check_clusters(len(clusters), "dialogue_id")
+    weights = np.vstack([np.ones(len(clusters)), draw_weights(len(clusters), n_resamples, rng)])
+    rows = []
+    for dimension, of_dimension in scores.groupby("dimension", sort=True):
+        sheet = of_dimension.assign(
+            score=of_dimension["score"].where(of_dimension["state"] == "valid")
+        )
+        by_reply = sheet.set_index(["reply_id", "dialogue_id", "responder", "rater"])["score"]
+        wide = by_reply.unstack("rater").reset_index()  # noqa: PD010
+        codes = np.searchsorted(clusters, wide["dialogue_id"].to_numpy(str))
+        for judge, theirs, neutral, rivals in ties.itertuples(index=False):
+            own = wide["responder"].isin(theirs).to_numpy()
+            compared = own | wide["responder"].isin(neutral).to_numpy()
+            for against, others in (("judges", rivals), ("people", people)):
+                if not others:
+                    continue
+                values = wide[[judge, *others]].to_numpy(float, na_value=np.nan)
+                complete = compared & ~np.isnan(values).any(axis=1)
+                known = values[complete]
+                about = {
+                    "rater": judge,
+                    "dimension": dimension,
+                    "against": against,
+                    "ceiling": float((known[:, 0] == HIGHEST).mean()) if len(known) else np.nan,
+                    "n_replies": len(known),
+                    "n_left_out": int((compared & ~complete).sum()),
+                }
+                contrasts = _contrast(known, own[complete], codes[complete], weights, ci_level)
+                rows += [about | row for row in contrasts]
+    table = pd.DataFrame(rows)
+    table["provisional"] = table["n_clusters"] < ENOUGH_CLUSTERS
+    return table.assign(p_holm=holm(table["p"], [table["against"], table["scale"]]))
+
+
+def _contrast(
+    values: Array, own: NDArray[np.bool_], codes: NDArray[np.intp], weights: Array, ci_level: float
+) -> Iterator[dict[str, object]]:
+    """Compute how far the first rater differs from the others, on both scales."""
+    n_clusters, means = len(np.unique(codes)), []
+    for side in (own, ~own):
+        columns = [
+            np.bincount(codes[side], column, weights.shape[1])
+            for column in (*values[side].T, np.ones(side.sum()))
+        ]
+        sums = weights @ np.column_stack(columns)
+        means.append(ratio(sums[:, :-1], sums[:, -1:]))
+    for scale in ("score", "logit"):
+        with np.errstate(invalid="ignore"):
+            if scale == "logit":
+                means = [special.logit((mean - LOWEST) / (HIGHEST - LOWEST)) for mean in means]
+            apart = means[0] - means[1]
+            judge, others = apart[:, 0], apart[:, 1:].mean(axis=1)
+            gap = np.where(np.isfinite(judge - others), judge - others, np.nan)
+        se = float(standard_error(gap[1:, None], n_clusters)[0])
+        why = "" if se > 0 else "the scores do not vary"
+        if np.isnan(gap[0]):
+            why, se = "a mean lies at the end of the scale, or a side has no reply", np.nan
+        ends = dict.fromkeys(("ci_low", "ci_high", "p"), np.nan)
+        if not why:
+            ends = tested(gap, n_clusters, ci_level)
+        row = {"scale": scale, "estimate": gap[0], "own_judge": judge[0], "own_others": others[0]}
+        yield {**row, "why": why, **ends, "se": se, "n_clusters": n_clusters}

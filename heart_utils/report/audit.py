@@ -14,7 +14,7 @@ from scipy import stats
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.agreement.panel import agreement_with_baselines
 from heart_utils.gate import Answers
 from heart_utils.identities import show_rater
 from heart_utils.judges.position import BiasError, feature_bias, text_features

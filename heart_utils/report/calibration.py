@@ -101,7 +101,7 @@ class CalibrationRecord:
     longer_when_wrong: float | None
     same_when_asked_again: float | None  #: Share of its answers that were the same at a repeat.
     #: Share of the variance of its answers that comes back at a repeat
-    #: (:func:`~heart_utils.judges.retest.repeat_reliability`).
+    #: (:func:`~heart_utils.judges.position.repeat_reliability`).
     reliability: float | None
     reliability_low: float | None
     reliability_high: float | None

@@ -36,7 +36,7 @@ from heart_utils.gate import (
     describe_change,
 )
 from heart_utils.identities import redact_message, refuse_identities
-from heart_utils.judges.records import NOT_CALIBRATED
+from heart_utils.judges import NOT_CALIBRATED
 from heart_utils.ratings.verdicts import combine_orders, is_simulated
 from heart_utils.replies.conversations import seekers_in_words
 from heart_utils.report import WORDS, fill_page

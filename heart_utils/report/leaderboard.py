@@ -18,7 +18,7 @@ from scipy import stats
 
 from heart_utils.extras import MissingExtraError, extra
 from heart_utils.identities import refuse_identities
-from heart_utils.judges.records import NOT_CALIBRATED, Record, words_of_record
+from heart_utils.judges import NOT_CALIBRATED, Record, words_of_record
 from heart_utils.ratings.ratings import count_orders
 from heart_utils.ratings.verdicts import is_simulated
 from heart_utils.replies.conversations import fault_of_seekers, seekers_in_words

@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 
 from heart_utils.agreement import agreement
 from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.agreement.baselines import estimate_ceiling
 from heart_utils.agreement.kappa import cohen_kappa, gwet_ac, krippendorff_alpha
-from heart_utils.agreement.panel import alternative_annotator_test, effective_judges
+from heart_utils.agreement.panel import (
+    alternative_annotator_test,
+    effective_judges,
+    estimate_ceiling,
+)
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import AgreementError, combine_orders
 from heart_utils.simulate.study import Panel, simulate_study

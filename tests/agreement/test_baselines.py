@@ -5,7 +5,7 @@ from agreement_tables import random_votes, votes
 
 from heart_utils import scores_to_verdicts
 from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.agreement.panel import agreement_with_baselines
 from heart_utils.judges.position import feature_gaps
 from heart_utils.ratings.verdicts import AgreementError
 from heart_utils.runs import open_run

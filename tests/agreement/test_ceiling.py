@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from heart_utils.agreement.baselines import estimate_ceiling, highest_ceiling
+from heart_utils.agreement.panel import estimate_ceiling, highest_ceiling
 from heart_utils.ratings.resampling import bootstrap_ci
 from heart_utils.ratings.verdicts import AgreementError
 

@@ -7,7 +7,8 @@ from scipy import stats
 from scipy.stats import kendalltau
 from statsmodels.stats.multitest import multipletests
 
-from heart_utils.agreement.ranks import order_changes, rank_agreement
+from heart_utils.agreement.panel import rank_agreement
+from heart_utils.agreement.ranks import order_changes
 from heart_utils.ratings.verdicts import AgreementError
 
 

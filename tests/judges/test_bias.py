@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heart_utils.judges.halo import measure_halo
 from heart_utils.judges.position import (
     BiasError,
     compare_answers,
@@ -16,8 +15,7 @@ from heart_utils.judges.position import (
     position_bias,
     text_features,
 )
-from heart_utils.judges.report_card import grade_probes
-from heart_utils.judges.self_preference import self_preference
+from heart_utils.judges.report_card import grade_probes, measure_halo, self_preference
 from heart_utils.simulate.study import Panel, simulate_study
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from heart_utils.judges.halo import NOT_DISTINCT, measure_halo
 from heart_utils.judges.position import BiasError
+from heart_utils.judges.report_card import NOT_DISTINCT, measure_halo
 
 
 def table_of(block, responders="wxyz", raters="jkl", dimensions=("empathy", "safety", "warmth")):

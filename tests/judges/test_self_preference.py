@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.judges.position import BiasError
-from heart_utils.judges.self_preference import family_ties, self_preference
+from heart_utils.judges.report_card import family_ties, self_preference
 from heart_utils.sources.load import load_responders, load_scores
 
 RATERS = {"j": "model", "k": "model", "people": "human"}

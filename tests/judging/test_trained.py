@@ -14,7 +14,7 @@ from heart_collect.judging.trained import (
     load_trained_judge,
     train_judge,
 )
-from heart_utils.agreement.baselines import agreement_with_baselines
+from heart_utils.agreement.panel import agreement_with_baselines
 
 GOOD = ["i", "hear", "how", "hard", "this", "is", "and", "you", "are", "not", "alone", "with", "it"]
 BAD = ["just", "get", "over", "it", "because", "other", "people", "have", "it", "much", "worse"]

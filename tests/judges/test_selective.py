@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
-from heart_utils.agreement.panel import calibrate_abstention, risk_bound
+from heart_utils.judges.confidence import calibrate_abstention, risk_bound
 from heart_utils.ratings.verdicts import AgreementError
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from heart_utils.replies.scaling import ScalingError, correlate_scale, spearman_interval
+from heart_utils.agreement.ranks import ScalingError, correlate_scale, spearman_interval
 
 
 def test_the_intervals_behind_the_published_correlation():
@@ -54,7 +54,7 @@ def test_rho_and_the_shuffled_p_value_are_those_of_scipy(rng):
 def test_drawn_orders_come_near_all_orders(rng, monkeypatch):
     table = models(rng, 8, families=3)
     exact = correlate_scale(table, x="ttft_ms", rng=rng).p_values.set_index("shuffled")["p_value"]
-    monkeypatch.setattr("heart_utils.replies.scaling.EXACT", 0)
+    monkeypatch.setattr("heart_utils.agreement.ranks.EXACT", 0)
     drawn = correlate_scale(table, x="ttft_ms", rng=rng, n_shuffles=20_000).p_values.set_index(
         "shuffled"
     )["p_value"]
