@@ -12,9 +12,7 @@ from scipy import stats
 
 from heart_utils.ratings.resampling import (
     ENOUGH_CLUSTERS,
-    Resampling,
     Rng,
-    as_rng,
     bootstrap_ci,
     holm,
     interval_of,
@@ -101,7 +99,7 @@ def position_bias(
         ]
         for measure, values, of, without in measures:
             about = {"rater": rater, "dimension": dimension, "measure": measure}
-            how: Resampling = {"rng": rng, "n_resamples": n_resamples, "ci_level": ci_level}
+            how = rng, n_resamples, ci_level
             rows.append(about | _share(values, of["dialogue_id"], without, how))
     return pd.DataFrame(rows)
 
@@ -230,12 +228,17 @@ def feature_bias(
     return table.reset_index(level=["rater", "dimension"]).reset_index(drop=True)
 
 
-def _share(values: object, clusters: pd.Series, without: str, how: Resampling) -> dict[str, object]:
+def _share(
+    values: object, clusters: pd.Series, without: str, how: tuple[Rng, int, float]
+) -> dict[str, object]:
     """Compute the mean of zeros, halves and ones, with an interval."""
     outcomes, n_clusters = np.asarray(values, dtype=float), clusters.nunique()
     value, low, high, why = outcomes.mean() if n_clusters else np.nan, np.nan, np.nan, without
     if n_clusters > 1:
-        interval = share_ci(outcomes, 1, cluster=clusters, **how)
+        rng, n_resamples, ci_level = how
+        interval = share_ci(
+            outcomes, 1, cluster=clusters, rng=rng, n_resamples=n_resamples, ci_level=ci_level
+        )
         low, high, why = interval.ci_low, interval.ci_high, ""
     elif n_clusters:
         why = "one dialogue only, so no interval"
@@ -370,8 +373,14 @@ def compare_answers(
             if valid["dialogue_id"].nunique() < 2:
                 continue
             same = valid["verdict"].eq(valid["verdict_after"])
-            how: Resampling = {"rng": as_rng(rng), "n_resamples": n_resamples, "ci_level": ci_level}
-            share = share_ci(same, 1, cluster=valid["dialogue_id"], **how)
+            share = share_ci(
+                same,
+                1,
+                cluster=valid["dialogue_id"],
+                rng=rng,
+                n_resamples=n_resamples,
+                ci_level=ci_level,
+            )
             ends = share.estimate, share.ci_low, share.ci_high
             counts = len(valid), len(both) - len(valid), share.n_clusters
             rows.append((rater, dimension, one, other, *ends, *counts, share.provisional))
