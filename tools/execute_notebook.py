@@ -63,6 +63,7 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import papermill
     from papermill.exceptions import PapermillExecutionError
+    from papermill.iorw import write_ipynb
 
     from tools.kernels import AsyncFileKernel
 
@@ -81,9 +82,9 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
     anew.unlink(missing_ok=True)
     os.environ[LOG] = str(anew)
     try:
-        papermill.execute_notebook(
+        executed = papermill.execute_notebook(
             notebook,
-            part,
+            None,  # it would write the copy anew before and after each cell
             parameters=parameters,
             cwd=root / "notebooks",
             kernel_name="python3",
@@ -95,6 +96,7 @@ def execute_notebook(notebook: Path, copy: Path, parameters: dict[str, Any], *, 
                 f"--IPKernelApp.exec_lines=import sys; {without}",
             ],
         )
+        write_ipynb(executed, str(part))
         os.replace(part, copy)
     except PapermillExecutionError as error:
         raise ExecutionError(

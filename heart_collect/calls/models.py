@@ -309,13 +309,6 @@ def request_key(model: str, messages_digest: str, options: str, repeat: int) -> 
     return digest_of("\n".join([model, messages_digest, options, str(repeat)]), 32)
 
 
-def supports_schema(model: Model) -> bool:
-    """Check whether a model takes a JSON schema and keeps to it."""
-    return model.checksum is not None or bool(
-        load_litellm().supports_response_schema(model=model.model)
-    )
-
-
 def _read_model(number: int, entry: Any) -> Model:
     where = f"model {number}"
     if not isinstance(entry, Mapping):

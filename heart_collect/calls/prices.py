@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heart_collect.calls.keys import NotAllowedError, provider_at
-from heart_collect.calls.models import Call, Model, Request
+from heart_collect.calls.models import Call, Model, Request, load_litellm
 from heart_utils.extras import extra
 from heart_utils.settings import JsonObject
 
@@ -50,20 +50,31 @@ def _price_list() -> JsonObject:
 
 
 @lru_cache(maxsize=256)
-def _listed(model: str) -> tuple[float, float] | None:
+def _entry(model: str) -> JsonObject:
     """Look a model up by its whole name, or by its name alone where the provider is the same."""
     prices = _price_list()
     provider, _, name = model.partition("/")
-    listed = prices.get(model)
-    if listed is None and name in prices:
-        # litellm's own names go on after the provider's, as vertex_ai-language-models does
-        sold_by = re.split("[-_]", prices[name].get("litellm_provider", ""))[0]
-        listed = prices[name] if sold_by == re.split("[-_]", provider)[0] else None
-    if listed is None:
-        return None
+    if model in prices:
+        return dict(prices[model])
+    if name not in prices:
+        return {}
+    # litellm's own names go on after the provider's, as vertex_ai-language-models does
+    sold_by = re.split("[-_]", prices[name].get("litellm_provider", ""))[0]
+    return dict(prices[name]) if sold_by == re.split("[-_]", provider)[0] else {}
+
+
+def _listed(model: str) -> tuple[float, float] | None:
+    listed = _entry(model)
     prompt, completion = listed.get("input_cost_per_token"), listed.get("output_cost_per_token")
     # It lists 0 for names whose price it does not know, such as `anthropic/claude-sonnet-4-0`.
     return (float(prompt), float(completion)) if prompt and completion else None
+
+
+def supports_schema(model: Model) -> bool:
+    """Check whether a model takes a JSON schema and keeps to it."""
+    if model.checksum is not None or _entry(model.model).get("supports_response_schema"):
+        return True  # importing litellm takes seconds
+    return bool(load_litellm().supports_response_schema(model=model.model))
 
 
 def price(model: Model) -> tuple[float, float] | None:

@@ -15,8 +15,8 @@ import pandas as pd
 
 from heart_collect.calls.engine import Asking, ask_all
 from heart_collect.calls.ledger import Ledger
-from heart_collect.calls.models import Call, Model, Request, supports_schema
-from heart_collect.calls.prices import bound, plan_call
+from heart_collect.calls.models import Call, Model, Request
+from heart_collect.calls.prices import bound, plan_call, supports_schema
 from heart_collect.calls.rows import failed
 from heart_collect.judging.prompts import Messages, Template
 from heart_collect.judging.readings import Reading, was_cut

@@ -17,8 +17,8 @@ from heart_collect.calls.models import (
     forgo_records,
     load_litellm,
     read_models,
-    supports_schema,
 )
+from heart_collect.calls.prices import supports_schema
 
 GPT = Model("gpt", "openai/gpt-4o", options={"temperature": 0.7})
 HI = ({"role": "user", "content": "Hi"},)

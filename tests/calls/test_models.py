@@ -25,9 +25,16 @@ from heart_collect.calls.models import (
     Request,
     load_litellm,
     read_models,
-    supports_schema,
 )
-from heart_collect.calls.prices import BudgetError, cost, is_paid, price, reserve, text_bound
+from heart_collect.calls.prices import (
+    BudgetError,
+    cost,
+    is_paid,
+    price,
+    reserve,
+    supports_schema,
+    text_bound,
+)
 from heart_collect.calls.queues import make_queues
 from heart_collect.calls.records import ReplayError, export_calls, open_ledger
 

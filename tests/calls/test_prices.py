@@ -95,23 +95,17 @@ def test_a_price_of_zero_for_what_is_listed_as_paid_is_refused(settings, said):
 )
 def test_a_price_is_what_the_settings_say_or_the_list_says_above_zero(model, rates, monkeypatch):
     from heart_collect.calls import prices
-    from heart_collect.calls.models import load_litellm
 
-    halves = {"openai/half-listed": (0.0, 2e-6), "openai/other-half": (2e-6, None)}
-    real = load_litellm().get_model_info
-
-    def listed(name):
-        if name in halves:
-            return dict(
-                zip(("input_cost_per_token", "output_cost_per_token"), halves[name], strict=True)
-            )
-        return real(name)
-
-    monkeypatch.setattr(load_litellm(), "get_model_info", listed)
-    prices._listed.cache_clear()
+    halves = {
+        "openai/half-listed": {"input_cost_per_token": 0.0, "output_cost_per_token": 2e-6},
+        "openai/other-half": {"input_cost_per_token": 2e-6, "output_cost_per_token": None},
+    }
+    listed = _price_list() | halves
+    monkeypatch.setattr(prices, "_price_list", lambda: listed)
+    prices._entry.cache_clear()
     assert price(model) == (None if rates is None else pytest.approx(rates, rel=1e-12))
     assert is_paid(model) == (rates != (0.0, 0.0))
-    prices._listed.cache_clear()
+    prices._entry.cache_clear()
 
 
 @pytest.mark.parametrize(
