@@ -21,7 +21,7 @@ from heart_utils.judges.position import (
 )
 from heart_utils.ratings.resampling import Rng, clustered_error, error_ends
 from heart_utils.ratings.verdicts import Array, combine_orders, read_votes
-from heart_utils.report.calibration import OVER, CalibrationError, CalibrationRecord, digest_parts
+from heart_utils.report.calibration import CalibrationError, CalibrationRecord, digest_parts
 from heart_utils.tables import need_columns
 
 __all__ = ["LabelSource", "calibrate_judge"]
@@ -231,7 +231,6 @@ def calibrate_judge(
         reliability_high=reliability_high,
         simulated=bool(votes["simulated"].any()) if "simulated" in votes else False,
         n_people=int(decided["rater"].nunique()),
-        interval_over=OVER,
     )
 
 

@@ -174,8 +174,7 @@ def audit_votes(
 ) -> Audit:
     """Ask of votes what they can support, most serious first.
 
-    Each check, such as whether a judge reads or a leaderboard hangs together, raises a false alarm
-    about sound votes in 5 % of files at most.
+    Each check raises a false alarm about sound votes in 5 % of files at most.
 
     Parameters
     ----------
@@ -200,12 +199,10 @@ def audit_votes(
 
     Examples
     --------
-    >>> votes = pd.DataFrame(
-    ...     [(f"d{n}", order, "a") for n in range(40) for order in ("ab", "ba")],
-    ...     columns=["dialogue_id", "order", "verdict"],
-    ... ).assign(responder_a="x", responder_b="y", rater="judge", rater_kind="model")
-    >>> votes["verdict"] = votes["order"].map({"ab": "a", "ba": "b"})  # always the first
-    >>> audit = audit_votes(votes, n_resamples=50)
+    >>> votes = pd.DataFrame({"dialogue_id": range(40), "order": "ab", "verdict": "a"})
+    >>> votes = votes.assign(responder_a="x", responder_b="y", rater="judge", rater_kind="model")
+    >>> turned = votes.assign(order="ba", verdict="b")  # always the first
+    >>> audit = audit_votes(pd.concat([votes, turned], ignore_index=True), n_resamples=50)
     >>> audit.outcome, audit.findings["check"][0]
     ('unsupported', 'reading')
     """
@@ -293,7 +290,6 @@ class _Sheet:
 
     @cached_property
     def people(self) -> NDArray[np.bool_]:
-        """Which joined verdicts are people's."""
         return self.joined["rater_kind"].eq("human").to_numpy()
 
     @cached_property
@@ -314,7 +310,6 @@ class _Sheet:
 
     @cached_property
     def judges(self) -> list[str]:
-        """Who is no person."""
         return sorted(self.joined.loc[~self.people, "rater"].astype(str).unique())
 
     @cached_property
@@ -346,7 +341,6 @@ class _Sheet:
         return _beside_people(self)
 
     def of(self, rater: str) -> NDArray[np.bool_]:
-        """Which joined verdicts are one rater's."""
         return self.joined["rater"].eq(rater).to_numpy()
 
     def n_dialogues(self, of: NDArray[np.bool_]) -> int:
@@ -463,7 +457,6 @@ def _reads(who: str, rows: pd.DataFrame) -> Finding:
 
 
 def _board(sheet: _Sheet) -> Iterator[Finding]:
-    """Leaderboards, and whether they hold together."""
     for dimension, rows in sheet.joined.groupby("dimension", sort=True):
         name = str(dimension)
         apart, thread = _thread(rows)
@@ -836,8 +829,8 @@ def _own_lead(
 ) -> tuple[tuple[float, float, float], bool]:
     """Compute a family's lead with its interval, and whether a surer judge is allowed for.
 
-    A judge that is surer than others gives every strong author more wins. How much more is found
-    over pairs of authors, whose means are the instrument of single answers.
+    How much surer it is than others is found over pairs of authors, whose means are the instrument
+    of single answers.
     """
     own, expected, turn = own[kept], expected[kept], sheet.turn[kept]
     given = sheet.share[kept] - 0.5
@@ -900,7 +893,7 @@ def _changes(
     """Compare how often each responder won, earlier and later, by dialogue.
 
     On pairs asked in both halves where there are some; else against the same authors (Welch), less
-    what people say of the same pairs where they decided most of them.
+    what people say of the same pairs.
     """
     columns = [*SIDES, "dimension", "dialogue_id"]
     rows = sheet.joined.loc[mine, columns].assign(share=sheet.share[mine], late=late)

@@ -34,24 +34,16 @@ from heart_utils.runs import content_digest, open_run, read_sealed, write_sealed
 from heart_utils.settings import JsonObject, read_strictly, read_yaml
 
 __all__ = [
-    "LEAST_LABELS",
-    "CalibratedJudges",
     "CalibrationError",
     "CalibrationRecord",
-    "check_calibration",
-    "compare_powered",
-    "decide_nothing",
     "load_calibration",
 ]
 
 PARTS = ("model", "prompt", "rubric", "options")
-FORMAT = "heart-calibration-1"
-OVER = "dialogues and people"
+FORMAT = "heart-calibration-2"
 LEAST_LABELS = 100
 MINUTES_A_LABEL = 2.0  #: What one label costs a person, where a message reckons hours.
 SIDES = ["responder_a", "responder_b"]
-
-
 UNDECIDED = (
     ". The judge is not shown to be fit to decide: this is a report, and neither a pass nor a"
     " failure."
@@ -106,9 +98,7 @@ class CalibrationRecord:
     reliability_low: float | None
     reliability_high: float | None
     simulated: bool
-    n_people: int | None = None  #: People who gave those labels.
-    #: What the ends of agreement and lead cover; a record that was made before does not say it.
-    interval_over: str = "dialogues"
+    n_people: int  #: People who gave those labels: agreement and lead are over these, too.
 
     def faults(
         self,
@@ -123,8 +113,7 @@ class CalibrationRecord:
         Parameters
         ----------
         bound_to : mapping, optional
-            What the judge is now: ``model``, ``prompt``, ``rubric``, ``options``, as
-            ``Recipe.identity_of`` gives them.
+            What the judge is now, as ``Recipe.identity_of`` gives it.
         today : datetime.date, optional
             By default the day on which this runs.
         least_lead : float
@@ -160,11 +149,6 @@ class CalibrationRecord:
             faults.append(
                 f"{who} rests on {self.n_labels} labels by people; {least_labels} are asked for."
                 f" {cost_in_hours(least_labels - self.n_labels)}"
-            )
-        if self.interval_over != OVER or self.n_people is None:
-            faults.append(
-                f"{who} was made before people were counted: its interval is over dialogues alone,"
-                f" and may rest on one person. {again}"
             )
         if not self.agreement_low > 0.5:
             faults.append(
@@ -203,13 +187,11 @@ class CalibrationRecord:
         if changed:
             expired = f"expired: {' and '.join(changed)} changed; "
         labels = "SIMULATED labels" if self.simulated else "labels by people"
-        counted = self.interval_over == OVER and self.n_people is not None
-        people = f"{self.n_people} in all" if counted else "people not counted"
         end = "no date of expiry" if last is None else f"valid until {last.isoformat()}"
         return (
             f"{expired}lead {self.lead:+.3f} [{self.lead_low:+.3f}, {self.lead_high:+.3f}],"
-            f" {self.n_labels} {labels}, {people} ({self.labels_from}), made on {self.made_on},"
-            f" {end}"
+            f" {self.n_labels} {labels}, {self.n_people} in all ({self.labels_from}),"
+            f" made on {self.made_on}, {end}"
         )
 
     @property
@@ -260,7 +242,7 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
     Raises
     ------
     CalibrationError
-        If the file is no record of this format, or its content does not fit its digest.
+        If the file is no such record.
 
     Examples
     --------
@@ -275,7 +257,6 @@ def load_calibration(path: str | os.PathLike[str]) -> CalibrationRecord:
 
 
 def digest_parts(bound_to: Mapping[str, Any]) -> dict[str, str]:
-    """Compute the digest of each part of a judge."""
     given = {part for part, value in bound_to.items() if value not in (None, "")}
     lacks, unknown = (", ".join(sorted(of)) for of in (set(PARTS) - given, given - set(PARTS)))
     if lacks or unknown:
@@ -318,40 +299,9 @@ def check_calibration(
 ) -> CalibratedJudges:
     """Check that each judge has a fitting record for each dimension, and has not changed since.
 
-    Parameters
-    ----------
-    verdicts : pandas.DataFrame
-        What the gate compares; its judges are the raters.
-    records : sequence of pathlib.Path
-        Files that ``CalibrationRecord.save`` wrote.
-    run : str, optional
-        The run that the verdicts come from, whose manifest says what its judges are.
-    judges : pathlib.Path, optional
-        A YAML file that says it where votes come from a file: a judge's name -> ``model``,
-        ``prompt``, ``rubric``, ``options``.
-    least_lead, least_labels : float, int
-        As in ``CalibrationRecord.faults``.
-    dimensions : sequence of str, optional
-        Lines of the rubric; all of the verdicts by default.
-    today : datetime.date, optional
-        The day on which this runs, by default.
-
-    Returns
-    -------
-    CalibratedJudges
-
-    Raises
-    ------
-    GateError, CalibrationError
-        If a file cannot be read, or two records are for one judge and dimension.
-
-    Examples
-    --------
-    >>> votes = pd.DataFrame({"rater": ["judge"], "dimension": "overall", "protocol": "heart"})
-    >>> check_calibration(votes, [], run=None, judges=None, least_lead=0.0, least_labels=100).faults
-    ... # doctest: +NORMALIZE_WHITESPACE
-    ("'judge' has no calibration on 'overall': `calibrate_judge` makes one from people's votes. 100
-    labels cost people about 3.3 hours, at 2 minutes each.",)
+    What a judge is now stands in the manifest of `run`, or in the YAML file `judges` (name ->
+    ``model``, ``prompt``, ``rubric``, ``options``). Raises where a file cannot be read, or two
+    records are for one judge and dimension.
     """
     known = _by_judge([load_calibration(path) for path in records])
     identities = {} if judges is None else read_yaml(judges, dict[str, JsonObject], GateError)
@@ -413,46 +363,9 @@ def compare_powered(
 ) -> Comparison:
     """Test the drop as people would see it, from judges' verdicts corrected by people's.
 
-    Whatever the judge rewards cancels, since it enters by the difference between the dialogues that
-    people judged and all: see
+    Both are verdicts with orders combined, people's on some of the judges' dialogues, drawn at
+    random. Whatever the judge rewards cancels, as in
     :func:`~heart_utils.agreement.prediction_powered.prediction_powered_ratings`.
-
-    Parameters
-    ----------
-    judged : pandas.DataFrame
-        The judges' verdicts, orders combined.
-    people : pandas.DataFrame
-        People's verdicts on some of these dialogues, drawn at random, orders combined.
-    baseline, candidate : str
-        The two responders.
-    rule, dimensions
-        As in :func:`~heart_utils.gate.compare_responders`.
-
-    Returns
-    -------
-    Comparison
-        ``n_dialogues`` counts those that people judged.
-
-    Raises
-    ------
-    GateError, heart_utils.ratings.verdicts.AgreementError
-        If people did not judge both, or judged fewer than five dialogues or dialogues that the
-        judges did not.
-
-    Examples
-    --------
-    >>> from heart_utils import Panel, simulate_study
-    >>> panels = [Panel("human", 5, 1), Panel("model", 1, 1)]
-    >>> study = simulate_study(
-    ...     rng=np.random.default_rng(1), strengths=3, n_dialogues=60, pairs="all", panels=panels
-    ... )
-    >>> judged, people = (
-    ...     study.verdicts[study.verdicts["rater_kind"] == kind] for kind in ("model", "human")
-    ... )
-    >>> people = people[people["dialogue_id"].isin(people["dialogue_id"].unique()[:20])]
-    >>> old, new = sorted(judged["responder_a"].unique())[:2]
-    >>> compare_powered(judged, people, baseline=old, candidate=new).table["n_dialogues"].item()
-    20
     """
     drops = powered_drops(
         judged, people, baseline=baseline, candidate=candidate, dimensions=dimensions

@@ -68,11 +68,8 @@ if TYPE_CHECKING:
 __all__ = [
     "GateError",
     "Sides",
-    "heart_audit",
-    "heart_gate",
     "methods",
     "read_sides",
-    "report_audit",
     "write_reports",
 ]
 
@@ -131,7 +128,7 @@ class Side:
         return _names(self.tables["verdicts"][self.met()]) - {self.responder}
 
     def replies(self, who: Iterable[str]) -> pd.Series:
-        """Return the texts by responder and history; several replies to one history are joined."""
+        """Return the texts by responder and history, several replies to one history joined."""
         rows = self.tables["replies"].fillna({"text": ""})
         written = rows[rows["responder"].isin(who)].groupby(["responder", "history_id"])["text"]
         return written.agg(lambda texts: "\n".join(sorted(texts)))
@@ -156,10 +153,9 @@ def read_sides(
 
     Parameters
     ----------
-    baseline : str
+    baseline, candidate : str
         A responder of `run`, or ``run:responder``, or, of a file of votes, ``votes.csv:responder``.
-    candidate : str
-        The same. Of two files that differ in one responder each, their names are enough.
+        Of two files that differ in one responder each, their names are enough.
     run : str, optional
         The run of responders that are named alone.
     protocol : str, optional
@@ -463,7 +459,7 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def _words(comparison: Comparison) -> dict[str, str]:
-    """Write in the words of its mode what the gate tested, with the numbers of this comparison."""
+    """Write in the words of its mode what the gate tested."""
     alpha = comparison.alpha
     numbers = {"n_releases": comparison.n_releases, "alpha": alpha, "margin": comparison.margin}
     # no more than this, since runs that share a baseline share its luck
@@ -505,31 +501,7 @@ def _svg(figure: Figure, salt: str) -> Markup:
 
 
 def report_audit(audit: Audit, name: str) -> str:
-    """Fill one of the templates ``audit.html`` and ``audit.md``.
-
-    Parameters
-    ----------
-    audit : Audit
-        What was found.
-    name : {"audit.html", "audit.md"}
-        The page, with figures (needs matplotlib), or Markdown.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    heart_utils.identities.IdentityError
-        If a name looks like a person's address or id.
-
-    Examples
-    --------
-    >>> votes = pd.DataFrame({"dialogue_id": ["d1", "d2"], "verdict": ["a", "b"]})
-    >>> votes = votes.assign(responder_a="x", responder_b="y", rater="judge", rater_kind="model")
-    >>> report_audit(audit_votes(votes, n_resamples=20), "audit.md").splitlines()[0]
-    '## What these votes can support'
-    """
+    """Fill ``audit.html`` (with figures, which needs matplotlib) or ``audit.md``."""
     refuse_identities({"the audit": audit.findings}, {}, known=known_people())
     by_level = dict(list(audit.findings.groupby("level")))
     parts = [
@@ -597,11 +569,9 @@ def methods(
     ratings : Ratings
         What was fitted to these verdicts.
     records : sequence of CalibrationRecord, optional
-        Of the judges; by default those in the run's folder ``calibration``. A judge without one is
-        called "not calibrated".
+        Of the judges; by default those in the run's folder ``calibration``.
     cards : pandas.DataFrame, optional
-        Of the simulated seekers of a run of conversations, from
-        :func:`~heart_utils.report.conversation.check_seekers`.
+        Of simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`.
 
     Returns
     -------

@@ -83,9 +83,8 @@ characters of the names only."""
 def use_book_style() -> None:
     """Set size, fonts and colours of the figures that follow, and save them as SVG.
 
-    Every chapter calls it first. It changes ``matplotlib.rcParams`` for the whole process: no
-    figure is wider than 4.8 inches, so that a phone shows its letters, and colours are seaborn's
-    ``colorblind``. In a notebook the rows behind a figure go with it as CSV (:func:`keep_rows`).
+    It changes ``matplotlib.rcParams`` for the whole process: no figure is wider than 4.8 inches, so
+    that a phone shows its letters. In a notebook the rows behind a figure go with it as CSV.
 
     Raises
     ------
@@ -119,7 +118,6 @@ def use_book_style() -> None:
 
 
 def book_style() -> dict[Any, Any]:
-    """Read the settings that all figures share."""
     with extra("plots"):
         import matplotlib as mpl
 
@@ -128,19 +126,18 @@ def book_style() -> dict[Any, Any]:
 
 
 def fit_width(figure: Figure) -> None:
-    """Make a figure no wider than the book's."""
     figure.set_figwidth(min(WIDTH, figure.get_figwidth()))
 
 
 def keep_rows(axes: Axes, table: pd.DataFrame, *, first: Sequence[str | None] = ()) -> None:
-    """Keep the rows that axes were drawn from, which the book offers as CSV beside their figure.
+    """Keep the rows that axes were drawn from, which the book offers as CSV below their figure.
 
     Parameters
     ----------
     axes : matplotlib.axes.Axes
         Where they were drawn. The rows of all axes of a figure go below each other.
     table : pandas.DataFrame
-        The rows, with whatever they say of themselves: study, numbers of raters, source.
+        The rows, with whatever they say of themselves.
     first : sequence of str
         Columns that come first: names, estimate and interval.
 
@@ -205,22 +202,19 @@ def plot_intervals(
 ) -> Axes:
     """Draw one row for each label, with a marker for each estimate and a line for its interval.
 
-    Several estimates for one label, such as two rater groups, lie below each other in its row, and
-    differ by colour and by marker.
-
     Parameters
     ----------
     table : pandas.DataFrame or Ratings
         One row an estimate, from top to bottom. Ends are in ``<value>_low`` and ``<value>_high``,
-        or else in ``ci_low`` and ``ci_high``, where there are such; an infinite one is an arrow.
+        else in ``ci_low`` and ``ci_high``, where there are such; an infinite one is an arrow.
     value : str
         Column of the estimates.
     label : str
-        Column of the names of the rows.
+        Column of the names of the rows; several estimates of one name share its row.
     by : str, optional
         Column of the colour and marker.
     looks : mapping of str to tuple, optional
-        Value of `by` -> its colour and marker, where these have a meaning of their own.
+        Value of `by` -> its colour and marker.
     reference : mapping of str to float, optional
         Words -> position of a thin line, such as ``{"a coin": 0.5}``.
     xlabel : str, optional
@@ -313,11 +307,9 @@ def plot_leaderboard(
     origin: str = "measured",
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw ratings with their intervals, best responder on top.
+    """Draw ratings with their intervals, best responder on top, and what they rest on.
 
-    Inside the figure stands what it rests on: numbers of verdicts and clusters, and every caveat,
-    such as few clusters or simulated verdicts. A star marks a responder who never won or never
-    lost.
+    A star marks a responder who never won or never lost.
 
     Parameters
     ----------
@@ -450,20 +442,17 @@ def plot_boards(
 def plot_forest(effects: pd.DataFrame) -> Axes:
     """Draw models' win shares over people with intervals, as a forest plot by group.
 
-    What was computed here has a filled marker, what a paper prints a hollow one. Models win more
-    often to the right of the dotted line at one half.
+    What was computed here has a filled marker, what a paper prints a hollow one.
 
     Parameters
     ----------
     effects : pandas.DataFrame
         Rows of the table ``effects``, top to bottom, with ``group`` (the heading, eight groups at
-        most) and ``line`` (the words above each effect, of at most 50 characters). An effect
-        without an interval is a marker alone.
+        most) and ``line`` (the words above each effect, of at most 50 characters).
 
     Returns
     -------
     matplotlib.axes.Axes
-        The share from 0 % to 100 % on the horizontal axis, with the highest level of the table.
 
     Raises
     ------
@@ -665,14 +654,11 @@ def explore(
 ) -> Html:
     """Write the rows behind a static figure, which a page's script lets readers filter and tap.
 
-    All rows are in the page itself, nothing is loaded, and without scripts the figure stays.
-
     Parameters
     ----------
     table : pandas.DataFrame
         One row a line, square or cell, with the columns that `KINDS` names. For ``"guess"`` the
-        first row is what a reader guesses; for ``"raters"`` a row holds one rater's scores of one
-        responder's replies, question by question.
+        first row is what a reader guesses.
     kind : str
         A key of `KINDS`.
     figure : str
@@ -682,9 +668,8 @@ def explore(
     shown : mapping of str to str
         Column -> its name in what a tap shows.
     cards : pandas.DataFrame, optional
-        For ``"matrix"`` the facts that a tap on a name shows, one line for each ``row``; for
-        ``"forest"`` studies without a size: ``study``, the side that it ``favours`` (``models``,
-        ``people``, ``both`` or ``neither``) and ``source``.
+        For ``"matrix"`` facts of each ``row``; for ``"forest"`` studies without a size: ``study``,
+        the side that it ``favours`` and ``source``.
 
     Returns
     -------
@@ -693,7 +678,7 @@ def explore(
     Raises
     ------
     ValueError
-        If the kind is not known, the table has no row, or a column is missing.
+        If a column is missing.
 
     Examples
     --------
@@ -702,12 +687,8 @@ def explore(
     >>> explore(cells, kind="matrix", figure="fig-x", switches={}, shown={})._repr_html_()[:27]
     '<div class="heart-explore" '
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; it can be {', '.join(KINDS)}.")
     columns = list(dict.fromkeys([*KINDS[kind], *switches, *shown]))
     need_columns(table, columns, ValueError)
-    if table.empty:
-        raise ValueError("There is nothing to ask for: the table has no row.")
     rows = json.loads(table[columns].to_json(orient="values", double_precision=4))
     payload = {"columns": columns, "rows": rows, "switches": {**switches}, "shown": {**shown}}
     if cards is not None:
@@ -728,7 +709,7 @@ def mark_simulated(ax: Axes, table: pd.DataFrame | bool) -> None:
     ax : matplotlib.axes.Axes
         Where to write.
     table : pandas.DataFrame or bool
-        The table that was drawn, with the column ``simulated`` or without; or whether to write.
+        The table that was drawn; or whether to write.
 
     Examples
     --------
@@ -863,19 +844,13 @@ def _draw_board(
 
 
 def _check_board(ratings: pd.DataFrame) -> None:
-    if absent := [name for name in ("responder", *RATING) if name not in ratings]:
-        raise ValueError(
-            "A leaderboard is drawn from what fit_ratings gives; this table has no column"
-            f" {', '.join(absent)}."
-        )
+    need_columns(ratings, ["responder", *RATING], ValueError)
     if ratings.empty:
         raise ValueError("There is no leaderboard to draw: the table has no row.")
     if twice := sorted(set(ratings.loc[ratings["responder"].duplicated(), "responder"])):
-        error_message = (
-            f"A leaderboard shows each responder once; {', '.join(twice)} stands in several rows"
-        )
         raise ValueError(
-            f"{error_message}. Choose one dimension, group and rater, or use plot_boards."
+            f"A leaderboard shows each responder once; {', '.join(twice)} stands in several rows."
+            " Choose one dimension, group and rater, or use plot_boards."
         )
 
 

@@ -1,14 +1,12 @@
 """What a page or a paper rests on, from its rows and the run's ``manifest.json``.
 
-What neither of them says is "not recorded".
-
-So is what the manifest says of another number of rows; a licence that is not recorded is the
-strictest.
+What neither says is "not recorded", as is what the manifest says of another number of rows.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -50,14 +48,13 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
     ----------
     run : Run or str
         A run, its name or its path.
-    tables
+    tables : sequence of str
         Such as ``"verdicts"`` (all parts), ``"verdicts/people"`` or ``"public/verdicts"`` (of
         another run).
 
     Returns
     -------
     list of TableNote
-        In the order asked for.
 
     Raises
     ------
@@ -76,10 +73,10 @@ def note_tables(run: str | Run, *, tables: Sequence[str]) -> list[TableNote]:
         entries: JsonObject = here.manifest.get("tables", {})
         kind, _, part = table.partition("/")
         if kind not in TABLES:
-            known_names = (
-                f"There are {', '.join(TABLES)}, also as 'verdicts/people', 'public/verdicts'."
+            raise ValueError(
+                f"{name!r} names no table. There are {', '.join(TABLES)}, also as"
+                " 'verdicts/people', 'public/verdicts'."
             )
-            raise ValueError(f"{name!r} names no table. {known_names}")
         # parts of a table come from different places
         for pattern in [table] if part else [kind, f"{kind}/*"]:
             for file in sorted(here.folder.glob(f"{pattern}.parquet")):
@@ -100,7 +97,7 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print the versions that figures depend on most in one line, with which a chapter ends.
+    """Print the versions that figures depend on most in one line.
 
     Examples
     --------
@@ -130,12 +127,11 @@ def _note(table: str, entry: Mapping[str, Any], file: Path) -> TableNote:
     if sum(others.values()) != len(rows) - simulated:
         others = {"not recorded": len(rows) - simulated}
     counts = {**others, "rehearsal" if origin == "rehearsal" else "simulated": simulated}
-    source, licence = (
-        str(entry.get("source", "source not recorded")),
-        str(entry.get("licence", "none stated")),
-    )
     return TableNote(
-        table, source, licence, {name: int(count) for name, count in counts.items() if count}
+        table,
+        source=str(entry.get("source", "source not recorded")),
+        licence=str(entry.get("licence", "none stated")),
+        rows={name: int(count) for name, count in counts.items() if count},
     )
 
 
@@ -153,9 +149,8 @@ def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
     Returns
     -------
     dict
-        Name -> number or text, in the notebook's order, without figures; a name recorded twice
-        has its last value. Names are those given to
-        :func:`~heart_utils.report.tables.record_results`.
+        Name, as given to :func:`~heart_utils.report.tables.record_results`, -> number or text,
+        without figures.
 
     Raises
     ------
@@ -164,8 +159,6 @@ def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
 
     Examples
     --------
-    To compare seeds, run the notebook for each and collect what it recorded:
-
     >>> copies = sorted(Path("grid").glob("seed-*.ipynb"))
     >>> pd.DataFrame([read_results(copy) for copy in copies]).empty
     True
@@ -178,22 +171,15 @@ def read_results(notebook: str | os.PathLike[str]) -> JsonObject:
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is not a notebook ({type(error).__name__}: {error}).") from None
-    outputs = [
-        output
-        for cell in cells
-        for output in cell.get("outputs", [])
-        if "scrapbook" in output.get("metadata", {})
-    ]
-    if not outputs:
+    results = {}
+    for output in (output for cell in cells for output in cell.get("outputs", [])):
+        if scrap := output.get("metadata", {}).get("scrapbook"):
+            text = "".join(output["data"].get(f"{PREFIX}text/plain", ""))
+            with contextlib.suppress(SyntaxError, ValueError):  # a figure
+                results[scrap["name"]] = ast.literal_eval(text)
+    if not results:
         raise ValueError(
             f"{file} recorded nothing. Is it the executed copy? A chapter under notebooks/ has no"
             " outputs."
         )
-    results = {}
-    for output in outputs:
-        text = output["data"].get(f"{PREFIX}text/plain", "")
-        try:
-            results[output["metadata"]["scrapbook"]["name"]] = ast.literal_eval("".join(text))
-        except (SyntaxError, ValueError):
-            continue
     return results

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -34,15 +33,13 @@ def check_seekers(
     real: pd.DataFrame | None = None,
     guesses: pd.DataFrame | None = None,
     codes: pd.DataFrame | None = None,
-    limits: Mapping[str, tuple[float, str]] = LIMITS,
     ci_level: float = 0.95,
 ) -> pd.DataFrame:
     """Make the report card of each simulated seeker of a run, before any leaderboard.
 
-    Are its first turns told from what people said at the same places? Does it stay adversarial
-    where it began so? Do probes get lower scores from it than real supporters? Do outside raters of
-    the same transcripts agree with it? What the run does not have is not checked, and the card says
-    so.
+    Are its first turns told from what people said at the same places? Does it stay adversarial? Do
+    probes get lower scores from it than real supporters? Do outside raters agree with it? What the
+    run does not have is not checked, and the card says so.
 
     Parameters
     ----------
@@ -51,17 +48,14 @@ def check_seekers(
     dimension : str
         Of scores, those that are read.
     real : pandas.DataFrame, optional
-        What people said next: ``history_id`` (or ``start_id``), ``dialogue_id`` and ``text``. By
+        What people said next: ``history_id`` (or ``start_id``), ``dialogue_id`` and ``text``; by
         default from ESConv, where starts come from it and it is on this machine.
     guesses : pandas.DataFrame, optional
         Of raters who were shown turns of both kinds, with ``seeker``.
     codes : pandas.DataFrame, optional
         Of seekers' turns by one coder: the probability that a turn is adversarial. By default by
-        the words of the codebook ``seeker``, which miss much: the limit is then half of the share
-        that they find among the last turns of the adversarial starts themselves.
-    limits : mapping
-        Check -> limit and its direction, as :func:`~heart_utils.replies.conversations.seeker_card`
-        takes them.
+        the words of the codebook ``seeker``; the limit is then half of what they find in the
+        starts.
     ci_level : float
         Level of the intervals.
 
@@ -80,7 +74,6 @@ def check_seekers(
     Examples
     --------
     >>> cards = check_seekers("mine")  # doctest: +SKIP
-    >>> describe_seekers(cards)  # doctest: +SKIP
     """
     opened = run if isinstance(run, Run) else open_run(run)
     talks, histories = opened.read("conversations"), opened.read("histories")
@@ -97,7 +90,7 @@ def check_seekers(
     spoke = supported["conversation_id"].isin(seeker_turns["conversation_id"])
     silent = supported.loc[~spoke & (supported["slice"] == "adversarial"), SILENT]
     coded = pd.concat([coded, silent.assign(exchange=0)], ignore_index=True)
-    stays = limits[STAYS] if limit is None else (limit, "at least")
+    limits = LIMITS if limit is None else {**LIMITS, STAYS: (limit, "at least")}
     cards = []
     for seeker in sorted(talks["seeker"].dropna().unique()):
         own = seeker_turns[seeker_turns["seeker"] == seeker]
@@ -110,7 +103,7 @@ def check_seekers(
             adversarial=coded[coded["seeker"] == seeker],
             scores=_scores(opened, dimension, seeker, set(talks["seeker"]) - {seeker}),
             probes=probes,
-            limits={**limits, STAYS: stays},
+            limits=limits,
             ci_level=ci_level,
         )
         unknown = (card["check"] == TOLD_APART) & (card["of"] == "classifier") & (first is None)

@@ -1,7 +1,4 @@
-"""Tables and numbers for readers: heads in words, rounding, intervals in one column.
-
-A missing value is a dash.
-"""
+"""Tables and numbers for readers: heads in words, rounding, intervals in one column."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from heart_utils.runs import visible_text
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-__all__ = ["as_workbook", "in_words", "record_results", "show_table"]
+__all__ = ["in_words", "record_results", "show_table"]
 
 DASH = "–"
 #: Characters from which a cell is a sentence, which goes on in the next line; what is shorter stays
@@ -49,12 +46,10 @@ def show_table(
     percent: Sequence[str] = (),
     filtered: bool = False,
 ) -> Styler:
-    """Format a table for reading: heads in words, rounded numbers, intervals in one column.
+    """Format a table for reading; only what is shown changes.
 
-    The data stay as they are; only what is shown changes. Names of columns become words
-    (``win_share`` is "win share", known columns have a title), two ends become one column with the
-    level in its head, missing values are a dash, columns without a value disappear, and text is
-    escaped.
+    Names of columns become words, two ends become one column with the level in its head, missing
+    values are a dash, columns without a value disappear, and text is escaped.
 
     Parameters
     ----------
@@ -66,7 +61,7 @@ def show_table(
     wrap : bool
         Whether any cell may continue in the next line, not a sentence alone.
     percent : sequence of str
-        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low`` and
+        Columns of shares to show in percent, with their ends (``"ci"`` for ``ci_low``,
         ``ci_high``).
     filtered : bool
         Whether the book's page lets readers choose rows by words and by columns of few entries.
@@ -74,32 +69,20 @@ def show_table(
     Returns
     -------
     pandas.io.formats.style.Styler
-        Shown by a notebook as the last line of a cell. ``.data`` is the table with the new heads.
+        ``.data`` is the table with the new heads.
 
     Examples
     --------
-    >>> board = pd.DataFrame(
-    ...     {
-    ...         "win_share": [0.58, None],
-    ...         "ci_low": 0.561,
-    ...         "ci_high": 0.603,
-    ...         "ci_level": 0.95,
-    ...         "why": "",
-    ...     }
-    ... )
-    >>> shown = show_table(board, percent=["win_share", "ci"]).data
+    >>> board = pd.DataFrame({"win_share": [0.58, None], "ci_low": 0.561, "ci_high": 0.603})
+    >>> shown = show_table(board.assign(ci_level=0.95, why=""), percent=["win_share", "ci"]).data
     >>> shown.columns.tolist()
     ['win share', '95 % interval']
     >>> shown.iloc[0].tolist()
     ['58 %', '56 to 60 %']
     """
     kept = _in_words(_join_ends(table, digits, percent))
-    says = [
-        column
-        for column in kept.columns
-        if not (kept[column].isna() | kept[column].astype(str).eq("")).all()
-    ]
-    kept = kept[says] if len(kept) else kept
+    says_nothing = (kept.isna() | (kept.astype(str) == "")).all().to_numpy()
+    kept = kept.loc[:, ~says_nothing] if len(kept) else kept
     if not kept.index.is_unique:  # such an index is not shown
         kept = kept.reset_index(drop=True)
     kind = "dataframe heart-filter" if filtered else "dataframe"
@@ -120,15 +103,13 @@ def show_table(
 def record_results(results: Mapping[str, Any]) -> None:
     """Keep the results of a notebook in its executed copy, by name; nothing is shown.
 
-    A sentence of a chapter quotes a result by its name, with the role ``glue:text``, so that prose
-    and tables move together when data change. Record numbers and names, not clauses: a sentence
-    whose wording depends on a result should be two sentences.
+    Prose quotes a result by its name, with the role ``glue:text``.
 
     Parameters
     ----------
     results : mapping
-        Name -> number or text. Names are words with hyphens, such as ``"n-votes"``, unique in
-        their notebook. Values of numpy and pandas become plain numbers.
+        Name -> number or text. Names are words with hyphens, such as ``"n-votes"``, unique in their
+        notebook. Values of numpy and pandas become plain numbers.
 
     Raises
     ------
@@ -137,8 +118,7 @@ def record_results(results: Mapping[str, Any]) -> None:
 
     Examples
     --------
-    >>> results = {"n-votes": 3355, "people-share": 0.58}
-    >>> record_results(results)  # doctest: +SKIP
+    >>> record_results({"n-votes": 3355, "people-share": 0.58})  # doctest: +SKIP
     """
     from myst_nb import glue  # a book's tool, which those who use tables alone need not have
 
@@ -157,7 +137,6 @@ def in_words(n: int) -> str:
     Returns
     -------
     str
-        ``"none"``, ``"one"`` ... ``"ten"``, then ``"11"`` and so on, with a comma for thousands.
 
     Examples
     --------
@@ -169,10 +148,7 @@ def in_words(n: int) -> str:
 
 
 def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
-    """Return tables as the bytes of a workbook.
-
-    For a caller that writes several files together and has looked for people.
-    """
+    """Return tables as the bytes of a workbook, a sheet each; no text is a formula."""
     written = io.BytesIO()
     with extra("excel"):
         import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)
@@ -190,10 +166,7 @@ def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
 
 
 def _as_cell(value: Any) -> Any:
-    """Convert a value to what a cell of a workbook can hold.
-
-    Excel has no infinity, no lists and no control characters.
-    """
+    """Convert infinity, lists and control characters, which a cell cannot hold."""
     if isinstance(value, str):
         return visible_text(value)
     if isinstance(value, float) and math.isinf(value):
@@ -238,14 +211,8 @@ def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.D
         unit, places = _form(base, digits, percent)
         ends = [_ends(one, two, places, unit) for one, two in zip(low, high, strict=True)]
         kept[f"{base}_low"] = pd.Series(ends, kept.index, dtype=object).where(low.notna(), None)
-        name = (
-            base
-            if base == "rank"
-            else f"interval of {_say(base)}"
-            if several and base != "ci"
-            else interval
-        )
-        kept = kept.rename(columns={f"{base}_low": name})
+        name = f"interval of {_say(base)}" if several and base != "ci" else interval
+        kept = kept.rename(columns={f"{base}_low": base if base == "rank" else name})
     for name in names:
         if name in kept and (name in percent or name in DIGITS):
             unit, places = _form(name, digits, percent)
@@ -280,26 +247,14 @@ def _number(value: Any, digits: int, unit: str) -> str:
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:
     """Rename columns, index and truth values in words, and drop constant truth values."""
-    truths = (
-        [name for name in table.columns if table[name].dtype == bool]
-        if table.columns.is_unique
-        else []
-    )
-    constant = [
-        name for name in truths if len(table) > 1 and table[name].all() == table[name].any()
-    ]
-    renamed = table.assign(
-        **{
-            name: table[name].map({True: "yes", False: "no"})
-            for name in truths
-            if isinstance(name, str)
-        }
-    )
-    renamed = renamed.drop(columns=constant)
-    renamed = (
-        renamed.rename(columns=_say) if renamed.rename(columns=_say).columns.is_unique else renamed
-    )
-    return renamed.rename_axis(index=_say, columns=_say)
+    truths = table.select_dtypes(bool) if table.columns.is_unique else table[[]]
+    named = [name for name in truths if isinstance(name, str)]
+    words = {name: truths[name].map({True: "yes", False: "no"}) for name in named}
+    constant = list(truths.columns[truths.all() == truths.any()]) if len(table) > 1 else []
+    table = table.assign(**words).drop(columns=constant)
+    renamed = table.rename(columns=_say)
+    table = renamed if renamed.columns.is_unique else table
+    return table.rename_axis(index=_say, columns=_say)
 
 
 def _say(name: Any) -> Any:

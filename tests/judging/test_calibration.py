@@ -3,7 +3,6 @@ labels it may rest."""
 
 import datetime
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -23,8 +22,7 @@ from heart_utils import (
     write_leaderboard,
 )
 from heart_utils.ratings.verdicts import combine_orders
-from heart_utils.report.calibration import FORMAT, CalibrationError, load_calibration
-from heart_utils.runs import write_sealed
+from heart_utils.report.calibration import CalibrationError, load_calibration
 
 JUDGE = {
     "model": "openai/gpt-4o",
@@ -289,17 +287,6 @@ def test_the_interval_of_a_record_holds_other_people_s_agreement():
         )
         held += record.agreement_low <= 0.75 <= record.agreement_high
     assert held >= 54  # over dialogues alone some 50
-
-
-def test_a_record_made_before_people_were_counted_is_read_and_may_not_decide(tmp_path):
-    content = {"format": FORMAT, **asdict(calibrated())}
-    del content["interval_over"]
-    for people in ({"n_people": 5}, {}):
-        rest = {name: content[name] for name in content if name != "n_people"}
-        record = load_calibration(write_sealed(tmp_path / "old.json", {**rest, **people}))
-        (fault,) = record.faults(bound_to=JUDGE, today=DAY)
-        assert "made before people were counted" in fault
-        assert "160 labels by people, people not counted (a test)" in record.describe(today=DAY)
 
 
 def test_a_judge_among_the_people_is_refused():

@@ -81,7 +81,7 @@ def test_names_of_several_types_are_refused_alike(path):
         ),
         (
             lambda: plot_leaderboard(ALL),
-            "drawn from what fit_ratings gives; this table has no column responder, rating",
+            "has no column responder, rating",
         ),
         (
             lambda: load_verdicts(None),

@@ -95,22 +95,9 @@ def test_it_is_hidden_where_no_script_shows_it():
     )
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        (
-            {"kind": "pie"},
-            "kind is 'pie'; it can be forest, squares, matrix, guess, rubric, raters.",
-        ),
-        ({"kind": "squares"}, "has no column group, item"),
-        ({"shown": {"source": "source"}}, "has no column source"),
-        ({"table": CELLS.head(0)}, "the table has no row"),
-    ],
-)
-def test_what_cannot_be_drawn_is_told(changed, words):
-    asked = {"table": CELLS, "kind": "matrix", "figure": "f", "switches": {}, "shown": {}} | changed
-    with pytest.raises(ValueError, match=re.escape(words)):
-        explore(asked.pop("table"), **asked)
+def test_a_column_that_is_missing_is_named():
+    with pytest.raises(ValueError, match="has no column source"):
+        explore(CELLS, kind="matrix", figure="f", switches={}, shown={"source": "source"})
 
 
 def test_studies_without_a_size_go_along_with_the_forest():
