@@ -249,12 +249,13 @@ class AuthorBaseline:
     def count_right(self, weights: Array) -> Array:
         """Count pairs of votes that match the baseline, refitted under each row of weights."""
         n_right = np.zeros((len(weights), self.first.shape[1]))
+        totals = np.tensordot(weights, self.family_labels, 1)
         for family in np.unique(self.family):
             cells = np.flatnonzero(self.family == family)
             own, first, total = (
                 self.family_labels[self.cluster[cells], family],
                 self.first[cells],
-                weights @ self.family_labels[:, family],
+                totals[:, family],
             )
             drawn = weights[:, self.cluster[cells]]
             right = np.tensordot(drawn, first, 1)[np.arange(len(weights)), :, total.argmax(axis=1)]
