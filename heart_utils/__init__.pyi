@@ -3,7 +3,6 @@
 from .agreement.agreement import pairwise_agreement as pairwise_agreement
 from .agreement.generalizability import (
     cheapest_design as cheapest_design,
-    check_reliability as check_reliability,
     score_differences as score_differences,
     variance_components as variance_components,
     win_scores as win_scores,
@@ -17,28 +16,15 @@ from .agreement.kappa import (
 )
 from .agreement.panel import (
     agreement_with_baselines as agreement_with_baselines,
-    alternative_annotator_test as alternative_annotator_test,
-    effective_judges as effective_judges,
     estimate_ceiling as estimate_ceiling,
-    rank_agreement as rank_agreement,
 )
 from .agreement.prediction_powered import prediction_powered_ratings as prediction_powered_ratings
-from .agreement.ranks import (
-    correlate_scale as correlate_scale,
-    order_changes as order_changes,
-    ScalingError as ScalingError,
-    spearman_interval as spearman_interval,
-    track_recipients as track_recipients,
-)
 from .agreement.raters import (
     decide_exclusions as decide_exclusions,
     ExclusionRule as ExclusionRule,
     rater_quality as rater_quality,
 )
-from .agreement.writers import rate_writers as rate_writers
-from .claims import check_claims as check_claims
 from .evidence import (
-    count_wins as count_wins,
     measured_effects as measured_effects,
     read_quoted as read_quoted,
     share_between as share_between,
@@ -51,19 +37,15 @@ from .gate import (
     GateRule as GateRule,
 )
 from .heartbench import (
-    ability_variance as ability_variance,
     rubric_board as rubric_board,
     score_rubric as score_rubric,
-    simulate_hits as simulate_hits,
     lint_rubric as lint_rubric,
-    lint_rule as lint_rule,
 )
 from .judges.confidence import (
     calibrate_abstention as calibrate_abstention,
     calibrate_probabilities as calibrate_probabilities,
 )
 from .judges.position import (
-    BiasError as BiasError,
     compare_answers as compare_answers,
     feature_bias as feature_bias,
     position_bias as position_bias,
@@ -101,15 +83,9 @@ from .ratings.verdicts import (
 )
 from .replies.codes import (
     code_by_words as code_by_words,
-    measure_overlap as measure_overlap,
-    measure_sameness as measure_sameness,
-    theme_overlap as theme_overlap,
 )
 from .replies.conversations import (
     describe_seekers as describe_seekers,
-    drift_by_turn as drift_by_turn,
-    path_by_turn as path_by_turn,
-    stopping_paths as stopping_paths,
 )
 from .report.audit import audit_votes as audit_votes
 from .report.conversation import (

@@ -19,7 +19,6 @@ __all__ = [
     "Components",
     "check_reliability",
     "cheapest_design",
-    "error_of",
     "score_differences",
     "variance_components",
     "win_scores",

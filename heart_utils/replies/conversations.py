@@ -21,16 +21,11 @@ from heart_utils.tables import need_columns
 
 __all__ = [
     "TurnsError",
-    "agree_with_outside",
     "describe_seekers",
     "drift_by_turn",
     "path_by_turn",
-    "probe_loses",
-    "seeker_card",
     "split_turns",
     "stopping_paths",
-    "tell_from_real",
-    "told_by_raters",
 ]
 
 

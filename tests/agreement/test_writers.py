@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from heart_utils.agreement import writers
-from heart_utils.agreement.writers import paule_mandel, rate_writers, split_writers
+from heart_utils.agreement.raters import paule_mandel, rate_writers, split_writers
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import simulate_writers
 from heart_utils.tables import check_table
@@ -116,7 +115,7 @@ def test_boards_show_the_pool_and_each_writer(rng):
 
 
 def test_who_wrote_little_is_in_the_average_and_not_on_the_board(rng, monkeypatch):
-    monkeypatch.setattr(writers, "ENOUGH_DIALOGUES", 11)
+    monkeypatch.setattr(raters, "ENOUGH_DIALOGUES", 11)
     study = simulate_writers(MODELS, rng=rng, n_dialogues=40)
     found = rate_writers(study.verdicts, study.comparisons, study.replies, n_resamples=50, rng=rng)
     assert not found.writers["enough"].any()  # 40 dialogues of 3 writers, 12 writers: 10 each

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from heart_utils import BiasError, calibrate_probabilities
+from heart_utils import calibrate_probabilities
+from heart_utils.judges.position import BiasError
 
 
 def study(temperature, n=2000, seed=3):

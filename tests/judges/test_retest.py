@@ -10,7 +10,8 @@ from server import Provider, choose_earlier, choose_later, serving
 from heart_collect import collect_verdicts, plan_questions
 from heart_collect.calls.models import Model
 from heart_collect.calls.records import open_ledger
-from heart_utils import BiasError, compare_answers, repeat_reliability
+from heart_utils import compare_answers, repeat_reliability
+from heart_utils.judges.position import BiasError
 
 
 def asked(chances, n_repeats, rng):

@@ -6,8 +6,14 @@ import pytest
 import statsmodels.formula.api as smf
 from scipy import stats
 
-from heart_utils import drift_by_turn, load_scores, path_by_turn, stopping_paths
-from heart_utils.replies.conversations import TurnsError, split_turns
+from heart_utils import load_scores
+from heart_utils.replies.conversations import (
+    TurnsError,
+    drift_by_turn,
+    path_by_turn,
+    split_turns,
+    stopping_paths,
+)
 
 
 def conversation(number, *texts, seeker="s"):
