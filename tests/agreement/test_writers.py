@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from heart_utils.agreement import raters
 from heart_utils.agreement.raters import paule_mandel, rate_writers, split_writers
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import simulate_writers
