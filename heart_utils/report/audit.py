@@ -120,8 +120,6 @@ ASKED = ["dialogue_id", "history_id", *SIDES, "rater", "dimension", "order"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check says."""
-
     level: str
     sentence: str
     collect: str = ""  # what would decide it, where something can be collected
@@ -266,7 +264,6 @@ class _Sheet:
 
     @cached_property
     def question_key(self) -> list[str]:
-        """Columns that tell two replies and the dimension."""
         about = [name for name in ("pair_id", "history_id", "dialogue_id") if name in self.joined]
         return [about[0], *SIDES, "dimension"]
 
@@ -294,7 +291,6 @@ class _Sheet:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """What the file is; copies may have been left out when it was read."""
         kinds = self.rows.drop_duplicates("rater")["rater_kind"].value_counts()
         left_out = int(self.votes.attrs.get("notes", {}).get("copies of another row", 0))
         counts = {"rows": len(self.votes) + left_out, "copies": int(self.copies.sum()) + left_out}
@@ -344,11 +340,9 @@ class _Sheet:
         return self.joined["rater"].eq(rater).to_numpy()
 
     def n_dialogues(self, of: NDArray[np.bool_]) -> int:
-        """Count the dialogues of some verdicts."""
         return int(self.joined.loc[of, "dialogue_id"].nunique())
 
     def generator(self, name: str) -> Rng:
-        """Make the generator of one estimate."""
         return self.rng if isinstance(self.rng, np.random.Generator) else estimate_rng(0, name)
 
 
@@ -366,7 +360,6 @@ def _in_one_dimension(sheet: _Sheet, named: set[str]) -> Iterator[tuple[str, Fin
 
 
 def _mean(values: Array, dialogues: pd.Series) -> tuple[float, float, float]:
-    """Compute a mean with its interval over dialogues."""
     influence = (values - values.mean()) / len(values)
     return _interval(values.mean(), influence, dialogues, ERROR)
 
@@ -404,7 +397,6 @@ def _doubled(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _kinds(sheet: _Sheet) -> Iterator[Finding]:
-    """Whether those who count as people may be judges."""
     for name, why in sheet.suspects.items():
         yield Finding(
             "undecided",
@@ -415,7 +407,6 @@ def _kinds(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _reading(sheet: _Sheet) -> Iterator[Finding]:
-    """Judges that never read, and answers that follow the place."""
     for name in [*sheet.judges, *sheet.suspects]:
         yield _reads(show_rater(name), sheet.joined[sheet.of(name)])
     people = sheet.joined[sheet.people]
@@ -425,7 +416,6 @@ def _reading(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _reads(who: str, rows: pd.DataFrame) -> Finding:
-    """Whether one judge's answers show that it reads."""
     if "protocol" in rows and rows["protocol"].eq("from_scores").all():
         said = f"Verdicts of {who} were made from scores of single replies"
         return Finding("not run", f"{said}, which are shown in no order.")
@@ -514,7 +504,6 @@ def _parts(ends: NDArray[np.int64], size: int) -> tuple[int, NDArray[np.int64]]:
 
 
 def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
-    """Whether each dimension has enough dialogues, and none has most of the votes."""
     more = f"Judge replies in {ENOUGH_CLUSTERS} dialogues or more."
     alarmed = False
     for name, dialogues in sheet.joined.groupby("dimension")["dialogue_id"]:
@@ -545,7 +534,6 @@ def _dialogues(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _carried(sheet: _Sheet) -> Iterator[Finding]:
-    """One rater by whom the result stands or falls."""
     votes = sheet.joined["rater"].value_counts()
     if len(votes) == 1:
         said = f"All votes are by {show_rater(votes.index[0])}: the result is that rater's."
@@ -577,7 +565,6 @@ def _carried(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _turned(rows: pd.DataFrame, apart: pd.DataFrame, dimension: str) -> int:
-    """Count pairs told apart that stand the other way round in these rows."""
     try:
         strength = fit_ratings(rows, dimension=dimension, n_resamples=0).strength
     except RatingsError:
@@ -600,7 +587,6 @@ def _ties(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _names_alone(sheet: _Sheet) -> Iterator[Finding]:
-    """Agreement with people, beside a guess from who wrote."""
     if not sheet.judges or not sheet.people.any():
         collect = "Let people and a judge decide on the same pairs."
         yield Finding("not run", "There are not both people and a judge.", collect)
@@ -652,7 +638,6 @@ def _follows_people(sheet: _Sheet, judge: str, dimension: str) -> bool:
 
 
 def _people(sheet: _Sheet) -> Iterator[Finding]:
-    """Each judge's agreement with people beside people's with each other."""
     if sheet.agreement.empty:
         said = "No pair of replies was decided by two people and a judge."
         yield Finding("not run", said, "Let two people or more decide on each pair.")
@@ -667,7 +652,6 @@ def _people(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _beside_people(sheet: _Sheet) -> pd.DataFrame:
-    """Compute agreement on decided pairs, and its difference with an interval over dialogues."""
     rows = sheet.joined[["dimension", "rater"]].assign(
         question=sheet.question,
         dialogue_id=sheet.joined.groupby(sheet.question)["dialogue_id"].transform("first"),
@@ -698,7 +682,6 @@ def _beside_people(sheet: _Sheet) -> pd.DataFrame:
 
 
 def _length(sheet: _Sheet) -> Iterator[Finding]:
-    """Whether longer replies win, among replies of the same authors."""
     if sheet.replies is None or "history_id" not in sheet.joined:
         said = "Without the replies' texts nothing tells whether the longer one wins."
         yield Finding("not run", said, "Give the replies (history, responder, text).")
@@ -847,7 +830,6 @@ def _own_lead(
 
 
 def _drift(sheet: _Sheet) -> Iterator[Finding]:
-    """Whether a judge's answers changed between the earlier and the later half."""
     tried = [
         (judge, *change)
         for judge, mine, late in _halves(sheet)
@@ -873,7 +855,6 @@ def _drift(sheet: _Sheet) -> Iterator[Finding]:
 
 
 def _halves(sheet: _Sheet) -> Iterator[tuple[str, NDArray[np.bool_], NDArray[np.bool_]]]:
-    """Find each judge's votes, and which of them are in the later half."""
     column = next((name for name in DATES if name in sheet.joined), None)
     if column is None:
         return
@@ -924,7 +905,6 @@ def _changes(
 
 
 def _gap(sheet: _Sheet) -> Iterator[Finding]:
-    """Say what gap these votes would find, and what the wanted one takes."""
     for name, board in sheet.boards.items():
         spread = board.differences()
         width = (spread["ci_high"] - spread["difference"]).replace(np.inf, np.nan).median()

@@ -202,7 +202,6 @@ class CalibrationRecord:
         return datetime.date.fromisoformat(self.made_on) + datetime.timedelta(self.valid_days)
 
     def _changed(self, bound_to: Mapping[str, Any]) -> list[str]:
-        """Name the parts of the judge that are no longer what they were."""
         now = digest_parts(bound_to)
         return [part for part in PARTS if now[part] != self.bound_to[part]]
 
@@ -277,8 +276,6 @@ def cost_in_hours(n_labels: int) -> str:
 
 @dataclass(frozen=True)
 class CalibratedJudges:
-    """What records say of the judges of a gate."""
-
     faults: tuple[str, ...]  #: Why they may not decide; empty if they may.
     #: Least share of a difference among people's votes that shows in a judge's, the lower end of
     #: its interval. It is known of the responders that the records met.
@@ -423,7 +420,6 @@ def _by_people(
     judged: pd.DataFrame,
     rule: GateRule,
 ) -> str:
-    """Describe how many of people's votes a drop rests on, and the cost of more if too few."""
     votes = people[people["dimension"] == row["dimension"]]
     n_judged = judged.loc[judged["dimension"] == row["dimension"], "dialogue_id"].nunique()
     rests = (

@@ -50,8 +50,8 @@ from heart_utils.report.calibration import (
     load_calibration,
 )
 from heart_utils.report.figures import COLOURS, plot_intervals, plot_leaderboard
+from heart_utils.report.leaderboard import as_workbook
 from heart_utils.report.provenance import versions_in_words
-from heart_utils.report.tables import as_workbook
 from heart_utils.runs import Run, RunError, find_home, known_people, open_run, write_together
 from heart_utils.sources.files import read_file
 from heart_utils.sources.formats import COMPRESSED, SUFFIXES
@@ -120,11 +120,9 @@ class Side:
     responder: str  # empty where a file was given alone
 
     def met(self) -> pd.Series:
-        """Tell which verdicts are on the responder."""
         return (self.tables["verdicts"][SIDES] == self.responder).any(axis=1)
 
     def opponents(self) -> set[str]:
-        """Name whom the responder met."""
         return _names(self.tables["verdicts"][self.met()]) - {self.responder}
 
     def replies(self, who: Iterable[str]) -> pd.Series:
@@ -274,7 +272,6 @@ def _of_file(path: Path, responder: str, reading: FileOptions) -> Side:
 
 
 def _judged(side: Side, protocol: str | None) -> Side:
-    """Keep the judges' verdicts under one protocol, and refuse a responder whom nobody judged."""
     rows = side.tables["verdicts"].query("rater_kind == 'model'")
     protocols = sorted(rows["protocol"].unique())
     if protocol is None and len(protocols) > 1:
@@ -325,7 +322,6 @@ def _alike(one: Side, other: Side) -> str:
 
 
 def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) -> None:
-    """Refuse runs that show a judged history, or an opponent's reply to it, in other words."""
     shown: dict[str, list[pd.Series]] = {"histories": [], "replies of opponents": []}
     for side in (one, other):
         turns = side.tables["histories"].set_index("history_id")["turns"]
@@ -428,7 +424,6 @@ def _p_in_words(p: float) -> str:
 
 
 def _refuse_people(comparison: Comparison, note: str) -> None:
-    """Refuse to report on somebody by an address or an id, before the first file is written."""
     names = {"the baseline": comparison.baseline, "the candidate": comparison.candidate}
     tables = {"ratings": comparison.ratings, "the gate": comparison.table}
     refuse_identities(tables, {"the note": note, **names}, known=known_people())
@@ -459,7 +454,6 @@ def plot_drops(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def _words(comparison: Comparison) -> dict[str, str]:
-    """Write in the words of its mode what the gate tested."""
     alpha = comparison.alpha
     numbers = {"n_releases": comparison.n_releases, "alpha": alpha, "margin": comparison.margin}
     # no more than this, since runs that share a baseline share its luck
@@ -644,7 +638,6 @@ def _calibration_of(
     run: Run,
     protocols: Sequence[str],
 ) -> str:
-    """Describe a judge's record, compared with what the run's manifest says of it."""
     own = [record for record in records if (record.judge, record.dimension) == (judge, dimension)]
     if not own:
         return NOT_CALIBRATED
@@ -693,13 +686,11 @@ def heart_audit(arguments: Sequence[str] | None = None) -> int:
 
 
 def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """Print what was noted on the way, without the place in the code."""
     if issubclass(category, UserWarning):
         print(f"heart-audit: note: {redact_message(str(message))}", file=sys.stderr)
 
 
 def _audit(options: argparse.Namespace) -> Audit:
-    """Audit a file, and write what is asked for."""
     # Copies are counted, and left out; what else comes again is a repeat.
     copies = {"repeats": "drop"} if Path(options.votes).is_file() else {}
     reading: Any = {**copies, **reading_of(options)}
@@ -896,7 +887,6 @@ def _gate_parser() -> argparse.ArgumentParser:
 
 
 def _decide(sides: Sides, options: argparse.Namespace) -> tuple[Comparison, Sides]:
-    """Compare, and let the result decide only if a required calibration is there."""
     if options.people is not None and options.anytime:
         raise GateError(
             "--people corrects a test that is made once; without --anytime it may be used."
@@ -954,7 +944,6 @@ def _compare(sides: Sides, options: argparse.Namespace) -> Comparison:
 
 
 def _read_people(file: Path, reading: FileOptions) -> pd.DataFrame:
-    """Read votes by people, refuse others', and join their orders."""
     votes = read_file("verdicts", file, reading)
     others = sorted(set(votes["rater_kind"]) - {"human"})
     if others:

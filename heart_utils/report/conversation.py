@@ -173,7 +173,6 @@ def _choose(
     comparisons: pd.DataFrame,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Draw one pair a dialogue, of the two responders who met least so far."""
     written = replies["state"].eq("valid") & replies["text"].fillna("").str.strip().ne("")
     shown = replies.loc[written, "reply_id"]
     pairs = comparisons.drop_duplicates("pair_id")
@@ -233,7 +232,6 @@ def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
 
 
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
-    """Describe one answer: the choice, its order, and the probability of the choice."""
     first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
     shown = f" with {side[first]} shown first" if first else ""
     when = f"{shown}, asked again" if row["repeat"] else shown

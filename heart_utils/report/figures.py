@@ -293,7 +293,6 @@ def plot_intervals(
 
 
 def _row_names(rows: Sequence[Any]) -> list[str]:
-    """Fold all names if one is long: they would leave the axis less room than its label takes."""
     names = [str(name) for name in rows]
     if max(map(len, names)) <= LONG:
         return names
@@ -821,7 +820,6 @@ def _fold(text: str, width: int) -> str:
 
 
 def _legend_below(ax: Axes, **options: Any) -> None:
-    """Place a legend under the label of the axis, where it needs no width of the figure."""
     from matplotlib.transforms import ScaledTranslation
 
     deep = 24 + 12 * (1 + ax.get_xlabel().count("\n"))  # points, of the numbers and of the label

@@ -52,20 +52,18 @@ def kept(
 ) -> pd.DataFrame:
     """Run a simulation, or read its kept table if neither call nor code has changed.
 
-    Code is all that the function reaches by imports, without comments and docstrings, and the
-    versions of numpy, pandas and scipy. ``make simulations`` keeps the tables anew
-    (``HEART_KEPT=write``); ``HEART_KEPT=ignore`` computes everything.
+    Code is all that the function reaches by imports, without comments and docstrings. ``make
+    simulations`` keeps the tables anew (``HEART_KEPT=write``); ``HEART_KEPT=ignore`` computes all.
 
     Parameters
     ----------
     name : str
         Name of the table, which no other call has.
     function : callable
-        Returns a DataFrame that depends on its arguments alone; of the package, or defined in the
-        chapter.
+        Returns a DataFrame that depends on its arguments alone; of the package, or of the chapter.
     *args, **settings
-        Arguments of the function: numbers, texts, dataclasses or containers of them; a generator
-        must be fresh, as :func:`~heart_utils.ratings.resampling.estimate_rng` returns it.
+        Its arguments: numbers, texts, dataclasses or containers of them; a generator must be fresh,
+        as :func:`~heart_utils.ratings.resampling.estimate_rng` returns it.
 
     Returns
     -------
@@ -75,8 +73,8 @@ def kept(
     Raises
     ------
     ValueError
-        If a generator was used before, or a function of a chapter uses a variable that is not among
-        its arguments.
+        If a generator was used before, or a chapter's function uses a variable beside its
+        arguments.
 
     Examples
     --------
@@ -176,7 +174,6 @@ def _code(function: Callable[..., Any]) -> str:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """Name what a function of a chapter takes from outside."""
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     inside = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
     inside |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
@@ -201,7 +198,6 @@ def _read(module: str) -> tuple[str, list[str]]:
 
 
 def _imports(node: ast.AST) -> list[str]:
-    """Name what a statement imports, and where that may be a name in a module, the module too."""
     if isinstance(node, ast.ImportFrom):
         return [
             part

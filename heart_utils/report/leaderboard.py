@@ -7,8 +7,11 @@ import io
 import json
 import math
 import os
+import re
 import warnings
+import zipfile
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +33,7 @@ from heart_utils.report.figures import (
     plot_leaderboard,
     ratings_table,
 )
-from heart_utils.report.tables import as_workbook
-from heart_utils.runs import csv_text, known_people, write_together
+from heart_utils.runs import csv_text, known_people, visible_text, write_together
 from heart_utils.scores import weigh_scores
 from heart_utils.tables import check_table
 
@@ -49,6 +51,8 @@ SETTINGS = ["dimension", "slice", "group", "rater_kind", "rater", "population", 
 COUNTED = ["n_joined", "n_inconsistent"]  #: Of a responder's verdicts.
 DIGITS = {"rating": 0, "rating_low": 0, "rating_high": 0, "win_probability": 2, "tie_share": 2}
 WIDTHS = {"column": 3.35, "page": 6.9}  #: Of a figure in a paper of two columns, in inches.
+UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
+MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
 LATEX = str.maketrans({letter: f"\\{letter}" for letter in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\n": " ",
 })  # fmt: skip
@@ -86,7 +90,6 @@ def leaderboard_rows(
 
 
 def _of_judges(board: Mapping[Hashable, Any], records: Sequence[Record]) -> str:
-    """Describe records of the judges behind a row; empty where people judged."""
     if board["rater_kind"] not in ("model", "trained"):
         return ""
     dimension = board["dimension"]
@@ -110,17 +113,15 @@ def leaderboard_html(
     Parameters
     ----------
     ratings : pandas.DataFrame or mapping
-        The table ``ratings``, or several by the name of their data; each board gets a table.
+        The table ``ratings``, or several by the name of their data.
     title : str
         Title of the page.
     whole_page : bool
         Whether to give a page or only the part to put into one.
-    records : sequence of Record
-        Of the judges, from :func:`~heart_collect.judging.calibration.calibrate_judge`; a judge
-        without one is called "not calibrated".
+    records : sequence of CalibrationRecord
+        Of the judges; a judge without one is called "not calibrated".
     cards : pandas.DataFrame, optional
-        Of the simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`, for
-        what is said above each leaderboard of conversations.
+        Of simulated seekers, from :func:`~heart_utils.report.seekers.check_seekers`.
 
     Returns
     -------
@@ -166,17 +167,15 @@ def write_leaderboard(
         A fit, several as from :func:`heart_utils.fit_boards`, or the table ``ratings``.
     folder : str or path
         Made if need be.
-    title : str
-        Title of the page and of the tables.
-    records, cards
+    title, records, cards
         As in :func:`leaderboard_html`.
 
     Returns
     -------
     list of pathlib.Path
-        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex`` (for the package booktabs), ``.xlsx``;
-        ``leaderboard-column`` (as wide as one column) and ``leaderboard-page`` (as two), each
-        ``.pdf`` and ``.svg``.
+        ``leaderboard.csv``, ``.json``, ``.html``, ``.tex``, ``.xlsx``; ``leaderboard-column`` (as
+        wide as one column of a paper) and ``leaderboard-page`` (as two), each ``.pdf`` and
+        ``.svg``.
 
     Warns
     -----
@@ -336,7 +335,6 @@ def weigh_by_hand(
 
 
 def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
-    """Return the ending, the media type and the text of each file for programs."""
     records = json.loads(rows.to_json(orient="records", double_precision=15))
     structured = (
         json.dumps({"title": title, "boards": records}, indent=1, ensure_ascii=False) + "\n"
@@ -345,7 +343,6 @@ def _as_text(rows: pd.DataFrame, title: str) -> list[tuple[str, str, str]]:
 
 
 def _boards(rows: pd.DataFrame, cards: pd.DataFrame | None) -> list[dict[str, object]]:
-    """Build what each table shows: settings, cells with their sort keys, and notes."""
     boards = []
     keys = [name for name in ("data", *SETTINGS, "calibration") if name in rows]
     settings: Any
@@ -414,3 +411,50 @@ def _plus_minus(rating: float, low: float, high: float) -> str:
         if below == above
         else f"${rating:.0f}^{{+{above}}}_{{-{below}}}$"
     )
+
+
+def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
+    """Return tables as the bytes of a workbook, a sheet each; no text is a formula."""
+    written = io.BytesIO()
+    with extra("excel"):
+        import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)
+    with pd.ExcelWriter(written, engine="openpyxl") as workbook:
+        for name, table in tables.items():
+            table.map(_as_cell).to_excel(
+                workbook, sheet_name=name, index=False, freeze_panes=(1, 0)
+            )
+            for row in workbook.sheets[name].iter_rows():
+                # a text that begins with "="
+                for cell in (one for one in row if one.data_type == "f"):
+                    cell.data_type, cell.quotePrefix = "s", True
+        workbook.book.properties.created = UNDATED.replace(tzinfo=None)
+    return _undated(written.getvalue())
+
+
+def _as_cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible_text(value)
+    if isinstance(value, float) and math.isinf(value):
+        return f"{value}"
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.isoformat()
+    is_single = pd.api.types.is_scalar(value)
+    return value if is_single else visible_text(str(value))
+
+
+def _undated(workbook: bytes) -> bytes:
+    undated = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(workbook)) as before,
+        zipfile.ZipFile(undated, "w", zipfile.ZIP_DEFLATED) as after,
+    ):
+        for name in before.namelist():
+            content = MODIFIED.sub(
+                rb"\g<1>" + UNDATED.strftime("%Y-%m-%dT%H:%M:%SZ").encode(), before.read(name)
+            )
+            after.writestr(
+                zipfile.ZipInfo(name, UNDATED.timetuple()[:6]),
+                content,
+                compress_type=zipfile.ZIP_DEFLATED,
+            )
+    return undated.getvalue()

@@ -118,7 +118,6 @@ def check_seekers(
 
 
 def _real_turns(histories: pd.DataFrame) -> tuple[pd.DataFrame | None, str]:
-    """Take what people said next from ESConv, or say why there is nothing."""
     try:
         real = next_seeker_turns(histories)
     except DataUnavailableError:
@@ -166,7 +165,6 @@ def _codes(
 
 
 def _scores(run: Run, dimension: str, seeker: str, other_seekers: set[str]) -> pd.DataFrame | None:
-    """Read scores of a seeker's own conversations, by itself and by those who are no seekers."""
     scores = run.read("scores") if run.has("scores") else pd.DataFrame()
     if "seeker" not in scores:
         return None

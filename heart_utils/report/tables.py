@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
-import zipfile
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from heart_utils.extras import extra
 from heart_utils.report import WORDS
-from heart_utils.runs import visible_text
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
@@ -33,8 +27,6 @@ underscores go."""
 DIGITS = {"rating": 0, "rank": 0, "win_probability": 2, "tie_share": 2}
 #: Of the tables of a page, in place of pandas' random ids: the same book is the same bytes.
 NUMBER = count(1)
-UNDATED = datetime(1980, 1, 1, tzinfo=UTC)  #: Of a workbook: the earliest day that a zip knows.
-MODIFIED = re.compile(rb"(<dcterms:modified[^>]*>)[^<]*")
 P_VALUES = ("p", "p_value", "p_holm", "p value", "corrected", "corrected (BH)", "corrected (Holm)")
 
 
@@ -147,57 +139,7 @@ def in_words(n: int) -> str:
     return words[n] if n < len(words) else f"{n:,}"
 
 
-def as_workbook(tables: Mapping[str, pd.DataFrame]) -> bytes:
-    """Return tables as the bytes of a workbook, a sheet each; no text is a formula."""
-    written = io.BytesIO()
-    with extra("excel"):
-        import openpyxl  # noqa: F401  (asked for here, so that a missing one is told in a sentence)
-    with pd.ExcelWriter(written, engine="openpyxl") as workbook:
-        for name, table in tables.items():
-            table.map(_as_cell).to_excel(
-                workbook, sheet_name=name, index=False, freeze_panes=(1, 0)
-            )
-            for row in workbook.sheets[name].iter_rows():
-                # a text that begins with "="
-                for cell in (one for one in row if one.data_type == "f"):
-                    cell.data_type, cell.quotePrefix = "s", True
-        workbook.book.properties.created = UNDATED.replace(tzinfo=None)
-    return _undated(written.getvalue())
-
-
-def _as_cell(value: Any) -> Any:
-    """Convert infinity, lists and control characters, which a cell cannot hold."""
-    if isinstance(value, str):
-        return visible_text(value)
-    if isinstance(value, float) and math.isinf(value):
-        return f"{value}"
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.isoformat()
-    is_single = pd.api.types.is_scalar(value)
-    return value if is_single else visible_text(str(value))
-
-
-def _undated(workbook: bytes) -> bytes:
-    """Return a workbook without the time at which it was written."""
-    undated = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(workbook)) as before,
-        zipfile.ZipFile(undated, "w", zipfile.ZIP_DEFLATED) as after,
-    ):
-        for name in before.namelist():
-            content = MODIFIED.sub(
-                rb"\g<1>" + UNDATED.strftime("%Y-%m-%dT%H:%M:%SZ").encode(), before.read(name)
-            )
-            after.writestr(
-                zipfile.ZipInfo(name, UNDATED.timetuple()[:6]),
-                content,
-                compress_type=zipfile.ZIP_DEFLATED,
-            )
-    return undated.getvalue()
-
-
 def _join_ends(table: pd.DataFrame, digits: int, percent: Sequence[str]) -> pd.DataFrame:
-    """Join the two ends of an interval in one column, and format shares and ratings."""
     kept = table.copy()
     if kept.columns.nlevels > 1:
         return kept
@@ -246,7 +188,6 @@ def _number(value: Any, digits: int, unit: str) -> str:
 
 
 def _in_words(table: pd.DataFrame) -> pd.DataFrame:
-    """Rename columns, index and truth values in words, and drop constant truth values."""
     truths = table.select_dtypes(bool) if table.columns.is_unique else table[[]]
     named = [name for name in truths if isinstance(name, str)]
     words = {name: truths[name].map({True: "yes", False: "no"}) for name in named}

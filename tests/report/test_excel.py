@@ -11,7 +11,7 @@ import openpyxl
 import pandas as pd
 
 from heart_utils.report import commands
-from heart_utils.report.tables import as_workbook
+from heart_utils.report.leaderboard import as_workbook
 
 
 def test_what_is_read_back_is_what_was_written():
