@@ -49,7 +49,15 @@ from heart_utils.ratings.verdicts import (
 )
 from heart_utils.tables import RESPONDER_KINDS, TABLES
 
-__all__ = ["POINTS", "Differences", "Ratings", "fit_boards", "fit_ratings", "simultaneous_quantile"]
+__all__ = [
+    "POINTS",
+    "Clusters",
+    "Differences",
+    "Ratings",
+    "fit_boards",
+    "fit_ratings",
+    "simultaneous_quantile",
+]
 
 
 POINTS = 400.0 / np.log(10.0)  # rating points a unit of strength
@@ -335,15 +343,24 @@ class Ratings:
         )
 
 
+@dataclass(frozen=True)
+class Clusters:
+    """What is resampled together, and another interval than the one that is usual for it."""
+
+    columns: str | Sequence[str]  #: one column, or two
+    #: over one column ``"bootstrap"`` or ``"sandwich"``, over two ``"sandwich"`` or the wider
+    #: ``"product"``, a bootstrap whose weights multiply; by default the first
+    interval: str | None = None
+
+
 def fit_ratings(
     verdicts: pd.DataFrame,
     *,
     responders: pd.DataFrame | None = None,
     dimension: str = "overall",
     method: str = "bradley-terry",
-    cluster: str | Sequence[str] = "dialogue_id",
+    cluster: str | Sequence[str] | Clusters = "dialogue_id",
     weights: str = "pairs",
-    interval: str | None = None,
     n_resamples: int = 1000,
     ci_level: float = 0.95,
     rng: Rng = None,
@@ -372,14 +389,12 @@ def fit_ratings(
         the soft scores and the interval that HEART released.
     cluster
         Column of what is resampled together; ``["dialogue_id", "rater"]`` lets raters vary too, and
-        ``["dialogue_id", "seeker"]`` those who play the seeker: 20 of them or more. A table that
-        has no ``dialogue_id`` gets no interval.
+        ``["dialogue_id", "seeker"]`` those who play the seeker: 20 of them or more. The interval is
+        a bootstrap over one, a two-way cluster-robust sandwich over two, or as :class:`Clusters`
+        say. A table that has no ``dialogue_id`` gets no interval.
     weights : {"pairs", "verdicts"}
         Each pair of responders weighs the same, averaged within and then over dialogues; or every
         verdict counts once, as in published tables.
-    interval : {"bootstrap", "sandwich", "product"}, optional
-        By default a bootstrap over one kind of cluster, and over two a two-way cluster-robust
-        sandwich; a bootstrap whose weights multiply is wider.
     n_resamples, ci_level, rng
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; the level is that of ranks too.
 
@@ -421,8 +436,9 @@ def fit_ratings(
     _check_choice("weights", weights, WEIGHTS)
     check_level(ci_level)
     check_resamples(n_resamples)
-    clusters = (cluster,) if isinstance(cluster, str) else tuple(cluster)
-    chosen: str | None = check_interval(interval, clusters)
+    drawn = cluster if isinstance(cluster, Clusters) else Clusters(cluster)
+    clusters = (drawn.columns,) if isinstance(drawn.columns, str) else tuple(drawn.columns)
+    chosen: str | None = check_interval(drawn.interval, clusters)
     absent = clusters == ("dialogue_id",) and "dialogue_id" not in verdicts
     if absent and n_resamples > 0:
         warnings.warn(NO_DIALOGUE, stacklevel=2)

@@ -8,7 +8,7 @@ from scipy import stats
 
 from heart_utils.agreement.prediction_powered import labelled_weights, prediction_powered_ratings
 from heart_utils.ratings.bradley_terry import ConvergenceError, NotComparableError
-from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.ratings import Clusters, fit_ratings
 from heart_utils.ratings.verdicts import AgreementError, VerdictsError
 from heart_utils.simulate.study import Panel, simulate_study
 
@@ -268,9 +268,7 @@ def test_drawing_raters_again_gives_the_two_way_sandwich(rng):
     )
     one_way = prediction_powered_ratings(drawn, weight=0.0).table.set_index("responder")
     people = drawn[drawn["rater_kind"] == "human"]
-    other = fit_ratings(
-        people, cluster=["dialogue_id", "rater"], interval="sandwich"
-    ).table.set_index("responder")
+    other = fit_ratings(people, cluster=["dialogue_id", "rater"]).table.set_index("responder")
     width, narrow, wanted = (
         table["ci_high"] - table["ci_low"] for table in (found, one_way, other)
     )
@@ -384,7 +382,9 @@ def test_with_few_dialogues_a_pair_intervals_are_nearly_as_wide_as_on_the_leader
     votes, _ = draw_judged(FEW, np.random.default_rng(1))
     found = prediction_powered_ratings(votes, weight=0.0).table.set_index("responder")
     people = votes[votes["rater_kind"] == "human"]
-    board = fit_ratings(people, interval="sandwich").table.set_index("responder")
+    board = fit_ratings(people, cluster=Clusters("dialogue_id", "sandwich")).table.set_index(
+        "responder"
+    )
     width, wanted = found["people_high"] - found["people_low"], board["ci_high"] - board["ci_low"]
     assert 0.8 < (width / wanted[width.index]).mean() < 1.0
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.ratings.other_models import pool_strengths
-from heart_utils.ratings.ratings import fit_ratings
+from heart_utils.ratings.ratings import Clusters, fit_ratings
 from heart_utils.ratings.standings import consistency, find_fragility
 from heart_utils.ratings.verdicts import RatingsError, combine_orders
 from heart_utils.report.leaderboard import leaderboard_html
@@ -251,7 +251,7 @@ FLAT = {
 @pytest.mark.parametrize("kind", FLAT)
 @pytest.mark.parametrize("interval", ["bootstrap", "sandwich"])
 def test_where_nothing_varies_between_dialogues_nothing_is_certain(kind, interval):
-    ratings = fit_ratings(FLAT[kind], interval=interval, n_resamples=50)
+    ratings = fit_ratings(FLAT[kind], cluster=Clusters("dialogue_id", interval), n_resamples=50)
     table = ratings.table
     assert table[["ci_low", "ci_high", "rating_low", "rating_high"]].isna().all(axis=None)
     assert table[["rank_low", "rank_high"]].drop_duplicates().to_numpy().tolist() == [[1, 3]]

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from heart_utils.ratings.bradley_terry import ConvergenceError, NotComparableError
-from heart_utils.ratings.ratings import fit_boards, fit_ratings
+from heart_utils.ratings.ratings import Clusters, fit_boards, fit_ratings
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.ratings.verdicts import RatingsError
 from heart_utils.simulate.study import Panel, simulate_study
@@ -432,7 +432,8 @@ def test_who_was_never_beaten_moves_nobody_elses_rating():
     rows = pd.DataFrame(
         [*close, *ahead], columns=["dialogue_id", "responder_a", "responder_b", "verdict"]
     )
-    for options in ({}, {"interval": "sandwich"}, {"method": "davidson"}):
+    sandwich = {"cluster": Clusters("dialogue_id", "sandwich")}
+    for options in ({}, sandwich, {"method": "davidson"}):
         columns = ["strength", "ci_low", "ci_high"]
         alone, both = (
             fit_ratings(part, **options)

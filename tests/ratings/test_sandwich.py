@@ -19,7 +19,7 @@ from heart_utils.ratings.bradley_terry import (
     prior_terms,
     sums_of_scores,
 )
-from heart_utils.ratings.ratings import fit_ratings, spread_of
+from heart_utils.ratings.ratings import Clusters, fit_ratings, spread_of
 from heart_utils.ratings.resampling import interaction_codes
 from heart_utils.ratings.standings import deletions, influences
 from heart_utils.ratings.verdicts import RatingsError, read_margins, read_verdicts
@@ -130,7 +130,7 @@ def test_sandwich_and_bootstrap_agree(rows, method, weights):
             rows,
             method=method,
             weights=weights,
-            interval=interval,
+            cluster=Clusters("dialogue_id", interval),
             n_resamples=1500,
             rng=np.random.default_rng(3),
         )
@@ -149,7 +149,7 @@ def test_raters_who_differ_widen_the_interval_and_the_product_bootstrap_more(row
     two = ["dialogue_id", "rater"]
     alone = fit_ratings(rows, n_resamples=800)
     both = fit_ratings(rows, cluster=two, n_resamples=800)
-    product = fit_ratings(rows, cluster=two, interval="product", n_resamples=800)
+    product = fit_ratings(rows, cluster=Clusters(two, "product"), n_resamples=800)
     assert both.settings["population"] == product.settings["population"] == "dialogues_and_raters"
     assert (both.n_clusters, alone.n_clusters) == (30, 80)
     spread = [one.replicates.std().mean() for one in (alone, both, product)]
@@ -191,11 +191,11 @@ def test_the_choice_of_interval_is_checked(rows):
         RatingsError,
         match="interval is 'product', .*bootstrap, sandwich .*dialogue_id",
     ):
-        fit_ratings(rows, interval="product")
+        fit_ratings(rows, cluster=Clusters("dialogue_id", "product"))
     with pytest.raises(
         RatingsError, match="interval is 'bootstrap', expected one of sandwich, product"
     ):
-        fit_ratings(rows, cluster=["dialogue_id", "rater"], interval="bootstrap")
+        fit_ratings(rows, cluster=Clusters(["dialogue_id", "rater"], "bootstrap"))
     with pytest.raises(RatingsError, match="cluster names 3 columns"):
         fit_ratings(rows, cluster=["dialogue_id", "rater", "slice"])
     with pytest.raises(RatingsError, match="lack the column judge"):
@@ -220,7 +220,9 @@ def test_a_pair_met_in_one_dialogue_is_not_known_for_certain(method):
     }
     rows = [(name, *said[name], word) for name, given in words.items() for word in given]
     verdicts = pd.DataFrame(rows, columns=["dialogue_id", "responder_a", "responder_b", "verdict"])
-    table = fit_ratings(verdicts, method=method, interval="sandwich", n_resamples=20).table
+    table = fit_ratings(
+        verdicts, method=method, cluster=Clusters("dialogue_id", "sandwich"), n_resamples=20
+    ).table
     assert (table["ci_high"] - table["ci_low"] > 0.1).all()
 
 
@@ -388,8 +390,7 @@ def test_how_much_fits_in_memory_at_a_time_changes_no_number(
 ):
     options = {
         "method": method,
-        "cluster": cluster,
-        "interval": interval,
+        "cluster": Clusters(cluster, interval),
         "weights": weights,
         "n_resamples": 40,
     }
