@@ -214,21 +214,6 @@ def check_balance(assignment: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", "least", "most", "allowed", "holds"])
 
 
-def largest_load(
-    comparisons: pd.DataFrame, *, raters_per_pair: int | Mapping[str, int], load: int
-) -> int:
-    """Find the largest load, up to `load`, at which no history exceeds what seats may hold."""
-    pairs, votes = _pairs_and_votes(comparisons, raters_per_pair, load)
-    by_history = pd.Series(votes).groupby(pairs["history_id"]).sum()
-
-    def fits(smaller: int) -> bool:
-        n_seats = _count_seats(votes, smaller)
-        allowed = _most_visits(-(-int(votes.sum()) // n_seats), int((by_history > 0).sum()))
-        return int(by_history.max()) <= allowed * n_seats
-
-    return next(smaller for smaller in range(load, 0, -1) if fits(smaller))
-
-
 def assign_writers(
     histories: pd.DataFrame,
     *,

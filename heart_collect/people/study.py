@@ -42,7 +42,6 @@ from heart_collect.people.assignment import (
     assign_writers,
     check_balance,
     choose_pairs,
-    largest_load,
 )
 from heart_collect.people.exports import LIMITS, hold_answers, load_json, restore_answers
 from heart_collect.people.raters import LABELS, STATEMENT, TIE
@@ -50,9 +49,7 @@ from heart_utils import __version__
 from heart_utils.extras import MissingExtraError
 from heart_utils.runs import (
     Run,
-    RunError,
     csv_text,
-    find_home,
     find_root,
     open_run,
     visible_text,
@@ -602,7 +599,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        run = _run_of_texts(options.run)
+        run = open_run(options.run)
         folder = run.folder / "study" / (options.name or options.kind)
         if not options.resume:
             write_study(run, options.kind, name=options.name, top_up=options.top_up)
@@ -724,19 +721,6 @@ def _describe(folder: Path) -> str:
     )
 
 
-def _run_of_texts(name: str) -> Run:
-    """Open a run, or say which command makes it."""
-    try:
-        return open_run(name, create=False)
-    except RunError as error:
-        if not (find_home() / "params" / f"{name}.yaml").is_file():
-            raise
-        quick = ", in seconds and without a call" if name == "sample" else ""
-        raise RunError(
-            f"{error} `make collect RUN={name}` makes it{quick}; then ask people."
-        ) from None
-
-
 def unit_of(histories: pd.DataFrame) -> str:
     """Return what people answer or judge: a reply, or a whole conversation."""
     with_seeker = "seeker" in histories and histories["seeker"].notna().any()
@@ -806,12 +790,11 @@ def _rating_assignment(
     assignment = share(comparisons, raters_per_pair=votes)
     balance = check_balance(assignment)
     if not balance["holds"].all():
-        works = largest_load(comparisons, raters_per_pair=votes, load=int(rules["load"]))
         fails = balance[~balance["holds"]].to_string(index=False)
         raise StudyError(
             f"The assignment is not balanced, so the study is not written:\n{fails}\nSome history"
             " has many more pairs to rate than the others; try a smaller `rating: load:` in"
-            f" {run.folder / 'study.yaml'} ({works} works)."
+            f" {run.folder / 'study.yaml'}."
         )
     few = max(
         1, -(-assignment["seat"].nunique() * int(rules["load"]) // comparisons["pair_id"].nunique())

@@ -680,10 +680,7 @@ def _in_spanish(words):
 def test_a_run_that_is_not_there_yet_says_which_command_makes_it(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("heart_utils.runs.find_home", lambda: tmp_path)
     assert main(["sample", "rating"]) == 1
-    assert (
-        "`make collect RUN=sample` makes it, in seconds and without a call"
-        in capsys.readouterr().err
-    )
+    assert "`make collect RUN=sample` writes them" in capsys.readouterr().err
 
 
 def test_a_rehearsal_starts_on_this_machine_only(run):
@@ -756,7 +753,7 @@ def test_a_server_that_stops_at_once_is_quoted(run, tmp_path, monkeypatch):
         start_study(study, port=free_port())
 
 
-def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
+def test_a_study_that_cannot_be_balanced_says_what_to_try(tmp_path):
     """Four responders answered the first history, two the other twenty: 18 of 78 ratings are of one
     history."""
     run = small_run(tmp_path / "run", n_histories=21, responders=("r1", "r2", "r3", "r4"))
@@ -766,9 +763,7 @@ def test_a_study_that_cannot_be_balanced_says_which_load_can(tmp_path):
         replies[(replies["history_id"] == "h00") | replies["responder"].isin(["r1", "r2"])],
     )
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 12, spare: 0}")
-    with pytest.raises(
-        StudyError, match=r"(?s)not balanced.*the same history.*study\.yaml \(9 works\)\.$"
-    ):
+    with pytest.raises(StudyError, match=r"(?s)not balanced.*the same history.*smaller"):
         write_study(run, "rating")
     (run.folder / "study.yaml").write_text("rating: {raters_per_pair: 3, load: 9, spare: 0}")
     # 78 / 9, and no seat meets it more than 18 / 9 = 2 times
