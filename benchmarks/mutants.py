@@ -80,7 +80,7 @@ NEAREST = {
         "tests/people/test_assignment.py",
         "tests/people/test_privacy.py",
     ),
-    **{f"heart_utils.sources.{name}": READERS for name in ("cells", "columns", "guess", "reshape")},
+    **{f"heart_utils.sources.{name}": READERS for name in ("guess", "options", "reshape")},
     "heart_utils.scores": ("tests/test_scores.py", "tests/report/test_weighing.py"),
     "heart_utils.tables": ("tests/test_tables.py",),
     "heart_utils.gate": (

@@ -122,10 +122,9 @@ LOADED = ("histories", "verdicts", "scores", "replies", "conversations")
 """Tables that ``load_<table>`` completes from a file with some of the columns."""
 
 MAX_ROWS_SHOWN = 3
-MAX_NUMBER = 2**62  #: What numbers of groups stay below, so that none overflows.
 
 
-def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd.DataFrame:
+def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     """Check a table against its columns and put them in the order of writing.
 
     Parameters
@@ -135,8 +134,6 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
     table
         Rows. Columns marked optional may be absent; a table of responders needs ``responder`` and
         ``responder_kind`` alone.
-    distinct
-        Whether it is known already that no row repeats another.
 
     Returns
     -------
@@ -191,8 +188,7 @@ def check_table(name: str, table: pd.DataFrame, *, distinct: bool = False) -> pd
         {column: _typed(name, column, columns[column], rows[column]) for column in present}
     )
     _check_values(name, typed)
-    if not distinct:
-        _check_keys(name, typed)
+    _check_keys(name, typed)
     _check_sense(name, typed)
     typed = typed.reset_index(drop=True)
     typed.attrs = attributes
@@ -309,50 +305,9 @@ REPEATED = {
 """Table -> what to do about rows that come again."""
 
 
-def group_numbers(columns: Iterable[pd.Series]) -> NDArray[np.int64]:
-    """Return a number for each row; rows that hold the same in every column share one."""
-    numbers, n_groups = np.zeros(1, "int64"), 1
-    for cells in columns:
-        if _is_constant(cells):
-            continue
-        codes, n_words = _codes(cells)
-        if n_groups * n_words > MAX_NUMBER:
-            (numbers, kept), (codes, words) = pd.factorize(numbers), pd.factorize(codes)
-            n_groups, n_words = len(kept), len(words)
-        numbers = numbers * n_words + codes
-        n_groups *= max(n_words, 1)
-    return np.broadcast_to(numbers, len(cells))
-
-
-def _is_constant(cells: pd.Series) -> bool:
-    if not len(cells):
-        return False
-    first = cells.iloc[0]
-    for some in (cells.iloc[:100], cells):  # most columns that are not differ at once
-        same = some.isna() if pd.isna(first) else some == first
-        if not same.all():
-            return False
-    return True
-
-
-def _codes(cells: pd.Series) -> tuple[NDArray[np.int64], int]:
-    """Return a number for each different cell, and how many numbers there may be."""
-    if cells.dtype == "int64" and len(cells) and cells.min() >= 0:
-        return cells.to_numpy(), int(cells.max()) + 1
-    codes, words = pd.factorize(cells, use_na_sentinel=False)
-    return codes, len(words)
-
-
-def come_again(numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Check for each number whether another row has it too."""
-    ordered = np.sort(numbers)  # a tenth of the time that hashing takes
-    again = ordered[1:][ordered[1:] == ordered[:-1]]
-    return pd.Series(numbers).isin(again).to_numpy()
-
-
 def _check_keys(name: str, table: pd.DataFrame) -> None:
     keys = KEYS[name]
-    twice = pd.Series(come_again(group_numbers(table[key] for key in keys)), table.index)
+    twice = table.duplicated(keys, keep=False)
     if twice.any():
         rows = table.loc[twice, keys].head(MAX_ROWS_SHOWN)
         examples = "; ".join(

@@ -162,7 +162,7 @@ def test_a_recipes_file_of_histories_may_have_headers_of_its_own(project):
     ]
     for wrong, message in (
         ("colums: {Chat: a}", "unknown colums"),
-        ("others: forget", "others"),
+        ("repeats: forget", "repeats"),
         ("columns: 3", "columns"),
     ):
         file.write_text(

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from heart_utils.sources.catalogue import find_data
-from heart_utils.sources.unpacking import unpack_part
+from heart_utils.sources.formats import unpack_part
 from heart_utils.tables import DataError
 
 __all__ = ["WITHHELD", "Leak", "Withheld", "find_leaks", "read_published", "withheld_texts"]

@@ -18,10 +18,10 @@ from heart_collect.people.assignment import StudyError
 from heart_utils.identities import redact_message
 from heart_utils.runs import write_atomically
 from heart_utils.settings import JsonObject
-from heart_utils.sources.files import read_rows
 from heart_utils.sources.formats import HALF, is_whole_text, read_table
 from heart_utils.sources.guess import propose
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
+from heart_utils.sources.load import read_rows
 from heart_utils.sources.options import FileOptions, as_yaml, check_options
 from heart_utils.tables import DataError
 
@@ -123,12 +123,7 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
     file_options, faults = reading or FileOptions(), list[str]()
     try:
         check_options(file_options)
-        table = read_table(
-            file,
-            sep=file_options.get("sep"),
-            encoding=file_options.get("encoding"),
-            header=file_options.get("header"),
-        )
+        table = read_table(file)
     except DataError as error:
         raise StudyError(str(error)) from None
     where = [f"line {row + 2} of {file.name}" for row in table.rows.index]

@@ -38,8 +38,8 @@ from heart_utils.ratings.verdicts import (
     need_cluster,
     won_by_a,
 )
-from heart_utils.sources.columns import read_dates
 from heart_utils.sources.guess import looks_like_model
+from heart_utils.sources.options import read_dates
 
 __all__ = ["LEVELS", "Audit", "audit_votes"]
 

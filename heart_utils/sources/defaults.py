@@ -11,23 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from heart_utils.runs import find_root
 from heart_utils.settings import JsonObject
-from heart_utils.sources.columns import TEXT, map_words
-from heart_utils.tables import (
-    ENDS,
-    KEYS,
-    ORDERS,
-    TABLES,
-    Column,
-    DataError,
-    check_table,
-    come_again,
-    count_exchanges,
-    group_numbers,
-)
+from heart_utils.tables import ENDS, TABLES, Column, DataError, check_table, count_exchanges
 
 __all__ = ["DEFAULTS"]
 
@@ -46,6 +33,7 @@ ANSWERS = {"verdicts": "verdict", "scores": "score", "replies": "text", "answers
 """Table -> the column that is empty in a row that failed."""
 
 SIDES = ("responder_a", "responder_b")
+OTHER_SIDE, OTHER_ORDER = {"a": "b", "b": "a"}, {"ab": "ba", "ba": "ab"}
 
 SAME_QUESTION = ("rater", "dimension", "repeat", "protocol", "answer_format", "group")
 """What two answers of one rater to a pair share if they differ in the order alone."""
@@ -90,30 +78,26 @@ def complete(table: str, rows: pd.DataFrame, *, sides_shown: bool = False) -> pd
 
     Its sides may be those that raters saw.
     """
-    return completed(table, rows, sides_shown)[0]
-
-
-def completed(table: str, rows: pd.DataFrame, sides_shown: bool) -> tuple[pd.DataFrame, pd.Series]:
-    """Fill defaults, and return what parts rows as their first key does with them."""
     rows = rows.copy() if rows.index.is_unique else rows.reset_index(drop=True)
-    absent = {column: value for column, value in _evident(table).items() if column not in rows}
-    made: dict[Any, Any] = {}  # columns that hold the same share their cells
-    for column, value in absent.items():
-        if (alike := (TABLES[table][column].kind, repr(value))) not in made:
-            made[alike] = _evident_cells(TABLES[table][column], value, rows.index)
-        absent[column] = made[alike]
-    rows = rows.assign(**absent)
+    rows = rows.assign(
+        **{
+            column: _evident_cells(TABLES[table][column], value, rows.index)
+            for column, value in _evident(table).items()
+            if column not in rows
+        }
+    )
     if "dialogue_id" in TABLES[table] and "dialogue_id" not in rows:
         rows["dialogue_id"] = rows["history_id"]
     if table in ("scores", "replies") and "reply_id" not in rows:
         rows["reply_id"] = rows["history_id"] + "--" + rows["responder"]
     if table == "conversations":
         _name_conversations(rows)
-    compared = _name_pairs(rows, sides_shown) if table == "verdicts" else rows[KEYS[table][0]]
+    if table == "verdicts":
+        _name_pairs(rows, sides_shown)
     if table in ANSWERS and "state" in TABLES[table] and "state" not in rows:
         # an answer that is empty is refused by the table's own check
-        rows["state"] = pd.Series("valid", rows.index, dtype=TEXT)
-    return rows, compared
+        rows["state"] = "valid"
+    return rows
 
 
 def _name_conversations(rows: pd.DataFrame) -> None:
@@ -139,76 +123,52 @@ def _name_conversations(rows: pd.DataFrame) -> None:
 
 
 def _evident_cells(what: Column, value: Any, index: pd.Index) -> Any:
-    """Build a column of one value in the table's own type.
-
-    Then nothing has to be converted cell by cell.
-    """
+    """Build a column of one value in the table's own type."""
     if what.kind == "list":
-        return pd.Series([value] * len(index), index, dtype=object)
+        return [value] * len(index)
     if what.kind == "text":
-        return pd.Series(value, index, dtype=TEXT)
+        return pd.Series(value, index, dtype="str")
     if value is None and what.kind == "count":
-        return pd.arrays.IntegerArray(np.zeros(len(index), "int64"), np.ones(len(index), bool))
+        return pd.array([pd.NA] * len(index), dtype="Int64")
     return np.nan if value is None and what.kind == "number" else value
 
 
-def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> pd.Series:
-    """Name pairs by history and responders, a first in the alphabet; return what parts them."""
-    if named := "pair_id" in rows:
-        first_seen = rows.groupby("pair_id", dropna=False)[
-            ["responder_a", "responder_b"]
-        ].transform("first")
-        turned = (rows["responder_a"] == first_seen["responder_b"]) & (
-            rows["responder_b"] == first_seen["responder_a"]
-        )
-    else:
-        turned = rows["responder_a"] > rows["responder_b"]
+def _name_pairs(rows: pd.DataFrame, sides_shown: bool) -> None:
+    """Name pairs by history and responders, a first in the alphabet."""
     first, second = rows["responder_a"], rows["responder_b"]
+    if "pair_id" in rows:
+        seen = rows.groupby("pair_id", dropna=False)[[*SIDES]].transform("first")
+        turned = first.eq(seen["responder_b"]) & second.eq(seen["responder_a"])
+    else:
+        turned = first > second
+    turned = turned.fillna(False).astype(bool)
     if turned.any():
-        stays = ~turned.to_numpy(bool)
-        first, second = first.where(stays, second), second.where(stays, first)
-    if not named:
-        rows["pair_id"] = rows["history_id"] + "--" + first + "--" + second
-    pairs = pd.Series(group_numbers([rows["history_id"], first, second]), rows.index)
-    if turned.any():
+        rows["responder_a"], rows["responder_b"] = (
+            first.mask(turned, second),
+            second.mask(turned, first),
+        )
         if sides_shown:
-            _note_orders(rows, pairs, turned.to_numpy(bool))
-        rows["responder_a"], rows["responder_b"] = first, second
-        other = map_words(rows["verdict"], {"a": "b", "b": "a", "tie": "tie"}.get)
-        rows["verdict"] = rows["verdict"].where(stays, other)
-        if rows["order"].notna().any():
-            rows["order"] = rows["order"].where(stays, map_words(rows["order"], _other_order))
+            _note_orders(rows, turned)
+        for column, other in {"verdict": OTHER_SIDE, "order": OTHER_ORDER}.items():
+            if rows[column].notna().any():
+                cells = rows[column].astype(object)
+                rows[column] = cells.mask(turned & cells.isin([*other]), cells.map(other))
         if rows["p_a"].notna().any():
             p_a = pd.to_numeric(rows["p_a"], errors="coerce")
-            rows["p_a"] = rows["p_a"].where(stays | p_a.isna(), 1 - p_a)
-    if made := "comparison_id" not in rows:
-        order = rows["order"]
-        rows["comparison_id"] = rows["pair_id"]
-        if order.notna().any():
-            with_order = rows["pair_id"] + "--" + order
-            rows["comparison_id"] = with_order.fillna(rows["pair_id"])
-    # names that hold what parts an id may give two pairs one id
-    names = {name for side in SIDES for name in rows[side].unique()}
-    if named or not made or any("--" in f"-{name}" or name in ORDERS for name in names):
-        return rows["comparison_id"]
-    return pd.Series(group_numbers([pairs, order]), rows.index)
+            rows["p_a"] = rows["p_a"].mask(turned & p_a.notna(), 1 - p_a)
+    if "pair_id" not in rows:
+        names = rows["history_id"] + "--" + rows["responder_a"]
+        rows["pair_id"] = names + "--" + rows["responder_b"]
+    if "comparison_id" not in rows:
+        with_order = rows["pair_id"] + "--" + rows["order"].astype("str")
+        rows["comparison_id"] = with_order.where(rows["order"].notna(), rows["pair_id"])
 
 
-def _other_order(order: Any) -> Any:
-    return {"ab": "ba", "ba": "ab"}.get(order, order)
-
-
-def _note_orders(rows: pd.DataFrame, pairs: pd.Series, turned: NDArray[np.bool_]) -> None:
-    """Take the same pair by one rater with the sides changed for its second order.
-
-    Only where the file has no column of orders.
-    """
-    numbers = group_numbers([pairs, *(rows[key] for key in SAME_QUESTION if key in rows)])
-    again = come_again(numbers)
-    group = pd.Series(turned[again]).groupby(numbers[again])
-    both = again.copy()
-    both[again] = group.transform("any") & ~group.transform("all")
-    both &= rows["order"].isna().to_numpy()
+def _note_orders(rows: pd.DataFrame, turned: pd.Series) -> None:
+    """Take the same pair by one rater with the sides changed for its second order."""
+    keys = ["history_id", *SIDES, *(key for key in SAME_QUESTION if key in rows)]
+    group = turned.groupby([rows[key] for key in keys], dropna=False, sort=False)
+    both = group.transform("any") & ~group.transform("all") & rows["order"].isna()
     # in the file's terms its a stood first; rows that are turned turn their order too
     if both.any():
         rows["order"] = rows["order"].mask(both, "ab")

@@ -1,27 +1,27 @@
-"""Tables of any format as rows of cells: CSV, Excel, Parquet, JSON, JSON Lines, Arrow.
+"""Tables of any format as rows of cells: CSV, Excel, Parquet, JSON, logs of inspect_ai, Arrow.
 
-Compressed files and a DataFrame are read too.
-
-Nothing here knows what a column means. Rows keep the number that they have in their file, the first
-below the header being 0.
+How much may come out of a packed file is known before it is in memory: 400 KB can hold a gigabyte
+of one letter. Nothing here knows what a column means. Rows keep the number that they have in their
+file, the first below the header being 0.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import json
 import os
 import re
+import warnings
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
@@ -29,16 +29,13 @@ import pyarrow.parquet
 
 from heart_utils.identities import show_cell
 from heart_utils.settings import JsonObject
-from heart_utils.sources.columns import ARROW_TEXT, TEXT
-from heart_utils.sources.inspect_logs import is_log, read_log, unpack_log
-from heart_utils.sources.unpacking import MAX_BYTES, Allowance, unpack_gzip, unpack_zstd
+from heart_utils.sources.options import TEXT
 from heart_utils.sources.workbook import MAX_MEMORY, read_sheets
 from heart_utils.tables import DataError, called
 
 __all__ = ["RawTable"]
 
-TEXTUAL = (".csv", ".tsv", ".xlsx")
-SUFFIXES = (*TEXTUAL, ".parquet", ".jsonl", ".json", ".eval")
+SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".jsonl", ".json", ".eval")
 COMPRESSED = (".gz", ".zst")
 MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """How a file may begin -> its encoding."""
@@ -51,12 +48,23 @@ DEEP = (
     "it is nested deeper than a hundred levels, which no file of votes is. Give the rows alone, as"
     " an array of objects."
 )
+ARROW_TEXT = pa.large_string()  #: What pandas keeps columns of text as.
 IMPORT_ID = '{"ImportId"'  #: How each cell of Qualtrics' third row of headers begins.
 TOP = 1_000_000  #: Characters of a file among which its header is.
 MAX_CELLS = 50_000_000  #: A million votes with fifty columns.
 MAX_LETTERS = 1_000_000  #: Characters of one cell: a book and a half.
+MAX_RATIO = 100  #: So many times its size a packed file may unpack to; logs and votes take 5 to 30.
+SMALL = 32_000_000  #: Bytes that any packed file may unpack to, however small it is.
+MAX_BYTES = 2_000_000_000  #: Bytes that no file may unpack to more than.
+CHUNK = 1_000_000
 #: Headers of Mechanical Turk's batch files that its rows end before.
 NEVER_FILLED = ("Approve", "Reject")
+#: How inspect_ai packs the parts of a log, which zipfile cannot unpack before Python 3.14.
+ZSTD = 93
+#: Bytes before the name of a packed part; the lengths of name and extra field are in the last four.
+LOCAL_HEADER = 30
+LOG_HEADERS = ("header.json", "_journal/start.json")
+"""Parts of a log of inspect_ai that say what ran: the first is there once it has ended."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,6 @@ class RawTable:
     as_text: bool = False  #: Whether every cell came as text, as in CSV and Excel.
     #: What was left out on the way -> how many rows.
     notes: dict[str, int] = field(default_factory=dict)
-    #: Header -> what a form asked, where the file says so.
-    questions: dict[str, str] = field(default_factory=dict)
 
 
 def suffix_of(file: Path) -> str:
@@ -78,54 +84,24 @@ def suffix_of(file: Path) -> str:
 
 
 def is_table(given: object) -> bool:
-    """Check whether a value is a table in memory.
-
-    Of pandas, Arrow, Polars, DuckDB or any that supports Arrow's interface.
-    """
+    """Check whether a value is a table in memory: of pandas, or with Arrow's interface."""
     return isinstance(given, pd.DataFrame) or hasattr(given, "__arrow_c_stream__")
 
 
-def read_table(
-    given: str | os.PathLike[str] | pd.DataFrame,
-    *,
-    sep: str | None = None,
-    encoding: str | None = None,
-    header: Sequence[str] | None = None,
-    faults: list[str] | None = None,
-) -> RawTable:
+def read_table(given: str | os.PathLike[str] | pd.DataFrame) -> RawTable:
     """Read the rows of a file, or take those of a table in memory.
 
-    Parameters
-    ----------
-    given : path, pandas.DataFrame, or a table of Arrow's interface
-        A path ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``, ``.jsonl``, ``.json`` or
-        ``.eval`` (a log of inspect_ai), and ``.gz`` or ``.zst`` may follow.
-    sep, encoding : str, optional
-        Of CSV: by default the one of ``, ; |`` and tab that cuts the first line into most parts;
-        UTF-8, or UTF-16 by its mark.
-    header : sequence of str, optional
-        The names of the columns of a CSV or Excel file that has none.
-    faults : list of str, optional
-        Takes what is wrong with the file where the rest can be read all the same.
-
-    Returns
-    -------
-    RawTable
-
-    Raises
-    ------
-    DataError : if the file cannot be read, naming the line where there is one
-
-    Examples
-    --------
-    >>> from heart_utils.sources.formats import read_table
-    >>> read_table(pd.DataFrame({"winner": ["x"], "loser": ["y"]})).rows["winner"].tolist()
-    ['x']
+    A file that cannot be read is a ``DataError``, which names the line where there is one.
     """
-    if is_table(given):
-        raw = RawTable(_without_categories(_in_memory(given)))
+    if isinstance(given, pd.DataFrame):
+        raw, where = RawTable(_without_categories(_whole(given))), "the DataFrame"
+    elif is_table(given):
+        as_text = {pa.string(): TEXT, pa.large_string(): TEXT}.get
+        table = pa.table(given).to_pandas(types_mapper=as_text)
+        raw, where = RawTable(_without_categories(table)), "the DataFrame"
     else:
-        raw = _read_path(Path(given).expanduser().resolve(), sep, encoding, header, faults)  # type: ignore[arg-type]
+        file = Path(given).expanduser().resolve()
+        raw, where = _read_path(file), str(file)
     for head in raw.rows.columns:
         cells = raw.rows[head]
         lengths = (
@@ -135,20 +111,24 @@ def read_table(
         )
         if (long := lengths > MAX_LETTERS).any():
             raise DataError(
-                f"{'the DataFrame' if is_table(given) else given}: {called(lengths.index[long][0])}"
-                f" holds a text of {lengths[long].iloc[0]:,} characters in {head}, more than"
-                f" {MAX_LETTERS:,}. Shorten it, or leave that column out of the file."
+                f"{where}: {called(lengths.index[long][0])} holds a text of"
+                f" {lengths[long].iloc[0]:,} characters in {head}, more than {MAX_LETTERS:,}."
+                " Shorten it, or leave that column out of the file."
             )
     return raw
 
 
-def _read_path(
-    file: Path,
-    sep: str | None,
-    encoding: str | None,
-    header: Sequence[str] | None,
-    faults: list[str] | None,
-) -> RawTable:
+def _whole(given: pd.DataFrame) -> pd.DataFrame:
+    for column in [name for name, kind in given.dtypes.items() if kind == "object"]:
+        whole = given[column].map(is_whole_text)
+        if not whole.all():
+            raise DataError(f"the DataFrame: {column}, {called(given.index[~whole][0])}: {HALF}")
+    rows = given.copy()
+    rows.attrs = {}
+    return rows if rows.index.is_unique else rows.reset_index(drop=True)
+
+
+def _read_path(file: Path) -> RawTable:
     suffix = suffix_of(file)
     if suffix not in SUFFIXES:
         raise DataError(
@@ -157,38 +137,32 @@ def _read_path(
         )
     if not file.is_file():
         raise DataError(f"{file}: there is no such file.")
-    if suffix == ".jsonl":
-        return RawTable(_of_objects(file, [row for _, row in read_lines(file, encoding, faults)]))
-    if suffix in (".json", ".eval"):
-        content = _read_json(file, encoding, faults) if suffix == ".json" else _read_log(file)
-        if is_log(content):
-            objects, missing = read_log(content)
-            return RawTable(_of_objects(file, objects), notes=missing)
-        return RawTable(_of_objects(file, _objects_in(file, content)))
     if suffix == ".parquet":
         return RawTable(_without_categories(_read_parquet(file)))
-    if suffix == ".xlsx":
-        rows = _read_excel(file, header)
+    if suffix in (".csv", ".tsv", ".xlsx"):
+        rows = _without_blanks(_read_excel(file) if suffix == ".xlsx" else _read_csv(file))
+        if len(rows):
+            _refuse_no_header(file, rows)
+        return _without_more_headers(rows)
+    notes = dict[str, int]()
+    if suffix == ".jsonl":
+        objects = [row for _, row in read_lines(file)]
     else:
-        rows = _read_csv(file, _text(file, encoding, faults), sep, header)
-    rows = _without_blanks(rows)
-    if header is None and len(rows):
-        _refuse_no_header(file, rows)
-    return _without_more_headers(rows)
+        content = _unpack_log(file) if suffix == ".eval" else _read_json(file)
+        if is_log(content):
+            objects, notes = read_log(content)
+        else:
+            objects = _objects_in(file, content)
+    refuse_cells(file, len(objects), len({name for row in objects for name in row}))
+    # as objects, whole numbers stay whole where another row has none
+    return RawTable(pd.DataFrame(objects, dtype=object), notes=notes)
 
 
 def _without_blanks(rows: pd.DataFrame) -> pd.DataFrame:
     """Remove rows without a cell, and columns without a header or a cell."""
-    blank = np.ones(len(rows), bool)
-    for column in rows.columns:
-        if not blank.any():
-            break
-        blank &= (rows[column].isna() | (rows[column] == "")).to_numpy(bool)
-    rows = rows[~blank] if blank.any() else rows
-    nameless = [name for name in rows.columns if str(name).startswith("Unnamed: ")]
-    return rows.drop(
-        columns=[name for name in nameless if (rows[name].isna() | (rows[name] == "")).all()]
-    )
+    empty = rows.isna() | (rows == "")
+    nameless = rows.columns.astype(str).str.startswith("Unnamed: ")
+    return rows.loc[~empty.all(axis=1), ~(nameless & empty.all().to_numpy())]
 
 
 def _without_categories(rows: pd.DataFrame) -> pd.DataFrame:
@@ -201,18 +175,54 @@ def _without_categories(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.astype(kinds) if kinds else rows
 
 
-def _in_memory(given: Any) -> pd.DataFrame:
-    if not isinstance(given, pd.DataFrame):
-        as_text = {pa.string(): TEXT, pa.large_string(): TEXT}.get
-        table: pd.DataFrame = pa.table(given).to_pandas(types_mapper=as_text)
-        return table
-    for column in [name for name, kind in given.dtypes.items() if kind == "object"]:
-        whole = given[column].map(is_whole_text)
-        if not whole.all():
-            raise DataError(f"the DataFrame: {column}, {called(given.index[~whole][0])}: {HALF}")
-    rows = given.copy()
-    rows.attrs = {}
-    return rows if rows.index.is_unique else rows.reset_index(drop=True)
+# How much a file unpacks to
+
+
+class Allowance:
+    """So many bytes as a file may still unpack to."""
+
+    def __init__(self, file: Path, n_packed: int) -> None:
+        self.file = file
+        self.n_packed = n_packed
+        self.most = min(MAX_BYTES, max(SMALL, MAX_RATIO * n_packed))
+        self.left = self.most
+
+    def spend(self, n_bytes: int) -> None:
+        """Take so many bytes, or refuse the file."""
+        self.left -= n_bytes
+        if self.left < 0:
+            raise DataError(
+                f"{self.file}: its {self.n_packed:,} bytes unpack to more than {self.most:,}, the"
+                f" most that a file of this size may hold here. If it is really so large, unpack"
+                " it yourself and give the part that has the votes."
+            )
+
+    def gather(self, chunks: Iterable[bytes]) -> bytes:
+        """Join what is unpacked, as long as it is within the bound."""
+        pieces = []
+        for chunk in chunks:
+            self.spend(len(chunk))
+            pieces.append(chunk)
+        return b"".join(pieces)
+
+
+def _in_chunks(stream: IO[bytes] | pa.NativeFile) -> Iterator[bytes]:
+    while chunk := stream.read(CHUNK):
+        yield chunk
+
+
+def _unpack_zstd(content: bytes) -> Iterator[bytes]:
+    return _in_chunks(pa.input_stream(pa.BufferReader(content), compression="zstd"))
+
+
+def unpack_part(archive: zipfile.ZipFile, content: bytes, part: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Unpack a part of a zip archive, of which `content` are the bytes."""
+    if part.compress_type != ZSTD:
+        return _in_chunks(archive.open(part))
+    start = part.header_offset + LOCAL_HEADER
+    lengths = content[start - 4 : start]
+    start += int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
+    return _unpack_zstd(content[start : start + part.compress_size])
 
 
 def _content(file: Path) -> bytes:
@@ -226,29 +236,14 @@ def _content(file: Path) -> bytes:
     content = file.read_bytes()
     try:
         if file.suffix.lower() == ".gz":
-            return Allowance(file, size).gather(unpack_gzip(content))
+            return Allowance(file, size).gather(_in_chunks(gzip.open(io.BytesIO(content))))
         if file.suffix.lower() == ".zst":
-            return Allowance(file, size).gather(unpack_zstd(content))
+            return Allowance(file, size).gather(_unpack_zstd(content))
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{file}: it cannot be unpacked ({error}). It may have been cut short."
         ) from None
     return content
-
-
-def _read_parquet(file: Path) -> pd.DataFrame:
-    try:
-        parquet = pyarrow.parquet.ParquetFile(io.BytesIO(_content(file)))
-        refuse_cells(file, parquet.metadata.num_rows, parquet.metadata.num_columns)
-        return pd.read_parquet(io.BytesIO(_content(file)))
-    except (OSError, ValueError, MemoryError) as error:
-        raise _damaged(file, "Parquet", error) from None
-
-
-def _damaged(file: Path, kind: str, error: Exception) -> DataError:
-    if isinstance(error, DataError):
-        return error
-    return DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.")
 
 
 def refuse_cells(file: Path | str, n_rows: int, n_columns: int) -> None:
@@ -260,13 +255,34 @@ def refuse_cells(file: Path | str, n_rows: int, n_columns: int) -> None:
         )
 
 
-def _read_excel(file: Path, header: Sequence[str] | None) -> pd.DataFrame:
+def _damaged(file: Path, kind: str, error: Exception) -> DataError:
+    return DataError(f"{file}: it cannot be read as {kind} ({error}). It may have been cut short.")
+
+
+# Parquet, Excel and CSV
+
+
+def _read_parquet(file: Path) -> pd.DataFrame:
+    content = io.BytesIO(_content(file))
+    try:
+        about = pyarrow.parquet.ParquetFile(content).metadata
+        refuse_cells(file, about.num_rows, about.num_columns)
+        return pd.read_parquet(content)
+    except DataError:
+        raise
+    except (OSError, ValueError, MemoryError) as error:
+        raise _damaged(file, "Parquet", error) from None
+
+
+def _read_excel(file: Path) -> pd.DataFrame:
     content = _content(file)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            sizes = [part.file_size for part in archive.infolist()]
-        Allowance(file, len(content)).spend(sum(sizes))
-        sheets = read_sheets(content, header)
+            n_bytes = sum(part.file_size for part in archive.infolist())
+        Allowance(file, len(content)).spend(n_bytes)
+        sheets = read_sheets(content)
+    except DataError:
+        raise
     except MemoryError:
         raise DataError(
             f"{file}: reading its {len(content):,} bytes takes more than {MAX_MEMORY:,} bytes of"
@@ -277,240 +293,66 @@ def _read_excel(file: Path, header: Sequence[str] | None) -> pd.DataFrame:
         raise _damaged(file, "Excel", error) from None
     filled = {name: rows for name, rows in sheets.items() if not rows.empty}
     if len(filled) > 1:
-        error_message = (
-            f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them"
-            " as a DataFrame"
-        )
         raise DataError(
-            f"{error_message}, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str)"
+            f"{file}: it has {len(filled)} sheets with rows ({', '.join(filled)}). Give one of them"
+            f" as a DataFrame, as pd.read_excel(path, sheet_name={next(iter(filled))!r}, dtype=str)"
             " reads it."
         )
-    rows = next(iter(filled.values()), pd.DataFrame())
-    return _with_header(file, rows, header) if header else rows
+    return next(iter(filled.values()), pd.DataFrame())
 
 
-def _of_objects(file: Path, objects: list[JsonObject]) -> pd.DataFrame:
-    """Make a table of objects, in which whole numbers stay whole where another row has none."""
-    refuse_cells(file, len(objects), len({name for row in objects for name in row}))
-    return pd.DataFrame(objects, dtype=object)
-
-
-def _read_log(file: Path) -> JsonObject:
-    try:
-        return unpack_log(_content(file), file)
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(
-            f"{file}: it cannot be read as a log of inspect_ai ({error}). It may have been cut"
-            " short."
-        ) from None
-
-
-def _read_json(file: Path, encoding: str | None, faults: list[str] | None) -> Any:
-    """Read JSON, or objects line by line under this name."""
-    text = _text(file, encoding, faults)
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise DataError(f"{file}: {DEEP}") from None
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data" and text.lstrip().startswith("{"):
-            return [row for _, row in read_lines(file, encoding, faults)]
-        raise DataError(
-            f"{file}: it is not whole JSON (line {error.lineno}, column {error.colno}:"
-            f" {error.msg}). It may have been cut short."
-        ) from None
-
-
-def _objects_in(file: Path, content: Any) -> list[JsonObject]:
-    """Find the rows in JSON: an array of objects, an object that holds one, or columns."""
-    rows = _rows_within(file, content) if isinstance(content, dict) else content
-    if not isinstance(rows, list):
-        raise DataError(
-            f"{file}: it holds a {type(content).__name__}, expected an array of objects."
-        )
-    for number, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise DataError(
-                f"{file}: entry {number} of the array is a {type(row).__name__}, expected an"
-                " object."
-            )
-        if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
-            raise DataError(f"{file}: row {number}, {halves[0]}: {HALF}")
-    return rows
-
-
-def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
-    """Find the rows in an object: its one array of objects, or a column an entry.
-
-    pandas writes the latter by default.
-    """
-    arrays = [
-        name
-        for name, value in content.items()
-        if isinstance(value, list) and value and isinstance(value[0], dict)
-    ]
-    if len(arrays) == 1:
-        rows: list[JsonObject] = content[arrays[0]]
-        return rows
-    heads, cells = content.get("columns"), content.get("data")
-    if isinstance(heads, list) and isinstance(cells, list):  # as pandas writes with orient="split"
-        if odd := [row for row in cells if not isinstance(row, list) or len(row) != len(heads)]:
-            raise DataError(
-                f"{file}: entry {cells.index(odd[0])} of data is not as long as columns"
-                f" ({len(heads)})."
-            )
-        return [dict(zip(map(str, heads), row, strict=True)) for row in cells]
-    if content and all(str(name).isdigit() for name in content):  # with orient="index"
-        rows = list(content.values())
-        if all(isinstance(row, dict) and not all(map(str.isdigit, row)) for row in rows):
-            return rows
-    columns = [value for value in content.values() if isinstance(value, dict | list)]
-    if (
-        not arrays
-        and len(columns) == len(content)
-        and len({len(value) for value in columns}) == 1
-        and len(columns[0])
-    ):
-        cells = {
-            name: list(value.values() if isinstance(value, dict) else value)
-            for name, value in content.items()
-        }
-        return [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
-    inside = ", ".join(map(str, content)) or "nothing"
-    content_type = (
-        f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
-    )
-    raise DataError(
-        f"{file}: it is one object with {content_type}; inside are {inside}. Give the array"
-        " alone, as a file or a DataFrame."
-    )
-
-
-def is_whole_text(cell: object) -> bool:
-    """Check that no text in a cell holds half of a character.
-
-    No file of a table can keep such a half.
-    """
-    try:
-        json.dumps(cell, ensure_ascii=False, default=str).encode()
-    except RecursionError:
-        raise DataError(DEEP) from None
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def read_lines(
-    file: Path, encoding: str | None = None, faults: list[str] | None = None
-) -> list[tuple[int, JsonObject]]:
-    """Read the objects of a file of JSON Lines with the numbers of their lines."""
-    rows = []
-    text = _text(file, encoding, faults)
-    # not splitlines: a text may hold another break
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except RecursionError:
-            raise DataError(f"{file}: line {number}: {DEEP}") from None
-        except json.JSONDecodeError as error:
-            raise DataError(
-                f"{file}: line {number} is not JSON ({error.msg}, column {error.colno})."
-            ) from None
-        if not isinstance(row, dict):
-            raise DataError(
-                f"{file}: line {number} holds a {type(row).__name__}, expected an object."
-            )
-        if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
-            raise DataError(f"{file}: line {number}, {halves[0]}: {HALF}")
-        rows.append((number, row))
-    return rows
-
-
-def _text(file: Path, encoding: str | None = None, faults: list[str] | None = None) -> str:
-    """Decode a file; report another encoding as a fault and read the file in it anyway.
-
-    Then more of its faults can be reported.
-    """
+def _text(file: Path) -> str:
+    """Decode a file: UTF-8, UTF-16 where it begins so, or Windows-1252 with a warning."""
     content = _content(file)
     if not content or content.isspace():
         raise DataError(f"{file}: it is empty.")
-    named = encoding or next(
-        (name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8"
-    )
+    named = next((name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8")
     if named == "utf-8" and b"\0" in content[:TOP]:
-        guess = "utf-16-le" if content[1:2] == b"\0" else "utf-16-be"
         raise DataError(
             f"{file}: it holds null bytes, so it is no text in UTF-8. It may be UTF-16 without its"
-            f" mark: encoding={guess!r}."
+            " mark: save it as UTF-8."
         )
     try:
         return content.decode(named)
-    except LookupError:
-        raise DataError(
-            f"{file}: there is no encoding {named!r}. Excel on Windows writes 'utf-8-sig' or"
-            " 'cp1252'."
-        ) from None
     except UnicodeDecodeError as error:
-        guess, line = (
-            content.decode("cp1252", errors="replace"),
-            content[: error.start].count(b"\n"),
-        )
         byte = content[error.start : error.start + 1]
-        fault = (
-            f"line {line + 1} is not {named.upper()} (byte {byte[0]:#04x}). Save the file as UTF-8,"
-            " or name its encoding: with encoding='cp1252' this byte is"
-            f" {byte.decode('cp1252', errors='replace')!r}."
-        )
-        if faults is None:
-            raise DataError(f"{file}: {fault}") from None
-        faults.append(fault)
-        return guess
+        line = content[: error.start].count(b"\n") + 1
+    fault = f"{file}: line {line} is not {named.upper()} (byte {byte[0]:#04x})"
+    try:
+        text = content.decode("cp1252")
+    except UnicodeDecodeError:
+        raise DataError(f"{fault}. Save the file as UTF-8.") from None
+    warnings.warn(
+        f"{fault}, so the file is read as Windows-1252, where that is {byte.decode('cp1252')!r}. If"
+        " that is wrong, save it as UTF-8.",
+        stacklevel=2,
+    )
+    return text
 
 
-def _read_csv(
-    file: Path, content: str, sep: str | None, header: Sequence[str] | None
-) -> pd.DataFrame:
-    if sep and len(sep) > 1:
-        raise DataError(f"sep is {sep!r}, expected one character, such as ';' or a tab.")
+def _read_csv(file: Path) -> pd.DataFrame:
+    content, marks = _text(file), [",", ";", "\t", "|"]
     if first := re.match(r"sep=(.)\r?\n", content):  # which Excel reads and does not show
-        sep, content = sep or first[1], content[first.end() :]
+        marks, content = [first[1]], content[first.end() :]
     if "\n" not in content:  # as programs wrote lines on the first Macintosh, and Excel still can
         content = content.replace("\r", "\n")
     csv.field_size_limit(10 * MAX_LETTERS)  # longer cells are refused by name once they are read
-    # a header is no longer, and to look at all of a large file four times takes longer than to read
-    # it
-    top = content[:TOP]
+    top = content[:TOP]  # to look at all of a large file four times takes longer than to read it
     try:
-        heads = {
-            mark: next(csv.reader(io.StringIO(top), delimiter=mark))
-            for mark in ([sep] if sep else [",", ";", "\t", "|"])
-        }
+        heads = {mark: next(csv.reader(io.StringIO(top), delimiter=mark)) for mark in marks}
         mark = max(heads, key=lambda mark: len(heads[mark]))
-        rows = None if header else _read_fast(content, mark, heads[mark])
+        rows = _read_fast(content, mark, heads[mark])
         if rows is None:
             _refuse_short_rows(file, content, mark)
-            rows = pd.read_csv(
-                io.StringIO(content),
-                sep=mark,
-                dtype=str,
-                keep_default_na=False,
-                header=None if header else 0,
-            )
+            rows = pd.read_csv(io.StringIO(content), sep=mark, dtype=str, keep_default_na=False)
     except (csv.Error, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise DataError(
-            f"{file}: it cannot be read as CSV ({error}). It may have been cut short."
-        ) from None
+        raise _damaged(file, "CSV", error) from None
     if not isinstance(rows.index, pd.RangeIndex):
         raise DataError(
             f"{file}: its rows have more cells than its header, which is"
             f" {', '.join(map(str, rows.columns))}. If a title or a comment stands above the"
             " header, take that line out."
         )
-    rows = _with_header(file, rows, header) if header else rows
     for name in rows.columns if mark == ";" else ():  # where a comma is what elsewhere is a point
         if rows[name].str.fullmatch(r"\s*(-?\d+(,\d+)?)?\s*").all():
             rows[name] = rows[name].str.replace(",", ".")
@@ -537,31 +379,18 @@ def _read_fast(content: str, mark: str, head: list[str]) -> pd.DataFrame | None:
     return rows
 
 
-def _with_header(file: Path, rows: pd.DataFrame, header: Sequence[str]) -> pd.DataFrame:
-    if isinstance(header, str) or len(header) != rows.shape[1]:
-        raise DataError(
-            f"{file}: header names {header!r}, and the file has {rows.shape[1]} columns. Name each"
-            " of them once."
-        )
-    return rows.set_axis(list(header), axis=1)
-
-
 def _refuse_short_rows(file: Path, content: str, mark: str) -> None:
-    """Refuse rows that end before others do.
-
-    A file may end all of its rows before headers that it never fills.
-    """
+    """Refuse rows that end before others do, but for headers that a tool never fills."""
     lines = csv.reader(io.StringIO(content), delimiter=mark, strict=True)
     head = next(lines)
-    lengths: dict[int, int] = {}
+    lengths = dict[int, int]()
     for cells in lines:
         if cells:
             lengths[lines.line_num] = len(cells)
-    filled = max(lengths.values(), default=0)
+    filled = min(max(lengths.values(), default=0), len(head))
     if head[-len(NEVER_FILLED) :] == list(NEVER_FILLED):
         filled = min(filled, len(head) - len(NEVER_FILLED))
-    short = [number for number, length in lengths.items() if length < min(filled, len(head))]
-    if short:
+    if short := [number for number, length in lengths.items() if length < filled]:
         raise DataError(
             f"{file}: line {short[0]} of {file.name} has fewer cells than the header. The file may"
             f" have been cut short there ({len(short)} such rows); write it anew, or take those"
@@ -579,18 +408,13 @@ def _refuse_no_header(file: Path, rows: pd.DataFrame) -> None:
             " no header. If a title stands above the header, take that line out."
         )
     numbers = [head for head in heads if re.fullmatch(r"-?\d+([.,]\d+)?", head)]
-    again = [
-        head
-        for head in rows.columns
-        if len(str(head)) and rows[head].head(2000).eq(str(head)).any()
-    ]
+    again = [head for head in heads if head and rows[head].head(2000).eq(head).any()]
     if numbers or (len(again) > 1 and 2 * len(again) >= len(heads)):
         names = ", ".join(f"'column_{number}'" for number in range(1, len(heads) + 1))
         first = ", ".join(show_cell("header", head) for head in heads[:6])
         raise DataError(
-            f"{file}: there seems to be no header: its first line ({first}) reads like a row. Name"
-            f" the {len(heads)} columns, as in header=[{names}]; if that line is the header, give"
-            " its own names there and take the line out."
+            f"{file}: there seems to be no header: its first line ({first}) reads like a row. Write"
+            f" a header above it, or give a DataFrame: pd.read_csv(path, names=[{names}])."
         )
 
 
@@ -600,27 +424,207 @@ def _letters(cell: object) -> str:
 
 def _without_more_headers(rows: pd.DataFrame) -> RawTable:
     """Take out the rows of headers that Qualtrics writes below the first."""
-    top = rows.head(3)
-    marked = (
-        top.apply(lambda cells: cells.astype(str).str.strip().str.startswith(IMPORT_ID))
-        .any(axis=1)
-        .to_numpy(bool)
-    )
-    if not marked.any() and len(rows):
+    top = rows.head(3).astype(str)
+    marked = top.apply(lambda cells: cells.str.strip().str.startswith(IMPORT_ID)).any(axis=1)
+    n_headers = int(marked.to_numpy().argmax()) + 1 if marked.any() else 0
+    if not n_headers and len(rows):
         # without the row of import ids, the second header still says the first again in words:
         # StartDate, Start Date
-        near = [_letters(head) for head in rows.columns]
-        marked = np.array(
-            [sum(a == _letters(b) for a, b in zip(near, rows.iloc[0], strict=True)) > 2]
+        pairs = zip(rows.columns, rows.iloc[0], strict=True)
+        n_headers = int(sum(_letters(head) == _letters(cell) for head, cell in pairs) > 2)
+    notes = {"rows of headers by Qualtrics": n_headers} if n_headers else {}
+    return RawTable(rows.iloc[n_headers:], as_text=True, notes=notes)
+
+
+# JSON
+
+
+def _read_json(file: Path) -> Any:
+    """Read JSON, or objects line by line under this name."""
+    text = _text(file)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise DataError(f"{file}: {DEEP}") from None
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and text.lstrip().startswith("{"):
+            return [row for _, row in read_lines(file)]
+        raise DataError(
+            f"{file}: it is not whole JSON (line {error.lineno}, column {error.colno}:"
+            f" {error.msg}). It may have been cut short."
+        ) from None
+
+
+def _objects_in(file: Path, content: Any) -> list[JsonObject]:
+    """Find the rows in JSON: an array of objects, an object that holds one, or columns."""
+    rows = _rows_within(file, content) if isinstance(content, dict) else content
+    if not isinstance(rows, list):
+        raise DataError(
+            f"{file}: it holds a {type(content).__name__}, expected an array of objects."
         )
-    if not marked.any():
-        return RawTable(rows, as_text=True)
-    n_headers = int(np.flatnonzero(marked)[0]) + 1
-    questions: Mapping[Any, Any] = rows.iloc[0].to_dict() if n_headers else {}
-    question_texts = {str(head): str(question) for head, question in questions.items()}
-    return RawTable(
-        rows.iloc[n_headers:],
-        as_text=True,
-        notes={"rows of headers by Qualtrics": n_headers},
-        questions=question_texts,
+    for number, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise DataError(
+                f"{file}: entry {number} of the array is a {type(row).__name__}, expected an"
+                " object."
+            )
+        _refuse_halves(row, f"{file}: row {number}")
+    return rows
+
+
+def _rows_within(file: Path, content: JsonObject) -> list[JsonObject]:
+    """Find the rows in an object: its one array of objects, or what pandas writes."""
+    arrays = [
+        name
+        for name, value in content.items()
+        if isinstance(value, list) and value and isinstance(value[0], dict)
+    ]
+    if len(arrays) == 1:
+        rows: list[JsonObject] = content[arrays[0]]
+        return rows
+    heads, cells = content.get("columns"), content.get("data")
+    if isinstance(heads, list) and isinstance(cells, list):  # as pandas writes with orient="split"
+        if odd := [row for row in cells if not isinstance(row, list) or len(row) != len(heads)]:
+            raise DataError(
+                f"{file}: entry {cells.index(odd[0])} of data is not as long as columns"
+                f" ({len(heads)})."
+            )
+        return [dict(zip(map(str, heads), row, strict=True)) for row in cells]
+    values = list(content.values())
+    numbered = values and all(str(name).isdigit() for name in content)  # with orient="index"
+    if numbered and all(isinstance(row, dict) and not all(map(str.isdigit, row)) for row in values):
+        return values
+    columns = [list(one.values()) if isinstance(one, dict) else one for one in values]
+    if columns and not arrays and all(isinstance(column, list) for column in columns):
+        lengths = {len(column) for column in columns}
+        if len(lengths) == 1 and lengths != {0}:
+            return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
+    inside = ", ".join(map(str, content)) or "nothing"
+    content_type = (
+        f"several arrays of objects ({', '.join(arrays)})" if arrays else "no array of objects"
     )
+    raise DataError(
+        f"{file}: it is one object with {content_type}; inside are {inside}. Give the array"
+        " alone, as a file or a DataFrame."
+    )
+
+
+def is_whole_text(cell: object) -> bool:
+    """Check that no text in a cell holds half of a character, which no file of a table can keep."""
+    try:
+        json.dumps(cell, ensure_ascii=False, default=str).encode()
+    except RecursionError:
+        raise DataError(DEEP) from None
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_halves(row: JsonObject, where: str) -> None:
+    if halves := [name for name, cell in row.items() if not is_whole_text((name, cell))]:
+        raise DataError(f"{where}, {halves[0]}: {HALF}")
+
+
+def read_lines(file: Path) -> list[tuple[int, JsonObject]]:
+    """Read the objects of a file of JSON Lines with the numbers of their lines."""
+    rows = []
+    # not splitlines: a text may hold another break
+    for number, line in enumerate(_text(file).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except RecursionError:
+            raise DataError(f"{file}: line {number}: {DEEP}") from None
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"{file}: line {number} is not JSON ({error.msg}, column {error.colno})."
+            ) from None
+        if not isinstance(row, dict):
+            raise DataError(
+                f"{file}: line {number} holds a {type(row).__name__}, expected an object."
+            )
+        _refuse_halves(row, f"{file}: line {number}")
+        rows.append((number, row))
+    return rows
+
+
+# Logs of inspect_ai (https://inspect.aisi.org.uk/eval-logs.html), without its package
+
+
+def is_log(content: object) -> bool:
+    """Check whether JSON is a log of inspect_ai."""
+    return (
+        isinstance(content, dict)
+        and {"version", "eval", "samples"} <= set(content)
+        and isinstance(content["eval"], dict)
+    )
+
+
+def _unpack_log(file: Path) -> JsonObject:
+    content = _content(file)
+    try:
+        return unpack_log(content, file)
+    except DataError:
+        raise
+    except (ValueError, zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+        raise _damaged(file, "a log of inspect_ai", error) from None
+
+
+def unpack_log(content: bytes, file: Path) -> JsonObject:
+    """Read the log in an ``.eval`` file as the ``.json`` of the same log has it."""
+    allowance = Allowance(file, len(content))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        parts = {part.filename: part for part in archive.infolist()}
+        header = next((name for name in LOG_HEADERS if name in parts), None)
+        if header is None:
+            raise ValueError(f"it has none of {', '.join(LOG_HEADERS)}")
+        samples = [name for name in parts if re.fullmatch(r"samples/.*\.json", name)]
+        read = [
+            json.loads(allowance.gather(unpack_part(archive, content, parts[name])))
+            for name in [header, *samples]
+        ]
+    return {**read[0], "samples": read[1:]}
+
+
+def read_log(log: Mapping[str, Any]) -> tuple[list[JsonObject], dict[str, int]]:
+    """List the scores of a log, one row an entry, and how many samples it was to have and lacks.
+
+    A sample that failed has a row for each scorer of the task, without a value.
+    """
+    about, samples = log["eval"], log.get("samples") or []
+    scorers = [scorer["name"] for scorer in about.get("scorers") or []]
+    entries: dict[str, dict[str, None]] = {}  # of a scorer whose value has several
+    for sample in samples:
+        for scorer, given in (sample.get("scores") or {}).items():
+            if isinstance(given.get("value"), dict):
+                entries.setdefault(scorer, {}).update(dict.fromkeys(given["value"]))
+    rows = [row for sample in samples for row in _scores(sample, about, scorers, entries)]
+    n_epochs = (about.get("config") or {}).get("epochs") or 1
+    n_samples = len((about.get("dataset") or {}).get("sample_ids") or []) * n_epochs
+    status = log.get("status", "started")
+    missing = 0 if status == "success" else max(0, n_samples - len(samples))
+    return rows, {f"samples that are not in the log, whose status is {status!r}": missing}
+
+
+def _scores(
+    sample: Mapping[str, Any],
+    about: Mapping[str, Any],
+    scorers: list[str],
+    entries: Mapping[str, Mapping[str, None]],
+) -> Iterator[JsonObject]:
+    shared = {"id": sample["id"], "epoch": sample.get("epoch", 1), "task": about.get("task")}
+    shared["model"] = about.get("model")
+    if sample.get("invalidation"):
+        shared["invalidated"] = "true"
+    scores, metadata = sample.get("scores") or {}, sample.get("metadata") or None
+    for scorer in dict.fromkeys([*scores, *scorers]):
+        given = scores.get(scorer) or {}
+        row = {**shared, "scorer": scorer, "value": given.get("value")}
+        row |= {"explanation": given.get("explanation"), "metadata": metadata}
+        values = row["value"] if isinstance(row["value"], dict) else {}
+        if scorer in entries:
+            for entry in entries[scorer]:
+                yield {**row, "entry": entry, "value": values.get(entry)}
+        else:
+            yield row

@@ -1,13 +1,13 @@
 """Propose a call that may read a file, from its headers and the tool that wrote it.
 
-What cells mean is not inferred: known tools, headers and words are looked up in ``guess.yaml``, and
-for the rest the message lists the columns with examples of each. A guess is only ever printed.
+Known tools, headers and words are looked up in ``guess.yaml``; what cells mean is not inferred. A
+guess is only ever printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -26,11 +26,19 @@ from heart_utils.identities import (
     words_of,
 )
 from heart_utils.settings import JsonObject
-from heart_utils.sources.columns import map_words, read_dates
-from heart_utils.sources.defaults import NEEDED, SIDES
+from heart_utils.sources.defaults import ANSWERS, NEEDED, SIDES
 from heart_utils.sources.formats import RawTable, is_table
-from heart_utils.sources.options import FileOptions, listed, plain, text_of, word_of
-from heart_utils.sources.reshape import flatten, reshape, resolve
+from heart_utils.sources.options import (
+    REST,
+    TEMPLATE,
+    FileOptions,
+    map_words,
+    plain,
+    read_dates,
+    text_of,
+    word_of,
+)
+from heart_utils.sources.reshape import COLUMN, flatten, open_paths
 from heart_utils.tables import RATER_KINDS, TABLES, DataError, called
 
 __all__ = ["Proposal"]
@@ -39,54 +47,34 @@ FEW = 20  #: So many different words an answer may have.
 MOST_NAMED = 100  #: So many raters may be called by name to say who is a model.
 NAME_CHARACTERS = 60  #: What is longer is the text of a reply, not the name of who wrote it.
 FILLED = "filled"  #: Of a column in which any cell that is not blank says that a row may not count.
-HEADED = (
-    *("columns", "only", "split", "winner_columns", "counts", "winner_loser"),
-    *("pair_columns", "rater_columns", "dimension_columns"),
-)
-"""Options that name headers of the file."""
-
-MADE = {
-    "winner_columns": {"verdict"},
-    "counts": {"verdict"},
-    "pair_columns": {"verdict"},
-    "rater_columns": {"rater", "verdict", "score"},
-    "dimension_columns": {"dimension", "verdict", "score"},
-    "winner_loser": {*SIDES, "verdict"},
-    "shown": {"history_id", *SIDES},
-}
-"""Option -> the columns that it makes."""
-
 MUST_BE_NAMED = {"verdicts": [*SIDES, "verdict"], "scores": ["responder", "score"]}
 ONE_REPLY = (
     "a row compares two replies and says who wrote them; if it scores one (or ranks it, which is a"
     " score with a minus), load_scores says how to read it"
 )
 NO_SCORE = (
-    "a column holds scores; if there is one for each dimension, dimension_columns lists the"
-    " headers, or for each rater, rater_columns does"
+    "a column holds scores; if there is one for each dimension, columns says of each header that it"
+    " is the score, and always={'dimension': '{column}'}; if for each rater, 'rater'"
 )
 UNSAID = {
     "rater": (
-        "always",
         "unnamed",
         "nobody is named who judged, so that all rows count as one rater's, `unnamed`",
     ),
     "rater_kind": (
-        "always",
         "human",
         "those who judged are of the kind {!r} (a person is 'human', a judge that is a model"
         " 'model')",
     ),
     "history_id": (
-        "made_of",
         "row-{row}",
         "each row is a conversation of its own, since nothing names one: otherwise intervals are"
         " too narrow",
     ),
-    "responder": ("always", "unnamed", "all rows have one responder, since nothing names it"),
-    "dimension": ("always", "overall", "all rows have one dimension, since nothing names it"),
+    "responder": ("unnamed", "all rows have one responder, since nothing names it"),
+    "dimension": ("overall", "all rows have one dimension, since nothing names it"),
 }
-"""Column -> the option that fills it, with what, and what must be confirmed."""
+"""Column -> what it holds in every row, and what must be confirmed."""
 
 INSTEAD = {"p_a": ["verdict"]}  #: Column -> those beside which it is not looked for.
 NO_SIDE = {
@@ -138,25 +126,24 @@ class Proposal:
 
     def known(self) -> set[str]:
         """List the columns of the table that the options, or the file's own headers, give."""
-        options = self.options
         own = {plain(head) for head in self.rows.columns}
         known = {column for column in TABLES[self.table] if plain(column) in own}
-        known |= {*(options.get("columns") or {}).values(), *(options.get("always") or {})}
-        known |= {*(options.get("made_of") or {})}
-        for pattern in (options.get("split") or {}).values():
-            known |= set(re.findall(r"\?P<(\w+)>", pattern))
-        for option, columns in MADE.items():
-            known |= columns if options.get(option) is not None else set()
-        return known | ({"verdict"} if "p_a" in known else set())
+        said = [str(name) for name in (self.options.get("columns") or {}).values()]
+        known |= {*said, *(self.options.get("always") or {})}
+        if "shown" in self.options:
+            known |= {"history_id", *SIDES}
+        if "p_a" in known or any(":" in name for name in said):
+            known.add("verdict")
+        return known
 
     def free(self) -> dict[str, str]:
         """List the headers that nothing explains yet, by plain name and by their last part."""
-        used = {plain(head) for option in HEADED for head in listed(self.options.get(option))}
+        options = self.options
+        used = {plain(head) for name in ("columns", "only") for head in options.get(name) or {}}
         used |= {plain(name) for name in TABLES[self.table]}
         heads = [head for head in map(str, self.rows.columns) if plain(head) not in used]
-        heads = [head for head in heads if not self.rows[head].isna().all()]
-        lasts = {plain(_last(head)): head for head in reversed(heads)}
-        return lasts | {plain(head): head for head in reversed(heads)}
+        heads = [head for head in reversed(heads) if not self.rows[head].isna().all()]
+        return {plain(_last(head)): head for head in heads} | {plain(head): head for head in heads}
 
     def find(self, names: Iterable[str]) -> list[str]:
         """List the free headers that have one of the names, the likeliest first."""
@@ -168,7 +155,7 @@ class Proposal:
         meant = {column: [column] for column in columns}
         for head, name in (self.options.get("columns") or {}).items():
             if name in meant:
-                meant[name] = [head, *meant[name]]
+                meant[name] = [*meant[name][:-1], head, name]
         return [head for heads in meant.values() for head in heads if head in self.rows]
 
 
@@ -179,7 +166,7 @@ def _last(head: str) -> str:
 
 
 def _examples(head: object, cells: pd.Series) -> str:
-    """Show three cells of a column, or only their kind where they may be people."""
+    """Show three cells, or only their kind where they may be people."""
     words = [word for word in map(str, cells.head(2000).dropna()) if word.strip()]
     few = list(dict.fromkeys(words))[:3]
     if names_people(head) or any(map(looks_like_person, few)):
@@ -229,7 +216,7 @@ def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
     """
     columns = options.get("columns") or {}
     known = {*columns.values(), *(options.get("always") or {}), *map(plain, rows.columns)}
-    sides = known & {"responder_a", "respondera"} or options.get("winner_loser")
+    sides = known & {"responder_a", "respondera"}
     if "order" in known or not (sides or options.get("shown") is not None):
         return []
     names = {
@@ -239,7 +226,7 @@ def order_heads(rows: pd.DataFrame, options: Mapping[str, Any]) -> list[str]:
         for word in map_words(rows[head], word_of).unique()
     }
     orders = {*map(plain, facts()["turned"]), *map(plain, facts()["first"])}
-    given = {*map(plain, columns), *map(plain, options.get("winner_columns") or {})}
+    given = {*map(plain, columns)}
     found = []
     for head in map(str, rows.columns):
         if plain(head) not in given and plain(_last(head)) in orders:
@@ -280,66 +267,53 @@ def with_tool(table: str, rows: pd.DataFrame, options: FileOptions) -> FileOptio
         raise DataError(f"tool is {tool!r}; known are {', '.join(names.values())}.")
     proposal = Proposal(table, flatten(rows), {**options}, names[plain(tool)])
     _apply_tool(proposal)
+    _propose_form(proposal)
     del proposal.options["tool"]
     chosen: FileOptions = proposal.options
     return chosen
 
 
 def propose(table: str, raw: RawTable, options: FileOptions) -> Proposal:
-    """Look up how a file may be meant, by its headers; what the user has said stays.
-
-    Parameters
-    ----------
-    table : str, as which it is read
-    raw : RawTable
-    options : FileOptions, what the user has said so far
-
-    Returns
-    -------
-    Proposal
-
-    Examples
-    --------
-    >>> from heart_utils.sources.formats import RawTable
-    >>> from heart_utils.sources.guess import propose
-    >>> from heart_utils.sources.options import FileOptions
-    >>> votes = RawTable(
-    ...     pd.DataFrame(
-    ...         {"question_id": ["q"], "model_a": ["x"], "model_b": ["y"], "winner": ["model_a"]}
-    ...     )
-    ... )
-    >>> propose("verdicts", votes, FileOptions()).options["columns"]["winner"]
-    'verdict'
-    """
+    """Look up how a file may be meant, by its headers; what the user has said stays."""
     proposal = Proposal(table, flatten(raw.rows), {**options})
     proposal.tool = _tool_of(table, proposal.rows) if table in MUST_BE_NAMED else ""
     about = facts()["tools"].get(proposal.tool, {})
     _apply_tool(proposal)
+    named = [*(proposal.options.get("columns") or {}), *(proposal.options.get("only") or {})]
     try:
-        exploded = FileOptions(explode=listed(proposal.options.get("explode")))
-        rows = reshape(table, raw, exploded, "verdict").rows
+        proposal.rows = open_paths(proposal.rows, [*about.get("within", ()), *map(str, named)])
     except DataError:
         return proposal
-    proposal.rows = resolve(rows, list(proposal.options.get("columns") or {}))
     if table == "verdicts":
         _propose_sides(proposal)
-    if about.get("form") and not {*SIDES} & proposal.known():
-        heads = [head for head in map(str, rows) if _are_answers(rows[head])]
-        proposal.options.setdefault("pair_columns", heads)
-        _ask_shown(proposal, "pair", heads)
+    if heads := _propose_form(proposal):
+        _ask_shown(proposal, COLUMN, heads)
     for column, names in facts()["columns"].items():
         known = proposal.known()
         if column in TABLES[table] and not known & {column, *INSTEAD.get(column, ())}:
             _name_column(proposal, column, names)
     for own in ("item", "dialogue_id"):
-        if own in rows and own in TABLES[table] and "history_id" not in proposal.known():
-            proposal.add("made_of", {"history_id": f"{{{own}}}"})
+        known = proposal.known()
+        if own in proposal.rows and own in TABLES[table] and "history_id" not in known:
+            proposal.add("always", {"history_id": f"{{{own}}}"})
     if about.get("shown") and not {*SIDES} & proposal.known():
         for head in proposal.heads_of("history_id")[:1]:
-            _ask_shown(proposal, head, _values(rows[head]))
+            _ask_shown(proposal, head, _values(proposal.rows[head]))
     if table in MUST_BE_NAMED:
         _propose_rest(proposal)
     return proposal
+
+
+def _propose_form(proposal: Proposal) -> list[str]:
+    """Take the columns of answers of a form, which has a row a person, and return them."""
+    named = {*(proposal.options.get("columns") or {}).values()}
+    form = facts()["tools"].get(proposal.tool, {}).get("form")
+    if not form or named & {*SIDES, "verdict"}:
+        return []
+    rows, explained = proposal.rows, {*map(word_of, proposal.options.get("words") or {})}
+    heads = [head for head in map(str, rows) if _are_answers(rows[head], explained)]
+    proposal.add("columns", dict.fromkeys(heads, ANSWERS[proposal.table]))
+    return heads
 
 
 def _tool_of(table: str, rows: pd.DataFrame) -> str:
@@ -367,29 +341,35 @@ def _signs(about: JsonObject, rows: pd.DataFrame) -> list[str]:
 def _apply_tool(proposal: Proposal) -> None:
     """Set what a tool's files need, as far as this file has it and the user has not said it."""
     about, options = facts()["tools"].get(proposal.tool, {}), proposal.options
-    meant = {*(options.get("columns") or {}).values(), *(options.get("always") or {})}
     heads = [str(head) for head in proposal.rows]
-    tops = {head.split(".")[0] for head in heads}
-    section = about.get(_section(proposal.table), {})
-    for option, value in section.items():
-        if isinstance(value, Mapping):
-            here = {*heads, *(head for head in value if "." in head and head.split(".")[0] in tops)}
-            entries = {name: what for name, what in value.items() if not {name, str(what)} & meant}
-            if option in ("columns", "only", "winner_columns"):
-                entries = {head: name for head, name in entries.items() if head in here}
-            if entries:
-                proposal.add(option, entries)
-        elif option != "dimension_columns" or "explode" in section or _fits(value, heads):
-            options.setdefault(option, value)
-    for side, form in reversed(about.get("counts", {}).items()):
-        proposal.add("counts", dict.fromkeys(_fits(form, heads), side))
+    columns = dict(about.get("columns", {}))
+    for side, form in about.get("counts", {}).items():
+        columns |= dict.fromkeys(_fits(form, heads), f"count:{side}")
     if about.get("winner_loser"):
-        options.setdefault("winner_loser", tuple(_signs(about, proposal.rows)[-2:]))
-    if about.get("marks") and "winner_columns" not in options:
+        columns |= dict(zip(_signs(about, proposal.rows)[-2:], SIDES, strict=True))
+    if about.get("marks"):
         marks = {head: _meaning_of(head.rpartition(":::")[2]) for head in heads if ":::" in head}
         stem = next((head.rpartition(":::")[0] for head, side in marks.items() if side == "a"), "")
         own = {head: side for head, side in marks.items() if head.startswith(f"{stem}:::")}
-        options["winner_columns"] = {head: side for head, side in own.items() if side}
+        columns |= {head: f"verdict:{side}" for head, side in own.items() if side}
+    section = {**about.get(_section(proposal.table), {})}
+    if columns:
+        section["columns"] = {**columns, **section.get("columns", {})}
+    tops = {head.split(".")[0] for head in heads}
+    meant = {*(options.get("columns") or {}).values(), *(options.get("always") or {})}
+    for option, value in section.items():
+        if not isinstance(value, Mapping):
+            options.setdefault(option, value)
+            continue
+        entries = {name: what for name, what in value.items() if not {name, str(what)} & meant}
+        if option in ("columns", "only"):
+            entries = {
+                head: what
+                for head, what in entries.items()
+                if head in (*heads, REST) or ("." in head and head.split(".")[0] in tops)
+            }
+        if entries:
+            proposal.add(option, entries)
     if proposal.table != "scores" or "options" not in about:
         proposal.confirm += about.get("confirm", ())
 
@@ -412,9 +392,10 @@ def _are_numbers(cells: pd.Series) -> bool:
     return bool(pd.to_numeric(cells, errors="coerce").notna().all())
 
 
-def _are_answers(cells: pd.Series) -> bool:
+def _are_answers(cells: pd.Series, explained: Collection[str]) -> bool:
     words = _words_in(cells)
-    return any(words) and all(map(_meaning_of, words)) and not _are_numbers(pd.Series(words))
+    known = all(word_of(word) in explained or _meaning_of(word) for word in words)
+    return any(words) and known and not _are_numbers(pd.Series(words))
 
 
 def _propose_sides(proposal: Proposal) -> None:
@@ -438,7 +419,7 @@ def _are_names(cells: pd.Series) -> bool:
 
 def _ask_shown(proposal: Proposal, key: str, values: list[str]) -> None:
     """Ask for a table of what was shown where nothing says who wrote the replies."""
-    about = {"history_id": "..."} if key == "pair" else {}
+    about = {"history_id": "..."} if key == COLUMN else {}
     about |= dict.fromkeys(SIDES, "...")
     proposal.options.setdefault("shown", [{key: value, **about} for value in values[:2]])
     proposal.confirm.append(
@@ -453,7 +434,7 @@ def _name_column(proposal: Proposal, column: str, names: list[str]) -> None:
     turn = proposal.find(["turn"]) if column == "history_id" else []
     if found and turn and len(_values(proposal.rows[turn[0]])) > 1:
         proposal.add("columns", {found[0]: "dialogue_id"})
-        proposal.add("made_of", {"history_id": f"{{{found[0]}}}-{{{turn[0]}}}"})
+        proposal.add("always", {"history_id": f"{{{found[0]}}}-{{{turn[0]}}}"})
     elif found:
         proposal.add("columns", {found[0]: column})
         if column == "verdict":
@@ -484,8 +465,8 @@ def _propose_rest(proposal: Proposal) -> None:
     known |= proposal.known()
     for column in NEEDED[table]:
         if column in UNSAID and column not in known:
-            option, value, sentence = UNSAID[column]
-            proposal.add(option, {column: value})
+            value, sentence = UNSAID[column]
+            proposal.add("always", {column: value})
             proposal.confirm.append(sentence.format(value))
             proposal.assumed += [column] if column == "rater_kind" else []
     if table == "verdicts":
@@ -497,9 +478,9 @@ def _propose_rest(proposal: Proposal) -> None:
         for head in proposal.find(names)[:1] if column not in known else ():
             keep = f"(columns={{{head!r}: {column!r}}} keeps it)"
             proposal.confirm.append(f"{head} may be left out {keep}")
-    composed = " ".join((options.get("made_of") or {}).values())
-    if any(f"{{{head}}}" not in composed for head in proposal.free().values()):
-        options.setdefault("others", "drop")
+    composed = TEMPLATE.findall(str(options.get("always")))
+    if {*proposal.free().values()} - {*composed}:
+        proposal.options["columns"] = {**(options.get("columns") or {}), REST: None}
 
 
 def _propose_kinds(proposal: Proposal) -> None:
@@ -509,7 +490,7 @@ def _propose_kinds(proposal: Proposal) -> None:
         return
     found = [head for head in proposal.find(facts()["kinds"]) if any(_words_in(rows[head]))]
     if found and "rater" not in known:
-        proposal.add("made_of", {"rater": f"{{{found[0]}}}"})
+        proposal.add("always", {"rater": f"{{{found[0]}}}"})
         proposal.confirm.append(
             f"nobody is named who judged, so that all rows with one {found[0]} are one rater's"
         )
@@ -526,11 +507,11 @@ def _propose_kinds(proposal: Proposal) -> None:
         ]
     elif models and models == names:
         proposal.add("always", {"rater_kind": "model"})
-        proposal.confirm.append(UNSAID["rater_kind"][2].format("model"))
+        proposal.confirm.append(UNSAID["rater_kind"][1].format("model"))
         return
     elif models and len(names) <= MOST_NAMED:
         head = proposal.heads_of("rater")[0]
-        proposal.add("made_of", {"rater_kind": f"{{{head}}}"})
+        proposal.add("always", {"rater_kind": f"{{{head}}}"})
         meant = {name: "model" if name in models else "human" for name in names}
         proposal.confirm.append(f"{', '.join(models)} are models, and all other raters people")
     else:
@@ -585,7 +566,8 @@ def _propose_order(proposal: Proposal) -> None:
             f"{head} says which reply was shown first ('ab': that of responder_a), and the answers"
             " name the replies as the columns do, and not their places"
         )
-    said = [*sides, *(options.get("winner_columns") or {})]
+    columns = options.get("columns") or {}
+    said = [*sides, *(head for head, name in columns.items() if str(name).startswith("verdict:"))]
     said += [word for head in proposal.heads_of("verdict") for word in _words_in(rows[head])]
     words = {part for word in said for part in words_of(word)}
     places = [name for name in facts()["places"] if name in words]
@@ -600,14 +582,14 @@ def _propose_order(proposal: Proposal) -> None:
 def _propose_words(proposal: Proposal) -> None:
     """Look up the words of the answers; numbers mean sides only where the sides are numbered."""
     rows, sides = proposal.rows, proposal.heads_of(*SIDES)
-    pairs = [head for head in listed(proposal.options.get("pair_columns")) if head in rows]
     names = {name for head in sides for name in _values(rows[head]) if name}
     side_of = {plain(head): side for head, side in zip(sides, ("a", "b"), strict=False)}
+    form = facts()["tools"].get(proposal.tool, {}).get("form")
     explained = {*map(word_of, [*names, *(proposal.options.get("words") or {})])}
-    for head in [*proposal.heads_of("verdict"), *pairs]:
+    for head in proposal.heads_of("verdict"):
         for word in _words_in(rows[head]):
             key, meaning = word_of(word), side_of.get(plain(word)) or _meaning_of(word)
-            if word in ("a", "b", "tie") or key in explained or (key == "" and pairs):
+            if word in ("a", "b", "tie") or key in explained or (key == "" and form):
                 continue
             explained.add(key)
             if not meaning or (key in ("1", "2") and not sides[0].endswith("1")):

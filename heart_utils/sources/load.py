@@ -1,22 +1,62 @@
-"""The door to data: a set that the project knows, by name, or a user's own file, by path."""
+"""The door to data: a set that the project knows, by name, or a user's own file, by path.
+
+A file of one's own is checked like any other table, and one error names all its faults and proposes
+a call that reads it. What a file may leave out has one evident value; a verdict, a score, who
+judged and what kind of rater it was are never made up.
+"""
 
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from heart_utils.runs import PUBLIC, open_run, read_parquet
+from heart_utils.identities import (
+    PEOPLE,
+    code_rows,
+    describe_cells,
+    may_be_verdict,
+    names_people,
+    redact_message,
+)
+from heart_utils.runs import PUBLIC, RunError, code_people_in, open_run, read_parquet
 from heart_utils.sources.catalogue import SOURCES
-from heart_utils.sources.defaults import read_sample
-from heart_utils.sources.files import describe_file, read_file
-from heart_utils.sources.formats import COMPRESSED, SUFFIXES, is_table, suffix_of
+from heart_utils.sources.defaults import (
+    ANSWERS,
+    NEEDED,
+    check_last_speaker,
+    complete,
+    read_sample,
+)
+from heart_utils.sources.formats import (
+    COMPRESSED,
+    SUFFIXES,
+    RawTable,
+    is_table,
+    read_table,
+    suffix_of,
+)
+from heart_utils.sources.guess import Proposal, propose, refuse_doubtful, with_tool
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
-from heart_utils.sources.options import FileOptions
+from heart_utils.sources.options import REST, TEXT, FileOptions, check_options, plain
 from heart_utils.sources.pairs import scores_to_verdicts
-from heart_utils.tables import DataError, check_table
+from heart_utils.sources.reshape import COPIES, Reshaped, read_cells, reshape
+from heart_utils.tables import (
+    KEYS,
+    TABLES,
+    Column,
+    DataError,
+    TableError,
+    check_table,
+    empty_table,
+    refuse_rows,
+)
 
 __all__ = [
     "describe_votes",
@@ -29,6 +69,9 @@ __all__ = [
 
 Given = str | os.PathLike[str] | pd.DataFrame
 
+MAX_UNKNOWN = 20  #: Columns that a message lists.
+MADE = "made"  #: Of a table that was read: its columns that the file does not have.
+
 
 def load_histories(
     name_or_path: Given, *, twins: bool = False, **reading: Unpack[FileOptions]
@@ -38,9 +81,8 @@ def load_histories(
     Parameters
     ----------
     name_or_path
-        ``"sample"`` (36 histories drafted for this project), ``"heart"`` (HEART's 280 standard and
-        20 adversarial ones), ``"esconv"`` (1,300 whole dialogues), or a file or DataFrame of one's
-        own.
+        ``"sample"`` (36 drafted for this project), ``"heart"`` (280 standard, 20 adversarial, cut
+        from ESConv), ``"esconv"`` (1,300 whole dialogues), or a file or DataFrame of one's own.
     twins
         With ``"heart"``, add each adversarial history's calm original (slice ``calm_twin``).
     **reading
@@ -49,10 +91,8 @@ def load_histories(
     Returns
     -------
     pandas.DataFrame
-        A table of histories, one row a history: ``history_id``, ``dialogue_id`` (histories cut from
-        one dialogue share it), ``source``, ``slice`` (``standard``, ``adversarial``,
-        ``calm_twin``), ``twin_id``, ``emotion``, ``problem``, ``situation``, ``turns`` (a list of
-        dicts, ``role`` and ``text``), ``licence``, ``flags``, ``simulated``.
+        A table of histories: ``history_id``, ``dialogue_id`` (histories cut from one dialogue share
+        it), ``slice``, ``turns`` (a list of dicts, ``speaker`` and ``text``), ``licence`` and more.
 
     Raises
     ------
@@ -61,29 +101,21 @@ def load_histories(
     DataUnavailableError
         If a data set is not on this machine; the message names the command that fetches it.
 
-    Notes
-    -----
-    HEART cut its histories from ESConv (Liu et al. 2021,
-    https://aclanthology.org/2021.acl-long.269).
-
     Examples
     --------
-    >>> histories = load_histories("sample")
-    >>> histories["slice"].value_counts().to_dict()
+    >>> load_histories("sample")["slice"].value_counts().to_dict()
     {'standard': 24, 'adversarial': 12}
-    >>> histories["dialogue_id"].nunique() < len(histories)
-    True
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "histories", reading)
     if twins and name not in ("heart", "sample"):
         raise DataError(
             f"twins=True adds HEART's calm originals; {_called(name_or_path)} has none."
         )
+    if name is None:
+        return read_file("histories", name_or_path, reading)
     if name == "sample":
         return read_sample("histories")
-    if name is not None:
-        return load_heart(twins=twins) if name == "heart" else load_esconv()
-    return read_file("histories", name_or_path, reading)
+    return load_heart(twins=twins) if name == "heart" else load_esconv()
 
 
 def load_replies(
@@ -112,17 +144,14 @@ def load_replies(
     Examples
     --------
     >>> mine = pd.DataFrame({"Chat": ["h1"], "Author": ["ann"], "Text": ["That sounds hard."]})
-    >>> load_replies(mine, columns={"Chat": "history_id", "Author": "responder"})[
-    ...     "reply_id"
-    ... ].tolist()
+    >>> columns = {"Chat": "history_id", "Author": "responder"}
+    >>> load_replies(mine, columns=columns)["reply_id"].tolist()
     ['h1--ann']
     """
     name = _name(name_or_path, ("sample", "heart", "esconv"), "replies", reading)
-    return (
-        read_file("replies", name_or_path, reading)
-        if name is None
-        else published_replies(name, twins=twins)
-    )
+    if name is None:
+        return read_file("replies", name_or_path, reading)
+    return published_replies(name, twins=twins)
 
 
 def load_conversations(name_or_path: Given, **reading: Unpack[FileOptions]) -> pd.DataFrame:
@@ -145,20 +174,16 @@ def load_conversations(name_or_path: Given, **reading: Unpack[FileOptions]) -> p
     Raises
     ------
     DataError
-        If a turn has no speaker or text, the file says another number of exchanges than its turns
-        hold (a conversation that was exported in half), or a column is missing.
+        If a column is missing, a turn has no speaker or text, or the file says another number of
+        exchanges than its turns hold (a conversation that was exported in half).
 
     Examples
     --------
-    >>> turns = [
-    ...     {"speaker": "supporter", "text": "What happened?"},
-    ...     {"speaker": "seeker", "text": "She left."},
-    ... ]
-    >>> mine = pd.DataFrame(
-    ...     {"history_id": ["h"], "responder": "ann", "seeker": "s1", "turns": [turns]}
-    ... )
-    >>> load_conversations(mine)[["conversation_id", "n_exchanges", "state"]].values.tolist()
-    [['h--s1--ann', 1, 'valid']]
+    >>> said = {"supporter": "What happened?", "seeker": "She left."}
+    >>> turns = [{"speaker": speaker, "text": text} for speaker, text in said.items()]
+    >>> mine = {"history_id": ["h"], "responder": "ann", "seeker": "s1", "turns": [turns]}
+    >>> load_conversations(pd.DataFrame(mine))[["conversation_id", "n_exchanges"]].values.tolist()
+    [['h--s1--ann', 1]]
     """
     _name(name_or_path, (), "conversations", reading)
     return read_file("conversations", name_or_path, reading)
@@ -167,11 +192,7 @@ def load_conversations(name_or_path: Given, **reading: Unpack[FileOptions]) -> p
 def load_scores(
     name_or_path: Given, *, as_published: bool = False, **reading: Unpack[FileOptions]
 ) -> pd.DataFrame:
-    """Load scores: numbers that raters gave to one reply alone.
-
-    Scores of published studies are cut from their official files and checked; your own come from a
-    file with any column names. A score keeps the study's scale, so compare scores within a study
-    and dimension only.
+    """Load scores: numbers that raters gave to one reply alone, on each study's own scale.
 
     Parameters
     ----------
@@ -188,10 +209,8 @@ def load_scores(
     Returns
     -------
     pandas.DataFrame
-        A table of scores, one row a reply, rater and dimension: ``reply_id``, ``history_id``,
-        ``dialogue_id``, ``responder``, ``rater``, ``rater_kind``, ``dimension``, ``score``,
-        ``state`` (``valid`` or why not), ``simulated`` and more. ``attrs["notes"]`` has what was
-        counted on the way, for MentalAlign by rater.
+        A table of scores, one row a reply, rater and dimension, with ``state`` (``valid`` or why
+        not). ``attrs["notes"]`` has what was counted on the way.
 
     Raises
     ------
@@ -200,16 +219,8 @@ def load_scores(
 
     Examples
     --------
-    >>> mine = pd.DataFrame(
-    ...     {
-    ...         "history_id": ["h"],
-    ...         "responder": "m",
-    ...         "rater": "ann",
-    ...         "dimension": "empathy",
-    ...         "score": 4,
-    ...     }
-    ... )
-    >>> scores = load_scores(mine, always={"rater_kind": "human"})
+    >>> mine = pd.DataFrame({"history_id": ["h"], "responder": "m", "rater": "ann", "score": 4})
+    >>> scores = load_scores(mine, always={"rater_kind": "human", "dimension": "empathy"})
     >>> scores[["rater", "score", "state"]].values.tolist()
     [['ann', 4.0, 'valid']]
     """
@@ -218,8 +229,9 @@ def load_scores(
         raise DataError(
             f"as_published=True is about mentalalign's tables; {_called(name_or_path)} has none."
         )
-    folder = "as_published" if as_published else "scores"
-    return read_file("scores", name_or_path, reading) if name is None else _published(name, folder)
+    if name is None:
+        return read_file("scores", name_or_path, reading)
+    return _published(name, "as_published" if as_published else "scores")
 
 
 def load_responders(name: str) -> pd.DataFrame:
@@ -233,47 +245,34 @@ def load_responders(name: str) -> pd.DataFrame:
     return check_table("responders", pd.DataFrame(source.responders))
 
 
-def load_verdicts(
-    name_or_path: Given,
-    *,
-    dimension: str | None = None,
-    raters: str | None = None,
-    **reading: Unpack[FileOptions],
-) -> pd.DataFrame:
+def load_verdicts(name_or_path: Given, **reading: Unpack[FileOptions]) -> pd.DataFrame:
     """Load verdicts: which of two replies raters preferred.
 
-    Two published sets have a name; your own votes come from a file or table in almost any form.
     Nothing is guessed in silence: a column or word that is not clear is an error, which shows what
-    the file holds and proposes the call that reads it.
+    the file holds and proposes the call that reads it. What these options cannot say, pandas says
+    before: a DataFrame is read like a file.
 
     Parameters
     ----------
-    name_or_path : str, path or pandas.DataFrame
-        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its scores
-        by :func:`scores_to_verdicts`), or one's own table: a DataFrame, Arrow, ``.csv``, ``.tsv``,
-        ``.xlsx``, ``.parquet``, ``.json``, ``.jsonl`` or ``.eval`` (of inspect_ai), packed as
-        ``.gz`` or ``.zst`` too.
-    dimension : str, optional
-        Keep one line of the rubric.
-    raters : {"human", "model"}, optional
-        Keep one kind of raters.
+    name_or_path
+        ``"mtbench"`` (votes of people and of GPT-4), ``"mentalalign"`` (pairs made from its
+        scores), or one's own: a DataFrame, Arrow, ``.csv``, ``.tsv``, ``.xlsx``, ``.parquet``,
+        ``.json``, ``.jsonl`` or ``.eval`` (of inspect_ai), packed as ``.gz`` or ``.zst`` too.
     **reading
-        How a file or DataFrame of one's own is read; see the notes for each option.
+        How a file of one's own is read; see the notes.
 
     Returns
     -------
     pandas.DataFrame
-        A table of verdicts, one row an answer: ``pair_id``, ``history_id``, ``dialogue_id``,
-        ``responder_a`` and ``responder_b`` (a first in the alphabet), ``rater``, ``rater_kind``,
-        ``dimension``, ``verdict`` (``a``, ``b``, ``tie`` or missing), ``state`` (``valid`` or why
-        not), ``order``, ``repeat``, ``simulated`` and more. ``attrs["notes"]`` has what was counted
-        on the way, about the whole set.
+        A table of verdicts, one row an answer: ``pair_id``, ``responder_a`` and ``responder_b`` (a
+        first in the alphabet), ``rater``, ``verdict`` (``a``, ``b``, ``tie`` or missing), ``state``
+        (``valid`` or why not), ``order`` and more. ``attrs["notes"]`` has what was counted on the
+        way.
 
     Raises
     ------
     DataError
-        If there is no such dimension or kind of raters, or a file does not hold verdicts; the
-        message lists all its faults.
+        If a file does not hold verdicts; the message lists all its faults.
 
     Notes
     -----
@@ -283,80 +282,50 @@ def load_verdicts(
         The tool that wrote the file, such as ``"Label Studio"`` or ``"Potato"``: its conventions
         hold where the other options say nothing. A wrong name lists the known ones.
     ``columns``
-        Header -> a column of the table, or ``None`` to leave it out. Headers that are the table's
-        own but for case, blanks and hyphens need no mention.
+        Header -> a column of the table, or ``None`` to leave it out; ``"*": None`` leaves out all
+        that are not named. A header may be a path into objects and lists (``options.0.id``). Of
+        several headers that are the answer each is a row, and ``{column}`` says which.
+        ``"verdict:a"`` is a column that is marked where a won, ``"count:a"`` how often it did.
     ``words``
         The file's word for an answer -> ``"a"``, ``"b"``, ``"tie"``, or a failure, such as
-        ``"abstained"``, whatever its case; ``""`` is an empty cell, and a column's name -> such a
-        mapping is about that column, as ``{"order": {"0": "ab", "1": "ba"}}`` (``ab``: the reply of
-        ``responder_a`` was shown first).
+        ``"abstained"``, whatever its case; ``""`` is an empty cell. A column's name -> such a
+        mapping is about that column: ``{"order": {"0": "ab", "1": "ba"}}`` (``ab``: the reply of
+        ``responder_a`` was shown first), ``{"p_a": {"1": 1, "2": 0}}`` (1 is a for sure, 2 is b).
     ``always``
-        What a column that the file lacks holds in every row.
-    ``rater_columns``
-        Where a row is a pair, the headers that are raters' names; blank cells are taken as not
-        asked, and counted in ``attrs["notes"]``, unless ``words`` says what ``""`` is.
-    ``sep``, ``encoding``
-        By default the one of ``, ; |`` and tab that cuts the header into most parts, and UTF-8, or
-        UTF-16 where the file begins so.
+        What a column that the file lacks holds in every row: a value, or other cells, as in
+        ``"{question_id}-{turn}"``; ``{row}`` is the row's number.
     ``only``
-        Header -> the value or values of the rows that count. The others are counted by value in
-        ``attrs["notes"]``. Rows that are marked as not to count (rejected, ignored, previews) are
-        refused until it chooses.
-    ``others``
-        ``"drop"`` leaves columns out that are not named.
-    ``made_of``, ``split``
-        A column -> others that make it, as ``"{question_id}-{turn}"`` or ``"row-{row}"``; a header
-        -> a pattern whose named parts are columns.
-    ``explode``
-        Lists of which each entry is a row.
-    ``dimension_columns``, ``pair_columns``, ``shown``
-        Headers, or a pattern, of answers with a column each; a table (path, DataFrame or list) of
-        what they were about.
-    ``winner_columns``, ``winner_loser``, ``counts``
-        Headers that are marked -> ``"a"``, ``"b"`` or ``"tie"``; two headers of names; headers of
-        how often who won.
-    ``soft``
-        The numbers of ``p_a`` that mean ``a`` and ``b`` for sure.
+        Header -> the value or values of the rows that count. The others are counted in
+        ``attrs["notes"]``.
+    ``shown``
+        A table (path, DataFrame or list) of what was shown, joined by the columns that both have.
     ``repeats``
         ``"number"``: what comes again is a repeat. ``"drop"``: rows that are the same in every cell
         are copies and count once; what else comes again is a repeat.
-    ``header``
-        The names of the columns of a file without a header.
     ``keep_ids``
-        By default ids of raters and writers that look like a person's (an address, a full name, an
-        id of Prolific or Mechanical Turk, or any below a header such as ``WorkerId``) become codes,
-        the same ones for as long as the key file ``keys/people.csv`` is there, and addresses are
-        taken out of texts; ``False`` codes every person, whatever the id looks like, and ``True``
-        leaves all as it is.
+        By default ids of raters and writers that look like a person's become codes, whose key is
+        ``keys/people.csv``, and addresses are taken out of texts; ``False`` codes every person,
+        ``True`` leaves all as it is.
 
     Examples
     --------
-    >>> mine = pd.DataFrame(
-    ...     {
-    ...         "Chat": ["c1"],
-    ...         "Links": ["bot"],
-    ...         "Rechts": ["ann"],
-    ...         "Urteil": ["rechts"],
-    ...         "Rater": ["eve"],
-    ...     }
-    ... )
+    >>> mine = pd.DataFrame({"Chat": ["c1"], "Links": "bot", "Rechts": "ann", "Urteil": "rechts"})
     >>> columns = {"Chat": "history_id", "Links": "responder_a", "Rechts": "responder_b"}
     >>> rows = load_verdicts(
     ...     mine,
     ...     columns=columns | {"Urteil": "verdict"},
     ...     words={"links": "a", "rechts": "b"},
-    ...     always={"rater_kind": "human"},
+    ...     always={"rater": "eve", "rater_kind": "human"},
     ... )
     >>> rows[["responder_a", "responder_b", "verdict"]].values.tolist()  # sorted by name
     [['ann', 'bot', 'a']]
     """
     name = _name(name_or_path, ("mtbench", "mentalalign"), "verdicts", reading)
     if name is None:
-        table = read_file("verdicts", name_or_path, reading)
-    else:
-        table = _published(name, "verdicts" if name == "mtbench" else "scores")
-    kept = _select(table, _called(name_or_path), dimension=dimension, rater_kind=raters)
-    return scores_to_verdicts(kept) if name == "mentalalign" else kept
+        return read_file("verdicts", name_or_path, reading)
+    if name == "mtbench":
+        return _published(name, "verdicts")
+    return scores_to_verdicts(_published(name, "scores"))
 
 
 def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
@@ -364,10 +333,8 @@ def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
 
     Parameters
     ----------
-    path : str, path or table
-        As :func:`load_verdicts` takes it.
-    **reading
-        What is known already, as in :func:`load_verdicts`.
+    path, **reading
+        As in :func:`load_verdicts`.
 
     Raises
     ------
@@ -376,15 +343,14 @@ def describe_votes(path: Given, **reading: Unpack[FileOptions]) -> None:
 
     Examples
     --------
-    >>> describe_votes(
-    ...     pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]})
-    ... )  # doctest: +ELLIPSIS
+    >>> games = pd.DataFrame({"winner": ["x", "y"], "loser": ["y", "x"]})
+    >>> describe_votes(games)  # doctest: +ELLIPSIS
     2 rows, 2 columns: winner ..., loser ...
     What may be meant (it looks like winners and losers), to be checked before it is
     believed:
     load_verdicts(
         rows,
-        winner_loser=('winner', 'loser'),
+        columns={'winner': 'responder_a', 'loser': 'responder_b'},
         ...
     """
     print(describe_file("verdicts", path, reading))
@@ -441,11 +407,298 @@ def _name(
     return None
 
 
-def _select(table: pd.DataFrame, source: str, **chosen: str | None) -> pd.DataFrame:
-    for column, word in chosen.items():
-        if word is not None and word not in (present := set(table[column])):
-            raise DataError(
-                f"{source} has no {column} {word!r}. It has {', '.join(sorted(present))}."
-            )
-        table = table if word is None else table[table[column] == word]
-    return table.reset_index(drop=True)
+def read_file(table: str, given: Given, reading: FileOptions | None = None) -> pd.DataFrame:
+    """Read a user's file or table as one of the project's tables.
+
+    All faults are reported at once, with a call that may read it.
+    """
+    options, faults = reading or FileOptions(), list[str]()
+    check_options(options)
+    file = "the DataFrame" if is_table(given) else str(Path(given).expanduser().resolve())  # type: ignore[arg-type]
+    raw = read_table(given)
+    if raw.rows.empty:
+        raise DataError(f"{file}: it has no rows.")
+    checked = read_rows(table, raw, options, Path(file).stem, faults)
+    if faults:
+        error_message = faults[0].removeprefix(f"{file}: ")
+        if len(faults) > 1:
+            listed = "".join(f"\n{number}. {fault}" for number, fault in enumerate(faults, start=1))
+            error_message = f"{len(faults)} faults (row 0 is the first).{listed}"
+        proposal = _tried_proposal(table, raw, options)
+        call = f"\n{proposal.text(given)}" if proposal.lacks or proposal.options != options else ""
+        error = DataError(redact_message(f"{file}: {error_message}") + call)
+        error.options = _to_be_checked(proposal) if call else {}
+        raise error
+    _tell(checked.attrs.get("notes", {}), len(raw.rows), len(checked))
+    return _with_codes(table, checked, options)
+
+
+def _to_be_checked(proposal: Proposal) -> Mapping[str, Any]:
+    """Return the options proposed, with dots for what nothing in the file speaks of."""
+    options: dict[str, Any] = dict(proposal.options)
+    if proposal.assumed:
+        options["always"] = {**options["always"], **dict.fromkeys(proposal.assumed, "...")}
+    return options
+
+
+def describe_file(table: str, given: Given, options: FileOptions) -> str:
+    """Describe what is in a file and how it may be read, or that it can be read as it is."""
+    raw = read_table(given)
+    columns = ", ".join(
+        f"{head}{_few_words(str(head), raw.rows[head])}" for head in raw.rows.columns
+    )
+    sentences = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
+    sentences += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
+    faults = list[str]()
+    rows = read_rows(table, raw, options, "", faults)
+    sentences.append(
+        _tried_proposal(table, raw, options).text(given)
+        if faults
+        else f"It reads as it is: {len(rows):,} answers."
+    )
+    return redact_message("\n".join(sentences))
+
+
+def read_rows(
+    table: str, raw: RawTable, options: FileOptions, name: str, faults: list[str]
+) -> pd.DataFrame:
+    """Make the project's table of the rows of a file, and gather what is wrong with it."""
+    try:
+        options = with_tool(table, raw.rows, options)
+        refuse_doubtful(table, raw, options)
+        shaped = reshape(table, raw, options)
+        rows = _name_columns(table, shaped, options, faults)
+        unreadable = read_cells(table, rows, raw.as_text, options, faults)
+        left = rows.drop(index=unreadable) if unreadable else rows
+        if table == "histories" and "source" not in rows:
+            left["source"] = name
+        checked = _checked(table, left, faults, shaped, options)
+    except (TableError, DataError) as error:
+        faults.append(str(error))
+        return empty_table(table)
+    if shaped.notes:
+        checked.attrs["notes"] = shaped.notes
+    checked.attrs[MADE] = [column for column in checked if column not in left]
+    return checked
+
+
+def _tried_proposal(table: str, raw: RawTable, options: FileOptions) -> Proposal:
+    """Propose how a file may be read, and say what comes of it."""
+    proposal = propose(table, raw, options)
+    if table == "verdicts" and "responder_a" in proposal.lacks:
+        of_scores = propose("scores", raw, options)
+        proposal = proposal if of_scores.lacks else of_scores
+    unsaid = f"{proposal.options.get('shown')} {proposal.options.get('always')}"
+    if proposal.lacks or "'...'" in unsaid:
+        return proposal
+    faults: list[str] = []
+    rows = read_rows(proposal.table, raw, proposal.options, "", faults)
+    first = faults[0].splitlines()[0] if faults else ""
+    proposal.tried = (
+        f"Read so, it still says: {first}"
+        if faults
+        else f"Read so, {len(raw.rows):,} rows give {len(rows):,} answers."
+    )
+    return proposal
+
+
+def _tell(notes: Mapping[str, int], n_read: int, n_rows: int) -> None:
+    """Warn about the rows of the file that do not count, by reason."""
+    if left_out := {reason: count for reason, count in notes.items() if count}:
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        warnings.warn(
+            f"{n_read:,} rows were read and {n_rows:,} answers kept: {reasons}.", stacklevel=4
+        )
+
+
+def _with_codes(table: str, rows: pd.DataFrame, options: FileOptions) -> pd.DataFrame:
+    """Replace raters and writers by codes where they may be people; all or none on request.
+
+    They may be people if they look like it or a header says so.
+    """
+    made = rows.attrs.pop(MADE, ())
+    if options.get("keep_ids"):
+        return rows
+    by_header = {
+        name
+        for head, name in (options.get("columns") or {}).items()
+        if name in PEOPLE and names_people(head)
+    }
+    try:
+        every = PEOPLE if options.get("keep_ids") is False else by_header
+        # Columns that were made of the file's own hold nobody who is not in those.
+        if not code_rows(rows.drop(columns=made), _no_codes, every=every)[1]:
+            return rows
+        return code_people_in(table, rows, every=every, texts=True)
+    except RunError as error:
+        raise DataError(str(error)) from None
+
+
+def _no_codes(people: Iterable[str], prefix: str) -> dict[str, str]:
+    return dict.fromkeys(people, prefix)
+
+
+def _name_columns(
+    table: str, shaped: Reshaped, options: FileOptions, faults: list[str]
+) -> pd.DataFrame:
+    """Rename columns as the user says, or match their own names to the table's.
+
+    Names are matched without case, blanks and hyphens.
+    """
+    given, always, expected = shaped.columns, shaped.always, TABLES[table]
+    meant = {plain(column): column for column in expected} | {
+        plain(head): name for head, name in given.items()
+    }
+    rows = shaped.rows
+    heads, listed = [plain(head) for head in rows.columns], ", ".join(map(str, rows.columns))
+    named = [str(name) for name in (*given.values(), *always) if name is not None]
+    if strange := [name for name in named if name not in expected]:
+        faults.append(
+            f"{table} has no column {', '.join(strange)}. A table of {table} has the columns"
+            f" {', '.join(expected)}."
+        )
+    if absent := [str(head) for head in given if plain(head) not in heads]:
+        faults.append(f"columns names {', '.join(absent)}, and its columns are {listed}.")
+    # Faults are collected rather than raised, so that one error lists all of them; after each, the
+    # rows are put into a form in which the next checks still make sense.
+    names = [meant.get(head, str(name)) for head, name in zip(heads, rows.columns, strict=True)]
+    rows = rows.set_axis(names, axis=1).loc[:, [name is not None for name in names]].copy()
+    rows.attrs = {}
+    if (again := rows.columns.duplicated()).any():
+        twice = ", ".join(dict.fromkeys(rows.columns[again]))
+        faults.append(
+            f"{table}: several columns are {twice}, and its columns are {listed}. Leave one, as in"
+            " columns={'X': None}, or make one of both, as in"
+            f" always={{{rows.columns[again][0]!r}: '{{X}}-{{Y}}'}}."
+        )
+        rows = rows.loc[:, ~again]
+    lacking = [column for column in NEEDED[table] if column not in rows and column not in always]
+    rows = _refuse_unknown(table, rows, shaped.used, lacking, options, faults)
+    if both := [column for column in always if column in rows]:
+        faults.append(
+            f"{table}: always names {', '.join(both)}, which is a column of its own. Leave it out"
+            " of one of them."
+        )
+    rows = rows.assign(**{column: value for column, value in always.items() if column not in rows})
+    # how sure a rater was says which it is
+    if table == "verdicts" and "p_a" in rows and "verdict" not in rows:
+        rows["verdict"] = pd.Series(None, rows.index, dtype=object)
+    if missing := [column for column in NEEDED[table] if column not in rows]:
+        faults.append(
+            f"{table}: missing {', '.join(missing)}. A file of {table} must have"
+            f" {', '.join(NEEDED[table])}; its columns are {listed}. Say which is which by"
+            f" columns={{'its header': {missing[-1]!r}}}, or what every row has, as in"
+            " always={'rater_kind': 'human'}; the book's page *Files that you have* says what may"
+            " be left out."
+        )
+        for column in missing:  # so that the rest can be looked at
+            rows[column] = _anything(column, expected[column], len(rows))
+    return rows
+
+
+def _refuse_unknown(
+    table: str,
+    rows: pd.DataFrame,
+    used: set[str],
+    lacking: list[str],
+    options: FileOptions,
+    faults: list[str],
+) -> pd.DataFrame:
+    """Refuse columns that are not explained, unless the user leaves out all others.
+
+    A column without a cell holds nothing and is ignored.
+    """
+    unknown = [str(name) for name in rows.columns if name not in TABLES[table]]
+    rest = [
+        name
+        for name in unknown
+        if name not in used and not (rows[name].isna() | (rows[name].astype(object) == "")).all()
+    ]
+    if rest and REST not in (options.get("columns") or {}):
+        listed = ", ".join(name + _few_words(name, rows[name]) for name in rest[:MAX_UNKNOWN])
+        more = f" and {len(rest) - MAX_UNKNOWN} more" if len(rest) > MAX_UNKNOWN else ""
+        leave = f"leave it out: columns={{{rest[0]!r}: None}}" + (
+            f"; or all of them: columns={{{REST!r}: None}}." if len(rest) > 1 else "."
+        )
+        faults.append(f"{table}: unknown {listed}{more}. Say what it is, or {leave}")
+        if (
+            {"rater", ANSWERS.get(table)}
+            <= {*lacking}
+            <= {"rater", "rater_kind", ANSWERS.get(table)}
+        ):
+            meant = dict.fromkeys(rest, ANSWERS.get(table))
+            faults[-1] += f" If each is a rater: columns={meant}, always={{'rater': '{{column}}'}}."
+    return rows.drop(columns=unknown)
+
+
+def _few_words(head: str, cells: pd.Series) -> str:
+    """Show the words of a column that may be answers to translate, else only their kind."""
+    words = list(
+        dict.fromkeys(str(word) for word in cells.head(2000).dropna() if str(word).strip())
+    )
+    return f" ({' | '.join(words) if may_be_verdict(head, words) else describe_cells(words)})"
+
+
+def _anything(column: str, what: Column, n: int) -> list[Any]:
+    if what.kind == "list":
+        return [[{"speaker": "seeker", "text": "?"}] for _ in range(n)]
+    return [
+        what.words[0] if what.words else 1 if what.kind == "number" else f"{column} {row}"
+        for row in range(n)
+    ]
+
+
+def _checked(
+    table: str, rows: pd.DataFrame, faults: list[str], shaped: Reshaped, options: FileOptions
+) -> pd.DataFrame:
+    """Check the remaining rows, without those at fault, until no fault is found."""
+    texts = {
+        column: what
+        for column in NEEDED[table]
+        if (what := TABLES[table][column]).kind == "text" and not what.words
+    }
+    while len(rows):
+        try:
+            for column, what in texts.items():  # names of pairs and replies are made from these
+                if rows[column].dtype != TEXT or (not what.nullable and rows[column].isna().any()):
+                    wrong = rows[column].map(lambda cell: not isinstance(cell, str)).astype(bool)
+                    refuse_rows(
+                        table,
+                        column,
+                        wrong & (rows[column].notna() | (not what.nullable)),
+                        rows[column],
+                        what.expected(),
+                    )
+            filled = complete(table, rows, sides_shown=shaped.sides_shown and "order" not in rows)
+            if options.get("repeats") == "drop" and table == "verdicts":
+                copies = _turned_copies(rows, filled)
+                if copies.any():
+                    shaped.notes[COPIES] = shaped.notes.get(COPIES, 0) + int(copies.sum())
+                    rows = rows[~copies]
+                    continue
+            if options.get("repeats") in ("number", "drop"):
+                keys = [key for key in KEYS[table] if key != "repeat"]
+                filled["repeat"] = filled.groupby(keys, dropna=False, sort=False).cumcount()
+            checked = check_table(table, filled)
+            if table == "answers":  # whoever imports them says where each stands
+                checked.index = filled.index
+            if table == "histories":
+                check_last_speaker(checked)
+            return checked
+        except TableError as fault:
+            if not fault.rows:
+                raise
+            faults.append(str(fault))
+            rows = rows.drop(index=fault.rows)
+    return empty_table(table)
+
+
+def _turned_copies(rows: pd.DataFrame, filled: pd.DataFrame) -> NDArray[np.bool_]:
+    """Find rows that say again what another says, with the two sides changed."""
+    turned = rows["responder_a"].ne(filled["responder_a"]).to_numpy()
+    if not turned.any():
+        return turned
+    said = [name for name in filled if TABLES["verdicts"][str(name)].kind != "list"]
+    same = filled.groupby(said, dropna=False, sort=False).ngroup()
+    first = pd.Series(turned).groupby(same.to_numpy()).transform("first").to_numpy()
+    return np.asarray(same.duplicated().to_numpy() & (first != turned))

@@ -1,20 +1,30 @@
-"""Options for reading one's own file, the same in Python, YAML and on the command line."""
+"""Options for reading one's own file, the same in Python, YAML and on the command line.
+
+And cells as words, each different one of which is read once.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+import numpy as np
+import pandas as pd
 import yaml
 
 from heart_utils.settings import JsonObject, read_yaml
 from heart_utils.tables import TABLES, DataError
 
 __all__ = ["FileOptions"]
+
+TEXT = pd.StringDtype(na_value=np.nan)
+SECONDS, MILLISECONDS = 1e8, 1e11  #: What a number that counts them since 1970 is above.
+REST = "*"  #: In `columns`: all headers that are not named.
+TEMPLATE = re.compile(r"\{([^{}]+)\}")  #: In `always`: a header whose cell is filled in.
 
 
 class FileOptions(TypedDict, total=False):
@@ -24,23 +34,9 @@ class FileOptions(TypedDict, total=False):
     words: Mapping[Any, Any]
     always: Mapping[str, Any]
     only: Mapping[str, Any]
-    others: Literal["refuse", "drop"]
-    made_of: Mapping[str, str]
-    split: Mapping[str, str]
-    explode: str | Sequence[str]
-    rater_columns: Sequence[str]
-    dimension_columns: Sequence[str]
-    pair_columns: str | Sequence[str]
     shown: Any
-    winner_columns: Mapping[str, str]
-    winner_loser: Sequence[str]
-    counts: Mapping[str, str]
-    soft: Mapping[str, float]
     repeats: Literal["refuse", "number", "drop"]
     tool: str
-    header: Sequence[str]
-    sep: str | None
-    encoding: str | None
     keep_ids: bool | None
 
 
@@ -49,15 +45,10 @@ EXAMPLES = {
     "words": "{'links': 'a'}",
     "always": "{'rater_kind': 'human'}",
     "only": "{'AssignmentStatus': 'Approved'}",
-    "made_of": "{'history_id': '{question_id}-{turn}'}",
-    "split": "{'pair': '(?P<responder_a>.+)_vs_(?P<responder_b>.+)'}",
-    "winner_columns": "{'winner_model_a': 'a', 'winner_model_b': 'b', 'winner_tie': 'tie'}",
-    "counts": "{'win1': 'a', 'win2': 'b'}",
-    "soft": "{'a': 1, 'b': 2}",
 }
 """Option that is a mapping -> one."""
 
-CHOICES = {"others": ("refuse", "drop"), "repeats": ("refuse", "number", "drop")}
+REPEATS = ("refuse", "number", "drop")
 
 
 def plain(head: object) -> str:
@@ -99,9 +90,8 @@ def check_options(options: FileOptions) -> None:
                 f"{option} is a {type(value).__name__}, expected a mapping, as in"
                 f" {option}={example}."
             )
-    for option, choices in CHOICES.items():
-        if (word := given.get(option)) is not None and word not in choices:
-            raise DataError(f"{option} is {word!r}, expected {' or '.join(map(repr, choices))}.")
+    if (word := given.get("repeats")) is not None and word not in REPEATS:
+        raise DataError(f"repeats is {word!r}, expected {' or '.join(map(repr, REPEATS))}.")
     for option in ("always", "shown"):
         if (
             not isinstance(value := given.get(option), str)
@@ -113,30 +103,6 @@ def check_options(options: FileOptions) -> None:
                 " say: who wrote the replies, or of which kind the raters are (human or model). Put"
                 f" that there; {option} is {value}."
             )
-    if (pair := given.get("winner_loser")) and (isinstance(pair, str) or len(pair) != 2):
-        raise DataError(
-            f"winner_loser is {pair!r}, expected two headers, as in winner_loser=('winner',"
-            " 'loser')."
-        )
-    if (ends := given.get("soft")) and (set(ends) != {"a", "b"} or ends["a"] == ends["b"]):
-        raise DataError(
-            f"soft is {dict(ends)}, expected the number that means a for sure and that for b, as in"
-            f" {EXAMPLES['soft']}."
-        )
-    for option, words in (
-        ("winner_columns", given.get("winner_columns")),
-        ("counts", given.get("counts")),
-    ):
-        if strange := sorted({str(word) for word in (words or {}).values()} - {"a", "b", "tie"}):
-            raise DataError(
-                f"{option} says {', '.join(strange)}; each header stands for a, b or tie, as in"
-                f" {EXAMPLES[option]}."
-            )
-
-
-def listed(value: str | Sequence[str] | None) -> list[str]:
-    """Return one name, or several, as a list."""
-    return [value] if isinstance(value, str) else list(value or ())
 
 
 def as_yaml(options: Mapping[str, Any]) -> str:
@@ -151,7 +117,10 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         "how a file is to be read", "as load_verdicts takes it; each may be given several times"
     )
     pairs = {
-        "columns": ("HEADER=COLUMN", "what a header means; HEADER= leaves its column out"),
+        "columns": (
+            "HEADER=COLUMN",
+            "what a header means; HEADER= leaves its column out, and *= all that are not named",
+        ),
         "words": (
             "WORD=MEANING",
             "a, b, tie or a failure, such as abstained; of a column other than the answer"
@@ -164,11 +133,6 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{option}", action="extend", nargs="+", default=[], metavar=form, help=what
         )
-    group.add_argument(
-        "--others",
-        choices=CHOICES["others"],
-        help="what becomes of columns that are not named (refuse)",
-    )
     group.add_argument(
         "--reading",
         type=Path,
@@ -185,8 +149,6 @@ def reading_of(arguments: argparse.Namespace) -> FileOptions:
         if entries := _pairs(option, getattr(arguments, option)):
             before: Any = options.get(option) or {}
             options[option] = {**before, **entries}
-    if arguments.others:
-        options["others"] = arguments.others
     return options
 
 
@@ -206,6 +168,37 @@ def _pairs(option: str, entries: Sequence[str]) -> JsonObject:
             )
         meant = None if option == "columns" and value == "" else value
         mapping[name] = (
-            [*listed(mapping[name]), value] if option == "only" and name in mapping else meant
+            [*_as_list(mapping[name]), value] if option == "only" and name in mapping else meant
         )
     return mapping
+
+
+def _as_list(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def read_dates(cells: pd.Series) -> pd.Series:
+    """Read when something was: a date in any common form, or seconds or milliseconds since 1970."""
+    numbers = pd.to_numeric(cells, errors="coerce")
+    if not numbers.notna().any():
+        return pd.to_datetime(cells, errors="coerce", format="mixed", utc=True)
+    if numbers.median() > MILLISECONDS:
+        numbers /= 1000
+    seconds = numbers.where(numbers > SECONDS)
+    return pd.to_datetime(seconds, unit="s", utc=True, errors="coerce")
+
+
+def map_words(cells: pd.Series, function: Callable[[Any], Any]) -> pd.Series:
+    """Read each different cell once; lists and objects, which cannot be compared, one by one."""
+    try:
+        codes, values = pd.factorize(cells, use_na_sentinel=False)
+    except TypeError:
+        return cells.map(function)
+    read = np.empty(len(values), dtype=object)
+    read[:] = [function(value) for value in values]
+    if cells.dtype == TEXT and all(
+        isinstance(word, str) or word is None or word != word for word in read
+    ):
+        words = pd.array(read, dtype=TEXT)
+        return pd.Series(words.take(codes), cells.index, name=cells.name)
+    return pd.Series(read[codes], cells.index, dtype=object, name=cells.name)

@@ -1,32 +1,44 @@
-"""Reshape rows as a tool wrote them to one row an answer, by the options of a file.
+"""Reshape rows as a tool wrote them to one row an answer, and read what their cells mean.
 
-Headers stay the file's own.
-
-Each step takes a table and gives one; rows that are left out are counted in notes, by reason.
+Rows that are left out are counted in notes, by reason.
 """
 
 from __future__ import annotations
 
-import re
+import itertools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from heart_utils.identities import names_people, show_cell
-from heart_utils.sources.columns import TEXT, map_words
+from heart_utils.identities import names_people, show_answer, show_cell
+from heart_utils.sources.defaults import ANSWERS, SIDES
 from heart_utils.sources.formats import DEEP, RawTable, is_table, read_table, refuse_cells
-from heart_utils.sources.options import FileOptions, listed, plain, word_of
-from heart_utils.tables import DataError, called
+from heart_utils.sources.options import (
+    REST,
+    TEMPLATE,
+    TEXT,
+    FileOptions,
+    map_words,
+    plain,
+    word_of,
+)
+from heart_utils.tables import ORDERS, TABLES, VERDICTS, Column, DataError, called
 
 __all__ = ["Reshaped"]
 
 MAX_DEPTH = 100  #: Objects within objects.
 COPIES = "copies of another row"
 NOT_ASKED = "blank cells, taken as not asked"
+COLUMN = "column"  #: Where several headers are answers: which of them a row is made of.
+FAILURES = ("abstained", "refused", "unparsed", "error")
+NAMES = (*SIDES, "responder", "rater")
+"""Columns of names that people give, in which two spellings are one name."""
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
 """What a column with one answer may hold in a row that gave this answer, and in one that did
 not."""
@@ -37,60 +49,41 @@ class Reshaped:
     """Rows of answers, with what was used and left out on the way."""
 
     rows: pd.DataFrame
+    columns: dict[str, str | None]  #: What headers mean that are still to be renamed.
+    always: dict[str, Any]  #: What every row has, still to be added.
     used: set[str] = field(default_factory=set)  #: Headers that an option has explained.
     notes: dict[str, int] = field(default_factory=dict)
     #: Whether the first of two responders may be the one that stood first.
     sides_shown: bool = True
 
 
-def reshape(table: str, raw: RawTable, options: FileOptions, answer: str) -> Reshaped:
+def reshape(table: str, raw: RawTable, options: FileOptions) -> Reshaped:
     """Bring a file into the form of a row an answer, as its options say.
 
-    Parameters
-    ----------
-    table : str, the project's table that the file is read as
-    raw : RawTable
-    options : FileOptions
-    answer : str, the table's column of answers
-
-    Returns
-    -------
-    Reshaped
-
-    Raises
-    ------
-    DataError
-        If an option names what is not there, or a cell cannot be read as it says; the message
-        names row and column.
-
-    Examples
-    --------
-    >>> from heart_utils.sources.formats import RawTable
-    >>> from heart_utils.sources.reshape import reshape
-    >>> games = RawTable(pd.DataFrame({"winner": ["x"], "loser": ["y"]}))
-    >>> reshape("verdicts", games, {"winner_loser": ("winner", "loser")}, "verdict").rows.to_dict(
-    ...     "records"
-    ... )
-    [{'responder_a': 'x', 'responder_b': 'y', 'verdict': 'a'}]
+    An option that names what is not there, or a cell that cannot be read as it says, is a
+    ``DataError`` that names row and column.
     """
-    reshaped = Reshaped(raw.rows, notes=dict(raw.notes))
-    for name in listed(options.get("explode")):
-        reshaped.rows = _explode(reshaped.rows, name)
+    answer, always = ANSWERS.get(table, ""), dict(options.get("always") or {})
+    columns = {name: said for name, said in (options.get("columns") or {}).items() if name != REST}
+    meanings = {word for word in (options.get("words") or {}).values() if isinstance(word, str)}
+    reshaped = Reshaped(raw.rows, columns, always, notes=dict(raw.notes))
+    # where no word means b, the first of the two is who won, and not who stood first
+    reshaped.sides_shown = answer not in always and ("a" not in meanings or "b" in meanings)
+    reshaped.rows = open_paths(reshaped.rows, _heads_named(options))
     if options.get("repeats") == "drop":
         copies = reshaped.rows.astype(str).duplicated().to_numpy()
         reshaped.notes[COPIES] = int(copies.sum())
         reshaped.rows = reshaped.rows[~copies]
-    reshaped.rows = resolve(flatten(reshaped.rows), _heads_named(options))
-    _split(reshaped, options.get("split") or {})
     _keep_only(reshaped, options.get("only") or {})
     if not len(reshaped.rows):
         raise DataError("no row is left.")
-    _melt(reshaped, options, answer)
-    _join_shown(reshaped, options)
-    _one_hot(reshaped, options.get("winner_columns") or {}, answer)
-    _winners_and_losers(reshaped, listed(options.get("winner_loser")), answer)
-    _count_out(reshaped, options.get("counts") or {}, answer)
-    _compose(reshaped, options.get("made_of") or {})
+    shown = _items(options.get("shown"))
+    _melt(reshaped, options, answer, COLUMN in shown)
+    if options.get("shown") is not None:
+        _join_shown(reshaped, shown)
+    _read_marks(reshaped, answer)
+    _count_out(reshaped, answer)
+    _compose(reshaped)
     return reshaped
 
 
@@ -104,6 +97,14 @@ def head_in(rows: pd.DataFrame, option: str, head: object) -> str:
     return names[plain(head)]
 
 
+def _heads_named(options: FileOptions) -> list[str]:
+    """List the headers that options name, which may be paths such as ``options.0.id``."""
+    named = [*(options.get("columns") or {}), *(options.get("only") or {})]
+    for template in (options.get("always") or {}).values():
+        named += TEMPLATE.findall(str(template))
+    return [str(name) for name in named]
+
+
 def flatten(rows: pd.DataFrame, depth: int = 0) -> pd.DataFrame:
     """Make a column of each entry of nested objects, named by the way to it: ``data.model1``."""
     if depth > MAX_DEPTH:
@@ -111,8 +112,7 @@ def flatten(rows: pd.DataFrame, depth: int = 0) -> pd.DataFrame:
     parts: dict[str, Any] = {}
     for name in rows.columns:
         cells = rows[name]
-        nested = cells.dtype == object and cells.map(lambda cell: isinstance(cell, dict)).any()
-        if not nested:
+        if cells.dtype != object or not cells.map(lambda cell: isinstance(cell, dict)).any():
             parts[str(name)] = cells
             continue
         objects = cells.map(lambda cell: cell if isinstance(cell, dict) else {})
@@ -126,68 +126,34 @@ def flatten(rows: pd.DataFrame, depth: int = 0) -> pd.DataFrame:
     return pd.DataFrame(parts, index=rows.index)
 
 
-def _explode(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Make a row of each entry of a list.
+def open_paths(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Open the lists that paths lead into.
 
-    An entry is a rating of a conversation, or a completion of a prompt.
+    ``options.0.id`` is a column of one entry's cells; ``annotations.result`` makes a row of each
+    entry.
     """
     rows = flatten(rows)
-    head = head_in(rows, "explode", name)
-    strange = rows[head].map(
-        lambda cell: cell is not None and cell == cell and not isinstance(cell, list)
-    )
-    if strange.any():
-        raise DataError(
-            f"explode names {head}, and {called(rows.index[strange][0])} holds no list there."
-        )
-    lengths = rows[head].map(lambda cell: len(cell) if isinstance(cell, list) else 0)
-    repeated = rows.loc[rows.index.repeat(lengths)]
-    places = [number for length in lengths for number in range(1, length + 1)]
-    entries = [entry for cell in rows[head] if isinstance(cell, list) for entry in cell]
-    index = [
-        f"{called(row)} ({head} {number})"
-        for row, number in zip(repeated.index, places, strict=True)
-    ]
-    return repeated.assign(**{head: pd.Series(entries, repeated.index, dtype=object)}).set_axis(
-        index, axis=0
-    )
-
-
-def _heads_named(options: FileOptions) -> list[str]:
-    """List the headers that options name, including paths into nested cells.
-
-    ``options.0.id`` is such a path.
-    """
-    named = [
-        *(options.get("columns") or {}),
-        *(options.get("only") or {}),
-        *(options.get("winner_columns") or {}),
-        *(options.get("split") or {}),
-    ]
-    named += [
-        part
-        for template in (options.get("made_of") or {}).values()
-        for part in re.findall(r"\{([^{}]+)\}", template)
-    ]
-    return [str(name) for name in named]
-
-
-def resolve(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Add a column for each path into a nested cell."""
-    taken = []
+    taken = set()
     for name in names:
-        if name in rows or "." not in name:
-            continue
-        for cut in reversed([dot.start() for dot in re.finditer(r"\.", name)]):
-            if (
-                name[:cut] in rows
-                and rows[name[:cut]].map(lambda cell: isinstance(cell, list)).any()
-            ):
-                steps = name[cut + 1 :].split(".")
-                rows = rows.assign(**{name: [_walk(cell, steps) for cell in rows[name[:cut]]]})
-                taken.append(name[:cut])
-                break
-    return rows.drop(columns=[name for name in set(taken) if name not in names])
+        steps = name.split(".")
+        for number in range(1, len(steps)):
+            head = ".".join(steps[:number])
+            if name in rows or head not in rows or not _holds(rows[head], list):
+                continue
+            if steps[number].isdigit():
+                rows = rows.assign(**{name: [_walk(cell, steps[number:]) for cell in rows[head]]})
+                taken.add(head)
+            elif rows[head].map(_has_objects).any():
+                rows = flatten(_explode(rows, head))
+    return rows.drop(columns=[name for name in taken if name not in names])
+
+
+def _holds(cells: pd.Series, kind: type) -> bool:
+    return cells.dtype == object and bool(cells.map(lambda cell: isinstance(cell, kind)).any())
+
+
+def _has_objects(cell: Any) -> bool:
+    return isinstance(cell, list) and any(isinstance(entry, dict) for entry in cell)
 
 
 def _walk(cell: Any, steps: Sequence[str]) -> Any:
@@ -199,158 +165,91 @@ def _walk(cell: Any, steps: Sequence[str]) -> Any:
     return cell
 
 
-def _split(reshaped: Reshaped, patterns: Mapping[str, str]) -> None:
-    """Cut cells by a pattern, of which each named part becomes a column."""
-    for name, pattern in patterns.items():
-        head = head_in(reshaped.rows, "split", name)
-        cells = reshaped.rows[head].map(str)
-        parts = cells.str.extract(f"^(?:{_pattern('split', pattern).pattern})$")
-        lost = parts.isna().all(axis=1)
-        if lost.any():
-            example = show_cell(head, cells[lost].iloc[0])
-            raise DataError(
-                f"split: {called(cells.index[lost][0])} of {head} has {example}, which does not fit"
-                f" {pattern!r}."
-            )
-        reshaped.rows = reshaped.rows.assign(**{str(part): parts[part] for part in parts})
-        reshaped.used.add(head)
-
-
-def _pattern(option: str, pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise DataError(
-            f"{option}: {pattern!r} is no pattern ({error}); it is a regular expression."
-        ) from None
+def _explode(rows: pd.DataFrame, head: str) -> pd.DataFrame:
+    """Make a row of each entry of a list: a rating of a conversation, a completion of a prompt."""
+    cells = rows[head].map(lambda cell: [] if cell is None or cell != cell else cell)
+    strange = cells.map(lambda cell: not isinstance(cell, list))
+    if strange.any():
+        raise DataError(f"{called(rows.index[strange][0])} holds no list in {head}.")
+    long = rows.assign(**{head: cells}).explode(head)
+    long = long[cells.map(len).to_numpy().repeat(cells.map(len).clip(lower=1)) > 0]
+    places = long.groupby(level=0).cumcount() + 1
+    index = [
+        f"{called(row)} ({head} {place})" for row, place in zip(long.index, places, strict=True)
+    ]
+    return long.set_axis(index, axis=0)
 
 
 def _keep_only(reshaped: Reshaped, only: Mapping[str, Any]) -> None:
     """Keep the rows that a user says count, and count the others by what they hold."""
     for name, wanted in only.items():
         head = head_in(reshaped.rows, "only", name)
-        cells = map_words(reshaped.rows[head], word_of)
-        chosen = {
-            word_of(value)
-            for value in (wanted if isinstance(wanted, list | tuple | set) else [wanted])
-        }
-        kept = cells.isin(list(chosen)).to_numpy()
-        values = map_words(reshaped.rows[head][~kept], lambda cell: str(cell).strip()).value_counts(
-            dropna=False
-        )
-        hidden = names_people(head)
-        for value, count in values.items() if not hidden else ():
-            reshaped.notes[f"left out by {head} {show_cell(head, value)}"] = int(count)
-        if hidden and not kept.all():
+        chosen = wanted if isinstance(wanted, list | tuple | set) else [wanted]
+        cells = reshaped.rows[head]
+        kept = map_words(cells, word_of).isin([word_of(value) for value in chosen]).to_numpy()
+        values = map_words(cells[~kept], lambda cell: str(cell).strip()).value_counts()
+        if names_people(head):
             reshaped.notes[f"left out by {head}"] = int((~kept).sum())
+        else:
+            for value, count in values.items():
+                reshaped.notes[f"left out by {head} {show_cell(head, value)}"] = int(count)
         if not kept.any():
-            present = (
-                "other values"
-                if hidden
-                else ", ".join(show_cell(head, value) for value in values.index[:8])
-            )
-            raise DataError(f"only keeps no row: {head} has {present}.")
+            words = ", ".join(show_cell(head, value) for value in values.index[:8])
+            there = "other values" if names_people(head) else words
+            raise DataError(f"only keeps no row: {head} has {there}.")
         reshaped.rows = reshaped.rows[kept]
         reshaped.used.add(head)
 
 
-def _melt(reshaped: Reshaped, options: FileOptions, answer: str) -> None:
-    """Reshape columns of answers to rows: a column a rater, a dimension, or a pair."""
-    kinds = {
-        "rater": options.get("rater_columns"),
-        "dimension": options.get("dimension_columns"),
-        "pair": options.get("pair_columns"),
-    }
-    given = {kind: named for kind, named in kinds.items() if named}
-    if not given:
+def _melt(reshaped: Reshaped, options: FileOptions, answer: str, asked: bool) -> None:
+    """Make a row of each of several headers that are the answer, named in ``column``."""
+    own = {plain(head): str(head) for head in reshaped.rows.columns}
+    named = [name for name, said in reshaped.columns.items() if said == answer]
+    heads = [own[plain(name)] for name in named if plain(name) in own]
+    asked = asked or any("{column}" in str(value) for value in reshaped.always.values())
+    if not heads or (len(heads) == 1 and not asked):
         return
-    if len(given) > 1:
+    if plain(answer) in own and own[plain(answer)] not in heads:
         raise DataError(
-            f"{' and '.join(f'{kind}_columns' for kind in given)} are given; a column is one of"
-            " these."
+            f"columns names {', '.join(heads)} as the {answer}, and the file has a column"
+            f" {own[plain(answer)]}. Say what that is."
         )
-    (kind, named), rows = next(iter(given.items())), reshaped.rows
-    option = f"{kind}_columns"
-    about = _columns_of(rows, option, named, kind)
-    made = list(dict.fromkeys([answer, *(name for names in about.values() for name in names)]))
-    if taken := [
-        head for head in rows.columns if str(head) not in about and plain(head) in map(plain, made)
-    ]:
-        raise DataError(
-            f"With {option} the columns {' and '.join(made[::-1])} are made from them, and it has"
-            f" {', '.join(taken)}."
-        )
-    rest = rows.drop(columns=list(about))
-    pieces = []
-    for number, (head, names) in enumerate(about.items(), start=1):
-        piece = rest.assign(**names, **{answer: rows[head]})
-        # the header may be a person's name
-        what = f"rater column {number}" if kind == "rater" else head
-        pieces.append(piece.set_axis([f"{called(row)} ({what})" for row in rows.index], axis=0))
+    rest, pieces = reshaped.rows.drop(columns=heads), []
+    for number, head in enumerate(heads, start=1):  # the header may be a person's name
+        piece = rest.assign(**{COLUMN: head})
+        piece[answer] = reshaped.rows[head]
+        pieces.append(piece.set_axis([f"{called(row)} (column {number})" for row in rest.index]))
     long = pd.concat(pieces)
-    explained = "" in map(word_of, options.get("words") or {})
-    blank = (
-        np.zeros(len(long), bool)
-        if explained
-        else (map_words(long[answer], word_of) == "").to_numpy()
-    )
-    reshaped.rows = long[~blank]
-    reshaped.notes[NOT_ASKED] = int(blank.sum())
+    reshaped.rows = long
+    if "" not in map(word_of, options.get("words") or {}):
+        blank = (map_words(long[answer], word_of) == "").to_numpy()
+        reshaped.rows = long[~blank]
+        reshaped.notes[NOT_ASKED] = int(blank.sum())
+    reshaped.used |= {*heads, COLUMN}
+    for name in named:
+        del reshaped.columns[name]
 
 
-def _columns_of(
-    rows: pd.DataFrame, option: str, named: str | Sequence[str], kind: str
-) -> dict[str, dict[str, str]]:
-    """Find columns by their names or a pattern.
-
-    Header -> what a row made of it has beside the answer.
-    """
-    if not isinstance(named, str):
-        return {
-            head_in(rows, option, name): {
-                kind: str(name) if kind != "rater" else head_in(rows, option, name)
-            }
-            for name in named
-        }
-    pattern = _pattern(option, named)
-    matches = {str(head): match for head in rows.columns if (match := pattern.fullmatch(str(head)))}
-    if not matches:
-        raise DataError(
-            f"{option} {named!r} fits no column; the columns are"
-            f" {', '.join(map(str, rows.columns))}."
-        )
-    about = {}
-    for head, match in matches.items():
-        parts = {name: text for name, text in match.groupdict().items() if text is not None}
-        unnamed = match[1] if match.re.groups and not match.re.groupindex else head
-        # columns may differ in the order alone, and ask one question
-        named_so = kind in parts or (kind == "dimension" and "order" in parts)
-        about[head] = parts if named_so else {kind: unnamed, **parts}
-    return about
+def _items(given: Any) -> pd.DataFrame:
+    """Read a table of what was shown: a list, a DataFrame or a path."""
+    items = pd.DataFrame(given) if given is None or isinstance(given, list) else given
+    if not isinstance(items, pd.DataFrame):
+        items = read_table(items).rows if not is_table(items) else pd.DataFrame(items)
+    return items.rename(columns=lambda name: str(name).strip())
 
 
-def _join_shown(reshaped: Reshaped, options: FileOptions) -> None:
+def _join_shown(reshaped: Reshaped, items: pd.DataFrame) -> None:
     """Add what each row was about from a table of what was shown."""
-    if (given := options.get("shown")) is None:
-        return
-    items = (
-        pd.DataFrame(given)
-        if isinstance(given, list)
-        else read_table(given).rows
-        if not is_table(given)
-        else pd.DataFrame(given)
-    )
-    items = items.rename(columns=lambda name: str(name).strip())
-    rows, heads = reshaped.rows, {plain(name): str(name) for name in reshaped.rows.columns}
-    shared = [name for name in items.columns if plain(name) in heads]
+    heads = {plain(name): str(name) for name in reshaped.rows.columns}
+    shared = {name: heads[plain(name)] for name in items.columns if plain(name) in heads}
     if not shared:
         raise DataError(
             f"shown shares no column with the file: it has {', '.join(map(str, items.columns))}, "
             f"the file {', '.join(heads.values())}."
         )
-    keys = [heads[plain(name)] for name in shared]
-    items = items.rename(columns=dict(zip(shared, keys, strict=True)))
-    for table in (items, rows := rows.copy()):
+    keys, rows = list(shared.values()), reshaped.rows.copy()
+    items = items.rename(columns=shared)
+    for table in (items, rows):
         table[keys] = table[keys].apply(
             lambda cells: map_words(cells, lambda cell: str(as_text(cell)).strip())
         )
@@ -372,94 +271,87 @@ def _join_shown(reshaped: Reshaped, options: FileOptions) -> None:
     reshaped.used.update(keys)
 
 
-def _one_hot(reshaped: Reshaped, named: Mapping[str, str], answer: str) -> None:
+def _sides_of(reshaped: Reshaped, kind: str) -> dict[str, str]:
+    """Take the headers that columns means as ``verdict:a`` or ``count:a``, with their answer."""
+    sides = {}
+    for name, said in list(reshaped.columns.items()):
+        if str(said).startswith(f"{kind}:"):
+            sides[head_in(reshaped.rows, "columns", name)] = str(said).partition(":")[2]
+            del reshaped.columns[name]
+    if strange := sorted(set(sides.values()) - {*VERDICTS}):
+        raise DataError(
+            f"columns says {kind}:{strange[0]}; a header stands for a, b or tie, as in"
+            f" columns={{'winner_tie': '{kind}:tie'}}."
+        )
+    reshaped.used.update(sides)
+    return sides
+
+
+def _read_marks(reshaped: Reshaped, answer: str) -> None:
     """Make one answer of columns that are marked where it was given."""
-    if not named:
+    heads = _sides_of(reshaped, "verdict")
+    if not heads:
         return
-    heads = {
-        head_in(reshaped.rows, "winner_columns", name): meaning for name, meaning in named.items()
-    }
     marks = pd.DataFrame({head: map_words(reshaped.rows[head], word_of) for head in heads})
     for head, cells in marks.items():
         if (strange := ~cells.isin([*ON, *OFF])).any():
-            example = show_cell(str(head), cells[strange].iloc[0])
+            example = show_cell(str(head), reshaped.rows.loc[strange, str(head)].iloc[0])
             raise DataError(
-                f"winner_columns: {called(cells.index[strange][0])} has {example} in {head},"
-                " expected 1 or 0, true or false."
+                f"{called(cells.index[strange][0])} has {example} in {head}, expected 1 or 0, true"
+                " or false."
             )
     on = marks.isin(list(ON))
-    n_marked = on.sum(axis=1)
-    if (several := n_marked > 1).any():
+    if (several := on.sum(axis=1) > 1).any():
         row = on.loc[several].iloc[0]
         raise DataError(
-            f"winner_columns: {called(on.index[several][0])} is marked in"
+            f"{called(on.index[several][0])} is marked in"
             f" {' and '.join(map(str, row.index[row]))} ({int(several.sum())} such rows); expected"
             " one answer. Take those rows out, or mend them."
         )
-    chosen = np.array([*heads.values(), None], dtype=object)
-    answer_column = np.where(n_marked == 1, on.to_numpy().argmax(axis=1), len(heads))
-    reshaped.rows = reshaped.rows.assign(**{answer: chosen[answer_column]})
-    reshaped.used.update([*heads, answer])
+    answers = on.idxmax(axis=1).map(heads).astype(object)
+    answers = answers.where(on.any(axis=1), reshaped.always.pop(answer, None))
+    reshaped.rows = reshaped.rows.assign(**{answer: answers})
 
 
-def _winners_and_losers(reshaped: Reshaped, named: Sequence[str], answer: str) -> None:
-    """Read a list of who won and who lost: the first of the two columns is the winner."""
-    if not named:
-        return
-    winner, loser = (head_in(reshaped.rows, "winner_loser", name) for name in named)
-    rows = reshaped.rows.rename(columns={winner: "responder_a", loser: "responder_b"})
-    drawn = rows[answer] if answer in reshaped.used else pd.Series(None, rows.index, dtype=object)
-    reshaped.rows = rows.assign(**{answer: drawn.where(drawn.notna(), "a")})
-    reshaped.sides_shown = False
-
-
-def _count_out(reshaped: Reshaped, named: Mapping[str, str], answer: str) -> None:
+def _count_out(reshaped: Reshaped, answer: str) -> None:
     """Make as many rows of each count as it says."""
-    if not named:
-        return
     pieces = []
-    for name, meaning in named.items():
-        head = head_in(reshaped.rows, "counts", name)
+    for head, meaning in _sides_of(reshaped, "count").items():
         counts = pd.to_numeric(reshaped.rows[head], errors="coerce")
         wrong = counts.isna() | (counts < 0) | (counts % 1 != 0)
         if wrong.any():
             example = show_cell(head, reshaped.rows.loc[wrong, head].iloc[0])
             raise DataError(
-                f"counts: {called(counts.index[wrong][0])} has {example} in {head}, expected a"
-                " whole number of 0 or more."
+                f"{called(counts.index[wrong][0])} has {example} in {head}, expected a whole number"
+                " of 0 or more."
             )
-        piece = reshaped.rows.loc[reshaped.rows.index.repeat(counts.astype(int))].assign(
-            **{answer: meaning}
-        )
-        pieces.append(piece)
-        reshaped.used.add(head)
-    long = pd.concat(pieces)
-    reshaped.rows = long.set_axis(
-        [f"{called(row)} (vote {number})" for number, row in enumerate(long.index, start=1)], axis=0
-    )
-    reshaped.sides_shown = False
+        piece = reshaped.rows.loc[reshaped.rows.index.repeat(counts.astype(int))]
+        pieces.append(piece.assign(**{answer: meaning}))
+    if pieces:
+        long = pd.concat(pieces)
+        votes = [f"{called(row)} (vote {number})" for number, row in enumerate(long.index, 1)]
+        reshaped.rows, reshaped.sides_shown = long.set_axis(votes, axis=0), False
 
 
-def _compose(reshaped: Reshaped, templates: Mapping[str, str]) -> None:
-    """Compose columns from others, such as ``{question_id}-{turn}``.
-
-    ``{row}`` is the number of the row.
-    """
-    for column, template in templates.items():
-        text = pd.Series("", index=reshaped.rows.index, dtype=TEXT)
-        for number, part in enumerate(re.split(r"\{([^{}]+)\}", str(template))):
+def _compose(reshaped: Reshaped) -> None:
+    """Fill in templates such as ``{question_id}-{turn}``; ``{row}`` is the number of the row."""
+    rows = reshaped.rows
+    for column, template in list(reshaped.always.items()):
+        if not TEMPLATE.search(str(template)):
+            continue
+        text = pd.Series("", index=rows.index, dtype=TEXT)
+        for number, part in enumerate(TEMPLATE.split(str(template))):
             if number % 2 == 0:
                 text = text + part
             elif part == "row":
                 text = text + pd.Series(np.arange(len(text)).astype(str), text.index, dtype=TEXT)
             else:
-                head = head_in(reshaped.rows, "made_of", part)
-                text = text + map_words(
-                    reshaped.rows[head], lambda cell: str(as_text(cell))
-                ).astype(TEXT)
+                head = head_in(rows, "always", part)
+                cells = map_words(rows[head], lambda cell: str(as_text(cell)))
+                text = text + cells.astype(TEXT)
                 reshaped.used.add(head)
         reshaped.rows = reshaped.rows.assign(**{column: text})
-    reshaped.used -= set(templates)
+        del reshaped.always[column]
 
 
 def as_text(cell: Any) -> Any:
@@ -468,8 +360,301 @@ def as_text(cell: Any) -> Any:
         return cell.isoformat(" ") if isinstance(cell, datetime) else cell.isoformat()
     if isinstance(cell, bool | np.bool_):
         return cell
-    if isinstance(cell, int | np.integer):
-        return str(int(cell))
-    if isinstance(cell, float | np.floating) and cell == cell and float(cell).is_integer():
+    if isinstance(cell, int | np.integer) or (isinstance(cell, float) and cell.is_integer()):
         return str(int(cell))
     return cell
+
+
+# What cells mean
+
+
+def read_cells(
+    table: str, rows: pd.DataFrame, text_file: bool, options: FileOptions, faults: list[str]
+) -> list[Any]:
+    """Read cells as what they mean, in place; give the labels of rows where that cannot be done."""
+    bad: list[Any] = []
+    for column, what in TABLES[table].items():
+        if column in rows and text_file:
+            rows[column], wrong = _of_text(column, what, rows[column])
+            faults += [f"{table}.{column}: {fault}" for fault in wrong.values()][:1]
+            bad += list(wrong)
+        elif column in rows and what.kind == "text":
+            rows[column] = _ids(rows[column])
+        if column in rows and what.words and column != ANSWERS.get(table):
+            rows[column] = map_words(rows[column], partial(_of_words, what.words))
+    given = rows.get("p_a", pd.Series(dtype=object))  # as the file has it
+    words = dict(options.get("words") or {})
+    if table == "verdicts":
+        bad += _read_chances(rows, words.pop("p_a", None) or {}, faults)
+    _translate(table, rows, words)
+    if table == "verdicts":
+        bad += _read_orders(rows, faults)
+    _refuse_spellings(rows, faults)
+    if table == "verdicts":
+        head = next(
+            (head for head, name in (options.get("columns") or {}).items() if name == "verdict"),
+            "verdict",
+        )
+        bad += _read_verdicts(rows, head, faults)
+        bad += _contradictions(rows, given, faults)
+    answer = ANSWERS.get(table, "")
+    if answer and table != "answers" and "state" not in rows and rows[answer].isna().any():
+        empty = rows.index[rows[answer].isna()]
+        bad += list(empty)
+        faults.append(
+            f"{answer}: {called(empty[0])} is empty ({len(empty)} in all). Say why in a column"
+            f" state, or for all of them by words={{'': 'abstained'}}: {', '.join(FAILURES)}; a"
+            " failure is never taken for an answer."
+        )
+    return bad
+
+
+def _of_text(column: str, what: Column, cells: pd.Series) -> tuple[pd.Series, dict[Any, str]]:
+    """Read a column of CSV or Excel, in which all is text; give it with what is wrong, by row."""
+    if what.words or not what.nullable:
+        cells = cells.str.strip() if cells.dtype == TEXT else map_words(cells, _stripped)
+    if (blank := cells.eq("").fillna(False).astype(bool)).any():
+        cells = cells.mask(blank, None)
+    if what.kind == "truth":
+        return (
+            map_words(
+                cells, lambda cell: {"true": True, "false": False}.get(str(cell).lower(), cell)
+            ),
+            {},
+        )
+    if what.kind != "list":
+        return cells, {}
+    wrong, read = dict[Any, str](), list[Any]()
+    for row, cell in cells.items():
+        try:
+            read.append(
+                json.loads(cell) if isinstance(cell, str) else [] if column == "flags" else None
+            )
+        except json.JSONDecodeError as error:
+            wrong[row] = f"row {row}: expected a list as JSON, {error}."
+            read.append(None)
+    return pd.Series(read, cells.index, dtype=object), wrong
+
+
+def _of_words(words: tuple[str, ...], cell: Any) -> Any:
+    """Return a word of a column's own, such as ``Human`` or ``AB``, in small letters."""
+    small = cell.casefold() if isinstance(cell, str) else cell
+    return small if small in words else cell
+
+
+def _stripped(cell: Any) -> Any:
+    return cell.strip() if isinstance(cell, str) else cell
+
+
+def _ids(cells: pd.Series) -> pd.Series:
+    """Convert whole numbers to the text that CSV has for them.
+
+    A list of one word becomes the word, an empty one a missing value.
+    """
+    if cells.dtype == TEXT or pd.api.types.is_bool_dtype(cells):
+        return cells
+    if cells.dtype == object:
+        cells = cells.map(
+            lambda cell: (
+                (cell[0] if cell else None) if isinstance(cell, list) and len(cell) < 2 else cell
+            )
+        )
+    return map_words(cells, as_text)
+
+
+def _translate(table: str, rows: pd.DataFrame, words: Mapping[Any, Any]) -> None:
+    """Replace the user's words by the table's, for the answer or a named column."""
+    answer = ANSWERS.get(table, "")
+    flat = {word: meaning for word, meaning in words.items() if not isinstance(meaning, Mapping)}
+    for column, explained in {
+        answer: flat,
+        **{name: explained for name, explained in words.items() if isinstance(explained, Mapping)},
+    }.items():
+        if column not in rows:
+            if explained:
+                raise DataError(
+                    f"words speaks of the column {column or 'of answers'}, which {table} does not"
+                    " have here."
+                )
+            continue
+        if not explained:
+            continue
+        meant = {word_of(word): meaning for word, meaning in explained.items()}
+        meanings = map_words(rows[column], partial(_meaning, meant))
+        failed = meanings.isin((*FAILURES, "inconsistent")) & (column == answer)
+        rows[column] = meanings.mask(failed, None) if failed.any() else meanings
+        if failed.any() and "state" in TABLES[table]:
+            state = rows["state"] if "state" in rows else pd.Series("valid", rows.index)
+            rows["state"] = state.astype(object).mask(failed, meanings)
+
+
+def _meaning(meant: Mapping[str, Any], cell: Any) -> Any:
+    return meant.get(word_of(cell), cell)
+
+
+def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
+    """Refuse two spellings of one name or id: capitals and blanks tell nobody apart."""
+    seen: dict[tuple[str, str], dict[str, str]] = {}
+    for name in _spelt_with_capitals(rows.get("history_id", pd.Series(dtype=TEXT))):
+        seen.setdefault(("history_id", " ".join(name.split()).casefold()), {})[name] = "history_id"
+    for column in NAMES:
+        for name in filter(pd.notna, rows[column].unique() if column in rows else ()):
+            group = "responder" if column in SIDES else column
+            seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(
+                str(name), column
+            )
+    for (group, _), names in seen.items():
+        if len(names) > 1:
+            both = list(names.items())[:2]
+            examples = [
+                f"{called(rows.index[rows[column].eq(name).fillna(False).astype(bool)][0])} has"
+                f" {show_cell(group, name)}"
+                for name, column in both
+            ]
+            (name, column), (spelt, other) = both
+            words = (
+                "" if group == "rater" else f", as in words={{'{other}': {{'{spelt}': '{name}'}}}}"
+            )
+            faults.append(
+                f"{column}: {examples[0]} and {examples[1]}, which differ in capitals or blanks"
+                f" alone. Give one spelling{words}."
+            )
+
+
+def _spelt_with_capitals(ids: pd.Series) -> list[str]:
+    """List ids where one has a capital or a blank that another may lack; in most files none has."""
+    if ids.dtype != TEXT and not ids.map(lambda cell: isinstance(cell, str)).all():
+        return []
+    small = ids.str.lower()
+    if not (small.ne(ids) | ids.str.contains(" ", regex=False)).any():
+        return []
+    words: list[str] = [word for word in ids.unique() if pd.notna(word)]
+    return words
+
+
+def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any]:
+    """Take the name of one of the two for its side, and refuse every word that is no answer."""
+    cells = rows["verdict"]
+    if (strange := cells.notna() & ~cells.isin(VERDICTS)).any() and set(SIDES) <= set(rows):
+        names = set(rows["responder_a"].dropna()) | set(rows["responder_b"].dropna())
+        if not names & {*VERDICTS}:  # where somebody is called `a`, a name could be a side
+            for side, column in zip(("a", "b"), SIDES, strict=True):
+                cells = cells.mask(
+                    strange & cells.astype(object).eq(rows[column].astype(object)), side
+                )
+            rows["verdict"] = cells
+            strange = cells.notna() & ~cells.isin(VERDICTS)
+        third = strange & cells.isin(list(names))
+        if third.any():
+            row = cells.index[third][0]
+            faults.append(
+                f"verdicts.verdict: {called(row)} names {show_cell('verdict', cells[row])}"
+                f" ({int(third.sum())} such rows), who is neither responder_a"
+                f" ({rows.loc[row, 'responder_a']}) nor responder_b"
+                f" ({rows.loc[row, 'responder_b']}) there. Mend those rows, or take them out."
+            )
+            strange &= ~third
+            if not strange.any():
+                return list(cells.index[third])
+    words = cells[strange].map(str)
+    if counted := {word: places.index for word, places in words.groupby(words, sort=False)}:
+        examples = [
+            (show_answer(head, word), places)
+            for word, places in itertools.islice(counted.items(), 10)
+        ]
+        listed = ", ".join(
+            f"{called(places[0])} says {word} ({len(places)} in all)" for word, places in examples
+        )
+        example = next((word for word, _ in examples if word[0] in "'\""), "'X'")
+        faults.append(
+            f"verdicts.verdict: {listed}; expected a, b or tie. No other word is taken for a tie:"
+            f" say what each means, as in words={{{example}: 'a'}}, where {', '.join(FAILURES)} are"
+            " failures."
+        )
+    return list(cells.index[cells.notna() & ~cells.isin(VERDICTS)])
+
+
+def _read_orders(rows: pd.DataFrame, faults: list[str]) -> list[Any]:
+    """Take the name of who was shown first for the order, and refuse every other word."""
+    if "order" not in rows or not set(SIDES) <= set(rows):
+        return []
+    cells = map_words(rows["order"], lambda cell: None if word_of(cell) == "" else cell)
+    for order, column in zip(ORDERS, SIDES, strict=True):
+        named = cells.astype(object).eq(rows[column].astype(object)) & ~cells.isin(ORDERS)
+        cells = cells.mask(named, order)
+    rows["order"] = cells
+    strange = cells.notna() & ~cells.isin(ORDERS)
+    if strange.any():
+        words = [show_answer("order", str(word)) for word in cells[strange].unique()[:4]]
+        faults.append(
+            f"verdicts.order: {called(cells.index[strange][0])} says {words[0]}"
+            f" ({int(strange.sum())} such rows), expected 'ab' (responder_a was shown first), 'ba',"
+            " the name of who was shown first, or nothing where it is not known. Say what each"
+            f" word means, as in words={{'order': {{{words[0]}: 'ab'}}}}; if it is no order,"
+            " columns={'order': None} leaves it out."
+        )
+    return list(cells.index[strange])
+
+
+def _read_chances(rows: pd.DataFrame, words: Mapping[Any, float], faults: list[str]) -> list[Any]:
+    """Read how sure a rater was that a is better, on the file's own scale, before rows are turned.
+
+    The words that mean 1 and 0 are the ends of the scale; others mean what they say.
+    """
+    if "p_a" not in rows:
+        if words:
+            raise DataError("words speaks of the column p_a, which verdicts does not have here.")
+        return []
+    try:
+        scale = {float(word): float(meaning) for word, meaning in words.items()}
+    except (TypeError, ValueError):
+        raise DataError(
+            f"words of p_a are {words}, expected numbers, as in {{'1': 1, '2': 0, '0': 0.5}}."
+        ) from None
+    ends = {meaning: number for number, meaning in scale.items()}
+    sure_a, sure_b = ends.get(1.0, 1.0), ends.get(0.0, 0.0)
+    given = rows["p_a"]
+    filled = map_words(given, word_of) != ""
+    numbers = pd.to_numeric(given, errors="coerce").astype(float)
+    share = (numbers - sure_b) / (sure_a - sure_b)
+    for number, meaning in scale.items():
+        share = share.mask(numbers == number, meaning)
+    outside = filled & ~share.between(0.0, 1.0)
+    if outside.any():
+        low, high = sorted((sure_a, sure_b))
+        first = ", ".join(
+            f"{called(row)} has {show_cell('p_a', value)}"
+            for row, value in given[outside].head(3).items()
+        )
+        faults.append(
+            f"verdicts.p_a: expected a number from {low:g} to {high:g}, or nothing; {first}"
+            f" ({int(outside.sum())} in all). Is it on another scale? Say which number means a for"
+            " sure, which b, and which a draw: words={'p_a': {'1': 1, '2': 0, '0': 0.5}}."
+        )
+    rows["p_a"] = share.mask(outside)
+    # the file says how sure they were, and nothing else
+    if rows["verdict"].isna().all() and "state" not in rows:
+        sides = np.array(["a", "b", "tie", None], dtype=object)[
+            np.select([share > 0.5, share < 0.5, share == 0.5], [0, 1, 2], 3)
+        ]
+        rows["verdict"] = pd.Series(sides, rows.index, dtype=object)
+    return list(rows.index[outside])
+
+
+def _contradictions(rows: pd.DataFrame, given: pd.Series, faults: list[str]) -> list[Any]:
+    """Refuse rows whose number contradicts their word, with the number of the file."""
+    if "p_a" not in rows:
+        return []
+    against = (rows["verdict"].eq("a") & (rows["p_a"] < 0.5)) | (
+        rows["verdict"].eq("b") & (rows["p_a"] > 0.5)
+    )
+    against = against.fillna(False).astype(bool)
+    if against.any():
+        row = rows.index[against][0]
+        faults.append(
+            f"verdicts.p_a: {called(row)} has {show_cell('p_a', given[row])} and says"
+            f" {rows.loc[row, 'verdict']!r} ({int(against.sum())} such rows), but it must be the"
+            " chance that a is better, which does not contradict the verdict. Leave one of the two"
+            " columns out, or mend the rows."
+        )
+    return list(rows.index[against])

@@ -11,7 +11,6 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
 
 import pandas as pd
 
@@ -20,18 +19,10 @@ __all__: list[str] = []
 MAX_MEMORY = 3_000_000_000  #: Bytes that reading a workbook may take, the library included.
 
 
-def read_sheets(content: bytes, header: Sequence[str] | None) -> dict[str, pd.DataFrame]:
-    """Read all sheets as text.
-
-    Raises
-    ------
-    MemoryError
-        If the process that reads needs more memory than it may have, or is ended.
-    ValueError
-        If it is no workbook, or damaged.
-    """
+def read_sheets(content: bytes) -> dict[str, pd.DataFrame]:
+    """Read all sheets as text; MemoryError past its bound, ValueError for a damaged workbook."""
     done = subprocess.run(
-        [sys.executable, __file__, "without" if header else "with"],
+        [sys.executable, __file__],
         input=content,
         capture_output=True,
         check=False,
@@ -60,7 +51,6 @@ def _main() -> None:
         dtype=str,
         keep_default_na=False,
         engine="calamine",
-        header=None if sys.argv[1] == "without" else 0,
     )
     pickle.dump(sheets, sys.stdout.buffer, protocol=pickle.HIGHEST_PROTOCOL)
 

@@ -784,15 +784,14 @@ def test_an_export_of_label_studio_is_read_by_its_paths(compared):
         compared,
         file,
         statement=STATEMENT,
-        explode=["annotations", "annotations.result"],
         columns={
+            "*": None,
             "annotations.completed_by": "rater",
             "data.left_reply": "left",
             "data.right_reply": "right",
             "annotations.result.value.selected": "choice",
         },
         only={"annotations.was_cancelled": "false", "annotations.result.type": "pairwise"},
-        others="drop",
     )
     assert imported.verdicts["verdict"].tolist() == ["b"]
 

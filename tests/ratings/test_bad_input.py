@@ -99,12 +99,6 @@ def test_an_argument_of_the_wrong_kind_is_answered_with_the_right_one(mistake, s
         mistake()
 
 
-def test_a_separator_of_two_characters_is_refused(tmp_path):
-    (tmp_path / "votes.csv").write_text("history_id::verdict\n")
-    with pytest.raises(ValueError, match="sep is '::', expected one character"):
-        load_verdicts(tmp_path / "votes.csv", sep="::")
-
-
 def test_a_whole_number_is_a_seed():
     boards = [
         fit_ratings(ALL[PEOPLE], n_resamples=20, rng=rng).table

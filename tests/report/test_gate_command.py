@@ -126,7 +126,7 @@ def test_the_gate_reads_foreign_headers_and_words_as_it_is_told(folder, foreign,
     short = FOREIGN_OPTIONS.replace("note= ", "")
     assert main([*files, *shlex.split(short)]) == 2
     assert "unknown note" in capsys.readouterr().err
-    assert main([*files, *shlex.split(short), "--others", "drop"]) == 1
+    assert main([*files, *shlex.split(short), "--columns", "*="]) == 1
     assert capsys.readouterr().out == own
 
 
@@ -136,10 +136,10 @@ def test_the_gate_reads_its_options_from_a_file_and_the_command_line_goes_first(
 ):
     reading = foreign / "reading.yaml"
     said = {
-        "columns": {head: name for name, head in FOREIGN.items()},
+        "columns": {head: name for name, head in FOREIGN.items()} | {"*": None},
         "words": {"first": "b", "second": "b", "draw": "tie"},
     }
-    said |= {"only": {"ok": "yes"}, "always": {"rater_kind": "model"}, "others": "drop"}
+    said |= {"only": {"ok": "yes"}, "always": {"rater_kind": "model"}}
     reading.write_text(yaml.safe_dump(said))
     files = [str(foreign / "old.csv"), str(foreign / "worse.csv"), "--reading", str(reading)]
     main([str(folder / "old.csv"), str(folder / "worse.csv")])

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from heart_utils.ratings.ratings import fit_ratings
-from heart_utils.sources.inspect_logs import unpack_log
+from heart_utils.sources.formats import unpack_log
 from heart_utils.sources.load import describe_votes, load_scores, load_verdicts
 from heart_utils.tables import DataError
 
@@ -41,10 +41,9 @@ ARENA = {
         "model_b": "responder_b",
         "winner": "verdict",
     }
-    | {"judge": "rater"},
+    | {"judge": "rater", "*": None},
     "words": {"model_a": "a", "model_b": "b"},
     "always": {"rater_kind": "human"},
-    "others": "drop",
 }
 WON = [["x", "y", "a"], ["x", "y", "b"], ["x", "y", "tie"]]
 
@@ -113,16 +112,15 @@ def test_a_damaged_file_is_named(tmp_path, name, content, said):
         load_verdicts(tmp_path / name)
 
 
-def test_a_file_without_a_header_is_recognised_and_its_columns_can_be_named(tmp_path):
+def test_a_file_without_a_header_is_recognised_and_pandas_can_name_its_columns(tmp_path):
     file = csv(tmp_path, "c1,x,y,ann,a\nc2,x,y,ann,b\nc3,y,x,ann,tie\n")
     with pytest.raises(
-        DataError, match=r"seems to be no header: its first line .*header=\['column_1'"
+        DataError, match=r"seems to be no header: its first line .*names=\['column_1'"
     ):
         load_verdicts(file)
     names = ["history_id", "responder_a", "responder_b", "rater", "verdict"]
-    assert votes(load_verdicts(file, header=names, always={"rater_kind": "human"})) == WON
-    with pytest.raises(DataError, match="the file has 5 columns"):
-        load_verdicts(file, header=names[1:])
+    rows = pd.read_csv(file, names=names)
+    assert votes(load_verdicts(rows, always={"rater_kind": "human"})) == WON
 
 
 # A row a vote
@@ -273,8 +271,8 @@ FORM = (
     "2026/01/01,p0@example.org,Reply 1,,\n2026/01/01,p1@example.org,No difference,Reply 2,ok\n"
 )
 SHOWN = [
-    {"pair": "1", "history_id": "c1", "responder_a": "x", "responder_b": "y"},
-    {"pair": "2", "history_id": "c2", "responder_a": "y", "responder_b": "x"},
+    {"column": "1", "history_id": "c1", "responder_a": "x", "responder_b": "y"},
+    {"column": "2", "history_id": "c2", "responder_a": "y", "responder_b": "x"},
 ]
 
 
@@ -284,7 +282,9 @@ def test_a_form_with_a_row_a_person_becomes_a_row_an_answer(tmp_path, monkeypatc
     with pytest.raises(DataError, match="it looks like Google Forms") as caught:
         load_verdicts(file)
     assert "p0@example.org" not in str(caught.value)
-    options = proposed(caught.value) | {"pair_columns": r"Conversation (\d+) .*", "shown": SHOWN}
+    heads = {"1": "Conversation 1 [Better?]", "2": "Conversation 2 [Better?]"}
+    shown = [row | {"column": heads[row["column"]]} for row in SHOWN]
+    options = proposed(caught.value) | {"shown": shown}
     with pytest.warns(UserWarning, match="2 rows .* 3 answers kept: 1 blank cells.* not asked"):
         table = load_verdicts(file, **options)
     assert sorted(votes(table)) == [["x", "y", "a"], ["x", "y", "a"], ["x", "y", "tie"]]
@@ -304,7 +304,7 @@ def test_qualtrics_three_rows_of_headers_are_no_raters(tmp_path):
     file = csv(tmp_path, QUALTRICS)
     with pytest.raises(DataError, match="it looks like Qualtrics") as caught:
         load_verdicts(file)
-    shown = [{**row, "pair": f"Q{row['pair']}"} for row in SHOWN]
+    shown = [{**row, "column": f"Q{row['column']}"} for row in SHOWN]
     with pytest.warns(UserWarning, match="2 rows of headers by Qualtrics"):
         table = load_verdicts(file, **{**proposed(caught.value), "shown": shown})
     assert table["rater"].tolist() == ["R_0", "R_1"] * 2
@@ -328,8 +328,8 @@ def test_a_preview_or_an_unfinished_answer_is_refused_until_somebody_says_whethe
 ):
     file = csv(tmp_path, QUALTRICS.replace(*change))
     with pytest.raises(DataError, match="1 of 2 rows may not count: .*, first in row 3") as caught:
-        load_verdicts(file, others="drop")
-    shown = [{**row, "pair": f"Q{row['pair']}"} for row in SHOWN]
+        load_verdicts(file, columns={"*": None})
+    shown = [{**row, "column": f"Q{row['column']}"} for row in SHOWN]
     with pytest.warns(UserWarning, match="1 left out by"):
         table = load_verdicts(file, **{**proposed(caught.value), "shown": shown})
     assert set(table["rater"]) == {"R_0"}
@@ -422,10 +422,9 @@ def test_completions_with_scores_are_a_row_a_reply_and_dimension():
     ]
     table = load_scores(
         pd.DataFrame(rows),
-        explode="completions",
-        columns={"id": "history_id", "completions.model": "responder"},
-        dimension_columns=["completions.annotations.help", "completions.annotations.truth"],
-        always={"rater": "gpt-4", "rater_kind": "model"},
+        columns={"id": "history_id", "completions.model": "responder"}
+        | {f"completions.annotations.{name}": "score" for name in ("help", "truth")},
+        always={"rater": "gpt-4", "rater_kind": "model", "dimension": "{column}"},
     )
     assert table[["responder", "dimension", "score"]].to_numpy().tolist() == [
         ["x", "completions.annotations.help", 5.0],
@@ -459,7 +458,7 @@ def test_a_soft_preference_of_any_range_is_read_and_checked_in_the_files_own_num
         "rater": "j",
         "rater_kind": "model",
     }
-    with pytest.raises(DataError, match=r"from 0 to 1, .*row 0 has 1\.99\. .*scale"):
+    with pytest.raises(DataError, match=r"from 0 to 1, .*row 0 has 1\.99 .*scale"):
         load_verdicts(pd.DataFrame([{**plain, "verdict": "b", "p_a": 1.99}]))
     with pytest.raises(DataError, match=r"row 0 has 0.99 and says 'b' .1 such rows."):
         load_verdicts(pd.DataFrame([{**plain, "verdict": "b", "p_a": 0.99}]))
@@ -478,7 +477,7 @@ def test_tallies_are_as_many_votes_and_give_the_strengths_of_the_counts(tmp_path
         ):
             load_verdicts(
                 csv(tmp_path, TALLIES.replace(",1\n", f",{wrong}\n")),
-                counts={"win1": "a", "win2": "b"},
+                columns={"win1": "count:a", "win2": "count:b"},
             )
 
 
@@ -495,13 +494,12 @@ def test_a_list_of_winners_and_losers_has_no_orders(tmp_path):
 def test_options_that_cannot_be_are_refused_with_an_example():
     rows = pd.DataFrame(BATTLES)
     for how, said in {
-        ("winner_loser", "winner"): "expected two headers",
-        ("others", "ignore"): "others is 'ignore', expected 'refuse' or 'drop'",
-        ("counts", ("win1",)): "counts is a tuple, expected a mapping",
+        ("repeats", "ignore"): "repeats is 'ignore', expected 'refuse' or 'number' or 'drop'",
+        ("columns", ("win1",)): "columns is a tuple, expected a mapping",
     }.items():
         with pytest.raises(DataError, match=said):
             load_verdicts(rows, **{how[0]: how[1]})
-    with pytest.raises(DataError, match="several columns are history_id.*made_of="):
+    with pytest.raises(DataError, match="several columns are history_id.*always="):
         load_verdicts(rows, **{**ARENA, "columns": {**ARENA["columns"], "turn": "history_id"}})
 
 
@@ -606,7 +604,7 @@ def test_draws_in_a_list_of_winners_and_losers_are_ties(tmp_path):
     file = csv(tmp_path, "winner,loser,draw\nx,y,False\nx,y,True\n")
     rows, said = paste(file)
     assert votes(rows) == [["x", "y", "a"], ["x", "y", "tie"]]
-    assert "winner_columns={'draw': 'tie'}" in said
+    assert "'draw': 'verdict:tie'" in said
     rows, _ = paste(csv(tmp_path, "winning_model,losing_model,judge,prompt_id\ny,x,ann,1\n"))
     assert votes(rows) == [["x", "y", "b"]]
 
@@ -711,7 +709,7 @@ def test_what_stands_above_a_header_and_text_without_its_mark_are_named(tmp_path
         load_verdicts(csv(tmp_path, f"Export,,,,\n{row}"))
     file = tmp_path / "bare.csv"
     file.write_bytes(row.encode("utf-16-le"))
-    with pytest.raises(DataError, match="encoding='utf-16-le'"):
+    with pytest.raises(DataError, match="may be UTF-16 without its mark"):
         load_verdicts(file)
 
 
@@ -783,11 +781,12 @@ def test_a_form_of_limesurvey_has_a_row_a_person_and_dates_are_nobody(tmp_path):
     with pytest.raises(DataError, match="looks like LimeSurvey") as caught:
         load_verdicts(file)
     options = proposed(caught.value)
-    assert options["columns"] == {"id. Antwort-ID": "rater"}
+    assert options["columns"]["id. Antwort-ID"] == "rater"
     assert "submitdate" in str(caught.value)
     options["shown"] = [
-        {"pair": pair, "history_id": pair[:2], "responder_a": "x", "responder_b": "y"}
-        for pair in options["pair_columns"]
+        {"column": pair, "history_id": pair[:2], "responder_a": "x", "responder_b": "y"}
+        for pair, meaning in options["columns"].items()
+        if meaning == "verdict"
     ]
     with pytest.warns(UserWarning, match="1 blank cells"):
         rows = load_verdicts(file, **options)
@@ -804,7 +803,7 @@ def test_answers_nested_below_a_question_are_asked_about_and_become_rows(tmp_pat
         load_verdicts(file)
     columns = {"q": "history_id", "pair.0": "responder_a", "pair.1": "responder_b"}
     columns |= {"votes.by": "rater", "votes.pick": "verdict"}
-    rows = load_verdicts(file, explode="votes", columns=columns, always={"rater_kind": "human"})
+    rows = load_verdicts(file, columns=columns, always={"rater_kind": "human"})
     assert votes(rows) == [["x", "y", "a"], ["x", "y", "b"], ["x", "y", "a"]]
     assert rows["history_id"].tolist() == ["d1", "d1", "d2"]
 

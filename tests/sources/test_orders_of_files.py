@@ -90,7 +90,7 @@ def test_a_code_that_may_mean_either_is_asked_about(head, codes):
 def test_an_order_is_not_dropped_with_the_other_columns(head):
     rows = asked_twice(head, [1, 2]).drop_duplicates("q")
     rows[head] = [1, 2] * 10
-    how = {"columns": {**COLUMNS, "winner": "verdict", "judge": "rater"}, "others": "drop"}
+    how = {"columns": {**COLUMNS, "winner": "verdict", "judge": "rater", "*": None}}
     how |= {"words": {"model_a": "a", "model_b": "b"}, "always": {"rater_kind": "model"}}
     with pytest.raises(DataError, match=f"{head} may say which reply was shown first"):
         load_verdicts(rows, **how)
@@ -193,10 +193,9 @@ def test_a_judge_that_takes_the_first_in_both_games_of_arena_hard_has_a_share_of
     names = {"question_id": "history_id", "judge": "rater"}
     second = load_verdicts(
         file,
-        columns={**names, "model": "responder_a", "games.1.score": "verdict"},
+        columns={**names, "model": "responder_a", "games.1.score": "verdict", "*": None},
         words=how["words"],
         always={"responder_b": "base", "rater_kind": "model", "order": "ab"},
-        others="drop",
     )
     both = pd.concat([first, second], ignore_index=True)
     assert both.groupby("order")["verdict"].unique().map(list).to_dict() == {
@@ -247,7 +246,7 @@ def test_a_reply_that_was_scored_again_is_asked_about(tmp_path):
     file.write_text("question_id,model,score,tstamp\nq,m,0,1\nq,m,1,2\n")
     how, said = refused(file, load_scores)
     assert "keep one score, or the mean; replies that were written anew need a reply_id" in said
-    how["made_of"] = {"reply_id": "{question_id}-{model}-{tstamp}"}
+    how["always"]["reply_id"] = "{question_id}-{model}-{tstamp}"
     assert load_scores(file, **how)["reply_id"].tolist() == ["q-m-1", "q-m-2"]
 
 
@@ -258,8 +257,10 @@ def test_a_score_in_each_column_is_asked_about_with_examples():
     how, said = refused(rows, load_scores)
     assert "Nothing here says what is score" in said
     assert "  warmth: '1', '2'\n  wit: '3', '4'" in said
-    assert "dimension_columns lists the headers" in said
-    assert len(load_scores(rows, **how, dimension_columns=["warmth", "wit"])) == 4
+    assert "always={'dimension': '{column}'}" in said
+    how["columns"] |= {"warmth": "score", "wit": "score"}
+    how["always"]["dimension"] = "{column}"
+    assert load_scores(rows, **how)["dimension"].tolist() == ["warmth"] * 2 + ["wit"] * 2
 
 
 @pytest.mark.parametrize(
@@ -273,9 +274,10 @@ def test_a_column_for_each_rater_is_asked_about(tmp_path, text, raters):
     file = tmp_path / "scores.csv"
     file.write_text(text)
     how, said = refused(file, load_scores)
-    assert "or for each rater, rater_columns does" in said
-    how["always"] = {"rater_kind": "human", "dimension": "overall"}
-    assert len(load_scores(file, **how, rater_columns=raters)) == 4
+    assert "if for each rater, 'rater'" in said
+    how["always"] |= {"rater": "{column}", "rater_kind": "human", "dimension": "overall"}
+    how["columns"] |= dict.fromkeys(raters, "score")
+    assert len(load_scores(file, **how)) == 4
 
 
 @pytest.mark.parametrize("votes", [[1, 2], ["model_1", "model_2"]])
@@ -293,9 +295,10 @@ def test_votes_with_a_column_for_each_rater_are_asked_about():
     rows["annotator1"], rows["annotator2"] = ["model_a"], ["tie"]
     how, said = refused(rows)
     assert "  annotator1: 'model_a'\n  annotator2: 'tie'" in said
-    how["always"] = {"rater_kind": "human"}
+    how["always"] = {"rater": "{column}", "rater_kind": "human"}
     raters = ["annotator1", "annotator2"]
-    table = load_verdicts(rows, **how, rater_columns=raters, words={"model_a": "a"})
+    how["columns"] |= dict.fromkeys(raters, "verdict")
+    table = load_verdicts(rows, **how, words={"model_a": "a"})
     assert table["rater"].tolist() == raters
 
 

@@ -89,8 +89,7 @@ def test_numbers_are_asked_about_and_steps_can_be_read_as_such(tmp_path, words):
         how = proposed(pytest.raises(DataError, load_verdicts, file).value)
         how |= {
             "columns": {**how["columns"], "winner": "p_a"},
-            "soft": {"a": 1, "b": 7},
-            "words": None,
+            "words": {"p_a": {"1": 1, "7": 0}},
         }
         assert winners(load_verdicts(file, **how)) == WON
 
@@ -193,11 +192,11 @@ def test_qualtrics_second_header_is_found_without_its_row_of_import_ids(tmp_path
     )
     file = write(tmp_path, "votes.csv", text)
     how = proposed(pytest.raises(DataError, load_verdicts, file).value)
-    assert how["pair_columns"] == ["Q1", "Q2"]
+    assert {"Q1": "verdict", "Q2": "verdict"}.items() <= how["columns"].items()
     with pytest.raises(DataError, match=r"shown still has '\.\.\.'"):
         load_verdicts(file, **how)
     pairs = [
-        {"pair": name, "history_id": name, "responder_a": "alpha", "responder_b": "beta"}
+        {"column": name, "history_id": name, "responder_a": "alpha", "responder_b": "beta"}
         for name in ("Q1", "Q2")
     ]
     with pytest.warns(UserWarning, match="rows of headers by Qualtrics"):
@@ -216,7 +215,9 @@ def test_several_columns_of_answers_are_asked_about_and_none_is_dropped_in_silen
     said = pytest.raises(DataError, load_verdicts, file)
     assert "Nothing here says what is verdict" in str(said.value)
     assert "  empathy: 'model_a', 'model_b'" in str(said.value)
-    how = proposed(said.value) | {"dimension_columns": ["empathy", "clarity"]}
+    how = proposed(said.value)
+    how["columns"] |= {"empathy": "verdict", "clarity": "verdict"}
+    how["always"]["dimension"] = "{column}"
     table = load_verdicts(file, **how, words={"model_a": "a", "model_b": "b"})
     assert table.set_index(["history_id", "dimension"])["verdict"].to_dict() == {
         ("q1", "empathy"): "a",
@@ -237,7 +238,7 @@ def test_preferences_on_another_scale_than_alpaca_evals_are_refused(tmp_path):
         }
         for (history, first, second), share in zip(SHOWN, [0.1, 0.9, 0.5, 1.0], strict=True)
     ]
-    with pytest.raises(DataError, match=r"row 0 has 0.1.*give the two of this file's own scale"):
+    with pytest.raises(DataError, match=r"row 0 has 0.1.*Say which number means a for sure"):
         twice(write(tmp_path, "votes.json", rows))
 
 
