@@ -1,7 +1,5 @@
 """People must not be named: find ids that look like a person's, and redact texts.
 
-Messages show a cell only where it cannot be a person.
-
 Nothing here reads or writes a file: :mod:`heart_utils.runs` keeps the key that says whose each code
 is.
 """
@@ -134,8 +132,6 @@ SINGLE = {
 def looks_like_person(word: object, *, human: bool = True) -> bool:
     """Check whether an id looks like a person: an address, a platform's id, a full name.
 
-    A full name counts only where `human` says that a person is meant.
-
     Parameters
     ----------
     word
@@ -151,11 +147,8 @@ def looks_like_person(word: object, *, human: bool = True) -> bool:
 
     Examples
     --------
-    >>> [
-    ...     looks_like_person(word)
-    ...     for word in ("ann@example.org", "Anna Schmidt", "rater-1a2b3c4d", "r1", "expert panel")
-    ... ]
-    [True, True, False, False, False]
+    >>> [looks_like_person(word) for word in ("ann@example.org", "Anna Schmidt", "expert panel")]
+    [True, True, False]
     """
     text = str(word).strip()
     if CODE.fullmatch(text):
@@ -182,10 +175,7 @@ def _names_somebody(text: str) -> bool:
 
 
 def names_people(head: object) -> bool:
-    """Check whether a header says that its values are people, such as ``WorkerId``.
-
-    Other examples are ``PROLIFIC_PID`` and ``Email Address``.
-    """
+    """Check whether a header says that its values are people, such as ``WorkerId``."""
     return not WORDS["naming"].isdisjoint(words_of(head))
 
 
@@ -220,10 +210,7 @@ def redact_contacts(text: str) -> str:
 
 
 def redact_message(message: str) -> str:
-    """Remove addresses and ids from a message before it is printed.
-
-    A header or a file may be named by one.
-    """
+    """Remove addresses and ids from a message: a header or a file may be named by one."""
     for pattern, word in ((EMAIL, "[email]"), (PROLIFIC, "[id]"), (WORKER, "[id]")):
         message = pattern.sub(word, message)
     return message
@@ -252,10 +239,7 @@ def describe_cells(cells: Iterable[object]) -> str:
 
 
 def show_cell(column: str, value: object) -> str:
-    """Return a cell as a message may show it: as it is, or only its kind.
-
-    The kind, where it may be a person or what a person wrote.
-    """
+    """Return a cell for a message, or only its kind where it may be a person or their words."""
     if isinstance(value, float) and value != value:
         return "nothing"
     if column in HIDDEN or (isinstance(value, str) and not may_be_shown(value, at_most=80)):
@@ -274,29 +258,8 @@ def show_row(cells: pd.Series) -> dict[str, object]:
     return {str(column): cell for column, cell in cells.dropna().items() if column not in HIDDEN}
 
 
-def may_be_verdict(head: object, words: Collection[str]) -> bool:
-    """Check whether the few words of a column could be answers for `words` to translate.
-
-    The other possibility is facts about people.
-    """
-    if (
-        not 1 < len(words) < 8
-        or max(map(len, words)) >= 20
-        or names_people(head)
-        or not all(map(may_be_shown, words))
-    ):
-        return False
-    sides = WORDS["sides"] & {part for word in words for part in words_of(word)}
-    if WORDS["answering"].isdisjoint(words_of(head)):
-        return len(sides) > 1
-    return bool(sides) or not any(map(looks_like_person, words))
-
-
 def show_answer(head: object, word: str) -> str:
-    """Return a word found in place of a verdict, or only its kind if it may name a rater.
-
-    ``Anna Schmidt`` may name one.
-    """
+    """Return a word found in place of a verdict, or only its kind if it may name a rater."""
     capital = all(part[0].isupper() for part in re.findall(r"[^\W\d_]+", word))
     named = capital and _names_somebody(word) and WORDS["sides"].isdisjoint(words_of(word))
     return (
@@ -486,7 +449,7 @@ def find_identities(rows: pd.DataFrame, known: Collection[str] = ()) -> dict[str
 
     Examples
     --------
-    >>> find_identities(pd.DataFrame({"rater": ["ann@example.org", "r2"], "verdict": ["a", "b"]}))
+    >>> find_identities(pd.DataFrame({"rater": ["ann@example.org", "r2"]}))
     {'rater': 'e-mail addresses (1 row)'}
     """
     human, sure = _human(rows), [person for person in known if looks_like_person(person)]
@@ -524,8 +487,6 @@ def refuse_identities(
 ) -> None:
     """Refuse tables that would name people where they are passed on.
 
-    The message names tables, columns and files, but no person.
-
     Parameters
     ----------
     tables
@@ -540,7 +501,7 @@ def refuse_identities(
     Raises
     ------
     IdentityError
-        If anybody is left; nothing has been written by then.
+        If anybody is left; it names tables, columns and files, but no person.
 
     Examples
     --------

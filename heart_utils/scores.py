@@ -47,7 +47,7 @@ def average_scores(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
+    scores
         The table ``scores``.
     scale
         Least and greatest score.
@@ -57,9 +57,8 @@ def average_scores(
     Returns
     -------
     pandas.DataFrame
-        One row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``ci_level``. And
-        ``n_scores``, ``n_left_out`` (not valid), ``n_clusters`` and ``provisional`` (fewer than
-        30).
+        One row per responder and dimension: ``score``, ``ci_low``, ``ci_high``, ``n_scores``,
+        ``n_left_out`` (not valid), ``n_clusters``, ``provisional`` (fewer than 30).
 
     Raises
     ------
@@ -68,15 +67,8 @@ def average_scores(
 
     Examples
     --------
-    >>> scores = pd.DataFrame(
-    ...     {
-    ...         "responder": "a",
-    ...         "dimension": "warm",
-    ...         "dialogue_id": [1, 2],
-    ...         "score": 2,
-    ...         "state": "valid",
-    ...     }
-    ... )
+    >>> scores = pd.DataFrame({"dialogue_id": [1, 2], "score": 2, "state": "valid"})
+    >>> scores = scores.assign(responder="a", dimension="warm")
     >>> average_scores(scores, n_resamples=0)[["score", "n_scores"]].values.tolist()
     [[2.0, 2.0]]
     """
@@ -146,13 +138,8 @@ def weigh_scores(means: pd.DataFrame, weights: Mapping[str, float]) -> pd.DataFr
 
     Examples
     --------
-    >>> means = pd.DataFrame(
-    ...     {
-    ...         "responder": ["a", "a", "b", "b"],
-    ...         "dimension": ["safety", "warmth"] * 2,
-    ...         "score": [5, 1, 3, 4],
-    ...     }
-    ... )
+    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "score": [5, 1, 3, 4]})
+    >>> means["dimension"] = ["safety", "warmth"] * 2
     >>> weigh_scores(means, {"safety": 0.75, "warmth": 0.25})["score"].tolist()
     [4.0, 3.25]
     """
@@ -198,9 +185,8 @@ def sweep_weights(
     Returns
     -------
     pandas.DataFrame
-        By ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``. And of how many it is
-        ``surely_behind`` (nowhere better and somewhere worse, so with any weights) and
-        ``surely_ahead``.
+        By ``mean_rank``: ``best_rank``, ``worst_rank``, ``share_first``; of how many it is
+        ``surely_behind`` (with any weights) and ``surely_ahead``.
 
     Raises
     ------
@@ -209,16 +195,10 @@ def sweep_weights(
 
     Examples
     --------
-    >>> means = pd.DataFrame(
-    ...     {
-    ...         "responder": ["a", "a", "b", "b"],
-    ...         "dimension": ["safety", "warmth"] * 2,
-    ...         "score": [5, 1, 3, 4],
-    ...     }
-    ... )
-    >>> sweep_weights(means, rng=np.random.default_rng(1))["share_first"].round(
-    ...     1
-    ... ).tolist()  # b, until safety weighs 3/5
+    >>> means = pd.DataFrame({"responder": ["a", "a", "b", "b"], "score": [5, 1, 3, 4]})
+    >>> means["dimension"] = ["safety", "warmth"] * 2
+    >>> swept = sweep_weights(means, rng=np.random.default_rng(1))
+    >>> swept["share_first"].round(1).tolist()  # b, until safety weighs 3/5
     [0.6, 0.4]
     """
     wide = _wide(means, sorted(means["dimension"].unique()))
@@ -247,7 +227,7 @@ def pairs_against_scores(
 
     Parameters
     ----------
-    verdicts : pandas.DataFrame
+    verdicts
         Verdicts with orders combined, and with ``reply_a`` and ``reply_b``.
     scores
         Scores by the same raters.
@@ -269,18 +249,12 @@ def pairs_against_scores(
     Examples
     --------
     >>> by = {"rater": "judge", "dimension": "overall", "state": "valid"}
-    >>> verdicts = pd.DataFrame(
-    ...     [{**by, "dialogue_id": "d", "reply_a": "r1", "reply_b": "r2", "verdict": "a"}]
-    ... )
-    >>> scores = pd.DataFrame(
-    ...     [{**by, "reply_id": "r1", "score": 4}, {**by, "reply_id": "r2", "score": 2}]
-    ... )
-    >>> float(
-    ...     pairs_against_scores(verdicts, scores, n_resamples=0, rng=np.random.default_rng(1))[
-    ...         "agree"
-    ...     ][0]
-    ... )
-    1.0
+    >>> pair = {"dialogue_id": "d", "reply_a": "r1", "reply_b": "r2", "verdict": "a"}
+    >>> scores = pd.DataFrame({"reply_id": ["r1", "r2"], "score": [4, 2]}).assign(**by)
+    >>> rng = np.random.default_rng(1)
+    >>> pairs = pairs_against_scores(pd.DataFrame([by | pair]), scores, n_resamples=0, rng=rng)
+    >>> pairs["agree"].tolist()
+    [1.0]
     """
     good = scores[scores["state"] == "valid"]
     mean = good.groupby(["rater", "dimension", "reply_id"])["score"].mean()
@@ -385,7 +359,7 @@ def calibrate_scores(
 
     Parameters
     ----------
-    scores : pandas.DataFrame
+    scores
         People's rows (``rater_kind`` ``"human"``; several are averaged) and judges' on the same
         replies.
     fold
@@ -405,19 +379,12 @@ def calibrate_scores(
 
     Examples
     --------
-    >>> people = pd.DataFrame(
-    ...     {
-    ...         "reply_id": range(40),
-    ...         "score": [1.0, 2, 3, 4] * 10,
-    ...         "state": "valid",
-    ...         "dimension": "empathy",
-    ...     }
-    ... )
-    >>> people = people.assign(group=people["reply_id"] // 20, rater="ann", rater_kind="human")
-    >>> judge = people.assign(
-    ...     rater="judge", rater_kind="model", score=1.5 + people["score"] / 2
-    ... )  # half people's spread
-    >>> calibrate_scores(pd.concat([people, judge])).table[["rmse_raw", "rmse_calibrated"]].round(
+    >>> people = pd.DataFrame({"reply_id": range(40), "score": [1.0, 2, 3, 4] * 10})
+    >>> people = people.assign(group=people["reply_id"] // 20, state="valid", dimension="empathy")
+    >>> judge = people.assign(score=1.5 + people["score"] / 2)  # half people's spread
+    >>> both = [people.assign(rater="ann", rater_kind="human")]
+    >>> both += [judge.assign(rater="judge", rater_kind="model")]
+    >>> calibrate_scores(pd.concat(both)).table[["rmse_raw", "rmse_calibrated"]].round(
     ...     2
     ... ).values.tolist()
     [[0.61, 0.0]]
@@ -472,10 +439,7 @@ def calibrate_scores(
 
 
 def _beside_people(scores: pd.DataFrame, fold: str) -> tuple[pd.DataFrame, pd.Series]:
-    """Join each judge's valid score with people's mean for the same reply and dimension.
-
-    Count what is left out.
-    """
+    """Join each judge's valid score with people's mean for the reply; count what is left out."""
     if fold not in scores:
         present = ", ".join(map(str, scores.columns))
         raise ScaleError(

@@ -132,8 +132,7 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     name
         Name of a table of :data:`TABLES`.
     table
-        Rows. Columns marked optional may be absent; a table of responders needs ``responder`` and
-        ``responder_kind`` alone.
+        Rows. Columns marked optional may be absent.
 
     Returns
     -------
@@ -145,8 +144,7 @@ def check_table(name: str, table: pd.DataFrame) -> pd.DataFrame:
     ------
     TableError
         If a column is missing or unknown, a value does not fit, an id appears twice, or cells of a
-        row contradict each other; the message names the table, the column, the first bad rows, and
-        what was expected.
+        row contradict each other; it names the column and the first bad rows.
 
     Examples
     --------

@@ -47,8 +47,7 @@ def load_codebooks() -> dict[str, Codebook]:
     Raises
     ------
     CodebookError
-        If the file cannot be read, or a code has no name or definition, or a name stands in it
-        twice.
+        If the file cannot be read, or a name stands in it twice.
 
     Examples
     --------
@@ -68,13 +67,10 @@ def load_codebooks() -> dict[str, Codebook]:
 def load_rubric_items() -> pd.DataFrame:
     """Load the points of HeartBench's rubric items, without their words.
 
-    The points come with the project.
-
     Returns
     -------
     pandas.DataFrame
-        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``, as in
-        ``load_questions``.
+        ``question_id``, ``item``, ``ability``, ``points``, ``difficulty``, ``scene``.
 
     Examples
     --------

@@ -1,9 +1,8 @@
 """ESConv's dialogues, and HEART's 300 histories cut from them, with the replies.
 
-Turns are merged so that speakers alternate.
-
-HEART's release labels turns by parity. Here speakers come from ESConv, or were read: an adversarial
-history begins with the supporter, alternates, and ends with the seeker.
+Turns are merged so that speakers alternate. HEART's release labels turns by parity. Here speakers
+come from ESConv, or were read: an adversarial history begins with the supporter, alternates, and
+ends with the seeker.
 """
 
 from __future__ import annotations
@@ -37,10 +36,7 @@ ABOUT = ("emotion_type", "problem_type", "situation", "survey_score")
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One dialogue of ESConv, with consecutive turns of one speaker joined by a space.
-
-    HEART's release joins them in the same way.
-    """
+    """One dialogue of ESConv, with consecutive turns of one speaker joined, as in HEART."""
 
     dialogue_id: str  #: ``esconv-``, the split, and the row in its file, from 0
     turns: tuple[dict[str, str], ...]
@@ -123,7 +119,7 @@ DAMAGED_TEXT = (80, 82, 90)
 
 
 def load_heart(*, twins: bool = False) -> pd.DataFrame:
-    """Load HEART's histories: 280 standard, 20 adversarial, and 20 calm twins on request.
+    """Load HEART's histories, as ``load_histories("heart")`` gives them.
 
     Parameters
     ----------
@@ -133,7 +129,7 @@ def load_heart(*, twins: bool = False) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A table of histories, one row a history, as ``load_histories("heart")`` gives it.
+        A table of histories: 280 standard, 20 adversarial, and 20 calm twins on request.
 
     Raises
     ------
@@ -221,26 +217,21 @@ CLOSING = re.compile(
 def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
     """Take from ESConv what the person said next, after the supporter's reply to a history.
 
-    A model that plays the seeker goes on from the same place, so its first turn can be compared
-    with the person's (:func:`~heart_utils.replies.conversations.tell_from_real`).
-
     Parameters
     ----------
-    histories : pandas.DataFrame
+    histories
         The table of histories. Those that are the beginning of a dialogue of ESConv have a next
         turn: HEART's standard ones, but not its rewrites.
 
     Returns
     -------
     pandas.DataFrame
-        One row a history with a next turn of its seeker: ``history_id``, ``dialogue_id`` and
-        ``text``; no row where there is none.
+        One row a history with a next turn of its seeker: ``history_id``, ``dialogue_id``, ``text``.
 
     Raises
     ------
     DataUnavailableError
-        If ESConv is not on this machine; the message names the command that fetches it. Its
-        licence, CC BY-NC 4.0, keeps its words out of this project.
+        If ESConv is not on this machine; the message names the command that fetches it.
 
     Examples
     --------
@@ -266,10 +257,7 @@ def next_seeker_turns(histories: pd.DataFrame) -> pd.DataFrame:
 
 
 def published_replies(name: str, *, twins: bool = False) -> pd.DataFrame:
-    """Load the replies that came with a set of histories.
-
-    What ESConv's supporter really wrote there, or next.
-    """
+    """Load what the supporter really wrote for a set of histories, or next."""
     if name == "sample":
         return read_sample("replies")
     turns = []
@@ -310,10 +298,8 @@ def flag_reply(text: str, *, n_before: int, n_after: int) -> list[str]:
     ----------
     text
         The reply.
-    n_before
-        Number of the supporter's turns before it in its dialogue.
-    n_after
-        Number of the supporter's turns after it.
+    n_before, n_after
+        Number of the supporter's turns before and after it in its dialogue.
 
     Returns
     -------

@@ -1,7 +1,4 @@
-"""HeartBench's questions: rubric items by ability, the dialogues they end, and names.
-
-Names are in both languages.
-"""
+"""HeartBench's questions: rubric items by ability, and the dialogues they end."""
 
 from __future__ import annotations
 
@@ -26,9 +23,7 @@ FIELDS = ("question_id", "rubric", "dialogue")
 
 
 def load_questions(name_or_path: str | os.PathLike[str] = "heartbench") -> pd.DataFrame:
-    """Load rubric items, one row each in the judge's order.
-
-    They are HeartBench's, or those of a JSON Lines file in its form.
+    """Load rubric items of HeartBench, or of a JSON Lines file in its form, in the judge's order.
 
     A line has ``question_id``, ``rubric`` (a list of ``dimension``, ``score``, ``content``) and
     ``dialogue`` (a list of ``role`` A or B and ``content``). A veto item has the ability

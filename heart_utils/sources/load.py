@@ -21,7 +21,6 @@ from heart_utils.identities import (
     PEOPLE,
     code_rows,
     describe_cells,
-    may_be_verdict,
     names_people,
     redact_message,
 )
@@ -44,7 +43,7 @@ from heart_utils.sources.formats import (
 )
 from heart_utils.sources.guess import Proposal, propose, refuse_doubtful, with_tool
 from heart_utils.sources.heart import load_esconv, load_heart, published_replies
-from heart_utils.sources.options import REST, TEXT, FileOptions, check_options, plain
+from heart_utils.sources.options import REST, TEMPLATE, TEXT, FileOptions, check_options, plain
 from heart_utils.sources.pairs import scores_to_verdicts
 from heart_utils.sources.reshape import COPIES, Reshaped, read_cells, reshape
 from heart_utils.tables import (
@@ -70,6 +69,7 @@ __all__ = [
 Given = str | os.PathLike[str] | pd.DataFrame
 
 MAX_UNKNOWN = 20  #: Columns that a message lists.
+MAX_LOOKED_AT = 2000  #: Cells that say of which kind a column is.
 MADE = "made"  #: Of a table that was read: its columns that the file does not have.
 
 
@@ -444,9 +444,7 @@ def _to_be_checked(proposal: Proposal) -> Mapping[str, Any]:
 def describe_file(table: str, given: Given, options: FileOptions) -> str:
     """Describe what is in a file and how it may be read, or that it can be read as it is."""
     raw = read_table(given)
-    columns = ", ".join(
-        f"{head}{_few_words(str(head), raw.rows[head])}" for head in raw.rows.columns
-    )
+    columns = _list_kinds(raw.rows, raw.rows.columns)
     sentences = [f"{len(raw.rows):,} rows, {raw.rows.shape[1]} columns: {columns}."]
     sentences += [f"Left out on the way: {count} {reason}." for reason, count in raw.notes.items()]
     faults = list[str]()
@@ -519,11 +517,10 @@ def _with_codes(table: str, rows: pd.DataFrame, options: FileOptions) -> pd.Data
     made = rows.attrs.pop(MADE, ())
     if options.get("keep_ids"):
         return rows
-    by_header = {
-        name
-        for head, name in (options.get("columns") or {}).items()
-        if name in PEOPLE and names_people(head)
-    }
+    named = [*(options.get("columns") or {}).items()]
+    for name, template in (options.get("always") or {}).items():
+        named += [(head, name) for head in TEMPLATE.findall(str(template))]
+    by_header = {name for head, name in named if name in PEOPLE and names_people(head)}
     try:
         every = PEOPLE if options.get("keep_ids") is False else by_header
         # Columns that were made of the file's own hold nobody who is not in those.
@@ -615,7 +612,7 @@ def _refuse_unknown(
         if name not in used and not (rows[name].isna() | (rows[name].astype(object) == "")).all()
     ]
     if rest and REST not in (options.get("columns") or {}):
-        listed = ", ".join(name + _few_words(name, rows[name]) for name in rest[:MAX_UNKNOWN])
+        listed = _list_kinds(rows, rest[:MAX_UNKNOWN])
         more = f" and {len(rest) - MAX_UNKNOWN} more" if len(rest) > MAX_UNKNOWN else ""
         leave = f"leave it out: columns={{{rest[0]!r}: None}}" + (
             f"; or all of them: columns={{{REST!r}: None}}." if len(rest) > 1 else "."
@@ -631,12 +628,10 @@ def _refuse_unknown(
     return rows.drop(columns=unknown)
 
 
-def _few_words(head: str, cells: pd.Series) -> str:
-    """Show the words of a column that may be answers to translate, else only their kind."""
-    words = list(
-        dict.fromkeys(str(word) for word in cells.head(2000).dropna() if str(word).strip())
-    )
-    return f" ({' | '.join(words) if may_be_verdict(head, words) else describe_cells(words)})"
+def _list_kinds(rows: pd.DataFrame, heads: Iterable[str]) -> str:
+    """List columns with the kind of their values, and none of them."""
+    kinds = {head: describe_cells(rows[head].head(MAX_LOOKED_AT)) for head in heads}
+    return ", ".join(f"{head} ({kind})" for head, kind in kinds.items())
 
 
 def _anything(column: str, what: Column, n: int) -> list[Any]:
@@ -660,15 +655,11 @@ def _checked(
     while len(rows):
         try:
             for column, what in texts.items():  # names of pairs and replies are made from these
-                if rows[column].dtype != TEXT or (not what.nullable and rows[column].isna().any()):
-                    wrong = rows[column].map(lambda cell: not isinstance(cell, str)).astype(bool)
-                    refuse_rows(
-                        table,
-                        column,
-                        wrong & (rows[column].notna() | (not what.nullable)),
-                        rows[column],
-                        what.expected(),
-                    )
+                cells = rows[column]
+                if cells.dtype != TEXT or cells.isna().any():
+                    wrong = cells.map(lambda cell: not isinstance(cell, str)).astype(bool)
+                    wrong &= cells.notna() | (not what.nullable)
+                    refuse_rows(table, column, wrong, cells, what.expected())
             filled = complete(table, rows, sides_shown=shaped.sides_shown and "order" not in rows)
             if options.get("repeats") == "drop" and table == "verdicts":
                 copies = _turned_copies(rows, filled)

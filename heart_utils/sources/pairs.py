@@ -16,25 +16,22 @@ _SAME = ("history_id", "dialogue_id", "rater", "rater_kind", "dimension", "group
 
 
 def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
-    """Convert scores to verdicts: the reply with the higher score wins.
+    """Convert scores to verdicts: the reply with the higher score wins, equal is a tie.
 
-    Studies that scored replies can then be rated like those that compared them. Every two replies
-    to one history are compared by the scores of one rater on one dimension: the higher wins, equal
-    is a tie. No rater gave these verdicts: ten scores make 45 dependent pairs, so resample
-    dialogues, never pairs. A pair with a failed score has the (first) failure's state and no
-    verdict; two replies of one responder, or not both asked about, have no row.
+    Every two replies to one history are compared by the scores of one rater on one dimension. No
+    rater gave these verdicts: ten scores make 45 dependent pairs, so resample dialogues, never
+    pairs. A pair with a failed score has the (first) failure's state and no verdict.
 
     Parameters
     ----------
     scores
-        Table of scores, each reply once for a rater, dimension, item and group, as
-        :func:`~heart_utils.sources.load.load_scores` returns it.
+        Table of scores, each reply once for a rater, dimension, item and group.
 
     Returns
     -------
     pandas.DataFrame
-        The table of verdicts, one row a pair, rater and dimension: ``protocol`` is ``from_scores``,
-        ``slice`` is ``standard``, ``flags`` are those of both scores; no order, margin or ``p_a``.
+        The table of verdicts, one row a pair, rater and dimension, with ``protocol``
+        ``from_scores``.
 
     Raises
     ------
@@ -45,10 +42,8 @@ def scores_to_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> from heart_utils import load_scores
     >>> mine = pd.DataFrame({"history_id": "h1", "responder": ["x", "y", "z"], "score": [4, 2, 4]})
-    >>> scores = load_scores(
-    ...     mine, always={"rater": "r1", "rater_kind": "human", "dimension": "empathy"}
-    ... )
-    >>> scores_to_verdicts(scores)["verdict"].tolist()  # x with y, x with z, y with z
+    >>> always = {"rater": "r1", "rater_kind": "human", "dimension": "empathy"}
+    >>> scores_to_verdicts(load_scores(mine, always=always))["verdict"].tolist()
     ['a', 'tie', 'b']
     """
     needed = [

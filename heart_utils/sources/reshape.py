@@ -37,8 +37,6 @@ COPIES = "copies of another row"
 NOT_ASKED = "blank cells, taken as not asked"
 COLUMN = "column"  #: Where several headers are answers: which of them a row is made of.
 FAILURES = ("abstained", "refused", "unparsed", "error")
-NAMES = (*SIDES, "responder", "rater")
-"""Columns of names that people give, in which two spellings are one name."""
 ON, OFF = {"1", "true", "yes", "x", "on", "checked"}, {"0", "false", "no", "", "off", "nan", "none"}
 """What a column with one answer may hold in a row that gave this answer, and in one that did
 not."""
@@ -494,42 +492,21 @@ def _meaning(meant: Mapping[str, Any], cell: Any) -> Any:
 
 def _refuse_spellings(rows: pd.DataFrame, faults: list[str]) -> None:
     """Refuse two spellings of one name or id: capitals and blanks tell nobody apart."""
-    seen: dict[tuple[str, str], dict[str, str]] = {}
-    for name in _spelt_with_capitals(rows.get("history_id", pd.Series(dtype=TEXT))):
-        seen.setdefault(("history_id", " ".join(name.split()).casefold()), {})[name] = "history_id"
-    for column in NAMES:
-        for name in filter(pd.notna, rows[column].unique() if column in rows else ()):
-            group = "responder" if column in SIDES else column
-            seen.setdefault((group, " ".join(str(name).split()).casefold()), {}).setdefault(
-                str(name), column
-            )
-    for (group, _), names in seen.items():
-        if len(names) > 1:
-            both = list(names.items())[:2]
-            examples = [
-                f"{called(rows.index[rows[column].eq(name).fillna(False).astype(bool)][0])} has"
-                f" {show_cell(group, name)}"
-                for name, column in both
-            ]
-            (name, column), (spelt, other) = both
-            words = (
-                "" if group == "rater" else f", as in words={{'{other}': {{'{spelt}': '{name}'}}}}"
-            )
+    for group in (("history_id",), SIDES, ("responder",), ("rater",)):
+        cells = {name: rows[name].dropna().astype(str) for name in group if name in rows}
+        if not cells:
+            continue
+        names = pd.concat(cells, names=["column", "row"]).reset_index(name="name")
+        names = names.drop_duplicates("name")
+        names["plain"] = names["name"].str.split().str.join(" ").str.casefold()
+        for _, alike in names[names["plain"].duplicated(keep=False)].groupby("plain", sort=False):
+            (column, row, name), (other, at, spelt) = alike.iloc[:2, :3].to_numpy().tolist()
+            words = f", as in words={{'{other}': {{'{spelt}': '{name}'}}}}"
             faults.append(
-                f"{column}: {examples[0]} and {examples[1]}, which differ in capitals or blanks"
-                f" alone. Give one spelling{words}."
+                f"{column}: {called(row)} has {show_cell(column, name)} and {called(at)} has"
+                f" {show_cell(other, spelt)}, which differ in capitals or blanks alone. Give one"
+                f" spelling{'' if column == 'rater' else words}."
             )
-
-
-def _spelt_with_capitals(ids: pd.Series) -> list[str]:
-    """List ids where one has a capital or a blank that another may lack; in most files none has."""
-    if ids.dtype != TEXT and not ids.map(lambda cell: isinstance(cell, str)).all():
-        return []
-    small = ids.str.lower()
-    if not (small.ne(ids) | ids.str.contains(" ", regex=False)).any():
-        return []
-    words: list[str] = [word for word in ids.unique() if pd.notna(word)]
-    return words
 
 
 def _read_verdicts(rows: pd.DataFrame, head: str, faults: list[str]) -> list[Any]:
