@@ -22,7 +22,7 @@ from heart_utils.sources.formats import HALF, is_whole_text, read_table
 from heart_utils.sources.guess import propose
 from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
 from heart_utils.sources.load import read_rows
-from heart_utils.sources.options import FileOptions, as_yaml, check_options
+from heart_utils.sources.options import FileOptions, as_options, as_yaml
 from heart_utils.tables import DataError
 
 __all__ = ["QUESTIONS"]
@@ -122,7 +122,7 @@ def read_answers(file: Path, reading: FileOptions | None = None) -> pd.DataFrame
     """Read a table of answers; the index says where in the file each is."""
     file_options, faults = reading or FileOptions(), list[str]()
     try:
-        check_options(file_options)
+        as_options(file_options, file.name)
         table = read_table(file)
     except DataError as error:
         raise StudyError(str(error)) from None
