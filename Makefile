@@ -15,6 +15,7 @@ export ARGS FILES LAB NB
 MAKEOVERRIDES = # a make that this one starts would read them anew
 
 UV := uv==0.13.9
+PIP := pip==26.3
 PYTHON := .venv/bin/python
 ENV := .venv/ready
 MODEL = $(ENV:ready=model)
@@ -56,13 +57,15 @@ env: $(ENV) ## put the pinned packages in .venv
 .venv/ready: requirements.txt pyproject.toml
 	@test -n "$(PYTHON3)" || { echo "This needs Python 3.11 or 3.12, and $(firstword $(GIVEN)) is $$($(firstword $(GIVEN)) -V 2>/dev/null || echo absent)." \
 		"Install one of them, or name it: make env PYTHON3=/path/to/python3.12"; exit 1; }
-	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV)
-	@.venv/bin/uv pip install --quiet --python $(PYTHON) -r requirements.txt
+# The interpreter's own pip brings uv, and uv the new one's: a third of the time that `venv` takes to bring it; else `venv` does.
+	@test -x $(PYTHON) || $(PYTHON3) -m venv --without-pip .venv
+	@$(PYTHON3) -m pip --python $(PYTHON) install --quiet --disable-pip-version-check $(UV) 2>/dev/null \
+		|| { $(PYTHON3) -m venv .venv && $(PYTHON) -m pip install --quiet --disable-pip-version-check $(UV); }
+	@.venv/bin/uv pip install --quiet --python $(PYTHON) $(PIP) -r requirements.txt
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --no-deps --no-build-isolation -e .
 	@cd .venv/lib/python3*/site-packages && find $(TESTED) -type d -name tests -prune -exec rm -r {} + \
 		&& ../../../bin/python -m compileall -qq -j 2 -x '/tests?/|litellm/proxy/' $(HEAVY)
-	@$(PYTHON) -m pip uninstall --quiet --yes uv # 40 MB, and pip is quick enough for the few packages that come later
+	@.venv/bin/uv pip uninstall --quiet --python $(PYTHON) uv # 40 MB, and pip is quick enough for the few packages that come later
 	@touch $@
 
 # What the book does without: 200 MB of a model whose calls are recorded, and 90 MB of checkers.
