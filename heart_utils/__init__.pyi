@@ -167,9 +167,8 @@ from .simulate.study import (
     simulate_writers as simulate_writers,
     Spread as Spread,
 )
-from .sources.codebooks import load_codebooks as load_codebooks
 from .sources.catalogue import DataUnavailableError as DataUnavailableError
-from .sources.heart import load_heart as load_heart
+from .sources.heart import load_codebooks as load_codebooks, load_heart as load_heart
 from .sources.load import (
     describe_votes as describe_votes,
     load_conversations as load_conversations,

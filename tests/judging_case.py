@@ -12,7 +12,7 @@ from heart_collect.calls.models import Call, Model
 from heart_collect.judging.design import pair_replies
 from heart_collect.judging.judge import collect_answers, plan_codes, plan_hits, plan_verdicts
 from heart_collect.judging.prompts import CODEBOOKS
-from heart_utils.sources.codebooks import load_codebooks
+from heart_utils.sources.heart import load_codebooks
 
 HISTORIES = {
     "h1": [

@@ -16,7 +16,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from heart_utils.runs import find_root, open_run
-from heart_utils.sources.codebooks import load_rubric_items
+from heart_utils.sources.heart import load_rubric_items
 from tools.notebooks import read_cells
 
 ROOT = find_root()

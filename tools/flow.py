@@ -271,7 +271,7 @@ class Flow:
             )
             if made_here or (_base(call.func) or "").startswith("rng"):
                 return {"simulated"}
-        if home == "heart_utils.sources.codebooks.load_rubric_items":
+        if home == "heart_utils.sources.heart.load_rubric_items":
             # they come with the project, the questions do not
             return {"measured/heartbench_points"}
         if called == "load_codebooks":

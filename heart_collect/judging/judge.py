@@ -42,7 +42,7 @@ from heart_collect.judging.questions import (
     count_calls,
     question_requests,
 )
-from heart_utils.sources.codebooks import Codebook
+from heart_utils.sources.heart import Codebook
 from heart_utils.tables import KEYS, SPEAKERS, check_table, needed_columns, refuse_rows
 
 __all__ = ["JudgeError", "collect_verdicts", "plan_questions", "plan_verdicts"]

@@ -24,8 +24,7 @@ from heart_collect.calls.models import Call
 from heart_collect.judging.readings import Reading, read_dimensions, read_hits, read_labels
 from heart_utils.runs import find_root
 from heart_utils.settings import JsonObject, Text, read_yaml
-from heart_utils.sources.codebooks import Codebook
-from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS
+from heart_utils.sources.heart import MAX_SENTENCES, MAX_WORDS, Codebook
 from heart_utils.tables import SPEAKERS
 
 __all__ = [

@@ -16,8 +16,8 @@ import pandas as pd
 from heart_collect.calls.models import Model, Request
 from heart_collect.judging.prompts import LABELS, PROMPTS, Messages, show_turns
 from heart_utils.replies.codes import code_by_words
-from heart_utils.sources.codebooks import load_codebooks
 from heart_utils.sources.defaults import complete
+from heart_utils.sources.heart import load_codebooks
 from heart_utils.tables import check_table, need_columns
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from heart_collect.judging.respond import (
     reply_questions,
 )
 from heart_collect.judging.rewriting import check_rewrites, rewrite_questions
-from heart_utils.sources.codebooks import load_codebooks
+from heart_utils.sources.heart import load_codebooks
 from heart_utils.sources.load import load_replies
 from heart_utils.tables import check_table, empty_table
 

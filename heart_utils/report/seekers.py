@@ -17,8 +17,7 @@ from heart_utils.replies.conversations import (
 )
 from heart_utils.runs import Run, open_run
 from heart_utils.sources.catalogue import DataUnavailableError
-from heart_utils.sources.codebooks import load_codebooks
-from heart_utils.sources.heart import next_seeker_turns
+from heart_utils.sources.heart import load_codebooks, next_seeker_turns
 from heart_utils.tables import need_columns
 
 __all__ = ["check_seekers"]

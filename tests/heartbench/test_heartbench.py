@@ -16,7 +16,7 @@ from heart_utils.heartbench import (
     score_rubric,
     simulate_hits,
 )
-from heart_utils.sources.codebooks import load_rubric_items
+from heart_utils.sources.heart import load_rubric_items
 
 
 def make_questions(rows):

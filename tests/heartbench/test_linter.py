@@ -14,7 +14,7 @@ from heart_utils.heartbench import (
     rubric_board,
     score_rubric,
 )
-from heart_utils.sources.codebooks import load_rubric_items
+from heart_utils.sources.heart import load_rubric_items
 from heart_utils.tables import check_table
 
 

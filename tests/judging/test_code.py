@@ -10,7 +10,7 @@ from judging_case import JUDGE, StandIn, collect_codes, make_histories, make_rep
 
 from heart_collect.calls.models import Call
 from heart_collect.judging.judge import JudgeError
-from heart_utils.sources.codebooks import Code, CodebookError, load_codebooks
+from heart_utils.sources.heart import Code, CodebookError, load_codebooks
 
 BOOK = {"two": (Code("question", "It asks."), Code("advice", "It advises."))}
 
@@ -161,7 +161,7 @@ def test_a_coder_that_answers_with_a_letter_is_refused(monkeypatch):
 
 
 def test_a_codebook_needs_names_and_definitions(tmp_path, monkeypatch):
-    monkeypatch.setattr("heart_utils.sources.codebooks.find_root", lambda: tmp_path)
+    monkeypatch.setattr("heart_utils.sources.heart.find_root", lambda: tmp_path)
     with pytest.raises(CodebookError, match="strategies.yaml cannot be read"):
         load_codebooks()
     file = tmp_path / "data" / "rubrics" / "strategies.yaml"

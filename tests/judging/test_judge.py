@@ -22,7 +22,7 @@ from heart_collect.judging.judge import (
 )
 from heart_collect.judging.prompts import PromptTemplate, load_protocol, load_rubric
 from heart_collect.judging.questions import Answer, Question, question_requests
-from heart_utils.sources.codebooks import load_codebooks
+from heart_utils.sources.heart import load_codebooks
 from heart_utils.tables import DIMENSIONS, TableError
 
 LETTERS = replace(JUDGE, answer_format="logprob")

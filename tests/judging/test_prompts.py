@@ -25,7 +25,7 @@ from heart_collect.judging.prompts import (
 from heart_collect.judging.questions import Question
 from heart_collect.judging.recipe import read_recipe
 from heart_utils.runs import find_root
-from heart_utils.sources.codebooks import Code
+from heart_utils.sources.heart import Code
 
 HISTORY = {
     "turns": [

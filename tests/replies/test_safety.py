@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from heart_utils.replies.codes import code_by_words
-from heart_utils.sources.codebooks import load_codebooks
+from heart_utils.sources.heart import load_codebooks
 
 BOOK = load_codebooks()
 

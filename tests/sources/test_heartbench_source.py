@@ -8,7 +8,7 @@ import pytest
 
 from heart_utils.runs import find_root, may_publish, strictest_licence
 from heart_utils.sources.catalogue import find_source
-from heart_utils.sources.codebooks import load_rubric_items
+from heart_utils.sources.heart import load_rubric_items
 from heart_utils.sources.heartbench import load_question_histories, load_questions
 from heart_utils.tables import DataError
 
