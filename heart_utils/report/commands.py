@@ -118,11 +118,28 @@ class Side:
     tables: dict[str, pd.DataFrame]
     responder: str  # empty where a file was given alone
 
-    def met(self) -> pd.Series:
-        return (self.tables["verdicts"][SIDES] == self.responder).any(axis=1)
+    def own(self) -> Side:
+        """Keep the verdicts on the responder alone, under ids of this side."""
+        rows, who = self.tables["verdicts"], self.tables["responders"]
+        rows = rows[(rows[SIDES] == self.responder).any(axis=1)]
+        ids = {name: f"{self.name}:" + rows[name] for name in ("comparison_id", "pair_id")}
+        who = who[who["responder"] == self.responder]
+        tables = self.tables | {"verdicts": rows.assign(**ids), "responders": who}
+        return replace(self, tables=tables)
+
+    def among(self, opponents: set[str], name: str) -> Side:
+        """Keep the responder, under another name, and these opponents."""
+        rows, who = self.tables["verdicts"], self.tables["responders"]
+        kept = {self.responder, *opponents}
+        rows = rows[rows[SIDES].isin(kept).all(axis=1)]
+        rows = rows.replace(dict.fromkeys(SIDES, {self.responder: name}))
+        who = who[who["responder"].isin(kept)].replace({"responder": {self.responder: name}})
+        return replace(self, tables=self.tables | {"verdicts": rows, "responders": who})
 
     def opponents(self) -> set[str]:
-        return _names(self.tables["verdicts"][self.met()]) - {self.responder}
+        """Name whom the responder met."""
+        rows = self.tables["verdicts"]
+        return _names(rows[(rows[SIDES] == self.responder).any(axis=1)]) - {self.responder}
 
     def replies(self, who: Iterable[str]) -> pd.Series:
         """Return the texts by responder and history, several replies to one history joined."""
@@ -177,37 +194,22 @@ def read_sides(
     """
     found = [_find(named, run, protocol, reading) for named in (baseline, candidate)]
     one, other = _name_both(*found)
-    rows, who = one.tables["verdicts"], one.tables["responders"]
-    if one.folder == other.folder:
-        note = f"Both from {one.where}.{_alike(one, other)}"
-        names = [one.responder, other.responder]
-    else:
+    names = [one.responder, other.responder]
+    sides: tuple[Side, ...] = (one,)
+    note = f"Both from {one.where}."
+    if one.folder != other.folder:
         opponents = _common_opponents(one, other)
-        rows = rows[rows[SIDES].isin({one.responder, *opponents}).all(axis=1)]
-        _check_words(one, other, opponents, set(rows["history_id"]))
-        # what opponents are to each other is in the baseline's run
-        more = other.tables["verdicts"][other.met()]
-        more = more[more[SIDES].isin({other.responder, *opponents}).all(axis=1)]
-        for column in ("comparison_id", "pair_id"):
-            more = more.assign(**{column: f"{other.name}:" + more[column]})
-        who = who[who["responder"].isin({one.responder, *opponents})]
-        whom = other.tables["responders"]
-        whom = whom[whom["responder"] == other.responder]
-        names = [one.responder, other.responder]
+        note = f"The baseline from {one.where}, the candidate from {other.where}."
         if one.responder == other.responder:
             names = [f"{side.name}:{side.responder}" for side in (one, other)]
-        rows = pd.concat([_renamed(rows, one, names[0]), _renamed(more, other, names[1])])
-        who = pd.concat([_renamed(who, one, names[0]), _renamed(whom, other, names[1])])
-        note = f"The baseline from {one.where}, the candidate from {other.where}."
-        note += _alike(one, other)
+        sides = one.among(opponents, names[0]), other.own().among(opponents, names[1])
+        _check_words(one, other, opponents, set(sides[0].tables["verdicts"]["history_id"]))
+    rows = pd.concat([side.tables["verdicts"] for side in sides], ignore_index=True)
+    who = pd.concat([side.tables["responders"] for side in sides], ignore_index=True)
     run_of = other.name if other.folder.is_dir() else None
-    rows, who = rows.reset_index(drop=True), who.reset_index(drop=True)
-    return Sides(combine_orders(rows), who, names[0], names[1], note, run=run_of)
-
-
-def _renamed(rows: pd.DataFrame, side: Side, name: str) -> pd.DataFrame:
-    columns = [column for column in (*SIDES, "responder") if column in rows]
-    return rows.replace(dict.fromkeys(columns, {side.responder: name}))
+    return Sides(
+        combine_orders(rows), who, names[0], names[1], note + _alike(one, other), run=run_of
+    )
 
 
 def _common_opponents(one: Side, other: Side) -> set[str]:
@@ -321,16 +323,20 @@ def _alike(one: Side, other: Side) -> str:
 
 
 def _check_words(one: Side, other: Side, opponents: set[str], judged: set[str]) -> None:
-    shown: dict[str, list[pd.Series]] = {"histories": [], "replies of opponents": []}
-    for side in (one, other):
-        turns = side.tables["histories"].set_index("history_id")["turns"]
-        said = turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
-        shown["histories"].append(said)
-        shown["replies of opponents"].append(side.replies(opponents))
-    for what, texts in shown.items():
-        both = pd.concat(texts, axis=1, join="inner", keys=["one", "other"])
-        both = both[both.index.get_level_values("history_id").isin(judged)]
-        changed = both[both["one"] != both["other"]]
+    """Refuse runs that show a judged history, or an opponent's reply to it, in other words."""
+    turns_of = [side.tables["histories"].set_index("history_id")["turns"] for side in (one, other)]
+    words = [
+        turns.map(lambda turns: repr([(turn["speaker"], turn["text"]) for turn in turns]))
+        for turns in turns_of
+    ]
+    for what, (own_words, other_words) in {
+        "histories": words,
+        "replies of opponents": [side.replies(opponents) for side in (one, other)],
+    }.items():
+        both = pd.concat([own_words, other_words], axis=1, join="inner", keys=["one", "other"])
+        changed = both[
+            (both["one"] != both["other"]) & both.index.get_level_values("history_id").isin(judged)
+        ]
         if len(changed):
             raise GateError(
                 f"{len(changed)} {what} have the same name but other words in {one.name!r} and"

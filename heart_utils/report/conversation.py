@@ -204,20 +204,33 @@ def _what_was_said(verdicts: pd.DataFrame, flip: bool) -> list[tuple[str, str, b
     """List the answers on one pair by the sides of this page: of judges each, of people counts."""
     side = {choice: SEEN_AS[TURNED[choice] if flip else choice] for choice in SEEN_AS}
     lines = []
-    people = verdicts[verdicts["rater_kind"] == "human"]
-    for dimension, rows in people.groupby("dimension", sort=False):
-        choices = rows["verdict"].map(side).where(rows["state"] == "valid", rows["state"])
-        counts = ", ".join(f"{count} {choice}" for choice, count in Counter(choices).most_common())
-        who = f"People ({rows['rater'].nunique()}), {dimension}"
-        lines.append((who, counts, bool(rows["simulated"].any())))
-    judged = verdicts[verdicts["rater_kind"] == "model"]
-    for key, rows in judged.groupby(["rater", "dimension", "protocol"], sort=False):
+    for line, rows in verdicts[verdicts["rater_kind"] == "human"].groupby("dimension", sort=False):
+        answers = Counter(
+            side[row["verdict"]] if row["state"] == "valid" else row["state"]
+            for row in rows.to_dict("records")
+        )
+        counts = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
+        lines.append(
+            (f"People ({rows['rater'].nunique()}), {line}", counts, bool(rows["simulated"].any()))
+        )
+    models = verdicts[verdicts["rater_kind"] == "model"]
+    for (rater, dimension, protocol), rows in models.groupby(
+        ["rater", "dimension", "protocol"], sort=False
+    ):
         each = [_answer(row, side) for row in rows.to_dict("records")]
-        joined = combine_orders(rows).assign(order=None)
-        for row in joined.to_dict("records") if len(joined) < len(rows) else ():
-            each.append(f"both orders joined: {_answer(row, side)}")
-        who = "{} (a model), {}, protocol {}".format(*key)
-        lines.append((who, "; ".join(each), bool(rows["simulated"].any())))
+        joined = combine_orders(rows)
+        if len(joined) < len(rows):
+            each += [
+                f"both orders joined: {_answer(row | {'order': None}, side)}"
+                for row in joined.to_dict("records")
+            ]
+        lines.append(
+            (
+                f"{rater} (a model), {dimension}, protocol {protocol}",
+                "; ".join(each),
+                bool(rows["simulated"].any()),
+            )
+        )
     return lines
 
 
@@ -233,12 +246,15 @@ def _peoples_choices(verdicts: pd.DataFrame, flip: bool) -> dict[str, int]:
 
 def _answer(row: Mapping[Any, Any], side: Mapping[str, str]) -> str:
     first = {"ab": "a", "ba": "b"}.get(str(row["order"]))
-    shown = f" with {side[first]} shown first" if first else ""
-    when = f"{shown}, asked again" if row["repeat"] else shown
+    when = (f" with {side[first]} shown first" if first else "") + (
+        ", asked again" if row["repeat"] else ""
+    )
     if row["state"] != "valid":
         return f"{row['state']}{when}"
     share = row.get("p_a")
     if pd.isna(share) or row["verdict"] == "tie":
         return f"{side[row['verdict']]}{when}"
-    chance = share if row["verdict"] == "a" else 1 - share
-    return f"{side[row['verdict']]} (probability {chance:.2f}){when}"
+    return (
+        f"{side[row['verdict']]} (probability"
+        f" {share if row['verdict'] == 'a' else 1 - share:.2f}){when}"
+    )
