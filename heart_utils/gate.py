@@ -222,8 +222,8 @@ def compare_responders(
     Returns
     -------
     Comparison
-        The outcome is ``"cannot tell"``, which does not pass, where a judge told nobody apart, is
-        not shown to read, or judged too little to find a drop.
+        ``"cannot tell"`` does not pass: a judge told nobody apart, is not shown to read, or judged
+        too little to find a drop.
 
     Raises
     ------
@@ -673,7 +673,6 @@ def _drop(
     n_resamples: int,
     rng: Rng,
 ) -> tuple[dict[str, object], pd.DataFrame]:
-    """Fit one dimension and give the drop, its standard error and how much it rests on."""
     entered = _entered(rows)
     shared = set(_of(entered, baseline)["dialogue_id"]) & set(
         _of(entered, candidate)["dialogue_id"]
@@ -750,7 +749,6 @@ def decide_drops(table: pd.DataFrame, rule: GateRule) -> pd.DataFrame:
 
 
 def _say(applies: Mapping[Any, Any], row: Mapping[Any, Any], **numbers: float) -> str:
-    """Join the messages that apply to a dimension, with its numbers and its raters."""
     raters = {0: "these raters", 1: "this rater"}.get(
         row["n_raters"], f"these {row['n_raters']} raters"
     )

@@ -259,7 +259,6 @@ class Ratings:
         return f"<p>{html.escape(self._summary())}</p>\n{table}"
 
     def _summary(self) -> str:
-        """Describe in one line the method, the data and the intervals."""
         among = (
             f", one of {self.settings['n_dimensions']} dimensions"
             if self.settings["n_dimensions"] > 1
@@ -286,7 +285,6 @@ class Ratings:
         return notes
 
     def _leaderboard(self) -> pd.DataFrame:
-        """Round what a reader of a leaderboard looks for."""
         rows = self.table
         first, last = rows["rank_low"].astype("string"), rows["rank_high"].astype("string")
         rank = first.where(first == last, first + "-" + last).fillna("")
@@ -378,7 +376,7 @@ def fit_ratings(
     verdicts
         One row per verdict: ``responder_a``, ``responder_b``, ``verdict`` (``"a"``, ``"b"`` or
         ``"tie"``), `cluster` and, if any, ``dimension``, ``state``, ``p_a`` and ``order``; the two
-        orders of a pair count as one (:func:`~heart_utils.ratings.verdicts.combine_orders`).
+        orders of a pair count as one.
     responders
         Names the ``responder_kind`` of each ``responder``; without it the kind is ``source``:
         unknown.
@@ -402,9 +400,9 @@ def fit_ratings(
     -------
     Ratings
         ``.table`` has one row a responder, best first: ``strength`` (log-odds) with ``ci_low`` and
-        ``ci_high``; ``rating`` (1500 plus 400 / ln 10 points a unit) with ends; ``rank_low`` and
-        ``rank_high``, which hold for all at once; ``win_probability``, the mean over opponents;
-        counts and flags. Of whom all clusters say the same (``unvaried``) there is no interval.
+        ``ci_high``; ``rating`` (1500 plus 400 / ln 10 points a unit) with
+        ends; ``rank_low`` and ``rank_high``, which hold for all at once; mean ``win_probability``;
+        counts and flags.
 
     Raises
     ------
@@ -507,19 +505,17 @@ def fit_boards(
 ) -> dict[tuple[Any, ...], Ratings]:
     """Fit one leaderboard for each group of verdicts: by dimension, slice, rater or block.
 
-    Each is a fit of its own, with its own zero point: compare differences between two leaderboards,
-    not a strength with a strength.
+    Each has its own zero point: compare differences between two leaderboards, not strengths.
 
     Parameters
     ----------
     verdicts
         As in :func:`fit_ratings`.
     by
-        Columns; there is one leaderboard for each combination of their values. The column ``group``
-        of its table names values for which the table has no column.
+        Columns, one leaderboard for each combination of values; ``group`` of its table names values
+        for which the table has no column.
     **settings
-        Options of :func:`fit_ratings`. ``dimension`` is needed unless `by` has it; each leaderboard
-        draws from a generator of its own, made from ``rng`` and the group's name.
+        Options of :func:`fit_ratings`; each leaderboard draws from a generator of its own.
 
     Returns
     -------
@@ -529,8 +525,7 @@ def fit_boards(
     Raises
     ------
     RatingsError
-        As in :func:`fit_ratings`, naming the group; if there is no verdict; if a group is looked up
-        that has no leaderboard.
+        As in :func:`fit_ratings`, naming the group, or if a group is looked up that is not there.
 
     Examples
     --------
@@ -578,8 +573,6 @@ def fit_boards(
 
 
 class _Boards(dict[tuple[Any, ...], Ratings]):
-    """Boards by group."""
-
     def __missing__(self, group: tuple[Any, ...]) -> Ratings:
         group_names = [", ".join(map(str, values)) for values in (group, *self)]
         raise RatingsError(

@@ -43,19 +43,19 @@ class Interval:
 def estimate_rng(seed: int, name: str) -> np.random.Generator:
     """Start the random generator of one estimate, independent of all others.
 
-    With one for each, an estimate draws the same resamples whatever else runs, in any order.
+    An estimate then draws the same resamples whatever else runs.
 
     Parameters
     ----------
     seed
-        Seed of the whole analysis, zero or more; in the chapters the parameter ``seed``.
+        Seed of the whole analysis, zero or more.
     name
-        Name of the estimate, such as ``"ratings"``; two estimates with one name draw the same.
+        Name of the estimate, such as ``"ratings"``.
 
     Returns
     -------
     numpy.random.Generator
-        The same for the same seed and name. Pass it to one function only: each draw moves it on.
+        The same for the same seed and name. Pass it to one function only.
 
     Examples
     --------
@@ -115,9 +115,8 @@ def bootstrap_ci(
 ) -> Interval:
     """Compute a statistic with a bootstrap interval over whole clusters.
 
-    Verdicts on one dialogue resemble each other, so dialogues are drawn with replacement, not rows.
-    The statistic must be a function of sums: rows are summed once for each cluster, and every
-    resample is a row of one matrix product.
+    Verdicts on one dialogue resemble each other, so dialogues are drawn, not rows. The statistic
+    must be a function of sums: rows are summed once for each cluster.
 
     Parameters
     ----------
@@ -127,11 +126,11 @@ def bootstrap_ci(
         Takes a table of sums, one row a resample, with the columns of `observations`; returns one
         number a row, ``nan`` where it has no value, such as 0/0.
     cluster
-        What is resampled together: a column of `observations`, or one value a row.
+        A column of `observations`, or one value a row.
     rng
         The source of chance; by default one with a fixed seed.
     n_resamples
-        Number of resamples; 0 for the estimate alone, and 1,000 or more for printed results.
+        0 for the estimate alone, 1,000 or more for printed results.
     ci_level
         Level of the interval, between 0 and 1, such as 0.95.
     least, most

@@ -202,7 +202,6 @@ def _spread(
 
 
 def _low_end(mean: Array, spread: Array) -> Array:
-    """Return the low percentile of a beta distribution with this mean and spread."""
     size = mean * (1.0 - mean) / np.clip(spread**2, 1e-9, 0.999 * mean * (1.0 - mean)) - 1.0
     return np.asarray(stats.beta.ppf(PERCENTILE, mean * size, (1.0 - mean) * size))
 
@@ -353,8 +352,7 @@ def twin_contrasts(
 ) -> TwinContrasts:
     r"""Compare gaps of strength in adversarial histories with those in their calm twins.
 
-    Does a responder lose more than others when a seeker becomes hostile? Slices have separate zero
-    points, so only differences can be compared:
+    Slices have separate zero points, so only differences can be compared:
 
     .. math::
 
@@ -376,10 +374,9 @@ def twin_contrasts(
     Returns
     -------
     TwinContrasts
-        ``table`` has one row a contrast: ``contrast``, ``calm`` and ``adversarial`` (the difference
-        in either slice, log-odds), ``delta`` with ``se``, ``ci_low`` and ``ci_high``, ``p_value``,
-        ``n_clusters``. Where someone won or lost every comparison of a slice, a contrast is
-        ``penalised``: tested, but without interval, as is one that all dialogues put alike.
+        ``table`` has one row a contrast: the difference ``calm`` and ``adversarial`` (log-odds),
+        ``delta`` with ``se``, interval and ``p_value``. Where someone won or lost every comparison
+        of a slice, it is ``penalised``: tested, but without interval.
 
     Raises
     ------
@@ -483,7 +480,6 @@ def _cells(adversarial: NDArray[Any], calm: NDArray[Any]) -> Array:
 
 
 def _flips(n_clusters: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw ways to flip signs, or list all of them if dialogues are few."""
     if n_clusters <= ALL_FLIPS:
         return np.asarray((np.arange(2**n_clusters)[:, None] >> np.arange(n_clusters)) % 2 == 1)
     return rng.random((N_FLIPS, n_clusters)) < 0.5

@@ -232,8 +232,7 @@ def won_by_a(verdicts: pd.DataFrame) -> pd.Series:
     Parameters
     ----------
     verdicts
-        The verdicts table, or some of its rows, with ``verdict`` and, where there are any,
-        ``state`` and ``p_a``.
+        Rows of the verdicts table, with ``verdict`` and, if any, ``state`` and ``p_a``.
 
     Returns
     -------
@@ -396,7 +395,6 @@ def refuse_ties_alone(entries: Entries, dimension: str) -> None:
 
 
 def _rows_of(verdicts: pd.DataFrame, dimension: str, cluster: str | None) -> Codes:
-    """Find the rows of a dimension, once the columns are known to be there."""
     need_cluster(verdicts, cluster)
     need(verdicts, ["responder_a", "responder_b", "verdict"])
     if "dimension" not in verdicts:
@@ -450,7 +448,6 @@ def _states(table: pd.DataFrame, rows: Codes) -> Codes:
 
 
 def _answered(table: pd.DataFrame, kind: str) -> Codes:
-    """Read from the answers themselves what became of them."""
     answered = table[kind].notna()
     if kind == "verdict" and "p_a" in table:
         answered |= table["p_a"].notna()
@@ -534,7 +531,6 @@ def _refuse_repeats(
     raters: pd.Index,
     rows: Codes,
 ) -> None:
-    """Refuse two answers of one rater to one unit; orders and repeats are joined before."""
     key = unit * len(raters) + rater
     again = pd.Series(key).duplicated().to_numpy()
     if not again.any():
@@ -570,9 +566,7 @@ BOTH = "both"  # the order of an answer that was joined from two
 def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     """Join the two orders of a pair into one row a pair, rater, dimension and repeat.
 
-    A judge is asked twice about a pair, with a and with b shown first. Two orders are not two
-    raters: :func:`fit_ratings`, agreement and whatever else reads verdicts join them; call this to
-    see the rows.
+    Two orders are not two raters: whatever reads verdicts joins them; call this to see the rows.
 
     =======================  ============  ===========  =================================
     the two orders           state         verdict      p_a
@@ -585,15 +579,14 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     both failed              the worse     none         none
     =======================  ============  ===========  =================================
 
-    A joined row has ``order`` ``"both"`` (or that of the one valid answer), the ``comparison_id``
-    of the first order, the flags of both and their mean margin for the winner, neither rationale
-    nor call.
+    A joined row has ``order`` ``"both"`` (or that of the one valid answer), the flags of both and
+    their mean margin for the winner.
 
     Parameters
     ----------
     verdicts
         The verdicts table, with ``order`` (``"ab"``, ``"ba"`` or empty), ``verdict``, and
-        ``pair_id`` or what names a pair: ``history_id`` or ``dialogue_id`` and the two responders.
+        ``pair_id``, or ``history_id`` or ``dialogue_id`` and the two responders.
 
     Returns
     -------
@@ -603,8 +596,7 @@ def combine_orders(verdicts: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     VerdictsError
-        If a rater answered the same order of a pair twice under one number of repeat, or a column
-        is missing.
+        If a rater answered one order of a pair twice in a repeat, or a column is missing.
 
     Examples
     --------
@@ -660,7 +652,6 @@ def join_orders(verdicts: pd.DataFrame, *, strict: bool = False) -> pd.DataFrame
 
 
 def _meeting_columns(verdicts: pd.DataFrame) -> list[str]:
-    """Name the columns that say which replies met; none if the table does not say."""
     if "pair_id" in verdicts:
         return ["pair_id"]
     named = [column for column in MEETING if column in verdicts]
@@ -668,7 +659,6 @@ def _meeting_columns(verdicts: pd.DataFrame) -> list[str]:
 
 
 def _number_pairs(verdicts: pd.DataFrame, columns: list[str]) -> Codes:
-    """Code the pairs of replies, whichever of the two responders a row names first."""
     keys: list[Any] = [verdicts[column] for column in columns]
     if columns != ["pair_id"]:
         a, b = _code_sides(verdicts)
@@ -697,7 +687,6 @@ def _number(verdicts: pd.DataFrame, keys: list[Any]) -> Codes:
 
 
 def _turn(rows: pd.DataFrame, turned: NDArray[np.bool_]) -> pd.DataFrame:
-    """Name the responders of some rows the other way round."""
     rows = rows.reset_index(drop=True)
     if not turned.any():
         return rows
@@ -716,7 +705,6 @@ def _turn(rows: pd.DataFrame, turned: NDArray[np.bool_]) -> pd.DataFrame:
 def _find_pairs(
     verdicts: pd.DataFrame, group: Codes, shown: Codes, strict: bool
 ) -> tuple[Codes, Codes]:
-    """Find the rows that show a pair as ab and as ba to one rater."""
     known = np.flatnonzero((shown >= 0) & (shown < len(ORDERS)))
     number = np.zeros((int(group.max(initial=-1)) + 1, len(ORDERS)), np.intp)
     np.add.at(number, (group[known], shown[known]), 1)

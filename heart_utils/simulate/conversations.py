@@ -15,7 +15,7 @@ from heart_utils.agreement.generalizability import LEAST_RANDOM, Components, err
 from heart_utils.ratings.resampling import Rng, as_rng
 from heart_utils.ratings.verdicts import AgreementError
 
-__all__ = ["ConversationCosts", "difference_error", "plan_conversations"]
+__all__ = ["ConversationCosts", "plan_conversations"]
 
 CI_LEVEL = 0.95  #: Of the interval of a difference, and of what a plan says of its gap.
 POWER = 0.8  #: The chance with which a plan's smallest gap is found.
@@ -67,7 +67,7 @@ def plan_conversations(
     seekers, repeats, raters
         Numbers to try.
     fixed
-        As in :func:`difference_error`.
+        Facets, of ``"seeker"`` and ``"rater"``, for which the result is to hold for these alone.
     rng
         The source of chance of the intervals.
 
@@ -164,34 +164,11 @@ def difference_error(
     *,
     fixed: Collection[str] = (),
 ) -> tuple[float, float]:
-    """Predict the standard error of the difference between two responders' mean scores.
+    """Predict the standard error of the difference between two responders' means, and its degrees.
 
-    Each component with the responder counts twice and is divided by how many of its facets the
-    study has. Degrees of freedom are Satterthwaite's.
-
-    Parameters
-    ----------
-    variance
-        Variances by name. ``"rest"`` is divided by all sizes, ``"repeat"`` by all but the raters.
-    sizes
-        How many there will be of ``"dialogue"``, and of ``"seeker"``, ``"repeat"`` and ``"rater"``.
-    fixed
-        Facets, of ``"seeker"`` and ``"rater"``, for which the result is to hold for these alone.
-
-    Returns
-    -------
-    tuple of float
-        The standard error, and its degrees of freedom: ``nan`` with fewer than three seekers or
-        raters that are not fixed.
-
-    Examples
-    --------
-    >>> sage = {"responder:dialogue": 100.0, "responder:seeker": 10.0, "rest": 400.0}
-    >>> [
-    ...     round(difference_error(sage, {"dialogue": 100, "seeker": 2}, fixed=held)[0], 2)
-    ...     for held in ([], ["seeker"])
-    ... ]
-    [4.0, 2.45]
+    Each component with the responder counts twice, divided by how many of its facets the study has;
+    ``"rest"`` by all sizes, ``"repeat"`` by all but the raters. Satterthwaite's degrees are ``nan``
+    with fewer than three seekers or raters that are not fixed.
     """
     varying = [facet for facet in sizes if facet not in {*fixed, "repeat"}]
     cells = prod(sizes[facet] for facet in varying)

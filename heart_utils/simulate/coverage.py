@@ -809,7 +809,6 @@ def compare_designs(
 
 
 def _known(estimate: PoweredRatings, judge: bool, truth: pd.Series | None) -> dict[str, float]:
-    """Measure what one estimate knows, and where the truth is known, whether that is right."""
     ranks, table = estimate.ranks(judge=judge), estimate.table
     low, high = (table[f"{'ci' if judge else 'people'}_{end}"] for end in ("low", "high"))
     row = {

@@ -151,7 +151,6 @@ def _lay_out(
     repeat: int,
     order: str,
 ) -> pd.DataFrame:
-    """Make one row an answer of one kind of call."""
     pair = np.repeat([f"p{number:05d}" for number in range(len(answer))], len(DIMENSIONS))
     return pd.DataFrame(
         {

@@ -349,7 +349,6 @@ def shared_covariances(design: Design) -> dict[str, float]:
 
 
 def _gaps(variance: float) -> tuple[Array, Array]:
-    """Return gaps of two equals in a dialogue, and the weight of each."""
     nodes, weights = normal_nodes(61)
     return np.sqrt(variance) * nodes, weights
 

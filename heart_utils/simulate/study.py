@@ -346,8 +346,8 @@ def simulate_study(
     rng
         The source of chance.
     strengths
-        Responder -> strength on the first dimension, where who is called ``human...`` is a person;
-        or how many responders, whose strengths are drawn and of whom every fourth is a person.
+        Responder -> strength on the first dimension, where ``human...`` is a person; or how many,
+        of whom every fourth is a person.
     n_dialogues
         Of the slice ``standard``, one history each.
     n_twins
@@ -355,10 +355,10 @@ def simulate_study(
     pairs
         Pairs of replies compared a history, without repetition, or ``"all"``.
     orders
-        Whether a rater sees a pair in one order by chance (``"random"``), or in ``"both"``.
+        ``"random"`` or ``"both"``.
     panels
-        Who judges: kind, number of raters, votes a pair, discrimination :math:`\gamma`, taste
-        :math:`s_r`, position bias :math:`\delta`, ties and failures.
+        Who judges, with discrimination :math:`\gamma`, taste :math:`s_r`, position bias
+        :math:`\delta`.
     dimensions
         Lines of the rubric; any two correlate by 0.8.
     spread
@@ -433,7 +433,6 @@ def simulate_study(
 
 
 def _name_responders(strengths: Mapping[str, float] | int) -> list[str]:
-    """Return the names in the order of the alphabet."""
     if not isinstance(strengths, int):
         return sorted(strengths)
     n_people = max(1, strengths // PEOPLE_SHARE)
@@ -450,7 +449,6 @@ def _correlated(rng: Generator, shape: tuple[int, ...]) -> Array:
 
 
 def _draw_pairs(rng: Generator, n_histories: int, size: int, pairs: int | str) -> Met:
-    """Draw which responders meet in which history, the first of the alphabet first."""
     one, other = np.triu_indices(size, k=1)
     n_pairs = len(one) if pairs == "all" else int(pairs)
     if not 1 <= n_pairs <= len(one):
@@ -472,7 +470,6 @@ def _judge(
     orders: str,
     lines: list[str],
 ) -> pd.DataFrame:
-    """Simulate a panel's verdicts, from strengths by dimension, history and responder."""
     pair, rater, a_first = _show(rng, len(pairs), panel, orders)
     history, one, other = (part[pair] for part in pairs_drawn)
     taste = rng.normal(0.0, panel.rater_sd, (len(lines), panel.n_raters, strength_in.shape[2]))
@@ -535,7 +532,6 @@ def _score(
     names: list[str],
     lines: list[str],
 ) -> pd.DataFrame:
-    """Simulate the scores from 1 to 5 that one rater of a panel assigns to each reply."""
     dimension, history, responder = np.unravel_index(np.arange(strength_in.size), strength_in.shape)
     rater = np.broadcast_to(
         rng.integers(0, panel.n_raters, (1, *strength_in.shape[1:])), strength_in.shape
@@ -560,7 +556,6 @@ def _score(
 
 
 def _names_of(panel: Panel, number: int) -> list[str]:
-    """Check a panel and name its raters."""
     if panel.kind not in RATER_KINDS:
         raise ValueError(
             f"A panel's kind is {panel.kind!r}, expected one of {', '.join(RATER_KINDS)}."
