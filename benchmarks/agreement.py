@@ -14,9 +14,8 @@ from scipy.special import expit
 
 from benchmarks import Figure, seconds
 from heart_utils.agreement.agreement import pairwise_agreement
-from heart_utils.agreement.baselines import ENOUGH_VOTES, estimate_ceiling
 from heart_utils.agreement.kappa import gwet_ac, krippendorff_alpha
-from heart_utils.agreement.panel import effective_judges
+from heart_utils.agreement.panel import ENOUGH_VOTES, effective_judges, estimate_ceiling
 from heart_utils.agreement.prediction_powered import prediction_powered_ratings
 from heart_utils.ratings.resampling import draw_weights
 from heart_utils.simulate.coverage import check_saving, label_some
