@@ -88,7 +88,7 @@ def share_between(models: ArrayLike, people: ArrayLike, *, ci_level: float = 0.9
     people
         Scores of people's replies on the same scale.
     ci_level
-        Level of the interval, such as 0.95.
+        Level of the interval.
 
     Returns
     -------
@@ -253,7 +253,7 @@ def effect_row(found: Share, **words: Any) -> pd.DataFrame:
 def read_quoted(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read what papers print of people's replies against models', and convert it to win shares.
 
-    Nothing is computed from raw data here; the rows are marked ``evidence="quoted"``.
+    The rows are marked ``evidence="quoted"``.
 
     Parameters
     ----------

@@ -49,28 +49,25 @@ def score_rubric(
 
     With :math:`r` the points of the items hit, :math:`l` the sum of the negative and :math:`h` of
     the positive points of one ability in one question, the score is :math:`100 \ln(r - l + 1) /
-    \ln(h - l + 1)`. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849, and its release at
-    6c79c080.
+    \ln(h - l + 1)`. Source: Liu et al. (2025), https://arxiv.org/abs/2512.21849.
 
     Parameters
     ----------
     questions
         One row per rubric item: ``question_id``, ``item`` (unique), ``ability`` and ``points``,
-        which only the veto item, whose ability is ``"special"``, may lack. Columns ``difficulty``
-        and ``scene`` are carried along.
+        which only the veto item, whose ability is ``"special"``, may lack.
     hits
         Rows of the table ``scores``, one per responder, rater and item, with ``score`` 1 for a hit
-        and 0 for none; failures keep their rows, with a state and no score.
+        and 0 for none.
     veto
         ``"paper"``: a hit on the veto item makes the whole question 0. ``"released"``: only if that
-        item has positive points, which no item in the data has.
+        item has positive points.
 
     Returns
     -------
     pandas.DataFrame
         One row per rater, responder, question and ability: ``score``, ``raw``, ``lowest`` and
-        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``. Where an item has no valid
-        answer, the score is missing.
+        ``highest`` (points), ``n_items``, ``vetoed`` and ``state``.
 
     Raises
     ------

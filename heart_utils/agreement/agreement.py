@@ -77,15 +77,14 @@ def pairwise_agreement(
 ) -> Agreement:
     """Measure how often two rater groups agree, against chance and an author-only baseline.
 
-    Every vote of one group meets every vote of the other on the same pair, as by Zheng et al.
-    (2023), https://arxiv.org/abs/2306.05685. Kappa is :math:`(p_o - p_e) / (1 - p_e)`, with the
-    observed agreement :math:`p_o`; names a and b are arbitrary, so two answers that are no ties
-    agree by chance half of the time.
+    Every vote of one group meets every vote of the other on the same pair (Zheng et al. 2023,
+    https://arxiv.org/abs/2306.05685). Kappa is :math:`(p_o - p_e) / (1 - p_e)`; two answers that
+    are no ties agree by chance half of the time.
 
     Parameters
     ----------
     verdicts
-        The table; the two orders of a pair count as one answer.
+        The table; two orders of a pair are one answer.
     between
         Two of ``"human"``, ``"model"`` and raters' names, people first.
     ties
@@ -96,8 +95,8 @@ def pairwise_agreement(
         ``"ambiguous"`` if the other people split no wider than 60 to 40, else ``"clear"``, or
         ``"unknown"``.
     cluster, n_resamples, ci_level, rng
-        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; ``["dialogue_id", "rater"]`` is
-        for people like these too.
+        As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`; with ``"rater"`` for people like
+        these too.
 
     Returns
     -------
@@ -111,9 +110,8 @@ def pairwise_agreement(
     Raises
     ------
     AgreementError
-        If a group has no vote, no two raters share a pair, a rater answers one twice, the table
-        holds scores, nothing is decided, or, with two clusters, people are fewer than 20 or neither
-        group.
+        If a group has no vote, no two raters share a pair, the table holds scores, nothing is
+        decided, or, with two clusters, people are fewer than 20.
 
     Examples
     --------

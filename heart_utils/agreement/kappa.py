@@ -67,8 +67,8 @@ def cohen_kappa(
     r"""Compute Cohen's kappa of two raters, plain or weighted.
 
     :math:`\kappa = 1 - \sum_{ck} (1 - w_{ck}) p_{ck} / \sum_{ck} (1 - w_{ck}) p_{c\cdot} p_{\cdot
-    k}`. In verdicts a and b are arbitrary labels, so the table is averaged with its transpose.
-    Source: Cohen (1968), https://doi.org/10.1037/h0026256
+    k}`. The table of verdicts is averaged with its transpose. Source: Cohen (1968),
+    https://doi.org/10.1037/h0026256
 
     Parameters
     ----------
@@ -274,18 +274,17 @@ def icc(
     From the mean squares of rows, raters and rest in a two-way table with n rows and k raters,
     :math:`ICC(C,1) = (MS_R - MS_E) / (MS_R + (k - 1) MS_E)`; A adds :math:`k (MS_C - MS_E) / n`
     below, and for the mean of k raters the denominator is :math:`MS_R`, with :math:`(MS_C - MS_E) /
-    n` added. A constant shift of one rater lowers A, not C. Source: McGraw and Wong (1996),
-    https://doi.org/10.1037/1082-989X.1.1.30
+    n` added.  Source: McGraw and Wong (1996), https://doi.org/10.1037/1082-989X.1.1.30
 
     Parameters
     ----------
     scores
         The scores table.
     kind
-        ``"A,1"``, ``"C,1"``, ``"A,k"`` or ``"C,k"``: absolute agreement or consistency, of a single
-        rater or of the mean of all.
+        ``"A,1"``, ``"C,1"``, ``"A,k"`` or ``"C,k"``: agreement or consistency, of one rater or of
+        the mean of all.
     dimension
-        A line of the rubric; needed where the table has several.
+        A line of the rubric.
     raters
         Which raters; by default all.
     cluster

@@ -326,10 +326,10 @@ RELIABILITIES = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: float) -> pd.DataFrame:
     """Test whether a judge may stand in for one of several people.
 
-    Each person is left out in turn: the judge is no worse if on items it is as often the closer one
-    to the others, by a t test with an allowance epsilon, and if its answers rise with the mean of
-    the others' (Pearson's correlation, one-sided), at a false discovery rate of 5 % over people.
-    Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970; the second condition is ours.
+    Each person is left out in turn: is the judge as often the closer one to the others, less
+    epsilon (t test), and do its answers rise with theirs (Pearson), at a false discovery rate of 5
+    % over people? Source: Calderon et al. (2025), https://arxiv.org/abs/2501.10970; the second
+    condition is ours.
 
     Parameters
     ----------
@@ -338,8 +338,7 @@ def alternative_annotator_test(table: pd.DataFrame, judge: str, *, epsilon: floa
     judge
         The judge's name.
     epsilon
-        What a judge is forgiven for being cheap, from 0 to 1: 0.2 against experts, 0.1 against a
-        crowd.
+        What a cheap judge is forgiven: 0.2 against experts, 0.1 against a crowd.
 
     Returns
     -------

@@ -115,8 +115,7 @@ def prediction_powered_ratings(
     Parameters
     ----------
     verdicts
-        One row a verdict (two orders of a pair become one); the dialogues that people judged are a
-        random part.
+         One row a verdict; the dialogues that people judged are a random part.
     judge
         A rater, or ``"model"`` for all judges: each by its weight where all saw the same pairs,
         else their mean.
@@ -131,25 +130,21 @@ def prediction_powered_ratings(
     weight
         Fixes lambda: 0 is people alone, 1 trusts the judge's differences in full.
     ci_level
-        Such as 0.95.
+        Level of the intervals.
 
     Returns
     -------
     PoweredRatings
         ``table`` has one row a responder, the strongest first: ``strength`` with its interval, the
         same from people alone (``people_...``) and from the judge (``judge_...``, without
-        interval). ``weight`` is the mean lambda, ``saving`` the estimated share of people's
-        verdicts that the judge saves.
+        interval). ``saving`` is the estimated share of people's verdicts that the judge saves.
 
     Raises
     ------
     AgreementError
         If people judged fewer than five dialogues, or fewer than two a pair on average, or the
         judge not all of these or no others.
-    VerdictsError
-        If fewer than 20 people would be drawn again.
-    ConvergenceError
-        If a `weight` was given with which somebody has no finite strength.
+
     NotComparableError
         If comparisons do not link all responders.
 

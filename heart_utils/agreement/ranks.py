@@ -54,17 +54,14 @@ def order_changes(
     """Count pairs of responders that two measures order differently, beside what chance changes.
 
     A reversal is *shown* by the test of qualitative interaction [1]_: both differences are certain
-    by paired t, and of opposite sign, adjusted over pairs by Holm. If ``excess`` is near zero, the
-    first measure predicts the order of another study as well as a second study of the second kind
-    would.
+    by paired t, and of opposite sign, adjusted over pairs by Holm.
 
     Parameters
     ----------
     first
-        Scores by the first measure: ``responder``, the cluster and ``score``. Verdicts become
-        scores by :func:`~heart_utils.agreement.generalizability.win_scores`.
+        Scores by the first measure: ``responder``, the cluster and ``score``.
     second
-        Scores by the second measure. Only responders and clusters that both have are compared.
+        Scores by the second measure. What both have is compared.
     cluster
         What was sampled: the starts.
     n_halves
@@ -72,7 +69,7 @@ def order_changes(
     n_resamples
         Resamples of the starts for the interval; 0 for none.
     ci_level
-        Level of the interval, and of all that is shown.
+        Level of the interval and of the tests.
     rng
         The source of chance.
 
@@ -82,10 +79,10 @@ def order_changes(
         One row a comparison, with ``share`` of pairs, ``n_pairs``, and ``n_clusters`` on each side;
         ``excess`` with ``ci_low``, ``ci_high`` and ``ci_level``:
 
-        - ``same starts``: in another order by the second measure than by the first;
-        - ``shown reversed``, ``shown the same`` and ``not shown``: what tests say of each pair;
+        - ``same starts``: in another order by the second measure;
+        - ``shown reversed``, ``shown the same`` and ``not shown``: by the tests;
         - ``other starts``: the first measure on one half against the second on the other;
-        - ``first again`` and ``second again``: one measure on both halves, the floor of chance;
+        - ``first again``, ``second again``: one measure on both halves, the floor of chance;
         - ``excess``: ``other starts`` less ``second again``.
 
     Raises

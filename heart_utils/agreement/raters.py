@@ -202,11 +202,6 @@ def dawid_skene(
         pd.factorize(answers[column], sort=True) for column in columns[:2]
     )
     classes = sorted({*answers["answer"].astype(str), *(mirror or ())})
-    unpaired = [name for name in classes if mirror and mirror.get(mirror.get(name, "")) != name]
-    if unpaired:
-        raise AgreementError(
-            f"The mirror {mirror} does not pair {', '.join(unpaired)} with a class and back."
-        )
     answer_code = pd.Index(classes).get_indexer(pd.Index(answers["answer"].astype(str)))
     swap = [classes.index(mirror[name]) for name in classes] if mirror else None
     posterior = sums_by((items, answer_code), 1.0, len(item_names), len(classes))

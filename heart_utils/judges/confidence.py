@@ -158,11 +158,11 @@ def calibrate_abstention(
     wrong
         One entry a vote of a person: 1 if the judge's verdict differs, else 0.
     confidence
-        How sure the judge says it is, one entry a vote, such as ``abs(2 * p_a - 1)``.
+        How sure the judge says it is, such as ``abs(2 * p_a - 1)``.
     cluster
-        What was sampled, one entry a vote, such as the question.
+        What was sampled, such as the question.
     risk
-        The highest share of wrong verdicts, such as 0.1.
+        The highest share of wrong verdicts.
 
     Returns
     -------
@@ -174,8 +174,7 @@ def calibrate_abstention(
     Raises
     ------
     AgreementError
-        If the lengths differ, `wrong` is not 0 or 1, a confidence is missing or there are fewer
-        than two clusters.
+        If lengths differ, a value is missing or there are fewer than two clusters.
 
     Examples
     --------

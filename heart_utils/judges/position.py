@@ -157,24 +157,22 @@ def feature_bias(
 ) -> pd.DataFrame:
     r"""Estimate how features of a reply go with winning, all features at once (logistic).
 
-    The model is :math:`P(a) = \operatorname{logit}^{-1}(\sum_k \beta_k (x_{ak} - x_{bk}) + \theta_i
-    - \theta_j)`, with strengths :math:`\theta` of who wrote and half wins for ties. It is an
-    association: only features that were assigned at random, as in rewritten replies, show an
-    effect.
+    The model is :math:`P(a) = \operatorname{logit}^{-1}(\sum_k \beta_k (x_{ak} - x_{bk}) +
+    \theta_i - \theta_j)`, with strengths :math:`\theta` of who wrote and half wins for ties. Only
+    features assigned at random show an effect.
 
     Parameters
     ----------
     verdicts
-        Verdicts of one or more raters, orders not joined. Pairs without features are left out.
+        Verdicts, orders not joined. Pairs without features are left out.
     comparisons
-        The table of comparisons, which names the two replies of each pair.
+        The table of comparisons.
     features
-        One row a reply, with the index ``reply_id``, and one numeric column a feature, such as
-        :func:`text_features` returns.
+        One row a reply, with the index ``reply_id``, and one numeric column a feature.
     within_authors
         Whether strengths of the responders are in the model.
     ci_level
-        Level of the intervals, such as 0.95.
+        Level of the intervals.
 
     Returns
     -------
@@ -392,10 +390,9 @@ def repeat_reliability(
 ) -> pd.DataFrame:
     """Compute the share of variance of a judge's answers that repeats reproduce.
 
-    An answer is 1, 1/2 or 0 for a win of a, a tie or a win of b. The share is the intraclass
-    correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1) W)` with mean squares
-    between and within questions and :math:`k` repeats. Source: Shrout and Fleiss (1979), case 1,
-    https://doi.org/10.1037/0033-2909.86.2.420
+    It is the intraclass correlation of one-way analysis of variance, :math:`(B - W) / (B + (k - 1)
+    W)` with mean squares between and within questions and :math:`k` repeats. Source: Shrout and
+    Fleiss (1979), case 1, https://doi.org/10.1037/0033-2909.86.2.420
 
     Parameters
     ----------
@@ -409,8 +406,7 @@ def repeat_reliability(
     pandas.DataFrame
         One row a rater and dimension: ``reliability``, ``ci_low``, ``ci_high``, ``ci_level``,
         ``n_questions`` asked twice or more (a pair in one order), ``repeats`` (their mean number of
-        answers), ``n_failed`` answers, ``n_clusters`` dialogues, ``provisional``; ``nan`` where all
-        answers are the same.
+        answers), ``n_failed`` answers, ``n_clusters`` dialogues, ``provisional``.
 
     Raises
     ------

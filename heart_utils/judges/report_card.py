@@ -52,7 +52,7 @@ def grade_probes(
 ) -> pd.DataFrame:
     """Grade each judge on each probe: how often it prefers the reply before it was spoilt.
 
-    Orders are joined first. A judge that contradicts itself is right by half.
+    A judge that contradicts itself is right by half.
 
     Parameters
     ----------
@@ -68,11 +68,10 @@ def grade_probes(
     pandas.DataFrame
         One row a judge and probe: ``right`` (share of dialogues in which the unspoilt reply is
         preferred), Wilson's ``ci_low`` and ``ci_high``, ``ci_level``, ``p`` (two-sided sign test
-        over dialogues, in which one without an answer counts against what was found), ``p_holm``
-        (over a judge's probes), ``contradicted`` (share of pairs), ``n`` dialogues, ``n_failed``
-        pairs, ``n_places`` (2 where the unspoilt reply was shown first and second),
-        ``provisional``, ``outcome`` (:data:`OUTCOMES`), and ``detectable``: the smallest true
-        ``right`` above one half that so many dialogues would show four times in five.
+        over dialogues), ``p_holm`` (over a judge's probes), ``contradicted`` (share of pairs),
+        ``n`` dialogues, ``n_failed`` pairs, ``n_places`` (2 where the unspoilt reply was shown
+        first and second), ``provisional``, ``outcome`` (:data:`OUTCOMES`), and ``detectable``: the
+        smallest true ``right`` above one half with power 0.8.
 
     Raises
     ------
@@ -467,13 +466,13 @@ def self_preference(
     """Estimate self-preference of each judge and dimension, and its divergence from people.
 
     The judge's mean of its own family's replies less that of neutral models', minus the same
-    difference of judges of other families, or of people, over replies to which all gave a valid
-    score. Source: Spiliopoulou et al. (2025), https://arxiv.org/abs/2508.06709
+    difference of judges of other families, or of people. Source: Spiliopoulou et al. (2025),
+    https://arxiv.org/abs/2508.06709
 
     Parameters
     ----------
     scores, responders
-        The tables of these names; the flag ``own_family`` marks scores of a judge's own family.
+        The tables of these names; the flag ``own_family`` marks a judge's own.
     rng, n_resamples, ci_level
         As in :func:`~heart_utils.ratings.resampling.bootstrap_ci`.
 

@@ -91,8 +91,7 @@ def path_by_turn(
     """Average a value by exchange over those still talking, with an interval over starts.
 
     If conversations that go badly stop early, the path rises though no conversation did: read it
-    beside :func:`stopping_paths`. With `ends` the interval is Wilson's for clusters, else t times
-    the clustered error.
+    beside :func:`stopping_paths`.
 
     Parameters
     ----------
@@ -105,8 +104,7 @@ def path_by_turn(
     step
         Number of the exchange.
     ends
-        The least and the most that a value can be, such as ``(0, 1)`` for a code; near an end,
-        intervals that do not know of it are far too narrow.
+        The least and the most that a value can be, such as ``(0, 1)`` for a code.
     ci_level
         Level of the intervals.
 
@@ -114,8 +112,7 @@ def path_by_turn(
     -------
     pandas.DataFrame
         One row a path and step: the columns of `by`, `step`, ``value``, ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n``, ``n_clusters``. No interval below two starts, nor without `ends` where
-        all values are equal.
+        ``ci_level``, ``n``, ``n_clusters``.
 
     Raises
     ------
@@ -187,7 +184,7 @@ def drift_by_turn(
 
     The second row of a group is a linear increments model [1]_: a change is regressed on the value
     :math:`y_t` and on the mean :math:`\bar y_t` of the conversation so far, which allows for stops
-    that depend on values up to then. Errors leave each start out in turn; quantiles are of t.
+    that depend on values up to then.
 
     Parameters
     ----------
@@ -196,18 +193,17 @@ def drift_by_turn(
     by
         What gets a change of its own.
     step
-        Number of the exchange. A change is counted where the number rises by one.
+        Number of the exchange.
     ci_level
-        Level of the intervals, each on its own.
+        Level of the intervals.
 
     Returns
     -------
     pandas.DataFrame
         Three rows a group. ``of`` says what is estimated: the mean change to the next turn of
-        ``"those still talking"``; the mean change a turn of ``"all, had none stopped"``, from the
-        first exchange to the last; and the least-squares slope ``"within conversations"``. Then
-        ``change``, ``se``, ``ci_low``, ``ci_high``, ``ci_level``, ``n_conversations``,
-        ``n_changes`` and ``n_clusters``, the starts with a change.
+        ``"those still talking"``; the mean change a turn of ``"all, had none stopped"``; and the
+        least-squares slope ``"within conversations"``. Then ``change``, ``se``, ``ci_low``,
+        ``ci_high``, ``ci_level``, ``n_conversations``, ``n_changes`` and ``n_clusters``, starts.
 
     Raises
     ------
@@ -410,29 +406,9 @@ def tell_from_real(
 ) -> dict[str, float]:
     """Measure how well a simple classifier tells a seeker's turns from turns that people wrote.
 
-    Logistic regression on TF-IDF of words and of letters, cross-fitted over five parts of the
-    dialogues; the interval is that of ranks clustered by dialogue (Obuchowski 1997,
-    https://doi.org/10.2307/2533958).
-
-    Parameters
-    ----------
-    simulated
-        Turns of one simulated seeker: ``text`` and ``dialogue_id``.
-    real
-        The turns that people wrote at the same places.
-    ci_level
-        Level of the interval.
-
-    Returns
-    -------
-    dict
-        ``value``, the area under the curve (0.5: not told apart; 1: always), ``ci_low``,
-        ``ci_high``, ``ci_level``, ``n`` turns, ``n_clusters``.
-
-    Raises
-    ------
-    TurnsError
-        If a side has fewer than five dialogues, or a turn without text.
+    Both tables hold ``text`` and ``dialogue_id``. ``value`` is the area under the curve (0.5: not
+    told apart) of logistic regression on TF-IDF of words and letters, cross-fitted over dialogues,
+    with the interval of Obuchowski (1997), https://doi.org/10.2307/2533958.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -465,28 +441,11 @@ def tell_from_real(
 
 
 def told_by_raters(guesses: pd.DataFrame, *, ci_level: float = 0.95) -> dict[str, float]:
-    """Measure how well raters tell a seeker's turns from turns that people wrote.
+    """Measure how well raters tell a seeker's turns from people's, as :func:`tell_from_real`.
 
-    Each rater's scores are compared with their own only. A rater who gave all turns the same score
-    may not have read them, and is left out.
-
-    Parameters
-    ----------
-    guesses
-        One row a rater and turn: ``rater``, ``dialogue_id``, ``is_model`` (whether a model wrote
-        it) and ``score``, how much the rater takes it for a model's, on any scale.
-    ci_level
-        Level of the interval.
-
-    Returns
-    -------
-    dict
-        As :func:`tell_from_real`, and ``n_left_out`` raters.
-
-    Raises
-    ------
-    TurnsError
-        If no rater scored turns of both kinds in more than one way, or there is one dialogue only.
+    `guesses` has a row a rater and turn: ``rater``, ``dialogue_id``, ``is_model`` and ``score``,
+    how much the rater takes it for a model's. A rater who gave all turns the same score is left
+    out.
     """
     need_columns(guesses, ["rater", "is_model", "score", "dialogue_id"], TurnsError)
     kept = guesses.dropna(subset="score")
@@ -521,28 +480,9 @@ def _area(score: Array, is_model: Any, fold: Any, groups: Any, ci_level: float) 
 def probe_loses(own: pd.DataFrame, probe: str, *, ci_level: float = 0.95) -> dict[str, Any]:
     """Count how often a probe in the supporter's place scores below the real supporters.
 
-    Parameters
-    ----------
-    own
-        Scores that one seeker gave its own conversations, on one dimension: ``responder``,
-        ``score`` and ``dialogue_id``; ``state`` says which are valid.
-    probe
-        The responder that is a probe. Other probes are left out before.
-    ci_level
-        Level of the interval.
-
-    Returns
-    -------
-    dict
-        ``value`` (the share of starts at which the probe scores below the mean of the real
-        supporters, a tie half), ``ci_low``, ``ci_high``, ``ci_level``, ``n``, ``n_clusters`` and
-        ``n_missing``: starts where a side has scores and none is valid, which count for and
-        against.
-
-    Raises
-    ------
-    TurnsError
-        If the probe has a valid score at fewer than two starts with a real supporter.
+    `own` holds scores that one seeker gave: ``responder``, ``score``, ``dialogue_id`` and
+    ``state``. ``value`` is the share of starts at which the probe is below the mean of the others,
+    a tie half; starts without a valid score (``n_missing``) count for and against.
     """
     need_columns(own, ["responder", "score", "dialogue_id"], TurnsError)
     is_valid = own["state"] == "valid" if "state" in own else own["score"].notna()
@@ -564,29 +504,10 @@ def agree_with_outside(
 ) -> dict[str, Any]:
     """Compare a seeker's own scores with those of outside raters of the same transcripts.
 
-    Parameters
-    ----------
-    scores
-        Scores of whole conversations on one dimension: ``reply_id`` (of the conversation),
-        ``responder``, ``rater``, ``score`` and ``dialogue_id``; and ``history_id``, the start,
-        where several starts are of one dialogue.
-    seeker
-        The rater that scored its own conversations; all others are outside.
-    ci_level
-        Level of the interval.
-
-    Returns
-    -------
-    dict
-        ``value`` (of pairs of conversations from one start that the outside raters tell apart, the
-        share in which the seeker prefers the same, a tie of its own half), ``ci_low``, ``ci_high``,
-        ``ci_level``, ``n`` pairs, ``n_clusters``, and ``names_alone``: how often the responders'
-        names, ordered by outside scores at other starts, agree with the outside raters.
-
-    Raises
-    ------
-    TurnsError
-        If the seeker and outside raters both tell conversations apart at fewer than two starts.
+    ``value`` is the share of pairs of conversations from one start (``history_id`` or
+    ``dialogue_id``), of those that outside raters tell apart, in which the seeker prefers the same,
+    a tie half; ``names_alone``, how often the responders' names do, ordered by outside scores at
+    other starts.
     """
     need_columns(scores, ["reply_id", "responder", "rater", "score", "dialogue_id"], TurnsError)
     valid = scores[scores["state"] == "valid"] if "state" in scores else scores
@@ -653,8 +574,7 @@ def seeker_card(
 ) -> pd.DataFrame:
     """Put the checks of one simulated seeker beside each other, each with its limit.
 
-    What is not given is not checked, and the card says so. A passed card does not make a seeker a
-    person. Each conversation's own last turn decides whether it stays adversarial.
+    What is not given is not checked, and the card says so.
 
     Parameters
     ----------

@@ -163,11 +163,6 @@ def test_answers_that_are_none_are_refused(anaesthetists, spoil, message):
         dawid_skene(spoil(anaesthetists))
 
 
-def test_a_mirror_that_leaves_a_class_out_is_refused(anaesthetists):
-    with pytest.raises(AgreementError, match="does not pair"):
-        dawid_skene(anaesthetists, mirror={"1": "2", "2": "1"})
-
-
 def test_hundreds_of_answers_on_one_item_leave_its_class_certain():
     said = [("i", f"r{k}", "yes" if k % 3 else "no") for k in range(1500)] + [
         ("j", f"r{k}", "no") for k in range(1500)

@@ -93,7 +93,7 @@ rubrics = st.lists(
 ).filter(lambda rows: any(ability != "special" and points > 0 for _, ability, points in rows))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(rows=rubrics, seed=st.integers(0, 99), veto=st.sampled_from(["paper", "released"]))
 def test_a_plain_loop_gives_the_same_scores(rows, seed, veto):
     questions = make_questions(rows)
@@ -104,7 +104,7 @@ def test_a_plain_loop_gives_the_same_scores(rows, seed, veto):
     assert cells.set_index("ability")["score"].to_dict() == pytest.approx(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(rows=rubrics, seed=st.integers(0, 99))
 def test_scores_lie_on_the_scale_and_a_bonus_more_never_costs(rows, seed):
     questions = make_questions(rows)
@@ -195,7 +195,7 @@ def test_the_standard_error_of_a_mean_is_recovered(rng):
 
 
 def test_intervals_cover_the_score_over_all_questions(rng):
-    """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 52 of 60
+    """Questions drawn from a large pool: 95 % intervals cover the pool's score in at least 34 of 40
     simulated studies."""
     pool = make_questions(
         [
@@ -209,13 +209,13 @@ def test_intervals_cover_the_score_over_all_questions(rng):
     truth = rubric_board(cells, n_resamples=0)["score"][0]
     ids = cells["question_id"].unique()
     covered = 0
-    for _ in range(60):
+    for _ in range(40):
         chosen = set(rng.choice(ids, 60, replace=False))
         board = rubric_board(
             cells[cells["question_id"].isin(chosen)], n_resamples=100, rng=rng
         ).iloc[0]
         covered += board["ci_low"] <= truth <= board["ci_high"]
-    assert covered >= 52
+    assert covered >= 34
 
 
 def test_skill_is_ranked_right(rng):
