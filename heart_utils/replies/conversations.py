@@ -441,7 +441,7 @@ def tell_from_real(
 
 
 def told_by_raters(guesses: pd.DataFrame, *, ci_level: float = 0.95) -> dict[str, float]:
-    """Measure how well raters tell a seeker's turns from people's, as :func:`tell_from_real`.
+    """Measure how well raters tell a seeker's turns from people's, as `tell_from_real`.
 
     `guesses` has a row a rater and turn: ``rater``, ``dialogue_id``, ``is_model`` and ``score``,
     how much the rater takes it for a model's. A rater who gave all turns the same score is left
@@ -581,15 +581,15 @@ def seeker_card(
     seeker
         Its name, as in ``rater`` and ``seeker``.
     simulated, real
-        As in :func:`tell_from_real`.
+        As in `tell_from_real`.
     guesses
-        As in :func:`told_by_raters`.
+        As in `told_by_raters`.
     adversarial
         Codes of this seeker's turns in conversations from adversarial starts: ``conversation_id``
         (by default each dialogue is one), ``exchange``, ``dialogue_id``, ``coder`` and
         ``probability`` that the turn is adversarial, by one coder; missing where it has no code.
     scores
-        As in :func:`agree_with_outside`.
+        As in `agree_with_outside`.
     probes
         Responders among the scores that are probes.
     limits
@@ -721,8 +721,9 @@ def describe_seekers(cards: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> describe_seekers(seeker_card("s"))[["seeker", "finding"]].values.tolist()
-    [['s', 'not checked']]
+    >>> card = {"seeker": "s", "check": "probe loses", "of": "echo", "outcome": "passed"}
+    >>> describe_seekers(pd.DataFrame([card]))[["seeker", "finding"]].values.tolist()
+    [['s', 'passed these checks']]
     """
     need_columns(cards, ["seeker", "check", "of", "outcome"], TurnsError)
     rows = []
