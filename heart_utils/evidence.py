@@ -1,13 +1,11 @@
-"""The share of comparisons that a model's reply wins against a person's (0.5: equal).
-
-A tie is half a win.
-"""
+"""Shares of comparisons that a model's reply wins against a person's, and the claims ledger."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -22,7 +20,10 @@ from heart_utils.tables import TABLES, check_table, need_columns
 __all__ = [
     "BOTS",
     "CONVERSIONS",
+    "ClaimsError",
     "EffectError",
+    "FINDINGS",
+    "check_claims",
     "count_wins",
     "effect_row",
     "measured_effects",
@@ -66,9 +67,10 @@ QUOTED = ("favours", "printed", "measure", "value", "low", "high", "read", "read
 """Columns of ``data/published/effects.csv`` beside those of the table ``effects``."""
 
 
-ABOUT: dict[str, dict[str, str]] = read_yaml(
-    Path(__file__).with_name("evidence.yaml"), JsonObject, ValueError
-)["effects"]
+SAID: JsonObject = read_yaml(Path(__file__).with_name("evidence.yaml"), JsonObject, ValueError)
+ABOUT: dict[str, dict[str, str]] = SAID["effects"]
+FINDINGS: dict[str, str] = SAID["findings"]
+"""What may be said of a figure -> what it means."""
 
 BOTS = ("pi", "serena", "noni", "character-ai-therapist", "gpt-therapist")
 """Therapy products, whose replies people classed; the other models' were classed by GPT-4o."""
@@ -450,3 +452,73 @@ def _therapist_wins(scores: pd.DataFrame, responders: list[str]) -> pd.DataFrame
     right = people["dialogue_id"].map(models.groupby("dialogue_id").mean())
     # With scores of 0 and 1, a win less a loss is a difference of scores.
     return people[["dialogue_id", "author_id"]].assign(won=0.5 + (right - people["score"]) / 2)
+
+
+HELPERS = {"abs": abs, "len": len, "log10": np.log10, "norm": stats.norm}
+
+
+class ClaimsError(ValueError):
+    """A check of the ledger cannot be computed."""
+
+
+def check_claims(claims: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Compare each claim's value with what its check computes.
+
+    The checks are run as code, so only load a ledger that you trust.
+
+    Parameters
+    ----------
+    claims
+        One row a figure, all text: ``claim_id``, ``value``, ``finding`` (of :data:`FINDINGS`);
+        ``check``, an expression of `tables` and other rows' values (``claims.H016``), or empty;
+        ``tolerance``, by default half of the last printed digit; ``otherwise``, the finding if it
+        fails, by default ``"arithmetic fails"``.
+    tables
+        What the checks name.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Claims with ``ours`` and ``holds`` (within the tolerance), both missing without a check, and
+        ``finding``.
+
+    Raises
+    ------
+    ClaimsError
+        If a check cannot be computed.
+
+    Examples
+    --------
+    >>> names = ["claim_id", "value", "check", "finding", "tolerance", "otherwise"]
+    >>> claims = pd.DataFrame([["x", "18.4", "100 - 82.6", "adds up", "", ""]], columns=names)
+    >>> check_claims(claims, {})["finding"].tolist()
+    ['arithmetic fails']
+    """
+    claims = claims.fillna("").reset_index(drop=True)
+    printed = pd.to_numeric(claims["value"], errors="coerce")
+    values = SimpleNamespace(**dict(zip(claims["claim_id"], printed, strict=True)))
+    names = {**tables, **HELPERS, "claims": values, "__builtins__": {}}
+    checked = claims["check"] != ""
+    ours = claims["check"].map(lambda check: _compute(check, names)).astype(float)
+    digits = claims["value"].str.partition(".")[2].str.len()
+    reach = pd.to_numeric(claims["tolerance"]).fillna(0.5 * 10.0**-digits)
+    holds = (printed - ours).abs() <= reach + 1e-9
+    failed = claims["otherwise"].replace("", "arithmetic fails")
+    return claims.assign(
+        ours=ours,
+        holds=holds.astype("boolean").where(checked),
+        finding=claims["finding"].where(holds | ~checked, failed),
+    )
+
+
+def _compute(check: str, names: dict[str, Any]) -> float:
+    """Compute what a check says, or ``nan`` where there is none."""
+    if not check:
+        return np.nan
+    try:
+        value = float(eval(check, dict(names)))  # noqa: S307, the ledger is a file of the project
+    except Exception as error:
+        raise ClaimsError(f"The check {check!r} cannot be computed: {error!r}.") from error
+    if np.isnan(value):
+        raise ClaimsError(f"The check {check!r} gives no number; a claim that it names has none.")
+    return value

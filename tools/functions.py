@@ -78,7 +78,7 @@ TASKS = [
     ),
     (("gate",), "Stop a build", "Whether a candidate is worse than the version before it."),
     (
-        ("report", "claims"),
+        ("report",),
         "Show and publish",
         "Figures, tables, leaderboards, and the paragraph on methods.",
     ),

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 import pandas as pd
 import pytest
 
-from heart_utils.claims import FINDINGS, ClaimsError, check_claims
+from heart_utils.evidence import FINDINGS, ClaimsError, check_claims
 from heart_utils.runs import find_root
 
 DATA = find_root() / "data"
